@@ -28,8 +28,8 @@ from scipy.stats import norm
 
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.scores.attacks.lira import lira_scores, twin_references
-from memorisk.scores.attacks.rmia import rmia_scores
+from memorisk.scores.lira import lira_scores, twin_references
+from memorisk.scores.rmia import rmia_scores
 
 IMAGES, SEEDS, SAMPLE = 50_000, 32, 1_000
 LIRA_LIMIT = 50.0

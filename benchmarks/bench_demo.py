@@ -41,12 +41,12 @@ def one_way(way: str, folder: Path) -> float:
         from memorisk.audits.classifier.options import WORKER_MODULES
 
         prepare_workers(*WORKER_MODULES)
-    from memorisk.audits.classifier.jobs import make_jobs, prepare_recipe, refuse_early
     from memorisk.audits.classifier.options import ClassifierOptions
     from memorisk.audits.classifier.plan import draw_parts, make_plan
+    from memorisk.audits.classifier.trainings import make_jobs, prepare_recipe, refuse_early
     from memorisk.images.sources.registry import load_manifest
     from memorisk.images.store import build_store
-    from memorisk.training.engine import jobs as training
+    from memorisk.training.classifiers import jobs as training
 
     cores = available_cores()
     processes, threads = (cores, 1) if way == SIDE else (1, cores)

@@ -29,8 +29,8 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.parts import trunk_output
-from memorisk.models.weights.weights import save_weights
+from memorisk.models.network_parts import trunk_output
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.training.engine.devices import place

@@ -18,11 +18,11 @@ import torch
 
 from intervals import median_interval
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.parts import freeze_trunk, head_module
+from memorisk.models.network_parts import freeze_trunk, head_module
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.engine.fit import fit
-from memorisk.training.engine.frozen import fit_heads, new_head, trunk_features
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.linear_heads import fit_heads, new_head, trunk_features
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import choose_normalisation
 from memorisk.training.engine.predict import predict_logits

@@ -14,10 +14,10 @@ import time
 import numpy as np
 import torch
 
-from memorisk.models.detectors.lcmem_network import FORMS, by_sample, latent_trunk, new_branch
+from memorisk.models.lcmem import FORMS, by_sample, latent_trunk, new_branch
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.detectors.lcmem.losses import pair_loss
+from memorisk.training.detectors.metric_losses import pair_loss
 
 CASES = (
     ("small_cnn", (1, 64, 64)),

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_marks.py [--net mlp1] [--probes 10000] [--controls 200] [--pairs 10] [--threads 1]
 
-The audit of a mark (`audits.feature.mark_probing.ask_about_marks`: clean, marked, opacity 0, every control, three
+The audit of a mark (`audits.feature.mark_answers.ask_about_marks`: clean, marked, opacity 0, every control, three
 redraws of random patches, each with its KL divergences) against controls + 2 plain passes over the same probes, in
 turns: each pair takes its share of the probes, and which side goes first alternates. A plain pass is the PyTorch
 network alone on normalised inputs, batch by batch: no softmax, nothing kept. The audit's network is the same one, given
@@ -22,14 +22,14 @@ import numpy as np
 import torch
 
 from intervals import median_interval
-from memorisk.audits.feature.mark_probing import ask_about_marks
-from memorisk.images.marks.controls import make_controls
-from memorisk.images.marks.marks import letter
+from memorisk.audits.feature.mark_answers import ask_about_marks
+from memorisk.images.alterations.mark_controls import make_controls
+from memorisk.images.alterations.marks import letter
 from memorisk.models.blackbox.predictors import load_predictor
 from memorisk.models.blackbox.preprocessing import preprocessing_from
 from memorisk.models.classifiers.unique_features import NAMES
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.weights import save_weights
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.training.engine.predict import predict_batch_size

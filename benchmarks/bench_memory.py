@@ -145,7 +145,7 @@ def audit_set(images: int, folder: Path) -> None:
     """Child process: audit a synthetic set of so many images and print the peaks."""
     for seed, (name, n) in enumerate({"train": TRAIN, "held": HELD_OUT, "synthetic": images}.items()):
         write_digits(folder / f"{name}.npy", n, seed)
-    from memorisk.audits.synthetic.audit import audit_synthetic
+    from memorisk.audits.synthetic.run import audit_synthetic
 
     begun = time.perf_counter()
     with Peak() as peak:

@@ -32,7 +32,7 @@ RESULT = Path(__file__).parent / "results" / "probes.json"
 def extract(images: int, folder: Path, on_disk: bool) -> None:
     """Child process: one pass, and its peak above the model."""
     from memorisk.models.classifiers.zoo import create_model
-    from memorisk.statistics.memorization.probes import KINDS, permuted_within_class, probe, probe_folds
+    from memorisk.statistics.memorization.probes import PROBE_KINDS, permuted_within_class, probe, probe_folds
     from memorisk.training.features.activations import extract_activations
 
     path = folder / "images.npy"
@@ -52,7 +52,7 @@ def extract(images: int, folder: Path, on_disk: bool) -> None:
         high = permuted_within_class(np.arange(images) % 2 == 0, nothing)
         fold = probe_folds(high, nothing, np.arange(images))
         last = np.asarray(found.layers["blocks.11"], dtype=np.float64)
-        aurocs = {kind: probe(last, high, np.arange(images), fold, kind=kind).auroc.estimate for kind in KINDS}
+        aurocs = {kind: probe(last, high, np.arange(images), fold, kind=kind).auroc.estimate for kind in PROBE_KINDS}
     assert len(found.layers) == LAYERS
     assert all(np.isfinite(layer).all() for layer in found.layers.values())
     assert all(0 < auroc < 1 for auroc in aurocs.values())

@@ -40,7 +40,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.store import build_store
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.engine.memory import keep_freed_memory
+from memorisk.training.engine.devices import keep_freed_memory
 from memorisk.training.engine.pixels import Normalisation, PixelSource
 
 PASS_LIMIT, BUILD_LIMIT = 5.0, 1.7

@@ -36,13 +36,13 @@ from intervals import median_interval
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.engine.fit import fit
-from memorisk.training.engine.frozen import fit_heads, new_head
-from memorisk.training.engine.memory import keep_freed_memory
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.linear_heads import fit_heads, new_head
+from memorisk.training.classifiers.stacked import fit_stacked
+from memorisk.training.engine.devices import keep_freed_memory
+from memorisk.training.engine.optimization import batch_bounds, batch_order
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.order import batch_bounds, batch_order
 from memorisk.training.engine.pixels import dataset_normalisation
-from memorisk.training.engine.stacked import fit_stacked
 
 MEDIAN_LIMIT, UPPER_LIMIT = 1.05, 1.08
 """Issue 2, "Speed": at most 5 % over the bare loop, upper 95 % limit 8 %."""

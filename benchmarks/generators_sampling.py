@@ -25,9 +25,10 @@ import torch
 
 from intervals import median_interval
 from memorisk.models.classifiers.zoo import seeded
-from memorisk.models.generators.dit.dit import DiTGenerator, DiTSpec, new_dit
+from memorisk.models.generators.dit.folder import DiTGenerator
+from memorisk.models.generators.dit.network import DiTSpec, new_dit
 from memorisk.models.generators.generators import Draw, GeneratorConfig
-from memorisk.models.generators.sampling_options import SamplingOptions
+from memorisk.models.settings import SamplingOptions
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 

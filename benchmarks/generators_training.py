@@ -23,12 +23,11 @@ import torch.nn.functional as F
 
 from intervals import median_interval
 from memorisk.images.store import ImageStore
-from memorisk.models.generators.dit.dit import new_dit
+from memorisk.models.generators.dit.network import new_dit
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.engine.devices import limited_threads
-from memorisk.training.engine.memory import keep_freed_memory
-from memorisk.training.generators.diffusion.fit import DiffusionTraining
+from memorisk.training.engine.devices import keep_freed_memory, limited_threads
+from memorisk.training.generators.diffusion_training import DiffusionTraining
 from memorisk.training.generators.options import GeneratorOptions
 
 LIMIT = 1.05

@@ -19,15 +19,16 @@ import torch
 import yaml
 
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.images.digits import digits_manifest, read_digit
-from memorisk.models.classifiers.zoo import create_model, model_spec
+from memorisk.images.published.mnist import digits_manifest, read_digit
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.engine.fit import fit
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.stacked import fit_stacked
 from memorisk.training.engine.options import TrainOptions, resolve_options
 from memorisk.training.engine.pixels import choose_normalisation
-from memorisk.training.engine.stacked import fit_stacked
 
 HERE = Path(__file__).parent
 MODELS = ("resnet50", "vit_base_patch16_224")

@@ -20,13 +20,12 @@ import torch
 
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import read_array, write_json
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
+from memorisk.studies.unique_features.canary_training import with_canaries
 from memorisk.studies.unique_features.config import read_unique
 from memorisk.studies.unique_features.plan import Arm, Planner
 from memorisk.studies.unique_features.study import prepare_sets, study_unique_features
-from memorisk.studies.unique_features.together import with_canaries
-from memorisk.training.engine.early_stacked import fit_early_stacked
-from memorisk.training.engine.early_stopping import fit_early
+from memorisk.training.classifiers.early_stopping import fit_early, fit_early_stacked
 
 HERE = Path(__file__).parent
 SIZES, ALONE = (30, 100), 3
@@ -102,7 +101,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         out = given.out or Path(temporary)
         study = read_unique(config)
-        plan = Planner(study, prepare_sets(study, quiet), out / "stacks")
+        plan = Planner(study, prepare_sets(study, no_progress), out / "stacks")
         rows = []
         for network in NETWORKS:
             for n in (2, 4) if given.small else SIZES:

@@ -25,8 +25,8 @@ from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.studies.detectors.benchmark import benchmark_detectors
 from memorisk.training.detectors.contrastive.fit import fit_detector
-from memorisk.training.detectors.contrastive.options import DetectorOptions
-from memorisk.training.detectors.contrastive.start import untrained
+from memorisk.training.detectors.contrastive.inputs import build_initial_detector
+from memorisk.training.detectors.options import DetectorOptions
 from memorisk.training.engine.devices import autocast, choose_precision
 
 HERE = Path(__file__).parent
@@ -46,7 +46,7 @@ def training(store: ImageStore, how: DetectorOptions, folder: Path) -> float:
 
 def bare(store: ImageStore, how: DetectorOptions, device: str) -> float:
     """Images a second of the network alone: forward, backward and step on a batch that is there already."""
-    start = untrained(store, how)
+    start = build_initial_detector(store, how)
     network, sees = start.network.to(device).train(), start.config.preprocessing
     where = torch.device(device)
     x = torch.randn(2 * how.images_a_step, sees.channels, *sees.size, device=where).to(

@@ -60,7 +60,7 @@ def training_rate(images: Path, network: str, batch: int, steps: int, device: st
     from memorisk.images.sources.registry import load_manifest
     from memorisk.images.store import build_store
     from memorisk.training.engine.devices import autocast
-    from memorisk.training.generators.diffusion.fit import DiffusionTraining
+    from memorisk.training.generators.diffusion_training import DiffusionTraining
     from memorisk.training.generators.options import GeneratorOptions
 
     store = build_store(load_manifest(images, ImageOptions()), ImageOptions())

@@ -29,18 +29,18 @@ import pandas as pd
 import torch
 
 from intervals import median_interval
-from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
-from memorisk.models.autoencoders.autoencoders import autoencoder_class
-from memorisk.models.autoencoders.latents import open_latents
+from memorisk.models.autoencoder import autoencoder_class
+from memorisk.models.latents import open_latents
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.training.autoencoders.latent_store import Latents, load_latents, read_latents
 from memorisk.training.detectors.lcmem.fit import fit_lcmem
-from memorisk.training.detectors.lcmem.losses import pair_loss
-from memorisk.training.detectors.lcmem.options import LatentOptions
-from memorisk.training.detectors.lcmem.start import latent_start
+from memorisk.training.detectors.lcmem.inputs import build_initial_network
+from memorisk.training.detectors.metric_losses import pair_loss
+from memorisk.training.detectors.options import LatentOptions
 from memorisk.training.engine.devices import autocast, choose_precision
 
 RESULT = Path(__file__).parent / "results" / "gpu_lcmem.json"
@@ -118,7 +118,7 @@ def training(
     parts = np.arange(cut), np.arange(cut, n)
     b = how.batch_size or 2
     chosen = replace(how, pairs=cut // b * b).filled()
-    branch = latent_start(latents, chosen).branch.to(device).train()
+    branch = build_initial_network(latents, chosen).branch.to(device).train()
     adam = torch.optim.Adam(list(branch.trained()), lr=1e-4)
     precision = choose_precision("auto", device)
     z = torch.randn(2 * b, *latents.values.shape[1:], device=device)

@@ -36,7 +36,7 @@ from gpu_distances import Rates, seconds
 from intervals import median_interval
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.scores.pairs import Survey, one_pass, score, survey
+from memorisk.scores.pairs import Survey, score, search, survey
 
 RESULT = Path(__file__).parent / "results" / "gpu_pairs.json"
 PAPER, OTHERS = 16_125, 13_563
@@ -144,9 +144,9 @@ def main() -> int:
     rates, u, rows = Rates(device, small), vectors("random", n + m, d), {}
     with ExitStack() as stack:
         if small:  # the GPU's pass without one
-            plain = one_pass.find_device
+            plain = search.find_device
             there = lambda name, u, v: device if name == "cuda" else plain(name, u, v)  # noqa: E731
-            stack.enter_context(mock.patch.object(one_pass, "find_device", there))
+            stack.enter_context(mock.patch.object(search, "find_device", there))
         for name, tables in {"symmetric": (u[:n], None), "paper": (u[:n], u[n:])}.items():
             rows[name] = bench(tables, d, rounds, rates)
             for what, told in rows[name].items():

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.classifier.attack_table import Scored, paper_attacks, reference_attacks
+from memorisk.audits.classifier.attack_table import AttackScores, paper_attacks, reference_attacks
 from memorisk.audits.classifier.evidence import Evidence, Items, stack_evidence
-from memorisk.scores.attacks.registry import MEMBER, NEITHER, NON_MEMBER, gaussian_likelihood_ratio
+from memorisk.scores.twin_attacks import MEMBER, NEITHER, NON_MEMBER, gaussian_likelihood_ratio
 from memorisk.statistics.roc import seed_auc_jackknife
 
 SEEDS = (2, 3, 5, 8, 16)
@@ -56,14 +56,14 @@ def nothing_memorized(rng: np.random.Generator, world: str, n_seeds: int, canari
     return stack_evidence(items, "balanced", list(range(n_seeds)), halves)
 
 
-def a_first(evidence: Evidence) -> Scored:
+def a_first(evidence: Evidence) -> AttackScores:
     """The Gaussian likelihood ratio with model A as the target of test images in every seed."""
     b_saw, test = evidence.sign < 0, evidence.items.split == "test"
     score = gaussian_likelihood_ratio(
         np.where(b_saw, evidence.loss_b, evidence.loss_a), np.where(b_saw, evidence.loss_a, evidence.loss_b)
     )
     role = np.where(evidence.sign > 0, MEMBER, np.where(test, NON_MEMBER, NEITHER)).astype(np.int8)
-    return Scored(A_FIRST, score, role)
+    return AttackScores(A_FIRST, score, role)
 
 
 def simulate(world: str, n_seeds: int, canaries: int, repeats: int) -> dict[str, np.ndarray]:

@@ -37,8 +37,8 @@ from tests.runs.clusters import DaskCluster, Wire, dask_cluster, ray_cluster
 from tests.studies.pairs.conftest import GROUPS, patients, small_detector, stored
 
 import memorisk
-from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import write_array, write_text
@@ -47,9 +47,9 @@ from memorisk.scores.pairs import check_head
 from memorisk.studies.pairs.copies import benchmark_copies
 from memorisk.studies.pairs.reid import benchmark_reid
 from memorisk.training.engine.devices import limited_threads
-from memorisk.training.engine.workplace import open_workplace
-from memorisk.training.features import jobs as feature_jobs
-from memorisk.training.features import shared_search
+from memorisk.training.features import compute_backend as feature_jobs
+from memorisk.training.features import search_jobs
+from memorisk.training.features.compute_backend import open_compute_backend
 from memorisk.training.features.matrix import load_features
 
 STOPPED_SECONDS = 3.0
@@ -78,7 +78,7 @@ def searches(folder: Path, rows: int, **where: Any) -> None:
     folder.mkdir(parents=True)
     found: dict[str, Any] = {}
     options = ClusterOptions(**where)
-    with open_workplace(options, folder / "store", folder, device="cpu", threads=1) as workplace:
+    with open_compute_backend(options, folder / "store", folder, device="cpu", threads=1) as workplace:
         for name in ("cosine", "canberra", "mahalanobis"):
             near = workplace.search.nearest(u, v, fit_measure(name, v), 3, exclude_same=groups)
             found |= {f"{name}-rows": near.indices, f"{name}-distances": near.distances}
@@ -130,12 +130,12 @@ def store_beside(out: Path) -> Path:
 @contextmanager
 def however_small() -> Iterator[None]:
     """Searches and passes leave this machine."""
-    before = shared_search.WORTH, shared_search._PER_JOB, feature_jobs._FEWEST
-    shared_search.WORTH, shared_search._PER_JOB, feature_jobs._FEWEST = 0, 64**3, 0
+    before = search_jobs.MIN_DISTRIBUTED_WORK, search_jobs._PER_JOB, feature_jobs._MAX_LOCAL_BATCHES
+    search_jobs.MIN_DISTRIBUTED_WORK, search_jobs._PER_JOB, feature_jobs._MAX_LOCAL_BATCHES = 0, 64**3, 0
     try:
         yield
     finally:
-        shared_search.WORTH, shared_search._PER_JOB, feature_jobs._FEWEST = before
+        search_jobs.MIN_DISTRIBUTED_WORK, search_jobs._PER_JOB, feature_jobs._MAX_LOCAL_BATCHES = before
 
 
 Hurt = Callable[[Callable[[], bool]], Iterator[str]]

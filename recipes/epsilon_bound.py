@@ -18,14 +18,14 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from memorisk.models.classifiers.zoo import seeded
-from memorisk.scores.attacks.differential import cross_entropy
-from memorisk.statistics.privacy.accounting import gaussian_noise
-from memorisk.statistics.privacy.empirical_epsilon import PairGuesses, epsilon_bound, largest_epsilon, pair_guesses
-from memorisk.statistics.proportions import clopper_pearson
-from memorisk.training.engine.fit import fit
+from memorisk.scores.memorization import cross_entropy
+from memorisk.statistics.epsilon import PairGuesses, epsilon_bound, largest_epsilon, pair_guesses
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.privacy_accounting import gaussian_noise
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.twins import label_noise_pairs
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.predict import predict_logits
-from memorisk.training.twins.canaries import label_noise_pairs
 
 DELTA = 1e-5
 PAIRS, R = 500, 200

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from memorisk.audits.filter.families import REIDENTIFICATION, Family, draw_pairs, parse_families
-from memorisk.audits.filter.filtering import filter_synthetic
-from memorisk.audits.generated.image_sets import select_rows
+from memorisk.audits.filter.calibration import REIDENTIFICATION, Family, draw_pairs, parse_families
+from memorisk.audits.filter.run import filter_synthetic
+from memorisk.audits.generated.sets import select_rows
 from memorisk.images.copies.near_copies import near_copies, rule_of_stores, thumbnails
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
@@ -29,7 +29,7 @@ from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
 from memorisk.statistics.copies.calibration import one_per_group
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.intervals import clopper_pearson
 
 LEVEL = 0.992
 """Of every interval: 1 - 0.05 / 6, as for six statements at 95 % together, two on each of three sets."""

@@ -22,20 +22,20 @@ from scipy.ndimage import gaussian_filter
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from memorisk.audits.filter.families import REIDENTIFICATION, Family, draw_pairs, parse_families
-from memorisk.audits.filter.identities import likeness, look_alikes
-from memorisk.audits.generated.image_sets import select_rows
+from memorisk.audits.filter.calibration import REIDENTIFICATION, Family, draw_pairs, parse_families
+from memorisk.audits.filter.sets import likeness, look_alikes
+from memorisk.audits.generated.sets import select_rows
 from memorisk.images.copies.near_copies import thumbnails
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
 from memorisk.statistics.copies.calibration import identities_needed, misses_allowed, one_per_group
+from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.jackknife import jackknife
 from memorisk.statistics.pairs.auc import deleted_pair_auc, pair_auc, pair_design
 from memorisk.statistics.pairs.guarantee import miss_guarantee
 from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs, positive_pairs
-from memorisk.statistics.proportions import clopper_pearson
 
 DELTA, DETECTORS = 0.05, 5
 SHARE = 0.6  # of a pair's variance that is its identity's, half of it common to all detectors
@@ -350,7 +350,7 @@ def people_of(store: ImageStore, families: Sequence[Family], seed: int = 0) -> I
     earlier = (member @ near_others @ member.T).toarray() > 0
     np.fill_diagonal(earlier, False)
     known = np.isin(np.arange(len(names)), owner[near.max(axis=1) >= EARLIER_NEAR])
-    alike = look_alikes(names, likeness(train, rest, quiet))
+    alike = look_alikes(names, likeness(train, rest, no_progress))
     unit = np.array([alike.unit[name] for name in names])
     by_owner = np.argsort(owner, kind="stable")
     yield [f.name for f in families], People(np.array(score)[:, by_owner], owner[by_owner], earlier, known, unit)

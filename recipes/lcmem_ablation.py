@@ -46,7 +46,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "alpha 0.8, SWN": {**CONVNEXT, "bce_share": 0.8, "sample_normalisation": SWN},
     "alpha 0.8, SWN, then all": {**CONVNEXT, "bce_share": 0.8, "sample_normalisation": SWN, "stages": 2},
 }  # fmt: skip
-"""In the order of the paper; settings of `memorisk.training.detectors.lcmem.options.LatentOptions`."""
+"""In the order of the paper; settings of `memorisk.training.detectors.options.LatentOptions`."""
 REFERENCE = "alpha 0.8, SWN"
 """What the other rows are compared with."""
 

@@ -13,16 +13,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from memorisk.models.classifiers.zoo import create_model, model_spec
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.environment import available_cores
 from memorisk.runs.executors.pool import run_jobs
-from memorisk.scores.attacks.differential import cross_entropy, memorization
-from memorisk.statistics.correlation import spearman
-from memorisk.training.engine.fit import fit
+from memorisk.scores.memorization import cross_entropy, memorization
+from memorisk.statistics.rank_statistics import spearman
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.twins import twin_design
 from memorisk.training.engine.options import TrainOptions, resolve_options
 from memorisk.training.engine.pixels import choose_normalisation
 from memorisk.training.engine.predict import predict_logits
-from memorisk.training.twins.twins import twin_design
 from planted import mislabelled
 
 PER_CLASS, SEEDS, PAIRS = 10, 8, 64

@@ -19,14 +19,14 @@ import torch
 from PIL import Image
 from torch import nn
 
-from memorisk.audits.feature.mark_probing import ask_about_marks
-from memorisk.images.marks.controls import make_controls
-from memorisk.images.marks.marks import Mark, letter
+from memorisk.audits.feature.mark_answers import ask_about_marks
+from memorisk.images.alterations.mark_controls import make_controls
+from memorisk.images.alterations.marks import Mark, letter
 from memorisk.models.blackbox.preprocessing import preprocessing_from
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.scores.marks import paper_score
 from memorisk.statistics.memorization.mark_rank import rank_mark, rank_p
-from memorisk.training.engine.fit import fit
+from memorisk.training.classifiers.fit import fit
 from memorisk.training.engine.options import TrainOptions
 
 MARKS, CONTROLS, PROBES, REFERENCES, IMAGES, LEVEL = "EIAKT", 99, 100, 20, 2000, 0.05

@@ -17,13 +17,13 @@ import torch
 from scipy import stats
 
 from mark_level import Asked, read
-from memorisk.audits.feature.mark_probing import MarkAnswers, ask_about_marks
-from memorisk.images.marks.controls import make_controls
-from memorisk.images.marks.marks import burn_stored, letter
+from memorisk.audits.feature.mark_answers import MarkAnswers, ask_about_marks
+from memorisk.images.alterations.mark_controls import make_controls
+from memorisk.images.alterations.marks import burn_stored, letter
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.statistics.memorization.mark_rank import rank_mark
-from memorisk.training.engine.early_stopping import fit_early
+from memorisk.training.classifiers.early_stopping import fit_early
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import choose_normalisation
 

@@ -18,11 +18,11 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter
 
 from guarantee_simulation import field, made_images
-from memorisk.images.copies.duplicates import closest_apart, details, thumbnail
-from memorisk.images.copies.near_copies import between_sets, copy_rule, near_copies
-from memorisk.images.copies.whitening import fit_whitening
+from memorisk.images.copies.details import fit_whitening
+from memorisk.images.copies.duplicates import closest_between_groups, details, thumbnail
+from memorisk.images.copies.near_copies import copy_rule, near_copies, near_copies_between
 from memorisk.images.readers.registry import read_image
-from memorisk.statistics.copies.chance_pairs import CHANCE, chance_threshold, pairs_of_people, tail_depth
+from memorisk.statistics.copies.tails import EXPECTED_PAIRS, chance_threshold, pairs_of_people, tail_depth
 
 EARLIER = 0.95  # correlation of details alone that counted until 2026-11-23
 COPIED, SPLITS, N_MADE = 200, 8, 1000
@@ -136,7 +136,7 @@ def thresholds_of(vectors: np.ndarray, who: np.ndarray, expected: Sequence[float
     """Where so many chance pairs are expected; beyond 1 without."""
     who = np.unique(who, return_inverse=True)[1]
     n = int(who.max()) + 1
-    closest = closest_apart(vectors, who, (tail_depth(n) + 1) * max(2, -((-len(who) // n) ** 2)))
+    closest = closest_between_groups(vectors, who, (tail_depth(n) + 1) * max(2, -((-len(who) // n) ** 2)))
     pairs = pairs_of_people(who[closest.first], who[closest.second], closest.similarity)
     return [chance_threshold(pairs, n, expected=one).similarity or 2.0 for one in expected]
 
@@ -165,11 +165,11 @@ def _copies(one: Set, rule, small: np.ndarray, whose: np.ndarray, read: Callable
     """Share of copies of each kind that are found and confirmed, and found by the spread of each pixel alone."""
     rows = np.sort(np.random.default_rng(0).permutation(len(small))[:COPIED])
     alone = spread_alone(small)
-    (cut,), said = thresholds_of(alone(small), whose, [CHANCE]), []
+    (cut,), said = thresholds_of(alone(small), whose, [EXPECTED_PAIRS]), []
     for change in COPIES.values():
         copies = [_changed(read(row), change) for row in rows]
         of_copies = np.stack([thumbnail(image) for image in copies])
-        _, pairs = between_sets(of_copies, small[rows], rule, copies.__getitem__, lambda k: read(rows[k]))
+        _, pairs = near_copies_between(of_copies, small[rows], rule, copies.__getitem__, lambda k: read(rows[k]))
         own = sum(a == b for a, b in pairs.pairs) / len(rows)
         by_spread = ((alone(of_copies) * alone(small[rows])).sum(axis=1) >= cut).mean()
         said.append(f"{own:.0%} ({by_spread:.0%})")
@@ -183,14 +183,14 @@ def _changed(image: np.ndarray, change: Callable[[Image.Image], Image.Image]) ->
 
 def _halves(one: Set, small: np.ndarray, whose: np.ndarray, contents: np.ndarray) -> list[str]:
     """Pairs of different people of one half of the people from the threshold of the other half on, mean over halves."""
-    counted = {expected: [0, 0.0] for expected in (1.0, 0.1, CHANCE)}
+    counted = {expected: [0, 0.0] for expected in (1.0, 0.1, EXPECTED_PAIRS)}
     names = np.unique(whose)
     for seed in range(SPLITS):
         mine = np.isin(whose, np.random.default_rng(seed).permutation(names)[: len(names) // 2])
         for learn, ask in ((mine, ~mine), (~mine, mine)):
             whitening = [fit_whitening(small[half]) for half in (learn, ask)]
             seen = whitening[0].vectors(small[learn])
-            closest = closest_apart(whitening[1].vectors(small[ask]), whose[ask], 4 * int(ask.sum()))
+            closest = closest_between_groups(whitening[1].vectors(small[ask]), whose[ask], 4 * int(ask.sum()))
             same = contents[ask][closest.first] == contents[ask][closest.second]
             cuts = thresholds_of(seen, whose[learn], list(counted))
             for cut, sums in zip(cuts, counted.values(), strict=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.statistics.memorization.nulls import sign_flip_p_values
-from memorisk.statistics.multiple import benjamini_hochberg
+from memorisk.statistics.multiple_testing import benjamini_hochberg
 
 LEVEL = 0.05
 SEEDS = 4

@@ -217,14 +217,14 @@ def ask_hub(kind: str, base: str, tag: str) -> None:
     """Have memorisk download weights into the hub's cache; print the licence that each repository states, as JSON."""
     from memorisk.models.classifiers.zoo import create_model
     from memorisk.models.encoders.transformers import _downloaded
-    from memorisk.models.generators.dit.diffusers_weights import fetch
+    from memorisk.models.hub import download_folder
 
     if kind == "transformers":
         _downloaded(base)
     elif kind == "autoencoder":
-        fetch(base, ("", "vae"), base)
+        download_folder(base, ("", "vae"), base)
     elif not kind and "/" in base:
-        fetch(base, ("transformer", "vae"), base, ("model_index.json", "scheduler/scheduler_config.json"))
+        download_folder(base, ("transformer", "vae"), base, ("model_index.json", "scheduler/scheduler_config.json"))
     else:
         create_model(
             f"{kind}:{base}" if kind else base,

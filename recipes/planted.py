@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.images.digits import digits_manifest, read_digit
+from memorisk.images.published.mnist import digits_manifest, read_digit
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ import numpy as np
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
-from memorisk.models.detectors.detectors import load_detector
+from memorisk.models.copy_detectors import load_detector
 from memorisk.runs.errors import InputError
 from memorisk.scores.distances import MEASURES, FittedMeasure, fit_measure, nearest, pairwise
-from memorisk.scores.distances.published import published_neighbours
+from memorisk.scores.distances.published_code import published_neighbours
 from memorisk.statistics.copies.calibration import equal_pools, percentile_threshold
 from memorisk.statistics.copies.copy_detection import (
     PoolDetection,
@@ -30,10 +30,10 @@ from memorisk.statistics.copies.copy_detection import (
     false_flags,
     published_pools,
 )
-from memorisk.statistics.proportions import Proportion
+from memorisk.statistics.intervals import Proportion
 from memorisk.training.detectors.contrastive.augmentations import augmented_copies
 from memorisk.training.detectors.contrastive.fit import fit_detector
-from memorisk.training.detectors.contrastive.options import DetectorOptions
+from memorisk.training.detectors.options import DetectorOptions
 
 NETWORK = "squeezenet1_1_caffe@{data}/weights_squeezenet_imagenet/squeezenet11_features_derived_oihw.npz"
 PARTS = (0.5, 0.25, 0.25)  # of the lesions: training, validation, other lesions

@@ -14,12 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.quality.feature_distances import frechet_distance, kernel_distance, mifid
 from memorisk.statistics.quality.figures import QualityFigure
-from memorisk.statistics.quality.frechet import frechet_distance
-from memorisk.statistics.quality.kernel import kernel_distance
 from memorisk.statistics.quality.manifold import density_coverage, precision_recall
-from memorisk.statistics.quality.mifid import mifid
 
 FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage")
 BOOTSTRAPS = 60

@@ -26,10 +26,9 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.analysis import analyse
-from memorisk.audits.classifier.context import Context
-from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
+from memorisk.audits.classifier.evidence import SCORES, Context, Evidence, evidence_from_table
 from memorisk.audits.classifier.options import AnalysisOptions
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.intervals import clopper_pearson
 
 STATUSES = ("pass", "fail", "undecided")
 Row = tuple[str, str, str]

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter
 
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.audits.synthetic.findings import FAR
+from memorisk.audits.synthetic.findings import FAR_SHARE
+from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
@@ -42,9 +42,9 @@ TEXT = f"""# Is a set of another kind noticed?
 `python recipes/set_preparation.py DATA`
 
 Real images at {SIZE} x {SIZE} pixels, divided by patient: half for training, a quarter held out, {N_SYNTHETIC} images
-as the synthetic set. A cell is the share of the set that lies farther from the training images than {FAR:.0%} of the
-held-out patients; where most of the set does, there is no pass. "Others" are images of people who are on neither side:
-honest sets, as they are or changed by what generators do. The rest must not pass: no planted copy looks like these.
+as the synthetic set. A cell is the share of the set that lies farther from the training images than {FAR_SHARE:.0%} of
+the held-out patients; where most of the set does, there is no pass. "Others" are images of people who are on neither
+side: honest sets, as they are or changed by what generators do. The rest must not pass: no planted copy looks like these.
 
 {{table}}
 

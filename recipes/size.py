@@ -23,7 +23,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.audits.synthetic.audit import audit_synthetic
+from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 

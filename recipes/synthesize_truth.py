@@ -21,16 +21,16 @@ from typing import Any
 import numpy as np
 
 from filter_truth import table
-from memorisk.audits.filter.families import draw_pairs, parse_families
-from memorisk.audits.generated.image_sets import select_rows
-from memorisk.audits.synthesize.synthesizing import synthesize
+from memorisk.audits.filter.calibration import draw_pairs, parse_families
+from memorisk.audits.generated.sets import select_rows
+from memorisk.audits.synthesize.run import synthesize
 from memorisk.images.copies.near_copies import near_copies, rule_of_stores, thumbnails
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.generators.generators import Draw, Generator, GeneratorConfig, check_draw
-from memorisk.models.generators.sampling_options import SamplingOptions
+from memorisk.models.settings import SamplingOptions
 from memorisk.report.result import Result
 from memorisk.runs.files import write_text
 from memorisk.training.detectors.command import train_detector

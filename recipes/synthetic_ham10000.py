@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
 
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.images.copies.planting import find_kind, plant_copy
+from memorisk.audits.synthetic.run import audit_synthetic
+from memorisk.images.alterations.plants import find_plant_kind, plant_copy
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
@@ -60,7 +60,7 @@ def with_copies(synthetic: np.ndarray, train: np.ndarray, seed: int) -> tuple[np
     places, sources = (rng.choice(n, COPIED, replace=False) for n in (len(synthetic), len(train)))
     made = synthetic.copy()
     for i, (place, source) in enumerate(zip(places, sources, strict=True)):
-        copy = plant_copy(find_kind(COPIES[i % len(COPIES)]), train[source], synthetic[place], rng)
+        copy = plant_copy(find_plant_kind(COPIES[i % len(COPIES)]), train[source], synthetic[place], rng)
         assert copy is not None
         made[place] = copy.pixels
     return made, sources

@@ -18,10 +18,10 @@ from sklearn.mixture import GaussianMixture
 
 from memorisk.statistics.copies.calibration import Threshold, equal_pools, percentile_threshold, specificity_threshold
 from memorisk.statistics.copies.copy_tests import authenticity, copying_z
-from memorisk.statistics.copies.planted_copies import copied_p, copies_bound, plant_power
+from memorisk.statistics.copies.planted_copies import copies_bound, plant_power, planted_p_values
 from memorisk.statistics.copies.reversed_queries import ReversedQueries, image_p_values, reversed_queries
-from memorisk.statistics.multiple import benjamini_hochberg
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.multiple_testing import benjamini_hochberg
 
 LEVEL, Q = 0.05, 0.1
 SPREADS = (0.8, 1.0, 1.1)
@@ -228,7 +228,7 @@ def planting(repeats: int, n_train: int, n_held: int) -> list[str]:
             false = np.setdiff1d(both.flagged, chosen)
             left, number, out = left + bool(len(false)), number + len(false), out + bool(len(blind.flagged))
             distance = np.square(train[chosen] - copies).sum(1)
-            p = copied_p(distance, np.ones(n_plants, dtype=int), h)
+            p = planted_p_values(distance, np.ones(n_plants, dtype=int), h)
             recall.append(plant_power(p <= list_cut(blind, n_plants), chosen).recall.estimate)
         shown = [percent(left, repeats), f"{number / repeats:.1f}", percent(out, repeats)]
         lines.append(f"| {n_plants} | {' | '.join(shown)} | {np.mean(recall):.2f} |")
@@ -275,8 +275,8 @@ def bounds(repeats: int, n_train: int, n_held: int) -> list[str]:
         found = reversed_queries(between.min(1), h, q=Q)
         chosen, planted = plants(here, train, n_plants)
         distance = np.square(train[chosen] - planted).sum(1)
-        p = copied_p(distance, np.ones(n_plants, dtype=int), h)
-        p_set = copied_p(between.min(0), np.ones(n_train, dtype=int), h)
+        p = planted_p_values(distance, np.ones(n_plants, dtype=int), h)
+        p_set = planted_p_values(between.min(0), np.ones(n_train, dtype=int), h)
         cuts = (LEVEL, list_cut(found, found.shortest_list))
         uppers = []
         for cut in cuts:

@@ -22,22 +22,21 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from memorisk.audits.generated.image_sets import select_rows, stack_stores
-from memorisk.audits.synthetic.comparing import PixelCopies, compare
-from memorisk.audits.synthetic.findings import find
-from memorisk.audits.synthetic.hidden import Plants, draw_plants
-from memorisk.audits.synthetic.measuring import FeatureTables
+from memorisk.audits.generated.distances import PixelCopies, measure_distances
+from memorisk.audits.generated.features import FeatureTables
+from memorisk.audits.generated.plants import Plants, draw_plants
+from memorisk.audits.generated.sets import Sets, select_rows, stack_stores
+from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.sets import Sets
+from memorisk.images.alterations.plants import PLANT_KINDS, plant_copy
 from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches
-from memorisk.images.copies.planting import KINDS, plant_copy
-from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
+from memorisk.images.pixels import hash_pixels
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.runs.progress import quiet
-from memorisk.statistics.copies.singled_out import CHANCE
+from memorisk.runs.workload import no_progress
+from memorisk.statistics.copies.tails import CHANCE
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
 SIDE, LEVEL = 64, 0.992
@@ -122,7 +121,7 @@ def split(world: World, seed: int) -> Split:
 
 def copies_of(train: ImageStore, others: ImageStore, patients: np.ndarray, rng: np.random.Generator) -> Plants:
     """A copy of a random image of each of these patients, of a random kind."""
-    groups, kinds = train.manifest.groups.astype(str), list(KINDS.values())
+    groups, kinds = train.manifest.groups.astype(str), list(PLANT_KINDS.values())
     pixels, kind, source = [], [], []
     for patient in patients:
         row = int(rng.choice(np.flatnonzero(groups == patient)))
@@ -163,9 +162,9 @@ def held_to_truth(found: FeatureTables, detector: PairDetector, one: Split) -> d
     beside = store_of(one.copies.pixels, one.sets.train)
     sets = replace(one.sets, synthetic=stack_stores([one.sets.synthetic, beside]))
     similarity = detector.similarity(np.concatenate([found.train, found.held]))
-    distances = compare(found, similarity, sets, one.plants, quiet)
+    distances = measure_distances(found, similarity, sets, one.plants, no_progress)
     n_others, n = len(one.sets.synthetic.images), len(sets.synthetic.images)
-    said = find(
+    said = compute_findings(
         sets, [distances], _no_pixels(len(found.train), len(found.held), n, one.plants.n), one.plants, one.options
     )
     assert said.asked is not None

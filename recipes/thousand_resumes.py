@@ -43,13 +43,13 @@ training on average: the last lives find it done and end amid the tables."""
 IMPORTED = (
     *(
         "memorisk.audits.classifier.run",
-        "memorisk.studies.rare_distinctive.run",
+        "memorisk.studies.rare_distinctive.study",
         "memorisk.training.generators.command",
-        "memorisk.models.generators.dit.dit",
+        "memorisk.models.generators.dit.folder",
     ),
     *(
-        "memorisk.training.generators.diffusion.fit",
-        "memorisk.audits.classifier.rendering",
+        "memorisk.training.generators.diffusion_training",
+        "memorisk.audits.rendering",
         "matplotlib.pyplot",
         "scipy.stats",
         "sklearn.datasets",

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.nulls import sign_flip_p_values
-from memorisk.statistics.proportions import clopper_pearson
-from memorisk.training.twins.twins import TwinDesign, twin_design
+from memorisk.training.classifiers.twins import TwinDesign, twin_design
 
 LEVEL, SEEDS, PATIENTS, LARGEST = 0.05, 5, 60, 20
 NONE = np.empty(0, dtype=np.intp)

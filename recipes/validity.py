@@ -18,10 +18,9 @@ from memorisk.audits.classifier.run import audit_classifier
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import read_table
-from memorisk.scores.attacks.differential import group_table
-from memorisk.statistics.intervals import Interval
-from memorisk.statistics.proportions import clopper_pearson
-from memorisk.statistics.trend import duplicate_trend
+from memorisk.scores.memorization import group_table
+from memorisk.statistics.contrasts import duplicate_trend
+from memorisk.statistics.intervals import Interval, clopper_pearson
 from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER
 from planted import duplicated, mislabelled
 

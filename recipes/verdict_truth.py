@@ -36,15 +36,14 @@ from memorisk.audits.classifier.attack_table import (
     paper_attacks,
     reference_attacks,
 )
-from memorisk.audits.classifier.class_tests import without_flips
-from memorisk.audits.classifier.context import Context
-from memorisk.audits.classifier.evidence import Evidence, Items
+from memorisk.audits.classifier.evidence import Context, Evidence, Items
+from memorisk.audits.classifier.memorization_table import is_asymmetric
 from memorisk.audits.classifier.options import NOTICE, AnalysisOptions
-from memorisk.statistics.flips import studentized
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.randomization import studentized
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.noticeable_gap import gap_profiles
-from memorisk.statistics.verdicts.verdict import FAIL, GROUPS, PASS, UNDECIDED, Decision, decide
+from memorisk.statistics.verdicts.verdict import FAIL, GROUP_NAMES, PASS, UNDECIDED, Decision, decide
 
 
 @dataclass(frozen=True)
@@ -131,13 +130,13 @@ def judged(evidence: Evidence, options: AnalysisOptions) -> tuple[Decision, floa
     """
     findings = class_findings(evidence, options, Context(design=evidence.design))
     table = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
-    rule = {"notice": options.notice, "n_seeds": len(evidence.seeds), "flips": not without_flips(evidence)}
+    rule = {"notice": options.notice, "n_seeds": len(evidence.seeds), "flips": not is_asymmetric(evidence)}
     decision = decide(verdict_table(table), **rule)
     if decision.status != FAIL:
         scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
         rows = attack_rows(evidence, scored, (ALL,), options.attack_gate)
         tried, n_groups = attacks_for_verdict(rows, None, True, {}), len(np.unique(evidence.items.group.astype(str)))
-        found = attack_findings(tried, options.attack_gate, GROUPS, n_groups)
+        found = attack_findings(tried, options.attack_gate, GROUP_NAMES, n_groups)
         decision = decide(verdict_table(table), **rule, findings=found)
     asked = [int(n) for way in decision.what_would_decide for n in re.findall(r"about (\d+) models", way)]
     return decision, float(table["noticeable_gap"].max()), max(asked, default=0)

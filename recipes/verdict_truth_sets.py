@@ -20,24 +20,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.generated.distances import Distances, PixelCopies, measure_distances
+from memorisk.audits.generated.evidence import SyntheticEvidence
+from memorisk.audits.generated.features import FeatureTables
+from memorisk.audits.generated.plants import Plants
+from memorisk.audits.generated.review import CONFIRM, DISMISS, NO_REVIEW, Judgement, Review
+from memorisk.audits.generated.sets import Sets
 from memorisk.audits.synthetic import findings
 from memorisk.audits.synthetic.analysis import numbers_of
-from memorisk.audits.synthetic.comparing import Distances, PixelCopies, compare
-from memorisk.audits.synthetic.evidence import SyntheticEvidence
-from memorisk.audits.synthetic.findings import find
-from memorisk.audits.synthetic.flagged import singled_pairs
-from memorisk.audits.synthetic.hidden import Plants
-from memorisk.audits.synthetic.measuring import FeatureTables
+from memorisk.audits.synthetic.findings import compute_findings
+from memorisk.audits.synthetic.flags import singled_pairs
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
-from memorisk.audits.synthetic.reviewing import CONFIRM, DISMISS, NOTHING, Judgement, Review
-from memorisk.audits.synthetic.sets import Sets
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
 from memorisk.scores.similarity import Nearest
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.intervals import clopper_pearson
 
 COMPONENTS, PLANTED = 5, 40
 JUDGED = 50
@@ -218,10 +218,12 @@ def _store(name: str, groups: np.ndarray) -> ImageStore:
     return store
 
 
-def audited(drawn: Drawn, options: SyntheticOptions, seed: int, review: Review = NOTHING) -> tuple[dict[str, Any], Any]:
+def audited(
+    drawn: Drawn, options: SyntheticOptions, seed: int, review: Review = NO_REVIEW
+) -> tuple[dict[str, Any], Any]:
     """Verdict of the audit, and the evidence with what was found."""
     sets, plants, real = drawn.sets, drawn.plants, Euclidean()
-    distances = compare(drawn.features, real, sets, plants, quiet, review=review)  # type: ignore[arg-type]
+    distances = measure_distances(drawn.features, real, sets, plants, no_progress, review=review)  # type: ignore[arg-type]
     n, dismissed = len(drawn.equal), frozenset(review.pairs(sets, review.dismissed))
     nowhere = np.full(n, -1)
     far = BestMatches(np.zeros(n, np.intp), np.zeros(n, np.float32), np.zeros(n, bool))
@@ -233,7 +235,7 @@ def audited(drawn: Drawn, options: SyntheticOptions, seed: int, review: Review =
     features = SimpleNamespace(notes=(), described=drawn.features.described, weak=False)
     view = SimpleNamespace(name="simulated", features=features, measure="euclidean", distances=distances)
     evidence = SyntheticEvidence(sets, plants, (view,), copies, None, review)  # type: ignore[arg-type]
-    found = find(sets, [distances], copies, plants, replace(options, seed=seed), review)
+    found = compute_findings(sets, [distances], copies, plants, replace(options, seed=seed), review)
     numbers = numbers_of(evidence, found, options) | {"paired": None}
     return synthetic_verdict(numbers, options), SimpleNamespace(view=view, found=found)
 
@@ -275,7 +277,7 @@ def one(world: World, seed: int, options: SyntheticOptions) -> Counter[str]:
 def row(name: str, repeats: int, kept: Path | None = None) -> Counter[str]:
     """All audits of a world; with a folder, those that are counted there are not made again."""
     options, file = synthetic_options(SETTINGS), None if kept is None else kept / f"{name}.json"
-    findings._published = lambda *_: None  # pyright: ignore (figures of the literature, which no verdict reads)
+    findings._literature_statistics = lambda *_: None  # pyright: ignore (figures of the literature, which no verdict reads)
     total = Counter(json.loads(file.read_text()) if file and file.is_file() else {})
     for seed in range(total["audits"], repeats):
         total.update(one(ROWS[name], seed, options))

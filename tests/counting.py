@@ -12,18 +12,18 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from memorisk.images.copies import near_copies
-from memorisk.images.copies.duplicates import closest_apart, near_pairs
-from memorisk.models.generators.diffusion_sampling import DiffusionSampler
-from memorisk.models.generators.stylegan2.networks import GeneratorNetwork, Synthesis
-from memorisk.runs.cost import Cost
+from memorisk.images.copies.duplicates import closest_between_groups, near_pairs
+from memorisk.models.generators.dit.sampling import DiffusionSampler
+from memorisk.models.generators.stylegan2_networks import GeneratorNetwork, Synthesis
+from memorisk.runs.workload import Cost
 from memorisk.scores import pairs, similarity
-from memorisk.scores.distances import blocks
-from memorisk.scores.influence import measure as influence
-from memorisk.scores.pairs.answers import Survey
-from memorisk.scores.pairs.one_pass import Pass
-from memorisk.studies.pairs import judges
-from memorisk.training.engine import fit
-from memorisk.training.engine.optimizers import FusedAdam
+from memorisk.scores.distances import neighbours
+from memorisk.scores.influence import tracin as influence
+from memorisk.scores.pairs.queries import Survey
+from memorisk.scores.pairs.search import Pass
+from memorisk.studies.pairs import similarity as judges
+from memorisk.training.classifiers import fit
+from memorisk.training.engine.optimization import FusedAdam
 
 
 @dataclass
@@ -135,7 +135,7 @@ def counted() -> Iterator[Counts]:
     def learned(vectors: Any, *given: Any, **named: Any) -> Any:
         """Vectors of the real images."""
         found.pairs += len(vectors) * (len(vectors) - 1) // 2
-        return closest_apart(vectors, *given, **named)
+        return closest_between_groups(vectors, *given, **named)
 
     def stepped(self: FusedAdam) -> None:
         """An update by our own Adam."""
@@ -169,7 +169,7 @@ def counted() -> Iterator[Counts]:
     make_plan = influence.make_plan
     count_outputs = fit._count_outputs  # pyright: ignore[reportPrivateUsage]
     forward = DiffusionSampler._forward  # pyright: ignore[reportPrivateUsage]
-    step, between_sets, evaluate, run = FusedAdam.step, near_copies.between_sets, blocks.evaluate, Pass.run
+    step, between_sets, evaluate, run = FusedAdam.step, near_copies.near_copies_between, neighbours.evaluate, Pass.run
     one_by_one = [(similarity, "rowwise", 0), (pairs, "rowwise", 0), (judges, "pixel_scores", 1)]
     by_definition = [getattr(of, name) for of, name, _ in one_by_one]
     handles = [
@@ -178,13 +178,13 @@ def counted() -> Iterator[Counts]:
         register_module_forward_hook(leaves, always_call=True),
     ]
     FusedAdam.step, fit._count_outputs, influence.make_plan = stepped, unnoticed(count_outputs), unnoticed(make_plan)
-    blocks.evaluate, Pass.run, DiffusionSampler._forward = tiled, surveyed, drawing
+    neighbours.evaluate, Pass.run, DiffusionSampler._forward = tiled, surveyed, drawing
     for (of, name, at), compare in zip(one_by_one, by_definition, strict=True):
         setattr(of, name, beside(compare, at))
-    from memorisk.audits.filter import identities
-    from memorisk.audits.synthetic import comparing
+    from memorisk.audits.filter import sets
+    from memorisk.audits.generated import distances
 
-    likeness = identities.likeness
+    likeness = sets.likeness
 
     def alike(*given: Any) -> Any:
         """Who looks like whom, found while the sets are read, by a dry run, too: no part of a cost."""
@@ -199,16 +199,16 @@ def counted() -> Iterator[Counts]:
         found.pairs += len(images) * (len(images) - 1) // 2
         return near_pairs(images, **named)
 
-    comparing.between_sets, near_copies.near_pairs, near_copies.closest_apart = matched, nearly, learned
-    identities.likeness = alike
+    distances.between_sets, near_copies.near_pairs, near_copies.closest_apart = matched, nearly, learned
+    sets.likeness = alike
     try:
         yield found
     finally:
         for handle in handles:
             handle.remove()
         FusedAdam.step, fit._count_outputs, influence.make_plan = step, count_outputs, make_plan
-        blocks.evaluate, Pass.run, DiffusionSampler._forward = evaluate, run, forward
+        neighbours.evaluate, Pass.run, DiffusionSampler._forward = evaluate, run, forward
         for (of, name, _), compare in zip(one_by_one, by_definition, strict=True):
             setattr(of, name, compare)
-        comparing.between_sets, near_copies.near_pairs = between_sets, near_pairs
-        near_copies.closest_apart, identities.likeness = closest_apart, likeness
+        distances.between_sets, near_copies.near_pairs = between_sets, near_pairs
+        near_copies.closest_apart, sets.likeness = closest_between_groups, likeness

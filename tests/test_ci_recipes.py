@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from memorisk.audits.release.stating import write_statement
+from memorisk.audits.release.statement import write_statement
 from tests.audits.release.conftest import made, runs
 from tests.audits.release.test_signed_release import make_key
 

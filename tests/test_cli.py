@@ -19,7 +19,7 @@ from PIL import Image
 
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.statistics.verdicts.verdict import few_seeds
+from memorisk.statistics.verdicts.verdict import seed_shortage
 from tests.commands import answer, class_folders, entries, environment, memorisk, picture, plain_images, refusal
 from tests.images.making import png_bytes
 
@@ -440,7 +440,7 @@ def test_a_users_function_that_fails_breaks_the_run(capsys, images, tmp_path, mo
 
 
 def test_a_defect_is_one_line_with_its_place(capsys, monkeypatch, run):
-    import memorisk.audits.classifier.rendering as rendering
+    import memorisk.audits.rendering as rendering
 
     def defect(*args, **kwargs):
         raise RuntimeError("never\nthought of")
@@ -473,13 +473,13 @@ def test_the_plan_says_that_few_seeds_cannot_pass_in_the_words_of_the_verdict(ca
         return answer(capsys, *command, "--processes", 1, "--dry-run", "--one-image-per-patient", *more)[1]
 
     for models in (2, 4):
-        reason, way = few_seeds(models // 2) or ("", "")
+        reason, way = seed_shortage(models // 2) or ("", "")
         notes = json.loads(plan(models, "--json"))["notes"]
         assert notes[0] == f"this audit cannot pass with {reason}; a pass needs {way}"
     assert "note: this audit cannot pass with 2 seeds" in plan(4)
     verdict = json.loads((run / "verdict.json").read_text())
     told = list(zip(verdict["why"], verdict["what_would_decide"], strict=True))
-    assert told[2] == few_seeds(2)
+    assert told[2] == seed_shortage(2)
     assert "no patient ids were given" in told[0][0]
     assert "not surely better than guessing" in told[1][0]  # more of such models would decide nothing
     assert not any("seeds" in note for note in json.loads(plan(6, "--json"))["notes"])

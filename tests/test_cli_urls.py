@@ -9,7 +9,7 @@ import yaml
 
 from memorisk.audits.classifier.evidence import write_scores
 from memorisk.cli.main import main
-from memorisk.runs.storage import claim
+from memorisk.runs.storage import bookkeeping
 from tests.audits.synthetic import twin_evidence
 
 TIMES = {"config.yaml", "log.jsonl"}  # they name the folder, and when
@@ -19,7 +19,7 @@ TIMES = {"config.yaml", "log.jsonl"}  # they name the folder, and when
 def served(tmp_path, monkeypatch) -> Path:
     """A folder that is named by ``file://``, with a table of losses in it."""
     monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(claim, "_SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(bookkeeping, "_SETTLE_SECONDS", 0.0)
     (tmp_path / "served").mkdir()
     evidence = twin_evidence(sizes={"a": 8, "b": 8}, n_test=8, n_seeds=2)
     write_scores(tmp_path / "served" / "made.parquet", evidence)
@@ -94,12 +94,12 @@ def test_a_message_about_a_copy_names_the_url(served, tmp_path, capsys):
     told = capsys.readouterr().err
     assert told.startswith(f"memorisk: {url}/two: summary.json is not what the run wrote")
     (served / "begun").mkdir()
-    (served / "begun" / claim.CLAIM).write_text("{}")
+    (served / "begun" / bookkeeping.CLAIM).write_text("{}")
     assert main(["compare", f"{url}/one", f"{url}/begun"]) == 2
     assert f"{url}/begun holds no finished run (it is being made, or was cut short)" in capsys.readouterr().err
     assert main(["report", f"{url}/begun", "--redact"]) == 2
     assert f"{url}/begun holds no finished run (it is being made, or was cut short)" in capsys.readouterr().err
-    assert [p.name for p in (served / "begun").iterdir()] == [claim.CLAIM]
+    assert [p.name for p in (served / "begun").iterdir()] == [bookkeeping.CLAIM]
 
 
 def test_a_cache_that_may_only_be_read_is_one_line(served, tmp_path, capsys, monkeypatch):

@@ -79,7 +79,7 @@ def test_a_run_that_goes_on_at_another_time(images, undisturbed, tmp_path, monke
 
 def test_an_image_that_was_changed_is_read_again_whatever_time_it_bears(images, tmp_path):
     """The modification time set back to what it was: only the time of that change tells."""
-    from memorisk.images.cache import content_fingerprints
+    from memorisk.images.file_hashes import content_fingerprints
 
     file = tmp_path / "a.png"
     source = sorted(images.rglob("*.png"))

@@ -12,23 +12,22 @@ import pytest
 from PIL import Image
 
 from memorisk.audits.classifier.losses import read_scores
-from memorisk.audits.classifier.rendering import load_result, render_again
+from memorisk.audits.rendering import load_result, render_again
 from memorisk.images.sources.registry import load_manifest
-from memorisk.models.autoencoders.autoencoders import _affine, _built
-from memorisk.models.autoencoders.latents import load_encoder
+from memorisk.models.autoencoder import _affine, _built
 from memorisk.models.blackbox.saved_outputs import SavedOutputs
-from memorisk.models.encoders.pca import PixelPca
-from memorisk.models.encoders.saved import read_features
+from memorisk.models.encoders.feature_sources import read_features
+from memorisk.models.encoders.networks import PixelPca
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.generators import GeneratorConfig, load_generator, save_description
-from memorisk.models.generators.stylegan2.spec import GanSpec
-from memorisk.models.weights.weights import read_state_dict
+from memorisk.models.latents import load_encoder
+from memorisk.models.settings import GanSpec
+from memorisk.models.weight_files import read_state_dict
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.files import read_table
-from memorisk.runs.storage.claim import CLAIM, Claim
-from memorisk.runs.storage.index import INDEX
-from memorisk.runs.storage.kept import kept_run
+from memorisk.runs.storage.bookkeeping import CLAIM, INDEX, Claim
+from memorisk.runs.storage.remote_run import kept_run
 from memorisk.training.autoencoders.latent_store import read_latents
 
 

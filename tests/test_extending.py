@@ -25,7 +25,7 @@ HELD_BY = {
 READS = """
 import numpy as np
 from pathlib import Path
-from memorisk.images.decoding.formats import sniff
+from memorisk.images.readers.registry import sniff
 from memorisk.images.readers.registry import read_image
 file = Path("image.x")
 file.write_bytes(b"RAW8" + bytes([2, 0, 3, 0]) + bytes(range(6)))
@@ -54,7 +54,7 @@ def with_examples(root: Path) -> list[Path]:
 
 def test_the_examples_have_their_places(tmp_path):
     named = {name for name, where, _, _ in _BLOCK.findall(PAGE.read_text("utf-8")) if where}
-    for name in named | {"src/memorisk/models/classifiers/small.py", "src/memorisk/images/readers/tiff.py"}:
+    for name in named | {"src/memorisk/models/classifiers/small_networks.py", "src/memorisk/images/readers/tiff.py"}:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     changed = with_examples(tmp_path)

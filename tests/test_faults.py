@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.runs.folder import check_out
+from memorisk.runs.folder import check_out_folder
 from tests.audits.synthetic_set.making import write_sets
 from tests.commands import answer, entries, environment, memorisk, plain_images, refusal
 
@@ -355,7 +355,7 @@ def test_every_command_says_who_holds_its_folder(digits, tmp_path, capsys, held)
         run.mkdir(mode=0o700)
         (run / ".lock").write_text(json.dumps({"pid": 4321, "host": "node7", "since": "2026-01-01T00:00:00+00:00"}))
         if held.startswith("by nobody"):
-            check_out(run, {}, identity=[])
+            check_out_folder(run, {}, identity=[])
             continue
         out = () if name in ("filter", "generate", "synthesize") else ("--out",)
         with (run / ".lock").open() as other:

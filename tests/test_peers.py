@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from memorisk.scores.attacks.differential import logit_margin
+from memorisk.scores.memorization import logit_margin
 
 FOLDER = Path(__file__).parents[1] / "benchmarks" / "peers"
 

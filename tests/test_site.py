@@ -16,11 +16,11 @@ import yaml
 from cyclopts import App
 
 from memorisk import _PUBLIC
-from memorisk.audits.classifier import words as classifier_words
+from memorisk.audits.classifier.pages import wording as classifier_words
 from memorisk.audits.feature import page as feature_page
-from memorisk.audits.filter import words as filter_words
-from memorisk.audits.synthesize import words as synthesize_words
-from memorisk.audits.synthetic import words as synthetic_words
+from memorisk.audits.filter import wording as filter_words
+from memorisk.audits.synthesize import page as synthesize_words
+from memorisk.audits.synthetic import wording as synthetic_words
 from memorisk.cli import main as cli
 from tests.commands import refusal
 

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from networks import cnn2
 
-from memorisk.images.copies.planting import KINDS, plant_copy
+from memorisk.images.alterations.plants import PLANT_KINDS, plant_copy
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.scores.attacks.differential import logit_margin
+from memorisk.scores.memorization import logit_margin
 from memorisk.training.features.matrix import load_features
 
 Arrays = dict[str, np.ndarray]
@@ -175,7 +175,7 @@ def _features(given: Given, n: int) -> np.ndarray:
 
 
 def copies(given: Given) -> Arrays:
-    """Real images of different lesions or patients, and seven kinds of copies (`memorisk.images.copies.planting`)."""
+    """Real images of different lesions or patients, and seven kinds of copies (`images.alterations.plants`)."""
     if given.data is None:
         return {}
     rng = np.random.default_rng(4)
@@ -188,7 +188,7 @@ def copies(given: Given) -> Arrays:
         store = _store(given.data / folder, size, pattern, n)
         images = [np.broadcast_to(image, (size, size, 3)) for image in np.asarray(store.images)]
         sources, kinds = list(range(len(images))), ["original"] * len(images)
-        for number, (kind, how) in enumerate(KINDS.items()):
+        for number, (kind, how) in enumerate(PLANT_KINDS.items()):
             for source in range(number * planted, (number + 1) * planted):
                 made = plant_copy(how, np.ascontiguousarray(images[source]), np.ascontiguousarray(images[-1]), rng)
                 if made is not None:

@@ -9,8 +9,8 @@ from networks import checkpoints, cnn2
 
 from memorisk.images.copies.duplicates import details, near_pairs, positions
 from memorisk.images.copies.near_copies import thumbnails
+from memorisk.models.classifiers.small_networks import SqueezeNet
 from memorisk.models.classifiers.specs import CAFFE_MEAN
-from memorisk.models.classifiers.squeezenet import SqueezeNet
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.scores.distances import fit_measure, pairwise
 from memorisk.scores.influence import self_influence

@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 from scipy.stats import norm
 
-from memorisk.scores.attacks.lira import References, lira_scores, twin_references
-from memorisk.scores.attacks.registry import attack_scores
-from memorisk.scores.attacks.rmia import rmia_scores
+from memorisk.scores.lira import References, lira_scores, twin_references
+from memorisk.scores.rmia import rmia_scores
+from memorisk.scores.twin_attacks import attack_scores
 from memorisk.statistics.roc import auc
 
 Arrays = dict[str, np.ndarray]

@@ -9,47 +9,47 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "assess_quality": "memorisk.audits.quality.quality",
+    "assess_quality": "memorisk.audits.quality.run",
     "audit_classifier": "memorisk.audits.classifier.run",
-    "audit_defences": "memorisk.audits.classifier.defences.run",
+    "audit_defences": "memorisk.audits.classifier.retraining.defences",
     "audit_feature": "memorisk.audits.feature.run",
     "audit_losses": "memorisk.audits.classifier.losses",
-    "audit_synthetic": "memorisk.audits.synthetic.audit",
+    "audit_synthetic": "memorisk.audits.synthetic.run",
     "benchmark_copies": "memorisk.studies.pairs.copies",
     "benchmark_detectors": "memorisk.studies.detectors.benchmark",
     "benchmark_reid": "memorisk.studies.pairs.reid",
-    "compare": "memorisk.audits.classifier.comparison.run",
-    "check_images": "memorisk.images.checks.checks",
+    "compare": "memorisk.audits.classifier.comparison",
+    "check_images": "memorisk.images.set_check",
     "create_model": "memorisk.models.classifiers.zoo",
     "explain": "memorisk.audits.classifier.explanations.run",
-    "filter_synthetic": "memorisk.audits.filter.filtering",
+    "filter_synthetic": "memorisk.audits.filter.run",
     "gate": "memorisk.audits.release.gate",
-    "generate": "memorisk.training.generators.drawing.generating",
-    "kept_run": "memorisk.runs.storage.kept",
-    "load_detector": "memorisk.models.detectors.detectors",
+    "generate": "memorisk.training.generators.generation",
+    "kept_run": "memorisk.runs.storage.remote_run",
+    "load_detector": "memorisk.models.copy_detectors",
     "load_features": "memorisk.training.features.matrix",
     "load_generator": "memorisk.models.generators.generators",
     "load_latents": "memorisk.training.autoencoders.latent_store",
     "load_manifest": "memorisk.images.sources.registry",
     "local_source": "memorisk.runs.storage.mirror",
-    "MemorizationWatch": "memorisk.audits.watch.watching",
-    "measure_quality": "memorisk.audits.quality.measuring",
+    "MemorizationWatch": "memorisk.audits.watch.memorization_watch",
+    "measure_quality": "memorisk.audits.quality.figures",
     "read_latents": "memorisk.training.autoencoders.latent_store",
-    "release": "memorisk.audits.release.exporting",
+    "release": "memorisk.audits.release.export",
     "Result": "memorisk.report.result",
-    "save_dataset": "memorisk.images.sources.objects",
+    "save_dataset": "memorisk.images.sources.datasets",
     "study_generators": "memorisk.studies.generators.study",
-    "study_rare_distinctive": "memorisk.studies.rare_distinctive.run",
+    "study_rare_distinctive": "memorisk.studies.rare_distinctive.study",
     "study_unique_features": "memorisk.studies.unique_features.study",
-    "synthesize": "memorisk.audits.synthesize.synthesizing",
+    "synthesize": "memorisk.audits.synthesize.run",
     "track": "memorisk.audits.release.tracking",
     "train_autoencoder": "memorisk.training.autoencoders.command",
     "train_classifier": "memorisk.training.classifiers.command",
     "train_detector": "memorisk.training.detectors.command",
     "train_generator": "memorisk.training.generators.command",
-    "watch_training": "memorisk.audits.watch.running",
-    "watch_within": "memorisk.audits.watch.within",
-    "write_statement": "memorisk.audits.release.stating",
+    "watch_training": "memorisk.audits.watch.run",
+    "watch_within": "memorisk.audits.watch.run",
+    "write_statement": "memorisk.audits.release.statement",
 }
 
 __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -58,7 +58,7 @@ __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAl
 def __getattr__(name: str) -> Any:
     """Import a public name from the room that holds it; a function takes data sets in Python as sources, too."""
     if name in _PUBLIC:
-        taking = import_module("memorisk.images.sources.objects").taking_datasets
+        taking = import_module("memorisk.images.sources.datasets").taking_datasets
         return taking(getattr(import_module(_PUBLIC[name]), name))
     raise AttributeError(f"module 'memorisk' has no attribute {name!r}")
 

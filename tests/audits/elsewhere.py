@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from memorisk.runs.executors.pool import run_jobs
-from memorisk.training.features import jobs as feature_jobs
-from memorisk.training.features import shared_search
+from memorisk.training.features import compute_backend as feature_jobs
+from memorisk.training.features import search_jobs
 from tests.audits.test_on_cluster import results
 from tests.runs.clusters import DaskCluster
 
@@ -30,9 +30,9 @@ def both_places(where: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Monke
         tmp_path: Folder of both runs.
         monkeypatch: So that small searches and passes leave this machine, too.
     """
-    monkeypatch.setattr(shared_search, "WORTH", 0)
-    monkeypatch.setattr(shared_search, "_PER_JOB", 64 * 64 * 64)
-    monkeypatch.setattr(feature_jobs, "_FEWEST", 0)
+    monkeypatch.setattr(search_jobs, "MIN_DISTRIBUTED_WORK", 0)
+    monkeypatch.setattr(search_jobs, "_PER_JOB", 64 * 64 * 64)
+    monkeypatch.setattr(feature_jobs, "_MAX_LOCAL_BATCHES", 0)
     monkeypatch.setattr("memorisk.training.features.extraction.MAX_BATCH", 32)
     sent: Counter[str] = Counter()
 
@@ -42,7 +42,7 @@ def both_places(where: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Monke
         sent[function.__name__] += len(jobs)
         return run_jobs(function, jobs, **how)
 
-    for module in (shared_search, feature_jobs):
+    for module in (search_jobs, feature_jobs):
         monkeypatch.setattr(module, "run_jobs", counted)
 
     def run(command: Callable[..., Any], *given: Any, out: str = "", **settings: Any) -> Counter[str]:

@@ -7,14 +7,13 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.analysis import analyse, class_findings
-from memorisk.audits.classifier.context import Context
-from memorisk.audits.classifier.evidence import Evidence
+from memorisk.audits.classifier.evidence import Context, Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
-from memorisk.audits.classifier.page import classifier_page
+from memorisk.audits.classifier.pages.audit import classifier_page
 from memorisk.report.page import render_page
-from memorisk.scores.attacks.differential import feldman_zhang
+from memorisk.scores.memorization import feldman_zhang
 from memorisk.statistics.intervals import these_groups_interval
-from memorisk.statistics.multiple import benjamini_hochberg
+from memorisk.statistics.multiple_testing import benjamini_hochberg
 from tests.audits.synthetic import twin_evidence
 
 OPTIONS = AnalysisOptions()

@@ -15,9 +15,9 @@ from memorisk.audits.classifier.attack_table import (
     without_trainings,
 )
 from memorisk.audits.classifier.evidence import Evidence
-from memorisk.scores.attacks.lira import lira_scores
-from memorisk.scores.attacks.registry import MEMBER, NON_MEMBER
-from memorisk.scores.attacks.rmia import rmia_scores
+from memorisk.scores.lira import lira_scores
+from memorisk.scores.rmia import rmia_scores
+from memorisk.scores.twin_attacks import MEMBER, NON_MEMBER
 from memorisk.statistics.roc import seed_auc_jackknife
 from memorisk.statistics.thresholds import youden_by_folds
 from tests.audits.synthetic import twin_evidence

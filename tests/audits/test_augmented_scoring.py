@@ -11,7 +11,7 @@ from torch import nn
 
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.jobs import LOGITS
+from memorisk.training.classifiers.jobs import LOGITS
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import Normalisation
 from memorisk.training.engine.predict import MAX_BATCH, predict_augmented

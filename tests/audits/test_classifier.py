@@ -9,12 +9,13 @@ import pytest
 import yaml
 from PIL import Image
 
+from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.evidence import evidence_from_table
-from memorisk.audits.classifier.run import DryRun, audit_classifier
+from memorisk.audits.classifier.run import audit_classifier
 from memorisk.report.result import Result
-from memorisk.runs.cost import Cost
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.jobs import LOGITS
+from memorisk.runs.workload import Cost
+from memorisk.training.classifiers.jobs import LOGITS
 from tests.audits.conftest import SMALL
 from tests.counting import counted
 

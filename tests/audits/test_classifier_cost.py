@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from memorisk.audits.classifier.run import DryRun, audit_classifier
+from memorisk.audits.classifier.dry_run import DryRun
+from memorisk.audits.classifier.run import audit_classifier
 from tests.counting import counted
 
 N, SIDE = 240, 8

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.classifier.page import classifier_page
-from memorisk.audits.classifier.words import HEADLINES
-from memorisk.report.figures import basic as figures
-from memorisk.report.formats import capitalized
+from memorisk.audits.classifier.pages.audit import classifier_page
+from memorisk.audits.classifier.pages.wording import HEADLINES
+from memorisk.report.columns import capitalized
+from memorisk.report.figures import memorization as figures
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from tests.audits.classifier_results import HOSTILE, TARGET, hostile_result, make_result

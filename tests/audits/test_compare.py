@@ -9,11 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from memorisk.audits.classifier.comparison.page import changed, comparison_page
-from memorisk.audits.classifier.comparison.run import _seed_difference, compare
+from memorisk.audits.classifier.comparison import _seed_difference, compare, comparison_page, direction_of_change
 from memorisk.audits.classifier.evidence import write_scores
 from memorisk.audits.classifier.losses import audit_losses
-from memorisk.audits.classifier.rendering import load_result
+from memorisk.audits.rendering import load_result
 from memorisk.cli.main import main
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError
@@ -89,8 +88,8 @@ def test_differences_are_those_of_the_score_tables(runs):
 
 def test_a_defence_that_works_is_seen_and_nothing_else(runs):
     table = compare(runs["before"], runs["after"]).per_class
-    assert changed(table, -1).tolist() == [True, False]
-    assert not changed(table, 1).any()
+    assert direction_of_change(table, -1).tolist() == [True, False]
+    assert not direction_of_change(table, 1).any()
     turned = compare(runs["after"], runs["before"]).per_class
     np.testing.assert_allclose(turned["difference"], -table["difference"])
     np.testing.assert_allclose(turned["low"], -table["high"])

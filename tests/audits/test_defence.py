@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 import memorisk
-from memorisk.audits.classifier.defences.page import defence_page
-from memorisk.audits.classifier.defences.run import DEFENCE_COLUMNS, DefenceResult, defence_table
+from memorisk.audits.classifier.pages.defences import defence_page
+from memorisk.audits.classifier.retraining.defences import DEFENCE_COLUMNS, DefenceResult, defence_table
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json
-from memorisk.statistics.privacy.group_accounting import replace_one_epsilon
+from memorisk.statistics.epsilon import replace_one_epsilon
 from tests.commands import answer
 
 QUICK = {"model": "small_cnn", "models": 6, "epochs": 3, "processes": 1, "fail_on": "never"}

@@ -11,13 +11,13 @@ from scipy import stats
 
 import memorisk
 from memorisk.audits.classifier.evidence import evidence_from_table
-from memorisk.audits.classifier.explanations.probes import choose_probed
+from memorisk.audits.classifier.explanations.probes import choose_probe_sample
 from memorisk.audits.classifier.explanations.run import FOLDER, PAGE, SUMMARY, explain
+from memorisk.audits.classifier.finished_run import open_finished
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.audits.finished_run import open_finished
 from memorisk.images.store import ImageStore
-from memorisk.models.encoders.saved import read_features
+from memorisk.models.encoders.feature_sources import read_features
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_array
 from memorisk.scores.atypicality import centroid_atypicality, pairwise_atypicality
@@ -104,7 +104,7 @@ def test_numbers_are_those_of_the_score_table_and_the_features(small_run, tmp_pa
 
 def test_m_of_the_probes_comes_from_the_other_seeds(small_run):
     evidence = evidence_from_table(read_scores(small_run / "scores.parquet"))
-    found = choose_probed(evidence, int(evidence.seeds[1]))
+    found = choose_probe_sample(evidence, int(evidence.seeds[1]))
     sign, gap = evidence.sign, evidence.gap
     scored = [0, 2]
     for i in np.flatnonzero(found.members)[:50]:
@@ -113,7 +113,7 @@ def test_m_of_the_probes_comes_from_the_other_seeds(small_run):
         assert found.m[i] == pytest.approx(np.mean(values))
     assert found.compared.sum() == (np.isfinite(found.m) & (sign[1] != 0) & (evidence.items.split == "canary")).sum()
     with pytest.raises(InputError, match="no seed 5"):
-        choose_probed(evidence, 5)
+        choose_probe_sample(evidence, 5)
 
 
 def test_probes_ceiling_distances_and_page(run, tmp_path):

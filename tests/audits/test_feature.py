@@ -10,12 +10,12 @@ import torch
 from PIL import Image
 from torch import nn
 
-from memorisk.audits.feature.mark_choice import choose_controls, choose_mark
-from memorisk.audits.feature.mark_probing import ask_about_marks
+from memorisk.audits.feature.mark_answers import ask_about_marks
+from memorisk.audits.feature.marks import choose_controls, choose_mark
 from memorisk.audits.feature.options import MarkOptions
 from memorisk.audits.feature.run import audit_feature
-from memorisk.cli.show.feature import show_feature
-from memorisk.images.marks.marks import burn, letter
+from memorisk.cli.show.audits import show_feature
+from memorisk.images.alterations.marks import burn, letter
 from memorisk.models.blackbox.predictors import load_predictor
 from memorisk.models.blackbox.preprocessing import preprocessing_from
 from memorisk.models.blackbox.saved_outputs import write_saved_outputs

@@ -12,18 +12,17 @@ import torch.nn.functional as F
 from scipy import stats
 
 from memorisk.audits.classifier.analysis import analyse
-from memorisk.audits.classifier.context import Context
-from memorisk.audits.classifier.evidence import WHOLE, Evidence, Items
-from memorisk.audits.classifier.explanations.rarity import cell_from_run
-from memorisk.audits.classifier.jobs import score_logits
+from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, Items
+from memorisk.audits.classifier.finished_run import open_finished
 from memorisk.audits.classifier.options import AnalysisOptions, options_from
 from memorisk.audits.classifier.plan import draw_parts, make_plan
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.audits.finished_run import open_finished
+from memorisk.audits.classifier.trainings import score_logits
 from memorisk.images.manifest import Manifest
 from memorisk.report.result import Result
 from memorisk.statistics.memorization.nulls import sign_flip_p_values
-from memorisk.training.engine.targets import build_targets
+from memorisk.studies.rare_distinctive.rarity_cells import cell_from_run
+from memorisk.training.engine.data import build_targets
 
 OPTIONS, CONTEXT = AnalysisOptions(), Context(design="balanced")
 FINDINGS = ("common", "often", "rare")

@@ -9,11 +9,11 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
-from memorisk.audits.classifier.explanations.influence_view import influence_view
+from memorisk.audits.classifier.explanations.influence import influence_view
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError
 from memorisk.scores.influence import evenly_spaced_checkpoints, self_influence
-from memorisk.training.engine.fit import fit
+from memorisk.training.classifiers.fit import fit
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import choose_normalisation
 

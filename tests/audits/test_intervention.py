@@ -12,19 +12,20 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.evidence import evidence_from_table
-from memorisk.audits.classifier.interventions import run as intervention
-from memorisk.audits.classifier.interventions.run import FOLDER, IMAGES, RERUN, rerun_seed
-from memorisk.audits.classifier.interventions.table import COLUMNS, TABLE, _recalled
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
-from memorisk.audits.classifier.rendering import load_result, render_again
-from memorisk.audits.classifier.run import DryRun, audit_classifier
-from memorisk.images.copies import interventions
-from memorisk.images.copies.interventions import Intervention
+from memorisk.audits.classifier.retraining import interventions as intervention
+from memorisk.audits.classifier.retraining.intervention_effects import COLUMNS, TABLE, _recall_columns
+from memorisk.audits.classifier.retraining.interventions import FOLDER, IMAGES, RERUN, rerun_seed
+from memorisk.audits.classifier.run import audit_classifier
+from memorisk.audits.rendering import load_result, render_again
+from memorisk.images.alterations import interventions
+from memorisk.images.alterations.interventions import Intervention
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
-from memorisk.statistics.memorization.retraining import INSUFFICIENT, LARGER, NOT_LARGER
-from memorisk.training.engine.jobs import LOGITS
+from memorisk.statistics.effect_sizes import INSUFFICIENT, LARGER, NOT_LARGER
+from memorisk.training.classifiers.jobs import LOGITS
 from tests.audits.synthetic import twin_evidence
 from tests.commands import answer, environment, memorisk, refusal
 
@@ -420,7 +421,7 @@ def test_two_recalls_differ_by_at_most_one():
     right = wrong.copy()
     right[:, test[:2]] = True
     before, after = (replace(evidence, correct_a=c, correct_b=c) for c in (wrong, right))
-    found = _recalled(before, after, np.ones(len(evidence.items), dtype=bool))
+    found = _recall_columns(before, after, np.ones(len(evidence.items), dtype=bool))
     assert found["recall_difference"] == pytest.approx(2 / 3)
     assert found["recall_high"] == 1.0
     assert -1.0 <= found["recall_low"] < 0

@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.interventions.table import COLUMNS, TABLE
-from memorisk.audits.classifier.page import classifier_page
+from memorisk.audits.classifier.pages.audit import classifier_page
+from memorisk.audits.classifier.retraining.intervention_effects import COLUMNS, TABLE
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.statistics.memorization.retraining import INSUFFICIENT, LARGER, NOT_LARGER
+from memorisk.statistics.effect_sizes import INSUFFICIENT, LARGER, NOT_LARGER
 from tests.audits.classifier_results import HOSTILE, NAMES, make_result
 from tests.audits.test_classifier_page import page_text
 from tests.report.test_page import Outline

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.audits.feature.mark_arrays import write_mark_arrays
+from memorisk.audits.feature.marks import write_mark_arrays
 from memorisk.audits.feature.run import audit_feature
-from memorisk.images.marks.controls import make_controls
-from memorisk.images.marks.marks import burn, letter
-from memorisk.images.marks.text import text_mark
+from memorisk.images.alterations.mark_controls import make_controls
+from memorisk.images.alterations.marks import burn, letter, text_mark
 from memorisk.runs.errors import InputError
 from tests.commands import answer, refusal
 

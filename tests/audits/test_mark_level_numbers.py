@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from memorisk.audits.feature.page import _reading
+from memorisk.audits.feature.page import _reading_guide
 from memorisk.audits.feature.verdict import MATCHED_LEVEL, WEAK
 from memorisk.report.blocks import Steps
 
@@ -48,7 +48,7 @@ def test_the_level_of_matched_controls_is_that_of_the_tables() -> None:
     assert spoken(matched) == MATCHED_LEVEL
     assert MATCHED_LEVEL in WEAK
     result = SimpleNamespace(summary={"rank": {"n_references": 0}})
-    (steps,) = _reading(cast(Any, result))
+    (steps,) = _reading_guide(cast(Any, result))
     assert isinstance(steps, Steps)
     assert any(MATCHED_LEVEL in str(item) for item in steps.items)
     for page in (DOCS / "feature.md", LEVELS):

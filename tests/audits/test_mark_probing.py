@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memorisk.audits.feature import mark_probing
-from memorisk.audits.feature.mark_probing import ask_about_marks, label_probabilities
-from memorisk.images.marks.marks import Mark, burn, letter, pattern
+from memorisk.audits.feature import mark_answers
+from memorisk.audits.feature.mark_answers import ask_about_marks, label_probabilities
+from memorisk.images.alterations.marks import Mark, burn, letter, pattern
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.runs.errors import InputError
 from memorisk.scores.marks import kl_divergence, mean_log_kl
@@ -55,7 +55,7 @@ def case(channels: int, dtype: type) -> tuple[Preprocessing, np.ndarray, Mark, l
 @pytest.mark.parametrize(("channels", "dtype"), [(1, np.uint8), (3, np.uint8), (1, np.uint16)])
 @pytest.mark.parametrize("block", [1, 3 * 256 * CLASSES, 1 << 18])
 def test_answers_are_those_of_every_mark_by_itself(channels, dtype, block, monkeypatch) -> None:
-    monkeypatch.setattr(mark_probing, "BLOCK", block)
+    monkeypatch.setattr(mark_answers, "BLOCK", block)
     given, images, mark, controls = case(channels, dtype)
     model, before = Linear(given), images.copy()
     found = ask_about_marks(model, given, images, mark, controls, draws=2)
@@ -100,7 +100,7 @@ def test_probabilities_of_a_label_with_the_mark_and_with_random_patches() -> Non
 def test_inputs_are_put_back_when_a_model_fails() -> None:
     given, images, mark, _ = case(1, np.uint8)
     pixels = images[:4].astype(np.float32) / np.float32(255)
-    patched, stamp = mark_probing._Patched(given, pixels), mark_probing._Stamp(mark, given)
+    patched, stamp = mark_answers._PatchedBatch(given, pixels), mark_answers._Stamp(mark, given)
 
     def fail() -> None:
         with patched.burnt(stamp):

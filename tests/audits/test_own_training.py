@@ -13,7 +13,7 @@ import pytest
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.cli.main import main
 from memorisk.report.result import Result
-from memorisk.training.engine.jobs import LOGITS
+from memorisk.training.classifiers.jobs import LOGITS
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 

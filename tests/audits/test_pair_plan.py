@@ -8,8 +8,8 @@ import pytest
 
 from memorisk.audits.pair_plan import PairPlanOptions, plan_pairs
 from memorisk.runs.errors import InputError
-from memorisk.scores.attacks.cards import CARDS
-from memorisk.scores.pairs import gpu_blocks, jobs, survey
+from memorisk.scores.pairs import gpu, jobs, survey
+from memorisk.scores.search_cost import CARDS
 from tests.commands import answer
 
 LARGE = {"synthetic": 10_000_000, "train": 10_000_000, "timing": False}
@@ -43,8 +43,8 @@ def test_cards_share_rows_and_not_the_second_table() -> None:
     assert one.hours_at_peak == 4 * four.hours_at_peak
     small = on("A100")  # 20 GB a table, of which a card keeps what takes less than 20
     assert (small.kept, small.cards_for_memory) == (False, None)
-    row = 4 * (512 + gpu_blocks.CHUNK)
-    assert small.sent_again_bytes == (-(-10_000_000 // gpu_blocks.ROWS) - 1) * row * 10_000_000
+    row = 4 * (512 + gpu.CHUNK)
+    assert small.sent_again_bytes == (-(-10_000_000 // gpu.ROWS) - 1) * row * 10_000_000
     few = on("A100", train=1_000_000)
     assert few.cards_for_memory == -(-10_000_000 * row // 20_000_000_000)
     assert not few.kept

@@ -10,15 +10,14 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.analysis import analyse
-from memorisk.audits.classifier.context import Context
+from memorisk.audits.classifier.evidence import Context
 from memorisk.audits.classifier.options import AnalysisOptions, ReportOptions
-from memorisk.audits.gallery import MOST, thumbnails
+from memorisk.audits.classifier.run import MOST_THUMBNAILS, thumbnails
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_bytes
-from memorisk.runs.folder import open_run, read_config
-from memorisk.runs.hidden_paths import is_hidden
+from memorisk.runs.folder import is_hidden, open_run, read_config
 from tests.audits.synthetic import twin_evidence
 
 KEY = b"a secret of sixteen bytes"
@@ -157,7 +156,7 @@ def test_the_gallery_shows_the_images_with_the_largest_m_under_the_shown_id():
         images = rng.integers(0, 255, (len(evidence.items), 4, 4, 1), dtype=np.uint8)
 
     shown = thumbnails(Store, None, result, names)
-    largest = result.per_image.dropna(subset=["M"]).nlargest(MOST, "M")["image"]
+    largest = result.per_image.dropna(subset=["M"]).nlargest(MOST_THUMBNAILS, "M")["image"]
     assert list(shown) == list(largest)
     original = dict(zip(names.names(evidence.items.image), range(len(evidence.items)), strict=True))
     for name, pixels in shown.items():

@@ -6,17 +6,11 @@ import pytest
 from scipy.stats import mannwhitneyu, spearmanr
 
 from memorisk.audits.classifier.evidence import write_scores
-from memorisk.audits.classifier.explanations.rarity import (
-    cell_from_run,
-    class_table,
-    make_cell,
-    rarity_across,
-    rarity_table,
-    table_one,
-)
 from memorisk.audits.classifier.losses import audit_losses
 from memorisk.runs.errors import InputError
-from memorisk.scores.attacks.differential import memorization
+from memorisk.scores.memorization import memorization
+from memorisk.studies.rare_distinctive.rarity import class_table, rarity_across, rarity_table, table_one
+from memorisk.studies.rare_distinctive.rarity_cells import cell_from_run, make_cell
 from tests.audits.synthetic import twin_evidence
 
 HAM = {"akiec": 49, "mel": 167, "bkl": 165, "df": 18, "bcc": 77, "nv": 1006, "vasc": 21}

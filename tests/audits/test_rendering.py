@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from memorisk.audits.classifier import rendering
-from memorisk.audits.classifier.rendering import load_result, render_again
+from memorisk.audits import rendering
+from memorisk.audits.rendering import load_result, render_again
 from memorisk.cli.main import main
 from memorisk.runs.checksums import SEAL
 from memorisk.runs.errors import InputError

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.audits.filter.filtering import filter_synthetic
-from memorisk.audits.filter.plan import FilterPlan
-from memorisk.audits.quality.quality import QualityPlan, assess_quality
+from memorisk.audits.filter.run import FilterPlan, filter_synthetic
+from memorisk.audits.quality.run import QualityPlan, assess_quality
 from tests.counting import array_bytes, counted
 
 

@@ -11,18 +11,24 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.audits.classifier.target import attack_target, reorder, replicates, target_scores, unseen_references
-from memorisk.audits.release.stating import state
+from memorisk.audits.classifier.target import (
+    attack_target,
+    compare_with_twins,
+    reorder,
+    target_scores,
+    unseen_references,
+)
+from memorisk.audits.release.statement import make_statement
 from memorisk.cli.main import main
 from memorisk.images.readers.registry import read_image
 from memorisk.models.classifiers.specs import IMAGENET_MEAN, IMAGENET_STD
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.weights import read_state_dict, save_weights
+from memorisk.models.weight_files import read_state_dict, save_weights
 from memorisk.report.result import Result
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError
-from memorisk.scores.attacks.rmia import split_population
-from memorisk.training.engine.augment import AUGMENTATIONS
+from memorisk.scores.rmia import split_population
+from memorisk.training.engine.pixels import AUGMENTATIONS
 from tests.audits.synthetic import twin_evidence
 
 A_CLASS = 20
@@ -124,7 +130,7 @@ def test_twins_of_one_epoch_do_not_speak_for_it(audited):
 def test_a_statement_has_the_worst_attack_within_a_class_and_no_name_of_it(audited, run_folder):
     rows = [row for row in audited.summary["target"]["classes"] if row["auc"] is not None]
     worst = max(rows, key=lambda row: row["auc"])
-    (told,) = state(run_folder).audits
+    (told,) = make_statement(run_folder).audits
     figures = {figure.name: figure for figure in told.figures}
     assert figures["target_class_attacks"].value == len(rows) == 3 * 10
     largest = figures["largest_target_class_auc"]
@@ -264,7 +270,7 @@ def test_replication_is_a_prediction_interval_of_one_more_model():
     evidence = twin_evidence(sizes={"a": 60}, n_test=40, n_seeds=4)
     test = evidence.items.split == "test"
     own, seen = a_twin(evidence)
-    found = replicates(own, evidence, seen, test)
+    found = compare_with_twins(own, evidence, seen, test)
     quantile = stats.t.ppf(1 - 0.05 / 6, 7) * np.sqrt(1 + 1 / 8)  # 95 % for three numbers together
     of_members = [
         float(np.mean(loss[member]))
@@ -289,13 +295,13 @@ def test_a_model_that_is_better_only_on_its_members_is_another_model():
     evidence = twin_evidence(sizes={"a": 60}, n_test=40, n_seeds=4)
     test = evidence.items.split == "test"
     own, seen = a_twin(evidence, members=0.5)
-    found = replicates(own, evidence, seen, test)
+    found = compare_with_twins(own, evidence, seen, test)
     assert [found[n]["within"] for n in ("loss_members", "loss", "accuracy")] == [False, True, True]
     assert not found["replicated"]
     worse, seen = a_twin(evidence, others=2.0)
-    assert not replicates(worse, evidence, seen, test)["loss"]["within"]
+    assert not compare_with_twins(worse, evidence, seen, test)["loss"]["within"]
     for constant in (replace(evidence, loss_a=np.ones_like(evidence.loss_a), loss_b=np.ones_like(evidence.loss_b)),):
-        assert replicates(own | {"loss": np.ones(len(test))}, constant, seen, test)["loss"]["within"]
+        assert compare_with_twins(own | {"loss": np.ones(len(test))}, constant, seen, test)["loss"]["within"]
 
 
 def test_the_joint_level_of_replication():
@@ -311,7 +317,7 @@ def test_the_joint_level_of_replication():
             evidence, loss_a=loss[:4], loss_b=loss[4:8], correct_a=loss[:4] < np.log(2), correct_b=loss[4:8] < np.log(2)
         )
         own = {"loss": loss[8], "correct": loss[8] < np.log(2)}
-        another += not replicates(own, drawn, ~test, test)["replicated"]
+        another += not compare_with_twins(own, drawn, ~test, test)["replicated"]
     assert another <= stats.binom.ppf(0.999, repeats, 0.05)
 
 

@@ -6,10 +6,10 @@ import fsspec.config
 import pytest
 
 from memorisk.cli.main import main
-from memorisk.runs.storage import claim
+from memorisk.runs.storage import bookkeeping
 from memorisk.training.engine.devices import limited_threads
-from memorisk.training.features import jobs as feature_jobs
-from memorisk.training.features import shared_search
+from memorisk.training.features import compute_backend as feature_jobs
+from memorisk.training.features import search_jobs
 from tests.audits.filter_set.making import write_folders
 from tests.audits.test_on_cluster import results
 from tests.runs.clusters import dask_cluster, ray_cluster
@@ -24,9 +24,9 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is read and written by URLs; nothing here or on a worker knows another way to it."""
     monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "not-shared"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(claim, "_SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(shared_search, "WORTH", 0)
-    monkeypatch.setattr(feature_jobs, "_FEWEST", 0)
+    monkeypatch.setattr(bookkeeping, "_SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(search_jobs, "MIN_DISTRIBUTED_WORK", 0)
+    monkeypatch.setattr(feature_jobs, "_MAX_LOCAL_BATCHES", 0)
     monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": USER, "password": PASSWORD, "timeout": 5})
     (tmp_path / "served").mkdir()
     return tmp_path / "served"

@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from memorisk.images.decoding.formats import CIFAR10_RECORDS, FORMATS, sniff
 from memorisk.images.manifest import BUILTIN
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.arrays import array_shapes
-from memorisk.images.readers.registry import count_frames, read_image
+from memorisk.images.readers.registry import CIFAR10_RECORDS, FORMATS, count_frames, read_image, sniff
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import MemoriskError
 from tests.fuzz.packing import inside_any, inside_gzip, inside_zip, whole_png

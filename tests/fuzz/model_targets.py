@@ -16,7 +16,7 @@ for _module in (
     "blackbox.saved_outputs", "encoders.saved", "weights.weights",
 ):  # fmt: skip
     import_module(f"memorisk.models.{_module}")  # now, while imports are instrumented, and once for all turns
-import_module("memorisk.scores.distances.fitted")
+import_module("memorisk.scores.distances.measures")
 
 _DIT = ("model_index.json", "transformer/config.json", "scheduler/scheduler_config.json", "vae/config.json")
 
@@ -45,11 +45,11 @@ def ask_predictor(file: Path) -> None:
 def ask_checked(file: Path) -> None:
     """The checks of a file before a library opens it."""
     if file.suffix == ".onnx":
-        from memorisk.models.blackbox.onnx_files import check_onnx
+        from memorisk.models.blackbox.onnx import check_onnx
 
         check_onnx(file)
     else:
-        from memorisk.models.blackbox.export_archive import read_archive
+        from memorisk.models.blackbox.export_graph import read_archive
 
         read_archive(file)
 
@@ -69,7 +69,7 @@ def weights_files(folder: Path) -> list[Path]:
 
 def ask_weights(file: Path) -> None:
     """Tensors by name."""
-    from memorisk.models.weights.weights import read_state_dict
+    from memorisk.models.weight_files import read_state_dict
 
     read_state_dict(file)
 
@@ -110,14 +110,14 @@ def features_files(folder: Path) -> list[Path]:
 
 def ask_features(file: Path) -> None:
     """A row an image."""
-    from memorisk.models.encoders.saved import read_features
+    from memorisk.models.encoders.feature_sources import read_features
 
     assert len(read_features(file, np.array(list("abcd"), dtype=object))) == 4
 
 
 def gan_folder(folder: Path) -> Path:
     """A small GAN."""
-    from memorisk.models.generators.stylegan2.stylegan2 import save_gan
+    from memorisk.models.generators.stylegan2_generator import save_gan
     from tests.models.test_stylegan2 import generator
 
     found = generator()
@@ -138,7 +138,7 @@ def dit_folder(folder: Path) -> Path:
 def ask_generator(folder: Path) -> None:
     """A generator that draws an image."""
     from memorisk.models.generators.generators import Draw, load_generator
-    from memorisk.models.generators.sampling_options import SamplingOptions
+    from memorisk.models.settings import SamplingOptions
 
     found = load_generator(folder)
     labels = np.zeros(1, dtype=np.int64) if found.config.conditioned_on == "class" else None
@@ -157,7 +157,7 @@ def latent_detector(folder: Path) -> Path:
 
 def ask_detector(folder: Path) -> None:
     """A detector, opened."""
-    from memorisk.models.detectors.detectors import load_detector
+    from memorisk.models.copy_detectors import load_detector
 
     load_detector(folder)
 
@@ -171,7 +171,7 @@ def autoencoder_folder(folder: Path) -> Path:
 
 def ask_autoencoder(folder: Path) -> None:
     """An encoder of latents by its folder."""
-    from memorisk.models.autoencoders.latents import open_latents
+    from memorisk.models.latents import open_latents
 
     open_latents(f"autoencoder:{folder}", (16, 16, 1)).load()
 
@@ -186,7 +186,7 @@ def measure_files(folder: Path) -> list[Path]:
 
 def ask_measure(file: Path) -> None:
     """The measure again."""
-    from memorisk.scores.distances.fitted import FittedMeasure
+    from memorisk.scores.distances.measures import FittedMeasure
 
     FittedMeasure.load(file)
 

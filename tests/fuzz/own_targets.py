@@ -64,24 +64,24 @@ _TABLES = ("per_class.parquet", "per_group.parquet", "per_image.parquet", "attac
 
 def ask_render(folder: Path) -> None:
     """The report again, or redacted."""
-    from memorisk.audits.classifier.rendering import render_again
+    from memorisk.audits.rendering import render_again
 
     render_again(folder, redact=(folder / "verdict.json").stat().st_size % 2 == 1)  # a second or more each
 
 
 def ask_compare(folder: Path) -> None:
     """The comparison with itself, its page too."""
-    from memorisk.audits.classifier.comparison.run import compare
+    from memorisk.audits.classifier.comparison import compare
 
     compare(folder, made(classifier_run)).save(folder.parent / "compared")
 
 
 def ask_resume(folder: Path) -> None:
     """The out folder of a command that is given again."""
-    from memorisk.runs.folder import check_out, open_run
+    from memorisk.runs.folder import check_out_folder, open_run
 
     config = yaml.safe_load((made(_config_folder) / "config.yaml").read_text())
-    check_out(folder, config, identity=["run"])
+    check_out_folder(folder, config, identity=["run"])
     with open_run(folder, config, identity=["run"]):
         pass
 

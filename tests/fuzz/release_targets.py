@@ -13,18 +13,16 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, derive_priva
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from memorisk.audits.release.gate import gate
-from memorisk.audits.release.records import record_of
-from memorisk.audits.release.stating import state
-from memorisk.report.model_card import model_card
-from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope, open_envelope
-from memorisk.report.statements.in_toto import ResourceDescriptor
+from memorisk.audits.release.statement import make_statement
+from memorisk.audits.release.tracking import record_of
+from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope, ResourceDescriptor, open_envelope
+from memorisk.report.statements.model_card import model_card
 from memorisk.report.statements.signatures import read_private_key, read_public_key, sign
 from memorisk.report.statements.statement import content_sha256, read_statement
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from memorisk.runs.errors import MemoriskError
-from memorisk.runs.storage.claim import CLAIM
-from memorisk.runs.storage.index import INDEX
-from memorisk.runs.storage.kept import kept_run, read_run
+from memorisk.runs.storage.bookkeeping import CLAIM, INDEX
+from memorisk.runs.storage.remote_run import kept_run, read_run
 from tests.fuzz.folders import made, of_folder
 from tests.fuzz.packing import by_name, inside_json
 from tests.fuzz.target import Target
@@ -90,7 +88,7 @@ def _ask_run(run: Path) -> None:
         if (run / "config.yaml").stat().st_size % 4 == 0:
             record_of(run)
         else:
-            model_card(state(run))
+            model_card(make_statement(run))
 
 
 def repack_run(data: bytes, change: Callable[[bytes, int], bytes], size: int) -> bytes:
@@ -100,8 +98,8 @@ def repack_run(data: bytes, change: Callable[[bytes, int], bytes], size: int) ->
 
 def statement_seeds(folder: Path) -> list[bytes]:
     """Statements of one run and of several, and each of them signed."""
-    told = [state(made(released_runs) / kind).as_in_toto().as_bytes() for kind in ("clean", "filter")]
-    several = state([made(released_runs) / kind for kind in ("watch", "quality", "losses")])
+    told = [make_statement(made(released_runs) / kind).as_in_toto().as_bytes() for kind in ("clean", "filter")]
+    several = make_statement([made(released_runs) / kind for kind in ("watch", "quality", "losses")])
     told.append(several.as_in_toto().as_bytes())
     return [*told, *map(_signed, told)]
 
@@ -200,9 +198,9 @@ def run_at_url(folder: Path) -> Path:
 
 def ask_url(folder: Path) -> None:
     """Read the run, then go on with it; nothing beside it is touched."""
-    from memorisk.runs.storage import claim
+    from memorisk.runs.storage import bookkeeping
 
-    claim._SETTLE_SECONDS = claim.WATCH_SECONDS = 0.0
+    bookkeeping._SETTLE_SECONDS = bookkeeping.WATCH_SECONDS = 0.0
     beside, store = folder.parent / "beside", folder.parent / "store"
     if made(run_at_url) != folder:
         beside.write_text("somebody's")

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from memorisk.images.paths import within
 from memorisk.images.readers.registry import read_image
-from memorisk.images.rows import manifest_sources
+from memorisk.images.sources.files import is_within
 from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store_writer import manifest_sources
 from tests.fuzz.folders import of_folder
 from tests.fuzz.image_targets import dicom_seeds, nifti_seeds, raster_seeds, tiff_seeds
 from tests.fuzz.packing import inside_any
@@ -82,7 +82,7 @@ def ask_set(folder: Path) -> None:
     sources = manifest_sources(manifest)
     real = str(folder.resolve())
     for source in [*sources[:4], *sources[4:][-1:]]:
-        assert within(real, str(Path(source.file).resolve())), source.file
+        assert is_within(real, str(Path(source.file).resolve())), source.file
         read_image(source.file, member=source.member, frame=source.frame, max_pixels=_SMALL)
 
 

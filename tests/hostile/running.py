@@ -38,7 +38,7 @@ _LIBRARIES = (
         "memorisk.audits.classifier.dry_run",
         "memorisk.audits.classifier.losses",
     ),
-    *("memorisk.audits.synthetic.audit", "memorisk.studies.rare_distinctive.run", "memorisk.images.checks.checks"),
+    *("memorisk.audits.synthetic.run", "memorisk.studies.rare_distinctive.study", "memorisk.images.set_check"),
     *("nibabel", "pydicom", "pydicom.pixels", "tifffile", "h5py", "pyarrow.parquet", "PIL.Image", "scipy.io"),
 )
 

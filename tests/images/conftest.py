@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.images.decoding import decoding
+from memorisk.images import pixels
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import read_image
 
@@ -23,5 +23,5 @@ def decoded(monkeypatch):
         seen.append(Path(path).name)
         return read_image(path, **how)
 
-    monkeypatch.setattr(decoding, "read_image", counting)
+    monkeypatch.setattr(pixels, "read_image", counting)
     return seen

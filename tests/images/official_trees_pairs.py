@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.images.published.mimic_cxr import FINDINGS, LT_CLASSES
-from memorisk.images.published.nih_cxr_lt import CLASSES
+from memorisk.images.published.long_tailed_xrays import MIMIC_FINDINGS, MIMIC_LT_CLASSES, NIH_CXR_LT_CLASSES
 from tests.images.dicom_making import dicom
 from tests.images.making import write
 from tests.images.official_trees import pictures
@@ -83,8 +82,8 @@ def mimic(root: Path) -> Path:
     marks = [{"Edema": "1.0", "Pneumonia": "1.0", "Fracture": "-1.0"}, {"Edema": "0.0"}]
     _csv(
         Path(f"{release}-chexpert.csv.gz"),
-        ",".join(["subject_id", "study_id", *FINDINGS]),
-        *(",".join([*ids, *(m.get(f, "") for f in FINDINGS)]) for ids, m in zip(STUDIES[:2], marks, strict=True)),
+        ",".join(["subject_id", "study_id", *MIMIC_FINDINGS]),
+        *(",".join([*ids, *(m.get(f, "") for f in MIMIC_FINDINGS)]) for ids, m in zip(STUDIES[:2], marks, strict=True)),
     )
     return root
 
@@ -96,11 +95,11 @@ def _one_hot(classes: tuple[str, ...], one: str) -> str:
 def mimic_lt(root: Path) -> Path:
     """The same folder with two tables of the long-tailed benchmark."""
     mimic(root)
-    header = "subject_id,study_id,dicom_id,path," + ",".join(LT_CLASSES)
+    header = "subject_id,study_id,dicom_id,path," + ",".join(MIMIC_LT_CLASSES)
     for part, k, label in (("train", 0, "Tortuous Aorta"), ("balanced-val", 2, "Edema")):
         person, study = STUDIES[k]
         image = ("aa11-bb", "cc22-dd", "ee33-ff")[k]
-        row = f"{person},{study},{image},files/x.jpg,{_one_hot(LT_CLASSES, label)}"
+        row = f"{person},{study},{image},files/x.jpg,{_one_hot(MIMIC_LT_CLASSES, label)}"
         _csv(root / f"labels/mimic-cxr-lt_single-label_{part}.csv", header, row)
     return root
 
@@ -113,8 +112,8 @@ def nih_lt(root: Path) -> Path:
         "test": {"00000003_000.png": "Pneumomediastinum", "00000013_004.png": "Hernia"},
     }
     for part, of_image in labels.items():
-        rows = [f"{image},{_one_hot(CLASSES, label)}" for image, label in of_image.items()]
-        _csv(root / f"LongTailCXR/nih-cxr-lt_single-label_{part}.csv", "id," + ",".join(CLASSES), *rows)
+        rows = [f"{image},{_one_hot(NIH_CXR_LT_CLASSES, label)}" for image, label in of_image.items()]
+        _csv(root / f"LongTailCXR/nih-cxr-lt_single-label_{part}.csv", "id," + ",".join(NIH_CXR_LT_CLASSES), *rows)
         pictures(root / "images", *of_image)
     return root
 

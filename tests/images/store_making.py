@@ -7,8 +7,8 @@ import pandas as pd
 from PIL import Image
 
 from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import is_grey, resize_image, to_luma
 from memorisk.images.readers.registry import read_image
-from memorisk.images.resize import is_grey, resize_image, to_luma
 
 
 def write_images(folder: Path, n: int, *, shape=(12, 10), colour=(), seed=0) -> Manifest:

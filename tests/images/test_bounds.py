@@ -12,18 +12,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.images import cache
-from memorisk.images.columns import read_described
+from memorisk.images import file_hashes
+from memorisk.images.columns import read_csv, read_described
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers.bounds import FREE_PIXELS, check_count, check_size
-from memorisk.images.readers.registry import count_frames, read_image
-from memorisk.images.sources.csv_files import read_csv
+from memorisk.images.readers.registry import FREE_PIXELS, check_count, check_size, count_frames, read_image
+from memorisk.images.sources.files import walk_files
 from memorisk.images.sources.registry import load_manifest
-from memorisk.images.sources.walk import walk_files
 from memorisk.images.store import build_store
+from memorisk.runs import size_limits
 from memorisk.runs.errors import InputError
-from memorisk.runs.formats import bounds
-from memorisk.runs.formats.bounds import MAX_COLUMNS, GzipStream, check_archive, check_table, check_unpacked
+from memorisk.runs.size_limits import MAX_COLUMNS, GzipStream, check_archive, check_table, check_unpacked
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (6, 4, 5), dtype=np.uint8)
@@ -44,10 +42,10 @@ def test_a_size_is_held_against_the_pixels_allowed_and_the_bytes_stored() -> Non
 def test_bytes_cells_and_images_are_held_against_the_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(bytes(10))
-    check_unpacked(path, "it", bounds.FREE_BYTES, 1)
-    check_unpacked(path, "it", bounds.FREE_BYTES * 10, bounds.FREE_BYTES // 10 + 1)
+    check_unpacked(path, "it", size_limits.FREE_BYTES, 1)
+    check_unpacked(path, "it", size_limits.FREE_BYTES * 10, size_limits.FREE_BYTES // 10 + 1)
     with pytest.raises(InputError, match="bomb"):
-        check_unpacked(path, "it", bounds.FREE_BYTES + 1, 10)
+        check_unpacked(path, "it", size_limits.FREE_BYTES + 1, 10)
     with zipfile.ZipFile(path.with_suffix(".npz"), "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a", bytes(10_000))
     check_archive(path.with_suffix(".npz"))
@@ -63,7 +61,7 @@ def test_bytes_cells_and_images_are_held_against_the_file(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("read", ["read", "read1", "seek", "all"])
 def test_gzip_ends_where_it_may_go_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str) -> None:
-    monkeypatch.setattr(bounds, "FREE_BYTES", 1000)
+    monkeypatch.setattr(size_limits, "FREE_BYTES", 1000)
     content = RNG.integers(0, 256, 5000, dtype=np.uint8).tobytes()
     (tmp_path / "sound.gz").write_bytes(gzip.compress(content, mtime=0))
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(1_000_000), mtime=0))
@@ -97,7 +95,7 @@ def test_hdf5_that_was_not_written_in_whole(tmp_path: Path) -> None:
 
 
 def test_an_hdf5_chunk_that_unpacks_to_more_than_its_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memorisk.images.readers.hdf5_files.FREE_BYTES", 1_000_000)
+    monkeypatch.setattr("memorisk.images.readers.arrays.FREE_BYTES", 1_000_000)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         data = file.create_dataset("images", shape=PIXELS.shape, dtype="u1", chunks=PIXELS.shape, compression="gzip")
         data.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(10_000_000), 9))
@@ -215,7 +213,7 @@ def test_a_link_to_what_has_no_end(tmp_path: Path, target: str) -> None:
     assert walk.skipped == [("x.png", "not a regular file")]
     with pytest.raises(InputError, match="is not a file"):
         read_image(root / "x.png")
-    assert cache.content_fingerprints([str(root / "x.png")], None) == {str(root / "x.png"): "absent"}
+    assert file_hashes.content_fingerprints([str(root / "x.png")], None) == {str(root / "x.png"): "absent"}
     (root / "t.csv").write_text("image,label\na.png,u\nx.png,v\n")
     manifest = load_manifest(root / "t.csv", ImageOptions(follow_links=True))
     with pytest.raises(InputError, match=r"x\.png \(is not a file\)"):

@@ -9,10 +9,11 @@ from PIL import Image, ImageCms
 from PIL.PngImagePlugin import PngInfo
 from scipy.ndimage import gaussian_filter
 
-from memorisk.images.checks.checks import check_images, render_text
-from memorisk.images.containers.checking import UNCHECKED
+from memorisk.images.containers.surplus import UNCHECKED
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
+from memorisk.images.set_check import check_images
+from memorisk.images.set_check_text import render_text
 from memorisk.images.splits import merge_linked
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from memorisk.images.containers.checking import surplus
+from memorisk.images.containers.surplus import surplus
 
 TEXT = b"DOE JOHN born 1960-01-01 in Springfield, admitted 2024-03-02, case 4711"
 PIXELS = np.random.default_rng(0).integers(0, 256, (24, 24), dtype=np.uint8)

@@ -10,7 +10,7 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from memorisk.images.copies.duplicates import (
-    closest_apart,
+    closest_between_groups,
     details,
     equal_sets,
     linked_groups,
@@ -82,7 +82,7 @@ def test_the_closest_pairs_of_different_groups_are_those_of_the_definition(block
     similarity = definition(thumbnails)
     pairs = [(i, j) for i in range(40) for j in range(i + 1, 40) if groups[i] != groups[j] and similarity[i, j] > 0]
     wanted = sorted((similarity[pair] for pair in pairs), reverse=True)[:count]
-    found = closest_apart(details(thumbnails), groups, count, block=block)
+    found = closest_between_groups(details(thumbnails), groups, count, block=block)
     np.testing.assert_allclose(found.similarity, wanted, atol=1e-5)
     assert found.found == len(found.first) == min(count, len(pairs))
     assert (groups[found.first] != groups[found.second]).all()
@@ -115,14 +115,14 @@ def test_constant_images_are_near_to_none():
     flat = np.stack([np.full((32, 32), value, dtype=np.uint8) for value in (0, 0, 128, 255)])
     assert not details(flat).any()
     assert near_pairs(details(flat), threshold=0.01).found == 0
-    assert closest_apart(details(flat), np.arange(4), 9).found == 0
+    assert closest_between_groups(details(flat), np.arange(4), 9).found == 0
     assert not thumbnail(np.full((50, 40, 3), 7, dtype=np.uint8)).any()
 
 
 def test_memory_is_that_of_blocks_not_of_all_pairs():
     vectors, groups = details(noisy_copies(2000)), np.arange(2000)
     for search in (lambda: near_pairs(vectors, threshold=0.9, block=128),
-                   lambda: closest_apart(vectors, groups, 500, block=128)):  # fmt: skip
+                   lambda: closest_between_groups(vectors, groups, 500, block=128)):  # fmt: skip
         tracemalloc.start()
         search()
         peak = tracemalloc.get_traced_memory()[1]

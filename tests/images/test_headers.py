@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.images.decoding.headers import Header, image_header
+from memorisk.images.readers.headers import Header, image_header
 from tests.images.dicom_making import dicom
 
 ROW = np.arange(24, dtype=np.uint8).reshape(2, 12)

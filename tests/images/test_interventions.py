@@ -7,8 +7,8 @@ from PIL import Image
 from scipy import ndimage
 from torchvision import transforms
 
-from memorisk.images.copies import interventions
-from memorisk.images.copies.interventions import (
+from memorisk.images.alterations import interventions
+from memorisk.images.alterations.interventions import (
     INTERVENTIONS,
     find_intervention,
     intervene,
@@ -46,7 +46,7 @@ def test_every_intervention_keeps_type_and_shape_and_never_writes_to_what_it_is_
 def test_batches_change_nothing(name, monkeypatch):
     images = some(n=9)
     whole = INTERVENTIONS[name].function(images)
-    monkeypatch.setattr(interventions, "_AT_ONCE", 2 * images[0].size)
+    monkeypatch.setattr(interventions, "_BATCH_VALUES", 2 * images[0].size)
     np.testing.assert_array_equal(intervene(INTERVENTIONS[name], images), whole)
     one_by_one = np.concatenate([INTERVENTIONS[name].function(images[i : i + 1]) for i in range(9)])
     np.testing.assert_array_equal(whole, one_by_one)
@@ -154,7 +154,7 @@ def test_the_written_array_holds_changed_rows_and_copies_of_the_others(tmp_path,
     images = some(dtype, n=11)
     np.save(tmp_path / "store.npy", images)
     mapped = np.load(tmp_path / "store.npy", mmap_mode="r")
-    monkeypatch.setattr(interventions, "_AT_ONCE", 3 * images[0].size)
+    monkeypatch.setattr(interventions, "_BATCH_VALUES", 3 * images[0].size)
     write_intervened(tmp_path / "out.npy", INTERVENTIONS["blur"], mapped, np.array([9, 2, 3]))
     found = np.load(tmp_path / "out.npy", allow_pickle=False)
     expected = images.copy()

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.audits.feature.mark_choice import choose_controls, choose_mark
+from memorisk.audits.feature.marks import choose_controls, choose_mark
 from memorisk.audits.feature.options import MarkOptions
-from memorisk.images.marks.controls import make_controls, roughness, similar_text
-from memorisk.images.marks.letters import LETTERS
-from memorisk.images.marks.marks import Mark, burn, burn_stored, letter, pattern
-from memorisk.images.marks.text import text_mark
+from memorisk.images.alterations.mark_controls import make_controls, roughness, similar_text
+from memorisk.images.alterations.marks import LETTERS, Mark, burn, burn_stored, letter, pattern, text_mark
 from memorisk.runs.errors import InputError
 
 A = [[0, 0, 1, 0, 0], [0, 1, 0, 1, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 1], [1, 0, 0, 0, 1]]

@@ -10,16 +10,11 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 
 from memorisk.images.copies import near_copies as near_copies_module
-from memorisk.images.copies.duplicates import closest_apart, thumbnail
-from memorisk.images.copies.fine_details import fine_rule, laid_thumbnails
-from memorisk.images.copies.near_copies import (
-    between_sets,
-    copy_rule,
-    near_copies,
-)
-from memorisk.images.copies.whitening import fit_whitening
+from memorisk.images.copies.details import fine_rule, fit_whitening, other_positions
+from memorisk.images.copies.duplicates import closest_between_groups, thumbnail
+from memorisk.images.copies.near_copies import copy_rule, near_copies, near_copies_between
 from memorisk.images.readers.registry import read_image
-from memorisk.statistics.copies.chance_pairs import CHANCE, chance_threshold, tail_depth
+from memorisk.statistics.copies.tails import EXPECTED_PAIRS, chance_threshold, tail_depth
 from tests.images.kinds import KINDS, blurred, coloured, fan, grey, noisy, paler, people, two_views
 
 N = 60
@@ -36,9 +31,9 @@ def test_chance_makes_no_more_pairs_than_it_says_of_any_kind_of_images():
         for seed in range(3):
             small = small_of(people(kind, N, seed))
             vectors = fit_whitening(small).table(small)
-            closest = closest_apart(vectors, np.arange(N), tail_depth(N) + 1)
+            closest = closest_between_groups(vectors, np.arange(N), tail_depth(N) + 1)
             sets += 1
-            for expected in (CHANCE, 1.0):
+            for expected in (EXPECTED_PAIRS, 1.0):
                 threshold = chance_threshold(closest.similarity, N, expected=expected).similarity
                 found[expected] += 0 if threshold is None else int((closest.similarity >= threshold).sum())
     for expected, pairs in found.items():
@@ -68,7 +63,7 @@ def test_two_sets_by_the_definition_whatever_the_blocks():
     assert rule.chance.similarity is not None
     wanted = np.argwhere(np.maximum(plain, turned) >= rule.chance.similarity).tolist()
     for block in (7, 1024):
-        best, found = between_sets(small, other, rule, real.__getitem__, made.__getitem__, block=block)
+        best, found = near_copies_between(small, other, rule, real.__getitem__, made.__getitem__, block=block)
         similarity = np.maximum(plain, turned)
         np.testing.assert_array_equal(best.row, similarity.argmax(axis=1))
         np.testing.assert_allclose(best.similarity, similarity.max(axis=1), rtol=1e-4)
@@ -76,12 +71,12 @@ def test_two_sets_by_the_definition_whatever_the_blocks():
         assert sorted(zip(found.first.tolist(), found.second.tolist(), strict=True)) == [tuple(p) for p in wanted]
         assert sorted(found.pairs) == [(5, 3), (9, 8)]
     upright = copy_rule(small, np.arange(N), real.__getitem__)
-    assert between_sets(small, other, upright, real.__getitem__, made.__getitem__)[1].pairs == [(9, 8)]
-    none, pairs = between_sets(small, other[:0], rule, real.__getitem__, made.__getitem__)
+    assert near_copies_between(small, other, upright, real.__getitem__, made.__getitem__)[1].pairs == [(9, 8)]
+    none, pairs = near_copies_between(small, other[:0], rule, real.__getitem__, made.__getitem__)
     assert none.row.tolist() == [-1] * N
     assert pairs.found == 0
     flat = np.full((1, 32, 32), 9, np.uint8)
-    assert between_sets(flat, small, rule, real.__getitem__, real.__getitem__)[0].similarity.tolist() == [0.0]
+    assert near_copies_between(flat, small, rule, real.__getitem__, real.__getitem__)[0].similarity.tolist() == [0.0]
 
 
 def test_turned_copies_when_they_are_asked_for():
@@ -92,7 +87,7 @@ def test_turned_copies_when_they_are_asked_for():
     upright, turned = (near_copies(small, rule, images.__getitem__) for rule in rules)
     assert upright.pairs == []
     assert sorted(turned.pairs) == [(4, N), (6, N + 1)]
-    assert len(laid_thumbnails(small, "turned")) == 7
+    assert len(other_positions(small, "turned")) == 7
 
 
 def test_alike_in_the_thumbnail_is_not_confirmed_by_it():
@@ -124,7 +119,7 @@ def test_few_people_have_identical_images_alone():
     small = small_of(images)
     rule = copy_rule(small, np.arange(21), images.__getitem__, ids_given=False)
     assert near_copies(small, rule, images.__getitem__).found == 0
-    best, pairs = between_sets(small, small, rule, images.__getitem__, images.__getitem__)
+    best, pairs = near_copies_between(small, small, rule, images.__getitem__, images.__getitem__)
     assert pairs.pairs == []
     assert best.row.tolist() == list(range(21))
     assert rule.words.startswith("Only identical pixels count as copies: 21 people are too few")
@@ -134,7 +129,7 @@ def test_few_people_have_identical_images_alone():
 def test_a_rule_is_learned_from_a_sample_of_the_people_where_there_are_many(monkeypatch):
     images = people(grey, 80, 9)
     small = small_of(images)
-    monkeypatch.setattr(near_copies_module, "LEARNED", 60)
+    monkeypatch.setattr(near_copies_module, "RULE_IMAGES", 60)
     rule = copy_rule(small, np.arange(80), images.__getitem__)
     again = copy_rule(small, np.arange(80), images.__getitem__, compared_with=1000)
     assert rule.chance.n_people == again.chance.n_people == 60
@@ -233,7 +228,9 @@ def test_real_sets_have_no_pair_of_two_people_but_their_known_copies(shared_data
     rows = range(0, len(files), 20)
     for how in ("jpeg", "half", "blur", "contrast"):
         copies = [changed(read(row), how) for row in rows]
-        _, again = between_sets(small_of(copies), small[list(rows)], rule, copies.__getitem__, lambda k: read(rows[k]))
+        _, again = near_copies_between(
+            small_of(copies), small[list(rows)], rule, copies.__getitem__, lambda k: read(rows[k])
+        )
         assert len({(a, b) for a, b in again.pairs if a == b}) >= 0.95 * len(rows), how
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from memorisk.images.sources.object_items import read_item
+from memorisk.images.sources.dataset_items import read_item
 from memorisk.runs.errors import InputError
 
 shapes = st.lists(st.integers(0, 5), max_size=4).map(tuple)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.images.published.kvasir_capsule import CLASSES
+from memorisk.images.published.class_folders import KVASIR_CLASSES
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write
@@ -25,7 +25,7 @@ def test_kvasir_capsule(tmp_path: Path) -> None:
     inside = load_manifest(f"kvasir-capsule:{tmp_path / 'labelled_images'}")
     assert inside.images.tolist() == manifest.images.tolist()
     assert inside.splits is None
-    assert len(set(CLASSES)) == 14
+    assert len(set(KVASIR_CLASSES)) == 14
 
 
 def test_kvasir_capsule_that_cannot_be_trusted(tmp_path: Path) -> None:

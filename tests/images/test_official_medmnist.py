@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.medmnist import FLAT, SOLID
+from memorisk.images.published.mnist import MEDMNIST_2D, MEDMNIST_3D
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write
@@ -65,7 +65,7 @@ def test_medmnist_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_medmnist_names_that_are_refused(rest: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         load_manifest(f"medmnist:{rest}")
-    assert (len(set(FLAT)), len(set(SOLID))) == (12, 6)
+    assert (len(set(MEDMNIST_2D)), len(set(MEDMNIST_3D))) == (12, 6)
 
 
 def test_medmnist_takes_groups_from_a_table(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.mnist import CLOTHES
-from memorisk.images.readers.idx_files import open_idx
+from memorisk.images.published.mnist import FASHION_MNIST_CLASSES
+from memorisk.images.readers.records import open_idx
 from memorisk.images.readers.registry import read_image
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
@@ -46,7 +46,7 @@ def test_every_spelling_reads_as_it_was_written(dotted: bool, gzipped: bool, tmp
     assert not digits.groups_given
     assert "8 images are here; the official release has 70,000." in digits.notes
     clothes = load_manifest(f"fashion-mnist:{tmp_path}")
-    assert clothes.labels.tolist() == [CLOTHES[label] for label in labels]
+    assert clothes.labels.tolist() == [FASHION_MNIST_CLASSES[label] for label in labels]
     assert "found in the folder MNIST/raw below" in clothes.notes[0]
     np.testing.assert_array_equal(_pixels(clothes), pixels)
 

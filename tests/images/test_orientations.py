@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.images.copies.orientations import ORIENTATIONS, oriented, same_pixels
-from memorisk.images.decoding.decoding import hash_pixels
+from memorisk.images.copies.near_copies import ORIENTATIONS, orientations, same_pixels
 from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
 
 
@@ -39,7 +39,7 @@ def test_every_orientation_is_found_as_by_comparing_every_pair(height: int, widt
     train = rng.integers(0, 255, (12, height, width, channels), dtype=np.uint8)
     train[3], train[4] = train[3, :, ::-1] // 2 + train[3] // 2, 7  # one like its mirror image, one of one value
     train[5] = train[6]
-    made = [each for row in (0, 5, 8, 3, 4) for each in oriented(train[row]) if each.shape == train[row].shape]
+    made = [each for row in (0, 5, 8, 3, 4) for each in orientations(train[row]) if each.shape == train[row].shape]
     images = np.stack([*made, rng.integers(0, 255, train[0].shape, dtype=np.uint8)])
     found = same_pixels(store_of(images), store_of(train))
     expected = [by_definition(image, train) for image in images]

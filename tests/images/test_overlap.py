@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.images.overlap import refuse_generated_within, refuse_overlap, source_places
-from memorisk.images.sources.registry import load_manifest
+from memorisk.images.sources.registry import load_manifest, refuse_generated_within, refuse_overlap, source_places
 from memorisk.runs.errors import InputError
 from tests.commands import refusal
 

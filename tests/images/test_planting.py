@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from memorisk.images.alterations.plants import NOISE, PLANT_KINDS, REGIONS, find_plant_kind, plant_copy
 from memorisk.images.copies.duplicates import details, thumbnail
-from memorisk.images.copies.planting import KINDS, NOISE, REGIONS, find_kind, plant_copy
 from memorisk.runs.errors import InputError
 
 SIDE = 48
@@ -22,24 +22,24 @@ def photograph(seed: int, channels: int = 3, dtype: type = np.uint8) -> np.ndarr
 
 def copies(name: str, n: int = 30, **kind) -> list:
     return [
-        plant_copy(find_kind(name), photograph(i, **kind), photograph(i + 100, **kind), np.random.default_rng(i))
+        plant_copy(find_plant_kind(name), photograph(i, **kind), photograph(i + 100, **kind), np.random.default_rng(i))
         for i in range(n)
     ]
 
 
 def test_the_seven_kinds_of_methods():
-    assert list(KINDS) == ["exact", "flipped", "rotated", "noised", "jpeg", "cropped", "pasted"]
+    assert list(PLANT_KINDS) == ["exact", "flipped", "rotated", "noised", "jpeg", "cropped", "pasted"]
     with pytest.raises(InputError, match="Did you mean 'flipped'"):
-        find_kind("fliped")
+        find_plant_kind("fliped")
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("name", list(KINDS))
+@pytest.mark.parametrize("name", list(PLANT_KINDS))
 def test_every_kind_changes_pixels_but_the_exact_one(name, channels, dtype):
     image, base = photograph(0, channels, dtype), photograph(1, channels, dtype)
     before = image.copy(), base.copy()
-    first, again, other = (plant_copy(find_kind(name), image, base, np.random.default_rng(s)) for s in (0, 0, 1))
+    first, again, other = (plant_copy(find_plant_kind(name), image, base, np.random.default_rng(s)) for s in (0, 0, 1))
     assert first is not None
     assert again is not None
     assert other is not None
@@ -99,7 +99,7 @@ def test_a_crop_is_a_window_of_its_source():
     y, x = np.mgrid[:SIDE, :SIDE].astype(np.uint8)
     ramp = np.stack([y * 4, x * 4, y * 0], axis=-1)
     for seed in range(10):
-        copy = plant_copy(find_kind("cropped"), ramp, ramp, np.random.default_rng(seed))
+        copy = plant_copy(find_plant_kind("cropped"), ramp, ramp, np.random.default_rng(seed))
         assert copy is not None
         share = float(copy.parameter.split("%")[0]) / 100
         steps = np.diff(copy.pixels[..., 0].astype(float), axis=0) / 4
@@ -120,20 +120,20 @@ def test_a_paste_holds_both_images():
 def test_an_image_of_one_value_or_that_a_kind_leaves_alone_is_given_up():
     rng = np.random.default_rng(0)
     grey = np.full((SIDE, SIDE, 1), 7, np.uint8)
-    assert all(plant_copy(kind, grey, photograph(0, 1), rng) is None for kind in KINDS.values())
+    assert all(plant_copy(kind, grey, photograph(0, 1), rng) is None for kind in PLANT_KINDS.values())
     cross = np.zeros((SIDE, SIDE, 1), np.uint8)
     cross[SIDE // 2 - 1 : SIDE // 2 + 1] = cross[:, SIDE // 2 - 1 : SIDE // 2 + 1] = 200
-    assert plant_copy(find_kind("flipped"), cross, cross, rng) is None
-    assert plant_copy(find_kind("pasted"), photograph(0), photograph(0), rng) is None
-    assert plant_copy(find_kind("rotated"), cross, cross, rng) is not None
+    assert plant_copy(find_plant_kind("flipped"), cross, cross, rng) is None
+    assert plant_copy(find_plant_kind("pasted"), photograph(0), photograph(0), rng) is None
+    assert plant_copy(find_plant_kind("rotated"), cross, cross, rng) is not None
 
 
 def test_pixels_of_another_kind_are_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match="uint8 or uint16"):
-        plant_copy(find_kind("exact"), photograph(0).astype(float), photograph(0), rng)
+        plant_copy(find_plant_kind("exact"), photograph(0).astype(float), photograph(0), rng)
     with pytest.raises(InputError, match="the images of the set are"):
-        plant_copy(find_kind("exact"), photograph(0), photograph(0, 1), rng)
+        plant_copy(find_plant_kind("exact"), photograph(0), photograph(0, 1), rng)
 
 
 def test_most_copies_still_show_their_source():

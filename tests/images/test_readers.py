@@ -12,10 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from memorisk.images.decoding.formats import FORMATS, file_format, sniff
-from memorisk.images.decoding.greys import over_black, percentile_range, show, stretch, to_depth
-from memorisk.images.digits import BUILTIN_DIGITS
-from memorisk.images.readers.registry import count_frames, read_image
+from memorisk.images.readers.greys import over_black, percentile_range, stretch, to_depth, to_greys
+from memorisk.images.readers.registry import BUILTIN_DIGITS, FORMATS, count_frames, file_format, read_image, sniff
 from memorisk.runs.errors import InputError
 from tests.images.making import packed, png_bytes, read_or_message, turned_by_definition, write
 
@@ -305,7 +303,7 @@ def test_stretch_and_show_of_constant_and_strange_values() -> None:
     assert percentile_range(np.array([np.nan, np.inf])) == (0.0, 0.0)
     mostly_flat = np.r_[np.zeros(999), 5.0]
     assert percentile_range(mostly_flat) == (0.0, 5.0)
-    assert show(np.array([[0.0, 10.0]]), "full", 8).tolist() == [[0, 255]]
+    assert to_greys(np.array([[0.0, 10.0]]), "full", 8).tolist() == [[0, 255]]
     large = np.random.default_rng(0).random((3000, 700))  # mapped in several blocks
     np.testing.assert_array_equal(stretch(large, 0, 1, 16), np.rint(large * 65535))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memorisk.images.readers import dicom as readers_dicom
-from memorisk.images.readers import dicom_apart as readers_dicom_apart
+from memorisk.images.readers import dicom as readers_dicom_apart
 from memorisk.images.readers.registry import count_frames, read_image
 from memorisk.runs.errors import InputError, MissingExtraError
 from tests.images.dicom_making import dicom, items, lut, save, save_big_endian, with_elements
@@ -223,7 +223,7 @@ def test_a_deflated_bomb_is_refused_before_it_is_parsed(tmp_path: Path, monkeypa
     assert read_image(path).shape == (1000, 1000, 1)
     bomb = write(tmp_path / "bomb.dcm", path.read_bytes())
     assert bomb.stat().st_size < 10_000
-    monkeypatch.setattr("memorisk.runs.formats.bounds.FREE_BYTES", 1_000_000)
+    monkeypatch.setattr("memorisk.runs.size_limits.FREE_BYTES", 1_000_000)
     monkeypatch.setattr(pydicom, "dcmread", lambda *a, **k: pytest.fail("parsed"))
     with pytest.raises(InputError, match="decompression bomb"):
         read_image(bomb)
@@ -361,7 +361,7 @@ def test_a_decoder_that_dies_does_not_take_the_run_along(shared_data: Path, tmp_
     data[data.index(b"\xff\xd8\xff") + 3] = 0  # GDCM 3.0 to 3.2 end their process on this
     path = write(tmp_path / "a.dcm", bytes(data))
     with pytest.raises(InputError, match="GDCM"):
-        readers_dicom_apart.decode_apart(path, 0, "gdcm")
+        readers_dicom_apart.decode_in_child(path, 0, "gdcm")
     image, message = read_or_message(path)  # another decoder may know it
     assert image is not None or "GDCM" in message
     np.testing.assert_array_equal(read_image(folder / "SC_rgb_jpeg_gdcm.dcm"), whole)
@@ -371,7 +371,7 @@ def test_a_jpeg_2000_frame_is_decoded_apart_with_the_same_values(
     shared_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = shared_data / "dicom_pydicom" / "test_files" / "MR_small_jp2klossless.dcm"
-    values = readers_dicom_apart.decode_apart(path, 0, "pylibjpeg")
+    values = readers_dicom_apart.decode_in_child(path, 0, "pylibjpeg")
     here = pydicom.pixels.pixel_array(pydicom.dcmread(path), index=0, decoding_plugin="pylibjpeg")
     np.testing.assert_array_equal(values, here)
     asked = []
@@ -392,9 +392,9 @@ def test_the_process_apart_is_started_anew_after_it_died(shared_data: Path, monk
         ("import os; os.abort()", "broke down"),
         ("import time; time.sleep(60)", "did not finish in 1"),
     ):
-        monkeypatch.setattr(readers_dicom_apart, "_CODE", program)
-        monkeypatch.setattr(readers_dicom_apart, "_SECONDS", 1.0 if "sleep" in program else 60.0)
+        monkeypatch.setattr(readers_dicom_apart, "_CHILD_CODE", program)
+        monkeypatch.setattr(readers_dicom_apart, "_CHILD_TIMEOUT_S", 1.0 if "sleep" in program else 60.0)
         with pytest.raises(InputError, match=what):
-            readers_dicom_apart.decode_apart(path, 0, "gdcm")
+            readers_dicom_apart.decode_in_child(path, 0, "gdcm")
     monkeypatch.undo()
     np.testing.assert_array_equal(read_image(path), whole)

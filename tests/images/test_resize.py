@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from memorisk.images.resize import is_grey, resize_image, to_luma
+from memorisk.images.pixels import is_grey, resize_image, to_luma
 from memorisk.runs.errors import InputError
 
 

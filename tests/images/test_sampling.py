@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.images.digits import digits_manifest
-from memorisk.images.manifest import Manifest
+from memorisk.images.manifest import Manifest, sample_manifest, sample_sizes
 from memorisk.images.options import ImageOptions
-from memorisk.images.sampling import sample_manifest, sample_sizes
+from memorisk.images.published.mnist import digits_manifest
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 

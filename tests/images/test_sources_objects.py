@@ -11,10 +11,10 @@ from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 import memorisk
-from memorisk.images.checks.checks import render_text
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources.objects import is_dataset, save_dataset
+from memorisk.images.set_check_text import render_text
+from memorisk.images.sources.datasets import is_dataset, save_dataset
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError

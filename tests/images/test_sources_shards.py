@@ -14,9 +14,9 @@ from PIL import Image
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import count_frames, read_image
-from memorisk.images.rows import manifest_sources, usable_processes
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
+from memorisk.images.store_writer import manifest_sources, process_count
 from memorisk.runs.errors import InputError
 
 CLASSES = {"_type": "ClassLabel", "names": ["benign", "malignant"]}
@@ -143,7 +143,7 @@ def test_any_order_reads_the_same_pixels(tmp_path: Path) -> None:
 def test_processes_share_a_file(tmp_path: Path) -> None:
     path = shards(tmp_path / "hub", train=table(0, 90)) / "data" / "train.parquet"
     manifest = load_manifest(path)
-    assert [usable_processes(asked, manifest_sources(manifest)) for asked in (None, 1, 2, 99)] == [1, 1, 2, 6]
+    assert [process_count(asked, manifest_sources(manifest)) for asked in (None, 1, 2, 99)] == [1, 1, 2, 6]
     one, two = (ImageOptions(store=tmp_path / name) for name in ("one", "two"))
     shared = build_store(manifest, two, processes=2).pixel_hashes.tolist()
     assert shared == build_store(manifest, one, processes=1).pixel_hashes.tolist()

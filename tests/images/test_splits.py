@@ -9,8 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from memorisk.images.decoding.rounding import Rounding, draw_rounding
-from memorisk.images.splits import NOT_AUDITABLE, PARTS, merge_linked, share_table, small_classes, split_by_group
+from memorisk.images.splits import (
+    NOT_AUDITABLE,
+    PARTS,
+    Rounding,
+    draw_rounding,
+    merge_linked,
+    share_table,
+    small_classes,
+    split_by_group,
+)
 from memorisk.runs.errors import InputError
 
 POOL_AND_TEST = (0.0, 0.85, 0.15)

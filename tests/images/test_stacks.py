@@ -8,9 +8,9 @@ import tifffile
 from PIL import Image
 
 from memorisk.images.options import ImageOptions
+from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.readers.registry import count_frames
 from memorisk.images.sources.registry import load_manifest
-from memorisk.images.stacks import frames_left
 
 FRAMES = [Image.fromarray(np.full((8, 8), 40 * i, np.uint8)) for i in range(5)]
 
@@ -35,5 +35,5 @@ def test_what_is_left_out_is_counted(folder: Path, settings: dict, left: int) ->
     files = {p: count_frames(folder / p) for p in ("a.gif", "a.png", "a.webp", "a.tif", "one.png")}
     assert files == {"a.gif": 5, "a.png": 5, "a.webp": 5, "a.tif": 5, "one.png": 1}
     rows = manifest.table["path"].value_counts()
-    assert frames_left(manifest, "axial") == {p: n - rows[p] for p, n in files.items() if n > rows[p]}
+    assert uncovered_frames(manifest, "axial") == {p: n - rows[p] for p, n in files.items() if n > rows[p]}
     assert sum(files.values()) - manifest.n == left or settings.get("frame_step") == 2

@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.images import cache
+from memorisk.images import file_hashes
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import read_image
-from memorisk.images.rows import manifest_sources, row_blocks, usable_processes
 from memorisk.images.store import build_store
+from memorisk.images.store_writer import manifest_sources, process_count, row_blocks
 from memorisk.runs.errors import InputError
 from tests.images.store_making import naive, write_images
 
@@ -65,13 +65,13 @@ def test_colour_that_the_probes_miss(tmp_path, options, processes):
 
 
 def test_later_runs_decode_nothing(tmp_path, options, decoded, monkeypatch):
-    monkeypatch.setattr(cache, "_SETTLED_NS", -(10**12))  # files written just now may be remembered
+    monkeypatch.setattr(file_hashes, "_MIN_AGE_NS", -(10**12))  # files written just now may be remembered
     manifest = write_images(tmp_path / "in", 30)
     first = build_store(manifest, options)
     assert sorted(set(decoded)) == [f"{i:04d}.png" for i in range(30)]
     assert len(decoded) == 30 + 16  # each once, and the probes
     decoded.clear()
-    monkeypatch.setattr(cache, "file_sha256", lambda path: pytest.fail("a file was read again"))
+    monkeypatch.setattr(file_hashes, "file_sha256", lambda path: pytest.fail("a file was read again"))
     again = build_store(manifest, options)
     relabelled = build_store(replace(manifest, table=manifest.table.assign(label="one")), options)
     assert not decoded
@@ -92,7 +92,7 @@ def test_a_store_goes_to_another_process_without_its_pixels(tmp_path, options):
 
 
 def test_content_makes_the_key(tmp_path, options, decoded, monkeypatch):
-    monkeypatch.setattr(cache, "_SETTLED_NS", -(10**12))
+    monkeypatch.setattr(file_hashes, "_MIN_AGE_NS", -(10**12))
     manifest = write_images(tmp_path / "in", 6)
     key = build_store(manifest, options).key
     file = tmp_path / "in" / "0002.png"
@@ -111,26 +111,26 @@ def test_content_makes_the_key(tmp_path, options, decoded, monkeypatch):
 
 
 def test_a_change_that_keeps_size_and_modification_time_is_seen(tmp_path, options, monkeypatch):
-    monkeypatch.setattr(cache, "_SETTLED_NS", -(10**12))
+    monkeypatch.setattr(file_hashes, "_MIN_AGE_NS", -(10**12))
     file = tmp_path / "array.npy"
     np.save(file, np.zeros((20, 4, 4), dtype=np.uint8))
     before = file.stat()
-    known = cache.content_fingerprints([str(file)], tmp_path)
+    known = file_hashes.content_fingerprints([str(file)], tmp_path)
     np.save(file, np.ones((20, 4, 4), dtype=np.uint8))
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    assert cache.content_fingerprints([str(file)], tmp_path) != known
+    assert file_hashes.content_fingerprints([str(file)], tmp_path) != known
 
 
 def test_files_touched_just_now_are_not_remembered(tmp_path, monkeypatch):
     file = tmp_path / "a.bin"
     file.write_bytes(b"a")
     calls = []
-    monkeypatch.setattr(cache, "file_sha256", lambda path: calls.append(path) or "f")
-    assert cache.content_fingerprints([str(file)], tmp_path) == {str(file): "f"}
-    cache.content_fingerprints([str(file)], tmp_path)
+    monkeypatch.setattr(file_hashes, "file_sha256", lambda path: calls.append(path) or "f")
+    assert file_hashes.content_fingerprints([str(file)], tmp_path) == {str(file): "f"}
+    file_hashes.content_fingerprints([str(file)], tmp_path)
     assert len(calls) == 2
-    assert cache.content_fingerprints([str(tmp_path / "none")], tmp_path) == {str(tmp_path / "none"): "absent"}
+    assert file_hashes.content_fingerprints([str(tmp_path / "none")], tmp_path) == {str(tmp_path / "none"): "absent"}
 
 
 def test_which_options_make_the_key(tmp_path, options):
@@ -235,7 +235,7 @@ def test_one_array_file_is_opened_once(tmp_path, options, monkeypatch):
     opened, whole = [], readers_arrays._npz_rows
     monkeypatch.setattr(readers_arrays, "_npz_rows", lambda *a: opened.append(a) or whole(*a))
     manifest = Manifest(table, tmp_path, "set")
-    assert usable_processes(2, manifest_sources(manifest)) == 1  # one stream, one process
+    assert process_count(2, manifest_sources(manifest)) == 1  # one stream, one process
     np.testing.assert_array_equal(build_store(manifest, options, processes=2).images[..., 0], pixels)
     assert len(opened) == 1
 
@@ -254,11 +254,11 @@ def test_sources_are_those_of_the_manifest(tmp_path):
 
 def test_processes(tmp_path):
     sources = manifest_sources(write_images(tmp_path / "in", 3))
-    assert usable_processes(8, sources) == 3
-    assert usable_processes(None, sources) == 1
-    assert usable_processes(None, sources * 100) <= 3
+    assert process_count(8, sources) == 3
+    assert process_count(None, sources) == 1
+    assert process_count(None, sources * 100) <= 3
     with pytest.raises(InputError, match="at least 1"):
-        usable_processes(0, sources)
+        process_count(0, sources)
 
 
 @pytest.mark.parametrize("n", [1, 16, 17, 1000, 5000, 100_000])
@@ -281,7 +281,7 @@ def test_the_default_cache_is_the_users(monkeypatch, tmp_path):
     monkeypatch.delenv("MEMORISK_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setattr(sys, "platform", "linux")
-    assert cache.cache_folder(None) == tmp_path / "xdg" / "memorisk"
+    assert file_hashes.cache_folder(None) == tmp_path / "xdg" / "memorisk"
 
 
 MEMORY = """
@@ -315,7 +315,7 @@ def test_memory_does_not_grow_with_the_number_of_images(tmp_path):
 
 
 def test_the_builtin_digits(options):
-    from memorisk.images.digits import digits_manifest
+    from memorisk.images.published.mnist import digits_manifest
 
     manifest = digits_manifest()
     store = build_store(manifest, options)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memorisk.images.decoding import decoding
+from memorisk.images import pixels
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import read_image
 from memorisk.images.store import build_store
@@ -213,7 +213,7 @@ def test_two_builds_at_once_decode_once(tmp_path, options, monkeypatch):
         decoding_now.set()
         return read_image(path, **how)
 
-    monkeypatch.setattr(decoding, "read_image", slow)
+    monkeypatch.setattr(pixels, "read_image", slow)
     stores = []
     threads = [threading.Thread(target=lambda: stores.append(build_store(manifest, options))) for _ in range(2)]
     threads[0].start()

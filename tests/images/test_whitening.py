@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from memorisk.images.copies.details import COMPONENTS, FLOOR, fit_whitening
 from memorisk.images.copies.duplicates import details
-from memorisk.images.copies.whitening import COMPONENTS, FLOOR, fit_whitening
 
 
 def alike(n, seed=0):

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from memorisk.models.classifiers.zoo import seeded
-from memorisk.models.generators.dit.dit import DiTGenerator, DiTSpec, new_dit
+from memorisk.models.generators.dit.folder import DiTGenerator
+from memorisk.models.generators.dit.network import DiTSpec, new_dit
 from memorisk.models.generators.generators import GeneratorConfig
 from tests.models.small_autoencoder import autoencoder
 

@@ -14,17 +14,9 @@ import memorisk
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.detectors.detectors import (
-    CONFIG,
-    SEEN,
-    WEIGHTS,
-    Detector,
-    DetectorConfig,
-    group_hashes,
-    new_network,
-    open_backbone,
-)
-from memorisk.models.encoders.encoders import parse_source
+from memorisk.models.copy_detectors import Detector, new_network, open_backbone
+from memorisk.models.encoders.feature_sources import parse_source
+from memorisk.models.provenance import CONFIG, SEEN, WEIGHTS, DetectorConfig, group_hashes
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table
 from memorisk.training.features.matrix import load_features

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models.generators.diffusion_sampling import DiffusionSampler, sampling_scheduler
 from memorisk.models.generators.dit import forward as dit_forward
-from memorisk.models.generators.dit.dit import DiTGenerator, null_labels, spec_of
-from memorisk.models.generators.dit.forward import LeanForward, rows_stand_apart
+from memorisk.models.generators.dit.folder import DiTGenerator
+from memorisk.models.generators.dit.forward import CachedForward, rows_are_independent
+from memorisk.models.generators.dit.network import null_labels, spec_of
+from memorisk.models.generators.dit.sampling import DiffusionSampler, sampling_scheduler
 from memorisk.models.generators.generators import Draw
-from memorisk.models.generators.sampling_options import SAMPLERS, SamplingOptions
+from memorisk.models.settings import SAMPLERS, SamplingOptions
 from memorisk.runs.errors import InputError
 from tests.models.small_dit import K, noise_of_training, small_dit, small_generator, small_spec
 
@@ -61,7 +62,7 @@ def test_the_lean_forward_pass_is_the_networks_own(conditioned_on):
     labels = torch.cat([labels[:5], null_labels(spec, 2)])
     x, times = torch.randn(7, 3, 10, 10), torch.tensor([999, 500, 1])
     with torch.inference_mode():
-        lean = LeanForward(network)
+        lean = CachedForward(network)
         every = lean.modulations(lean.times(times), lean.conditions(labels))
         for k, time in enumerate(times):
             plain = network(x, time.expand(7), class_labels=labels).sample
@@ -121,8 +122,8 @@ def test_seeds_and_conditions_change_an_image():
 
 
 def test_guidance_of_one_takes_one_pass(monkeypatch):
-    passes, call = [], LeanForward.__call__
-    monkeypatch.setattr(LeanForward, "__call__", lambda *given: passes.append(1) or call(*given))
+    passes, call = [], CachedForward.__call__
+    monkeypatch.setattr(CachedForward, "__call__", lambda *given: passes.append(1) or call(*given))
     generator, draw = small_generator("class"), asked("class", 1)  # one image is one group on any processor
     images = []
     for guidance, taken in ((1.0, 4), (2.0, 8), (0.0, 8)):
@@ -171,11 +172,11 @@ def test_a_noise_that_ends_without_signal_is_drawn_from():
 
 def test_where_places_differ_images_stand_alone(monkeypatch):
     generator, how = small_generator("class"), SamplingOptions(sampling_steps=6)
-    monkeypatch.setattr(dit_forward, "rows_stand_apart", lambda *sizes: True)
+    monkeypatch.setattr(dit_forward, "rows_are_independent", lambda *sizes: True)
     grouped = generator.sample(asked("class"), how, device="cpu")
-    assert LeanForward(generator.network).group == dit_forward.GROUP_NUMBERS // (25 * 32)
-    monkeypatch.setattr(dit_forward, "rows_stand_apart", lambda *sizes: False)
-    assert LeanForward(generator.network).group == 1
+    assert CachedForward(generator.network).group == dit_forward.GROUP_NUMBERS // (25 * 32)
+    monkeypatch.setattr(dit_forward, "rows_are_independent", lambda *sizes: False)
+    assert CachedForward(generator.network).group == 1
     found = generator.sample(asked("class"), how, device="cpu")
     assert np.abs(found.astype(int) - grouped).max() <= 1
     np.testing.assert_array_equal(generator.sample(asked("class", 1), how, device="cpu"), found[:1])
@@ -185,7 +186,7 @@ def test_rows_that_do_not_stand_apart_are_noticed(monkeypatch):
     linear = dit_forward.F.linear
     moving = torch.linspace(0, 1e-3, 10)[:, None, None]
     monkeypatch.setattr(dit_forward.F, "linear", lambda x, w, b: linear(x, w, b) + moving)
-    assert not rows_stand_apart(10, 25, 36, 2, 12, 12)
+    assert not rows_are_independent(10, 25, 36, 2, 12, 12)
 
 
 def test_an_activation_that_depends_on_the_place_is_noticed(monkeypatch):
@@ -194,8 +195,8 @@ def test_an_activation_that_depends_on_the_place_is_noticed(monkeypatch):
     monkeypatch.setattr(dit_forward.F, "linear", lambda x, w, b: x[..., :1] * w[:, 0] + b)  # the same at any place
     monkeypatch.setattr(dit_forward.F, "scaled_dot_product_attention", lambda q, k, v: q + k + v)
     monkeypatch.setattr(dit_forward.F, "gelu", lambda x, approximate: torch.relu(x))
-    rows_stand_apart.cache_clear()
-    assert rows_stand_apart(*sizes)
+    rows_are_independent.cache_clear()
+    assert rows_are_independent(*sizes)
 
     def by_place(x, approximate):
         found = gelu(x, approximate=approximate)
@@ -203,16 +204,16 @@ def test_an_activation_that_depends_on_the_place_is_noticed(monkeypatch):
         return found
 
     monkeypatch.setattr(dit_forward.F, "gelu", by_place)
-    rows_stand_apart.cache_clear()
-    assert not rows_stand_apart(*sizes)
-    rows_stand_apart.cache_clear()
+    rows_are_independent.cache_clear()
+    assert not rows_are_independent(*sizes)
+    rows_are_independent.cache_clear()
 
 
 def test_threads_of_the_caller_change_nothing(monkeypatch):
     """What is computed once for all images is computed by one thread, too: products may be divided among threads."""
-    seen, times = [], LeanForward.times
+    seen, times = [], CachedForward.times
     monkeypatch.setattr(
-        LeanForward, "times", lambda lean, steps: seen.append(torch.get_num_threads()) or times(lean, steps)
+        CachedForward, "times", lambda lean, steps: seen.append(torch.get_num_threads()) or times(lean, steps)
     )
     threads = torch.get_num_threads()
     try:

@@ -6,21 +6,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from memorisk.models.autoencoders.autoencoders import whole_autoencoder
+from memorisk.models.autoencoder import whole_autoencoder
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.dit.dit import (
-    DiTGenerator,
-    DiTSpec,
-    find_dit,
-    new_dit,
-    null_labels,
-    open_dit,
-    parse_size,
-    save_dit,
-    spec_of,
-)
+from memorisk.models.generators.dit.folder import DiTGenerator, find_dit, open_dit, save_dit
+from memorisk.models.generators.dit.network import DiTSpec, new_dit, null_labels, parse_size, spec_of
 from memorisk.models.generators.generators import Draw, load_generator
-from memorisk.models.generators.sampling_options import SamplingOptions
+from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError
 from tests.models.small_dit import K, small_dit, small_generator, small_spec
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.models.encoders.encoders import FeatureSource, parse_source
-from memorisk.models.encoders.saved import is_feature_file
+from memorisk.models.encoders.feature_sources import FeatureSource, is_feature_file, parse_source
 from memorisk.runs.errors import InputError
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models.encoders.encoders import parse_source
+from memorisk.models.encoders.feature_sources import parse_source
 from memorisk.models.encoders.networks import Encoder, open_encoder
 from memorisk.runs.errors import InputError, MissingExtraError
 

@@ -6,12 +6,12 @@ import pytest
 from memorisk.models.generators.generators import (
     Draw,
     GeneratorConfig,
-    SamplingOptions,
     check_draw,
     load_generator,
     read_description,
     save_description,
 )
+from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError, MemoriskError
 
 MODULE = """

@@ -13,11 +13,11 @@ from safetensors.torch import load_file, save_file
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.autoencoders import autoencoders
-from memorisk.models.autoencoders.latents import LatentEncoder, given_encoder, load_encoder, open_latents, save_encoder
-from memorisk.models.autoencoders.latents_seen import ORIGIN, TrainedOn
-from memorisk.models.generators.dit import diffusers_weights
-from memorisk.models.generators.dit.diffusers_weights import PYTORCH, WEIGHTS
+from memorisk.models import autoencoder as autoencoders
+from memorisk.models import hub
+from memorisk.models.hub import PYTORCH, WEIGHTS
+from memorisk.models.latents import LatentEncoder, external_encoder, load_encoder, open_latents, save_encoder
+from memorisk.models.provenance import ORIGIN, TrainingRecord
 from memorisk.runs.errors import InputError, MissingExtraError
 from tests.models.small_autoencoder import autoencoder, autoencoder_folder, posterior_mean
 
@@ -126,7 +126,7 @@ def png_store(root: Path, numbers: range) -> ImageStore:
 
 
 def encoders(folder: Path) -> list[LatentEncoder]:
-    given = given_encoder("latents given directly (4 x 8 x 8)", (4, 8, 8))
+    given = external_encoder("latents given directly (4 x 8 x 8)", (4, 8, 8))
     return [open_latents(text, GREY) for text in ("pixels", "pixels:8", f"autoencoder:{folder}")] + [given]
 
 
@@ -181,7 +181,7 @@ def test_a_saved_encoder_that_is_not_what_it_was_is_refused(folder: Path, tmp_pa
 def test_whom_an_autoencoder_was_trained_on_is_kept_and_found_again(folder: Path, tmp_path: Path) -> None:
     trained, other = png_store(tmp_path, range(6)), png_store(tmp_path, range(4, 10))
     target = copied(folder, tmp_path / "trained")
-    TrainedOn.of(trained, {"training": np.arange(4), "validation": np.array([4])}).save(target)
+    TrainingRecord.of(trained, {"training": np.arange(4), "validation": np.array([4])}).save(target)
     save_encoder(open_latents(f"autoencoder:{target}", GREY), tmp_path / "saved")
     for seen in (open_latents(f"autoencoder:{target}", GREY).seen, load_encoder(tmp_path / "saved").seen):
         assert seen is not None
@@ -318,7 +318,7 @@ def test_the_hub_is_asked_by_name_only(monkeypatch: pytest.MonkeyPatch, folder: 
         asked.append((name, local_files_only, {pattern.rpartition(".")[2] for pattern in allow_patterns}))
         return str(held)
 
-    monkeypatch.setattr(diffusers_weights, "quiet_hub", reached)
+    monkeypatch.setattr(hub, "quiet_hub", reached)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     encoder = open_latents("autoencoder:some/vae@default", GREY)
     assert asked == [("some/vae", False, {"json", "safetensors"})]

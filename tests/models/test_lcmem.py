@@ -10,14 +10,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import memorisk
-from memorisk.models.detectors.detectors import CONFIG, SEEN, WEIGHTS
-from memorisk.models.detectors.lcmem import ENCODER, LatentDetector
-from memorisk.models.detectors.lcmem_network import FORMS, by_sample, latent_trunk, new_branch, stem_stride
+from memorisk.models.lcmem import ENCODER, FORMS, LatentDetector, by_sample, latent_trunk, new_branch, stem_stride
+from memorisk.models.provenance import CONFIG, SEEN, WEIGHTS
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json
 from memorisk.scores.pairs import score
-from memorisk.training.detectors.lcmem.options import LatentOptions
-from memorisk.training.detectors.lcmem.start import latent_start
+from memorisk.training.detectors.lcmem.inputs import build_initial_network
+from memorisk.training.detectors.options import LatentOptions
 from memorisk.training.features.matrix import load_features
 from tests.training.siamese import TINY, latents_of, patients
 
@@ -26,7 +25,7 @@ def made(tmp_path: Path, kind: str = "lcmem") -> LatentDetector:
     """An untrained detector of 16-pixel images."""
     latents = latents_of(patients(tmp_path, n=4))
     options = LatentOptions(kind=kind, backbone="convnext_atto@none", dimension=24, device="cpu").filled()  # pyright: ignore
-    start = latent_start(latents, options)
+    start = build_initial_network(latents, options)
     seen = memorisk_seen(latents.store.manifest.groups[:3]) if latents.store else None
     assert seen is not None
     return LatentDetector(start.branch.eval(), latents.encoder, start.config, seen)
@@ -36,7 +35,7 @@ def memorisk_seen(groups: np.ndarray):
     """Hashes of a few patients."""
     import pandas as pd
 
-    from memorisk.models.detectors.detectors import group_hashes
+    from memorisk.models.provenance import group_hashes
 
     return pd.DataFrame({"part": "training", "pixel_hash": "x", "group_hash": group_hashes(groups, "key")})
 

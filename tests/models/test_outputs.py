@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from memorisk.models.blackbox.outputs import OutputReader
+from memorisk.models.blackbox.predictors import OutputReader
 from memorisk.runs.errors import InputError
 
 DRAWS = np.random.default_rng(0).normal(size=(7, 4)) * 3

@@ -8,11 +8,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from memorisk.models.blackbox.asked import ask_in_batches
-from memorisk.models.blackbox.predictors import load_predictor
+from memorisk.models.blackbox.predictors import load_predictor, predict_in_batches
 from memorisk.models.blackbox.preprocessing import preprocessing_from
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.weights import save_weights
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.errors import InputError
 from tests.models import small_models
 from tests.models.small_models import CLASSES, HALF, SIZE, expected, images, small
@@ -203,5 +202,5 @@ def test_batches_of_an_allowed_size(low: int, high: int | None) -> None:
         return x * 2
 
     x = np.arange(7.0)[:, None]
-    np.testing.assert_array_equal(ask_in_batches(ask, x, low, high), x * 2)
+    np.testing.assert_array_equal(predict_in_batches(ask, x, low, high), x * 2)
     assert all(low <= size <= (high or 99) for size in sizes)

@@ -10,7 +10,7 @@ from PIL import Image
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.frozen import fit_heads, trunk_features
+from memorisk.training.classifiers.linear_heads import fit_heads, trunk_features
 from memorisk.training.engine.options import TrainOptions, resolve_options
 from memorisk.training.engine.pixels import choose_normalisation
 from memorisk.training.engine.predict import predict_logits

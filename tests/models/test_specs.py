@@ -7,7 +7,7 @@ import pytest
 import timm
 
 from memorisk.models.classifiers.specs import CLIP_MEAN, SPECS, auto_model, model_spec
-from memorisk.models.classifiers.zoo import OWN, list_models
+from memorisk.models.classifiers.zoo import OWN_NETWORKS, list_models
 from memorisk.runs.errors import InputError
 
 
@@ -44,7 +44,7 @@ def test_biomedclip_is_normalised_as_clip() -> None:
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 def test_every_registered_architecture_exists(spec: object) -> None:
-    assert spec.architecture in OWN if spec.source == "memorisk" else timm.is_model(spec.architecture)
+    assert spec.architecture in OWN_NETWORKS if spec.source == "memorisk" else timm.is_model(spec.architecture)
     if spec.default_weights:
         assert f"{spec.architecture}.{spec.default_weights}" in timm.list_pretrained()
     assert spec.note

@@ -6,7 +6,7 @@ import scipy.signal
 import torch
 import torch.nn.functional as F
 
-from memorisk.models.generators.stylegan2.layers import (
+from memorisk.models.generators.stylegan2_networks import (
     EqualConv,
     EqualLinear,
     StyledConv,

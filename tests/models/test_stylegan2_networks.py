@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models.generators.stylegan2.networks import Discriminator, GeneratorNetwork, Mapping, with_deviation
-from memorisk.models.generators.stylegan2.spec import GanSpec
+from memorisk.models.generators.stylegan2_networks import Discriminator, GeneratorNetwork, Mapping, append_deviation
+from memorisk.models.settings import GanSpec
 
 
 def spec(size: int = 16, channels: int = 1) -> GanSpec:
@@ -56,7 +56,7 @@ def test_truncation_goes_towards_the_running_mean() -> None:
 @pytest.mark.parametrize(("b", "groups"), [(8, [[0, 2, 4, 6], [1, 3, 5, 7]]), (6, [[0, 2, 4], [1, 3, 5]]), (1, [[0]])])
 def test_deviation_of_a_group_stands_at_each_of_its_images(b: int, groups: list[list[int]]) -> None:
     x = torch.randn(b, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    found = with_deviation(x)
+    found = append_deviation(x)
     assert torch.equal(found[:, :3], x)
     for rows in groups:
         wanted = np.sqrt(x[rows].double().numpy().var(axis=0) + 1e-8).mean()

@@ -17,8 +17,8 @@ from torch import nn
 from torch.torch_version import TorchVersion
 
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.parts import head_module
-from memorisk.models.weights.weights import load_weights, read_state_dict, save_weights
+from memorisk.models.network_parts import head_module
+from memorisk.models.weight_files import load_weights, read_state_dict, save_weights
 from memorisk.runs.errors import InputError
 
 State = dict[str, torch.Tensor]

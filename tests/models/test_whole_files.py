@@ -14,9 +14,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from memorisk.models.classifiers.zoo import create_model, seeded
-from memorisk.models.weights.parts import trunk_output
-from memorisk.models.weights.weights import load_weights
-from memorisk.models.weights.whole_files import WHOLE_FILES, take_trunk, whole_file
+from memorisk.models.network_parts import WHOLE_FILES, take_trunk, trunk_output, whole_file
+from memorisk.models.weight_files import load_weights
 from memorisk.runs.errors import InputError
 
 State = dict[str, torch.Tensor]

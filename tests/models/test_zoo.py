@@ -7,11 +7,11 @@ import timm
 import torch
 from huggingface_hub import constants
 
-from memorisk.models.classifiers.small import SmallCNN
+from memorisk.models import hub
+from memorisk.models.classifiers.small_networks import SmallCNN
 from memorisk.models.classifiers.specs import model_spec
-from memorisk.models.classifiers.zoo import OWN, create_model, seeded
-from memorisk.models.weights import downloads
-from memorisk.models.weights.parts import head_module, head_names, stem_names, trunk_output
+from memorisk.models.classifiers.zoo import OWN_NETWORKS, create_model, seeded
+from memorisk.models.network_parts import head_module, head_names, stem_names, trunk_output
 from memorisk.runs.errors import InputError
 
 TINY = ["test_vit", "test_resnet", "test_convnext", "test_efficientnet"]
@@ -21,7 +21,7 @@ def build(name: str, size: int = 32, **changed: object) -> torch.nn.Module:
     return create_model(name, **{"num_classes": 5, "image_size": size, "seed": 0, "weights": "none", **changed})
 
 
-@pytest.mark.parametrize("name", [*OWN, *TINY])
+@pytest.mark.parametrize("name", [*OWN_NETWORKS, *TINY])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_contract(name: str, channels: int) -> None:
     """Every network takes its images, gives logits, knows its stem, trunk and head, and learns through all of them."""
@@ -69,7 +69,7 @@ def test_sizes_in_the_docstrings() -> None:
 
     assert f"{count(SmallCNN(10, 1, 8)):,} parameters at 8 px" in (SmallCNN.__doc__ or "")
     assert f"{count(SmallCNN(10, 1, 28)):,} at 28 px" in (SmallCNN.__doc__ or "")
-    small_resnet = OWN["small_resnet"](7, 3, 64)
+    small_resnet = OWN_NETWORKS["small_resnet"](7, 3, 64)
     assert f"{count(small_resnet):,} parameters" in (type(small_resnet).__doc__ or "")
 
 
@@ -122,7 +122,7 @@ def test_a_download_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(timm, "create_model", fail)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     for reachable, said in ((True, r"no\\nroute"), (False, "the Hugging Face hub cannot be reached")):
-        monkeypatch.setattr(downloads, "_reachable", lambda endpoint, found=reachable: found)
+        monkeypatch.setattr(hub, "_reachable", lambda endpoint, found=reachable: found)
         for name, weights in (("resnet50", "tv_in1k"), ("resnet50.tv_in1k", "default")):
             with pytest.raises(
                 InputError, match=rf"the weights resnet50.tv_in1k could not be loaded: {said}.*name the"
@@ -133,17 +133,17 @@ def test_a_download_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_hub_that_is_not_there_is_found_out_without_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real socket: nobody listens, then somebody does; a proxy is taken at its word."""
-    for name in downloads._PROXIES:
+    for name in hub._PROXIES:
         monkeypatch.delenv(name, raising=False)
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"
-        assert not downloads._reachable(endpoint)
+        assert not hub._reachable(endpoint)
         monkeypatch.setenv("HTTPS_PROXY", "http://proxy.hospital:3128")
-        assert downloads._reachable(endpoint)
+        assert hub._reachable(endpoint)
         monkeypatch.delenv("HTTPS_PROXY")
         server.listen()
-        assert downloads._reachable(endpoint)
+        assert hub._reachable(endpoint)
 
 
 def test_random_weights_never_download(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from memorisk.report.figures.difference import MOST_ROWS, difference_plot
-from memorisk.report.figures.drawing import WIDTH
+from memorisk.report.figures.intervals import MOST_ROWS, difference_plot
+from memorisk.report.figures.sheet import WIDTH
 from tests.audits.classifier_results import HOSTILE
 from tests.report.test_figures import SVG, points, texts
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from memorisk.report.figures.distance import distance_plot
+from memorisk.report.figures.histograms import distance_plot
 
 
 def texts(svg: str) -> list[str]:

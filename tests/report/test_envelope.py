@@ -18,7 +18,7 @@ from memorisk.report.statements.envelope import (
     open_envelope,
     pae,
 )
-from memorisk.report.statements.strict_json import parse_json
+from memorisk.report.statements.json_documents import parse_json
 from memorisk.runs.errors import InputError, one_line
 
 EXAMPLE = (

@@ -7,9 +7,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from memorisk.report.figures import basic as figures
-from memorisk.report.figures.drawing import PALETTE, WIDTH, Sheet, palette_css
-from memorisk.report.labels import place_labels
+from memorisk.report.figures import memorization as figures
+from memorisk.report.figures.sheet import PALETTE, WIDTH, Sheet, palette_css, place_labels
 from tests.audits.classifier_results import HOSTILE
 
 SVG = "{http://www.w3.org/2000/svg}"

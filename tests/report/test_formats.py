@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.report.formats import FORMATS, is_missing
+from memorisk.report.columns import FORMATS, is_missing
 
 
 @pytest.mark.parametrize(

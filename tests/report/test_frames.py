@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from memorisk.report.frames import largest_first, numbers, rows, texts, truths
+from memorisk.report.columns import booleans, column_numbers, column_texts, largest_first, rows
 
 TABLE = pd.DataFrame(
     {
@@ -16,16 +16,16 @@ TABLE = pd.DataFrame(
 
 
 def test_numbers_take_what_is_a_number():
-    np.testing.assert_array_equal(numbers(TABLE, "m"), [1, np.nan, 3])
-    np.testing.assert_array_equal(numbers(TABLE, "o"), [0.5, np.nan, np.nan])
-    np.testing.assert_array_equal(numbers(TABLE, "absent"), [np.nan] * 3)
+    np.testing.assert_array_equal(column_numbers(TABLE, "m"), [1, np.nan, 3])
+    np.testing.assert_array_equal(column_numbers(TABLE, "o"), [0.5, np.nan, np.nan])
+    np.testing.assert_array_equal(column_numbers(TABLE, "absent"), [np.nan] * 3)
 
 
 def test_truths_and_texts():
-    assert truths(TABLE, "b").tolist() == [True, False, False]
-    assert truths(TABLE, "absent").tolist() == [False] * 3
-    assert texts(TABLE, "name") == ["a", "", "\udc80"]
-    assert texts(TABLE, "absent") == ["", "", ""]
+    assert booleans(TABLE, "b").tolist() == [True, False, False]
+    assert booleans(TABLE, "absent").tolist() == [False] * 3
+    assert column_texts(TABLE, "name") == ["a", "", "\udc80"]
+    assert column_texts(TABLE, "absent") == ["", "", ""]
 
 
 def test_rows_and_order_go_by_place_not_by_index():

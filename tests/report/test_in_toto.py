@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memorisk.report.statements import in_toto
-from memorisk.report.statements.in_toto import PREDICATE_TYPE, InTotoStatement, ResourceDescriptor
+from memorisk.report.statements import envelope
+from memorisk.report.statements.envelope import PREDICATE_TYPE, InTotoStatement, ResourceDescriptor
 from memorisk.runs.errors import InputError, one_line
 
 DIGEST = "0123456789abcdef" * 4
@@ -140,9 +140,9 @@ def test_nothing_is_empty() -> None:
 def test_the_numbers_of_subjects_and_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     value, data = statement().as_json(), statement().as_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(in_toto, "MAX_SUBJECTS", 1)
+        patch.setattr(envelope, "MAX_SUBJECTS", 1)
         assert "1 to 1 subjects, not 2" in refusal(value)
-    monkeypatch.setattr(in_toto, "LARGEST_PAYLOAD", len(data))
+    monkeypatch.setattr(envelope, "LARGEST_PAYLOAD", len(data))
     assert InTotoStatement.from_bytes(data, "FILE").as_bytes() == data
     with pytest.raises(InputError, match="FILE is too large"):
         InTotoStatement.from_bytes(data + b" ", "FILE")

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from memorisk.report.figures.layer import layer_plot
+from memorisk.report.figures.curves import layer_plot
 
 SVG = "{http://www.w3.org/2000/svg}"
 

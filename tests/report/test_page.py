@@ -33,7 +33,7 @@ from memorisk.report.blocks import (
     Table,
     Thumbnail,
 )
-from memorisk.report.figures import basic as figures
+from memorisk.report.figures import memorization as figures
 from memorisk.report.page import cell_html, render_page, sort_key, table_rows
 from tests.audits.classifier_results import HOSTILE
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from memorisk.report.figures.joint import joint_plot
-from memorisk.report.figures.score import score_plot
-from memorisk.report.figures.strength import MOST_LINES, strength_plot
+from memorisk.report.figures.curves import MOST_DETECTORS, strength_plot
+from memorisk.report.figures.histograms import score_plot
+from memorisk.report.figures.intervals import joint_plot
 
 HOSTILE = "<script>$x_1$"
 
@@ -21,10 +21,10 @@ def test_scores_are_shares_of_their_kind_and_thresholds_are_marked() -> None:
 
 
 def test_lines_beyond_eight_are_left_out() -> None:
-    lines = {f"detector {i}": [0.9, 0.5, np.nan] for i in range(MOST_LINES + 2)}
+    lines = {f"detector {i}": [0.9, 0.5, np.nan] for i in range(MOST_DETECTORS + 2)}
     svg = strength_plot([0.1, 1.0, 6.0], lines, x_title="Blur", y_title="Recall")
-    assert f"detector {MOST_LINES - 1}" in svg
-    assert f"detector {MOST_LINES}" not in svg
+    assert f"detector {MOST_DETECTORS - 1}" in svg
+    assert f"detector {MOST_DETECTORS}" not in svg
     assert ">0.1<" in svg
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorisk.report.redaction import REDACTED, new_key, pseudonyms, redact
-from memorisk.report.result import Result
+from memorisk.report.result import REDACTED, Result, new_key, pseudonyms, redact
 
 KEY = bytes(range(32))
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memorisk.report.result import Result
-from memorisk.report.text_columns import escape, from_storable, to_storable, unescape
+from memorisk.report.result import Result, escape, from_storable, to_storable, unescape
 from memorisk.runs.errors import InputError
 
 HOSTILE = ["<b>&\"'", "line\nbreak", "\u202eabc", "🫀", "bad\udc80name", "back\\slash \\udc80", ""]

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from memorisk.report.figures.series import MOST_ROWS, series_plot
+from memorisk.report.figures.intervals import MOST_ROWS, series_plot
 
 SVG = "{http://www.w3.org/2000/svg}"
 

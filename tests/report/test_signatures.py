@@ -25,8 +25,15 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope, Signature, open_envelope, pae
-from memorisk.report.statements.in_toto import InTotoStatement, ResourceDescriptor
+from memorisk.report.statements.envelope import (
+    PAYLOAD_TYPE,
+    Envelope,
+    InTotoStatement,
+    ResourceDescriptor,
+    Signature,
+    open_envelope,
+    pae,
+)
 from memorisk.report.statements.signatures import (
     SignatureError,
     key_id,

@@ -13,8 +13,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope, open_envelope, pae
-from memorisk.report.statements.in_toto import PREDICATE_TYPE, InTotoStatement, ResourceDescriptor
+from memorisk.report.statements.envelope import (
+    PAYLOAD_TYPE,
+    PREDICATE_TYPE,
+    Envelope,
+    InTotoStatement,
+    ResourceDescriptor,
+    open_envelope,
+    pae,
+)
 from memorisk.report.statements.signatures import (
     SignatureError,
     key_id,

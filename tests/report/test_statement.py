@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from memorisk.report.model_card import HEADING, escaped, model_card
-from memorisk.report.statements.in_toto import InTotoStatement, ResourceDescriptor
-from memorisk.report.statements.json_schema import load_schema, violations
+from memorisk.report.statements.envelope import InTotoStatement, ResourceDescriptor
+from memorisk.report.statements.json_documents import load_schema, violations
+from memorisk.report.statements.model_card import HEADING, escaped, model_card
 from memorisk.report.statements.statement import (
     SCHEMA,
     AuditStatement,
     Figure,
+    InvalidStatementError,
     Method,
-    NotWholeError,
     Part,
     Released,
     Statement,
@@ -116,10 +116,10 @@ def test_what_was_changed_by_hand_is_not_whole(path: tuple) -> None:
     for key in above:
         place = place[key]
     place[last] = {"status": "undecided", "value": 0.75}[last]
-    with pytest.raises(NotWholeError, match="was changed since"):
+    with pytest.raises(InvalidStatementError, match="was changed since"):
         Statement.from_in_toto(replace(whole, predicate=found), "s.json")
     found.pop("content_sha256")
-    with pytest.raises(NotWholeError, match="content_sha256 is missing"):
+    with pytest.raises(InvalidStatementError, match="content_sha256 is missing"):
         Statement.from_in_toto(replace(whole, predicate=found), "s.json")
     found["content_sha256"] = content_sha256(found, whole.subject)
     assert Statement.from_in_toto(replace(whole, predicate=found), "s.json")
@@ -129,11 +129,11 @@ def test_other_files_under_the_same_statement_are_not_whole() -> None:
     whole = statement().as_in_toto()
     first, *others = whole.subject
     for subject in ((replace(first, sha256="4" * 64), *others), tuple(others)):
-        with pytest.raises(NotWholeError, match="was changed since"):
+        with pytest.raises(InvalidStatementError, match="was changed since"):
             Statement.from_in_toto(replace(whole, subject=subject), "s.json")
         told = {k: v for k, v in whole.predicate.items() if k != "content_sha256"}
         forged = {**told, "content_sha256": content_sha256(told, subject)}
-        with pytest.raises(NotWholeError, match="its files are not those of images"):
+        with pytest.raises(InvalidStatementError, match="its files are not those of images"):
             Statement.from_in_toto(replace(whole, subject=subject, predicate=forged), "s.json")
 
 
@@ -159,7 +159,7 @@ def test_what_is_no_statement_is_refused_in_a_line(text: str, said: str) -> None
     data = text.encode("utf-8", "surrogateescape")
     with pytest.raises(InputError, match=said) as error:
         read_statement(data, "s.json")
-    assert not isinstance(error.value, NotWholeError)
+    assert not isinstance(error.value, InvalidStatementError)
     assert str(error.value).isprintable()
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.report.blocks import Thumbnail
-from memorisk.report.thumbnails import data_uri
+from memorisk.report.blocks import Thumbnail, data_uri
 
 
 def decoded(uri: str) -> np.ndarray:

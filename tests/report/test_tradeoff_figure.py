@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from memorisk.report.figures.tradeoff import tradeoff_plot
+from memorisk.report.figures.intervals import tradeoff_plot
 
 NAMES = ["full", "lora <b>", "dp-lora-8", "dp-lora-3"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from memorisk.runs import child_processes
-from memorisk.runs.child_processes import SAFE, child_path, environment_of, safe_start
+from memorisk.runs import processes
+from memorisk.runs.processes import SAFE_ENVIRONMENT, child_path, environment_variables, safe_start
 from tests.poison import imported_names, marked, poison
 from tests.runs.clusters import ENVIRONMENT, ROOT, dask_cluster, ray_cluster
 
@@ -28,7 +28,7 @@ prepare_workers("memorisk.runs.files")
 """
 DECODER = """
 from pathlib import Path
-from memorisk.images.readers.dicom_apart import decode_apart
+from memorisk.images.readers.dicom import decode_apart
 print(json.dumps(int(decode_apart(Path(given["file"]), 0, "pylibjpeg").sum())))
 """
 CLUSTER = """
@@ -70,7 +70,7 @@ def parent(code: str, place: Path, *, notebook: bool = False, **given: Any) -> A
     """
     first = "import json, sys\n"
     if notebook:
-        first += "import pydicom, memorisk.runs.executors.pool, memorisk.images.readers.dicom_apart\n"
+        first += "import pydicom, memorisk.runs.executors.pool, memorisk.images.readers.dicom\n"
         first += "import tests.runs.test_child_processes\nsys.path[0] = ''\n"
     last = f"assert (sys.path[0] == '') is {notebook} and 'PYTHONSAFEPATH' not in __import__('os').environ\n"
     script = place.parent / "parent.py"
@@ -145,14 +145,14 @@ def test_the_path_of_children_keeps_what_was_asked_for(monkeypatch: pytest.Monke
         assert os.environ["PYTHONSAFEPATH"] == "1"
     assert sys.path == ["", str(tmp_path), "/installed", ".", "/later"]
     monkeypatch.setenv("PYTHONSAFEPATH", "")
-    with environment_of(SAFE):
+    with environment_variables(SAFE_ENVIRONMENT):
         assert os.environ["PYTHONSAFEPATH"] == "1"
     assert os.environ["PYTHONSAFEPATH"] == ""
 
 
 def test_a_python_whose_children_would_ignore_the_environment_is_refused(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n"
-    code += "from memorisk.runs.child_processes import safe_start\nwith safe_start(): print('started')"
+    code += "from memorisk.runs.processes import safe_start\nwith safe_start(): print('started')"
     runs = [
         subprocess.run([sys.executable, flag, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
         for flag in ("-E", "-I")
@@ -165,5 +165,5 @@ def test_a_python_whose_children_would_ignore_the_environment_is_refused(tmp_pat
 def test_the_fork_server_is_none_of_the_users() -> None:
     before = forkserver.connect_to_new_process
     with safe_start():
-        assert forkserver.connect_to_new_process == child_processes._server.connect_to_new_process
+        assert forkserver.connect_to_new_process == processes._server.connect_to_new_process
     assert forkserver.connect_to_new_process == before

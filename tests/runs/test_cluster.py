@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 import memorisk
-from memorisk.cli.settings import placed
+from memorisk.cli.settings import with_executor
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.executors.heartbeats import Signs
 from memorisk.runs.executors.placement import ClusterOptions, Placement, parse_bytes
-from memorisk.runs.executors.pool import Outcome, run_jobs
-from memorisk.runs.executors.worker import Expected, deciding_versions
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.worker import LifeSigns, Outcome, WorkerRequirements, result_versions
 from tests.runs.clusters import DaskCluster, Wire, dask_cluster, fatal_below_zero, first_stopped, slow_square
 
 pytest.importorskip("distributed")
@@ -103,9 +102,7 @@ def test_a_cluster_that_cannot_do_the_work_is_refused_in_one_line(
     monkeypatch.setattr("memorisk.runs.executors.dask.CONNECT_SECONDS", 0.5)
     with pytest.raises(InputError, match=r"no scheduler of Dask answers at tcp://127.0.0.1:1"):
         run(cluster, tmp_path, [1], address="tcp://127.0.0.1:1")
-    monkeypatch.setattr(
-        "memorisk.runs.executors.worker.deciding_versions", lambda: {**deciding_versions(), "torch": "1.0"}
-    )
+    monkeypatch.setattr("memorisk.runs.executors.worker.result_versions", lambda: {**result_versions(), "torch": "1.0"})
     with pytest.raises(InputError, match=r"worker .*: it has torch .*, and where the command was given it is 1.0"):
         run(cluster, tmp_path, [1])
     assert not list(tmp_path.iterdir())
@@ -130,8 +127,8 @@ except Exception as error:
 def test_a_worker_that_says_nothing_is_named_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("memorisk.runs.executors.worker.LOOK_SECONDS", 4.0)
-    monkeypatch.setattr("memorisk.runs.executors.dask_events.WATCH_SECONDS", 0.2)
+    monkeypatch.setattr("memorisk.runs.executors.worker.INSPECTION_SECONDS", 4.0)
+    monkeypatch.setattr("memorisk.runs.executors.dask.WATCH_SECONDS", 0.2)
     with dask_cluster(2, "--nthreads", "1") as cluster:
         cluster.workers[0].send_signal(signal.SIGSTOP)
         assert run(cluster, tmp_path, [1, 2, 3]) == [1, 4, 9]
@@ -148,7 +145,7 @@ def test_a_worker_that_says_nothing_is_named_and_the_others_go_on(
 def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, nanny: bool
 ) -> None:
-    monkeypatch.setattr("memorisk.runs.executors.dask_events._MISSED", 1)
+    monkeypatch.setattr("memorisk.runs.executors.dask._MISSED", 1)
     with dask_cluster(2, "--nthreads", "1", nanny=nanny) as cluster:
         with first_stopped(tmp_path) as stopped:
             assert run(cluster, tmp_path, list(range(6)), 0.3, silence=2.0) == [n**2 for n in range(6)]
@@ -167,8 +164,8 @@ def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
 
 def test_signs_of_life_are_told_by_change_and_not_by_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("memorisk.runs.executors.heartbeats.time.monotonic", lambda: now[0])
-    signs, told = Signs(), []
+    monkeypatch.setattr("memorisk.runs.executors.worker.time.monotonic", lambda: now[0])
+    signs, told = LifeSigns(), []
     both = {"a": 7, "b": 5}
     looks = [(0, {"a": 5, "b": 5}), (1, {"a": 6, "b": 5}), (1, both), (3600, both), (1, {"a": 9, "c": 5}),
              (1, {"a": 9, "b": 5, "c": 5})]  # fmt: skip
@@ -185,8 +182,8 @@ def test_a_worker_that_does_not_see_the_folders_says_so(tmp_path: Path, monkeypa
     monkeypatch.setattr("memorisk.runs.executors.worker._PATIENCE", 0.0)
     there = tmp_path / "there"
     there.touch()
-    assert Expected((str(there),), deciding_versions()).refuses() is None
-    missing = Expected((str(there), str(tmp_path / "not" / "there")), deciding_versions()).refuses()
+    assert WorkerRequirements((str(there),), result_versions()).refuses() is None
+    missing = WorkerRequirements((str(there), str(tmp_path / "not" / "there")), result_versions()).refuses()
     assert missing is not None
     assert f"does not see {tmp_path / 'not'}" in missing
 
@@ -234,8 +231,8 @@ def test_settings_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 def test_a_study_runs_where_the_command_says_whatever_its_file_says() -> None:
     file = {"settings": {"epochs": 1, "executor": "ray"}, "datasets": {}}
-    assert placed(file, None, None) == file
-    there = placed(file, "dask", "tcp://x:1")["settings"]
+    assert with_executor(file, None, None) == file
+    there = with_executor(file, "dask", "tcp://x:1")["settings"]
     assert there == {"epochs": 1, "executor": "dask", "cluster": "tcp://x:1"}
     assert file["settings"] == {"epochs": 1, "executor": "ray"}
-    assert placed({"settings": None}, "local", None) == {"settings": {"executor": "local"}}
+    assert with_executor({"settings": None}, "local", None) == {"settings": {"executor": "local"}}

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.runs.executors import ray_token
+from memorisk.runs.executors import ray
 from memorisk.runs.executors.placement import Placement
 from memorisk.runs.executors.pool import run_jobs
-from memorisk.runs.executors.ray import reach_ray
+from memorisk.runs.executors.ray import check_ray
 from tests.runs.clusters import ENVIRONMENT, fatal_below_zero, free_port
 
 pytest.importorskip("ray")
@@ -54,25 +54,25 @@ def guarded_head(folder: Path) -> Iterator[str]:
 
 def with_token() -> dict[str, str]:
     """The environment of who knows it."""
-    return {**ENVIRONMENT, ray_token.MODE: "token", ray_token.TOKEN: SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
+    return {**ENVIRONMENT, ray.MODE: "token", ray.TOKEN: SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def test_jobs_run_with_the_token_and_are_refused_without(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (ray_token.MODE, ray_token.TOKEN, ray_token.TOKEN_FILE):
+    for name in (ray.MODE, ray.TOKEN, ray.TOKEN_FILE):
         monkeypatch.delenv(name, raising=False)
     with tempfile.TemporaryDirectory(prefix="ray-") as short, guarded_head(Path(short)) as address:  # Ray's sockets
         place = Placement("ray", address, folders=(tmp_path,))
         wanted = rf"^the Ray cluster at {address} takes jobs only with its token: set RAY_AUTH_MODE=token and give"
-        for ask in (lambda: reach_ray(place), lambda: run_jobs(fatal_below_zero, [3, 5], place=place)):
+        for ask in (lambda: check_ray(place), lambda: run_jobs(fatal_below_zero, [3, 5], place=place)):
             with pytest.raises(InputError, match=wanted):
                 ask()
         assert capfd.readouterr() == ("", "")
         program = [sys.executable, "-c", JOB.format(address=address, folder=tmp_path)]
         done = subprocess.run(program, env=with_token(), capture_output=True, text=True, timeout=120, check=False)
         assert done.stdout == "[3, 5]\n", done.stderr
-        wrong = {**with_token(), ray_token.TOKEN: SECRET[::-1]}
+        wrong = {**with_token(), ray.TOKEN: SECRET[::-1]}
         done = subprocess.run(program, env=wrong, capture_output=True, text=True, timeout=120, check=False)
         assert "takes jobs only with its token" in done.stderr.splitlines()[-1]
         assert "InvalidAuthToken" not in done.stderr
@@ -83,19 +83,19 @@ def test_jobs_run_with_the_token_and_are_refused_without(
 def test_a_token_that_is_promised_and_not_there_is_told(
     named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(ray_token.MODE, "token")
-    monkeypatch.delenv(ray_token.TOKEN, raising=False)
-    monkeypatch.delenv(ray_token.TOKEN_FILE, raising=False)
+    monkeypatch.setenv(ray.MODE, "token")
+    monkeypatch.delenv(ray.TOKEN, raising=False)
+    monkeypatch.delenv(ray.TOKEN_FILE, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     file = tmp_path / "own" if named else tmp_path / ".ray" / "auth_token"
     if named:
-        monkeypatch.setenv(ray_token.TOKEN_FILE, str(file))
+        monkeypatch.setenv(ray.TOKEN_FILE, str(file))
     wanted = "RAY_AUTH_TOKEN_PATH names " if named else "RAY_AUTH_TOKEN is not set and ~/.ray/auth_token"
     with pytest.raises(InputError, match=f"RAY_AUTH_MODE is token, but {wanted}.*holds no token that can be read"):
-        ray_token.try_token("ray://127.0.0.1:1")
+        ray.check_token("ray://127.0.0.1:1")
     file.parent.mkdir(exist_ok=True)
     file.write_text(" \n")
     with pytest.raises(InputError, match="holds no token that can be read"):
-        ray_token.try_token("ray://127.0.0.1:1")
+        ray.check_token("ray://127.0.0.1:1")
     file.write_text(SECRET)
-    ray_token.try_token("ray://127.0.0.1:1")
+    ray.check_token("ray://127.0.0.1:1")

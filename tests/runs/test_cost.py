@@ -2,7 +2,7 @@
 
 import pytest
 
-from memorisk.runs.cost import WORDS, Cost, total
+from memorisk.runs.workload import COST_LABELS, Cost, total
 
 
 def test_costs_add_up_and_keep_what_is_not_certain() -> None:
@@ -22,7 +22,7 @@ def test_every_number_is_shown_as_what_it_is() -> None:
         ["unknown", "images", "forward", "and", "backward,", "repeats", "counted"],
     ]
     assert cost.as_json() == {
-        **dict.fromkeys(WORDS, 0), "trainings": 2, "steps": 1000, "images_trained": None,
+        **dict.fromkeys(COST_LABELS, 0), "trainings": 2, "steps": 1000, "images_trained": None,
         "at_most": ["steps"], "about": [],
     }  # fmt: skip
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import memorisk
 from memorisk.images.columns import read_described
 from memorisk.runs.folder import open_run
-from memorisk.runs.formats.csv_tables import quote_formulas, unquote_formulas, unquote_table, write_csv
+from memorisk.runs.tables import quote_formulas, unquote_formulas, unquote_table, write_csv
 
 SIGNS = "=+@\t\r\n＝＋－＠-"
 NUMBER = r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?"
 HOSTILE = ("=1+1", "+x", "-x", "@SUM(A1)", "\tx", "\r=x", "\n=x", "a,=1", "a;=1", 'a"=1', "a|=1", " =1", "' =1", "'=1",
            "''=1", "'", "'t Hooft", "", "-", "a\t-b", 'x",=cmd|"/c calc"!A0', "＝1")  # fmt: skip
-JOINS = {"images/published/odir5k.py"}  # joins the names of columns, and writes nothing
+JOINS = {"images/published/annotation_tables.py"}  # joins the names of columns, and writes nothing
 texts = st.text(st.sampled_from(" ',;|\"\t\r\na1." + SIGNS) | st.characters(codec="utf-8", exclude_characters="\0"))
 
 
@@ -120,4 +120,4 @@ def test_nothing_else_writes_csv() -> None:
         for file in source.rglob("*.py")
         if writes_csv(ast.parse(file.read_text(encoding="utf-8")))
     }
-    assert found - JOINS == {"runs/formats/csv_tables.py"}
+    assert found - JOINS == {"runs/tables.py"}

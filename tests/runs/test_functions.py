@@ -8,8 +8,8 @@ import pytest
 
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.runs.errors import InputError
-from memorisk.runs.functions import load_named, python_folders
-from memorisk.training.generators.drawing.options import GenerateOptions
+from memorisk.runs.settings import load_named, python_folders
+from memorisk.training.generators.options import GenerateOptions
 from tests.commands import answer, refusal
 from tests.poison import marked, poison
 

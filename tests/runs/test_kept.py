@@ -13,20 +13,19 @@ import fsspec.config
 import pytest
 
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.storage import claim, pushing, storage
-from memorisk.runs.storage.claim import CLAIM
-from memorisk.runs.storage.index import INDEX
-from memorisk.runs.storage.kept import kept_run, read_run
+from memorisk.runs.storage import bookkeeping, filesystem, remote_run
+from memorisk.runs.storage.bookkeeping import CLAIM, INDEX
+from memorisk.runs.storage.remote_run import kept_run, read_run
 from tests.runs.servers import PASSWORD, USER, FtpServer
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(storage, "WAITS", (0.01, 0.05, 0.1))
-    monkeypatch.setattr(claim, "_SETTLE_SECONDS", 0.02)
-    monkeypatch.setattr(claim, "BEAT_SECONDS", 0.1)
-    monkeypatch.setattr(claim, "WATCH_SECONDS", 0.3)
-    monkeypatch.setattr(pushing, "PUSH_SECONDS", 0.05)
+    monkeypatch.setattr(filesystem, "WAITS", (0.01, 0.05, 0.1))
+    monkeypatch.setattr(bookkeeping, "_SETTLE_SECONDS", 0.02)
+    monkeypatch.setattr(bookkeeping, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(bookkeeping, "WATCH_SECONDS", 0.3)
+    monkeypatch.setattr(remote_run, "UPLOAD_SECONDS", 0.05)
     monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": USER, "password": PASSWORD, "timeout": 5})
 
 
@@ -118,7 +117,7 @@ import fsspec.config
 fsspec.config.conf["ftp"] = {"username": sys.argv[3], "password": sys.argv[4]}
 from memorisk.runs.storage import claim, pushing
 pushing.PUSH_SECONDS, claim._SETTLE_SECONDS = 0.01, 0.02
-from memorisk.runs.storage.kept import kept_run
+from memorisk.runs.storage.remote_run import kept_run
 with kept_run(sys.argv[1], Path(sys.argv[2])) as out:
     (out / "config.yaml").write_text("run: 1\\n")
     (out / "weights").mkdir()
@@ -170,7 +169,14 @@ def test_one_process_at_a_time_here_and_on_other_machines(ftp, there, tmp_path):
                 kept_run(url, tmp_path / cache),
             ):
                 raise AssertionError
-    others = {"token": "x", "host": "node7", "pid": 7, "since": "2026-01-01", "machine": "other", "beat": claim._now()}
+    others = {
+        "token": "x",
+        "host": "node7",
+        "pid": 7,
+        "since": "2026-01-01",
+        "machine": "other",
+        "beat": bookkeeping._now(),
+    }
     (there / CLAIM).write_text(json.dumps(others))
     with (
         pytest.raises(InputError, match=r"process 7 on node7 .* the same command goes on in 5 minutes"),
@@ -198,7 +204,7 @@ def test_an_old_claim_of_another_machine_is_watched_and_taken_over_only_if_it_is
 
 
 def test_a_claim_is_renewed_and_whoever_lost_it_pushes_nothing_more(ftp, there, tmp_path, monkeypatch):
-    monkeypatch.setattr(claim, "_now", lambda: str(time.monotonic()))
+    monkeypatch.setattr(bookkeeping, "_now", lambda: str(time.monotonic()))
     other = json.dumps({"token": "x", "host": "node7", "pid": 7, "since": "2026"})
 
     def lose() -> None:

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.runs import lock as lock_module
+from memorisk.runs import locks as lock_module
 from memorisk.runs.errors import InputError
-from memorisk.runs.folder import check_out, open_run
-from memorisk.runs.lock import folder_lock, refuse_held
-from memorisk.runs.storage.marker_lock import this_process
+from memorisk.runs.folder import check_out_folder, open_run
+from memorisk.runs.locks import folder_lock, refuse_held, this_process
 
 CONFIG = {"run": {"kind": "test"}}
 
@@ -56,7 +55,7 @@ def test_one_process_a_folder(tmp_path, locks):
 def test_a_run_folder_is_refused_before_any_work_and_before_it_is_opened(tmp_path, locks):
     with open_run(tmp_path / "run", CONFIG, identity=["run"]):
         before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir()}
-        for again in (lambda: check_out(tmp_path / "run", {}, identity=[]), lambda: enter(tmp_path / "run")):
+        for again in (lambda: check_out_folder(tmp_path / "run", {}, identity=[]), lambda: enter(tmp_path / "run")):
             with pytest.raises(InputError, match="wait for it, or choose another folder"):
                 again()
         assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir()} == before
@@ -108,7 +107,7 @@ def test_what_a_lock_file_says_is_only_shown(tmp_path, content):
     ],
 )
 def test_a_marker_that_was_left_behind_is_no_lock(tmp_path, monkeypatch, stale):
-    monkeypatch.setattr(lock_module, "_taken", lambda *_: False)
+    monkeypatch.setattr(lock_module, "_acquire", lambda *_: False)
     marker(tmp_path, **stale)
     with folder_lock(tmp_path):
         assert json.loads((tmp_path / ".lock.held").read_text())["pid"] == os.getpid()
@@ -116,7 +115,7 @@ def test_a_marker_that_was_left_behind_is_no_lock(tmp_path, monkeypatch, stale):
 
 
 def test_a_marker_of_another_machine_is_believed_and_what_to_remove_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock_module, "_taken", lambda *_: False)
+    monkeypatch.setattr(lock_module, "_acquire", lambda *_: False)
     path = marker(tmp_path, host="node7")
     with pytest.raises(InputError, match=r"on node7 .*remove .*\.lock\.held if that process is no more"), folder_lock(
         tmp_path
@@ -129,13 +128,13 @@ def test_a_marker_of_another_machine_is_believed_and_what_to_remove_is_said(tmp_
 
 def test_a_marker_of_a_killed_process_is_taken_over(tmp_path):
     code = (
-        "import sys, time, pathlib\nfrom memorisk.runs.storage.marker_lock import marker_lock\n"
+        "import sys, time, pathlib\nfrom memorisk.runs.locks import marker_lock\n"
         "with marker_lock(pathlib.Path(sys.argv[1]), name='.lock'):\n print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None
     assert other.stdout.readline() == "held\n"
-    from memorisk.runs.storage.marker_lock import marker_lock
+    from memorisk.runs.locks import marker_lock
 
     with pytest.raises(InputError, match=f"process {other.pid}"), marker_lock(tmp_path, name=".lock"):
         pass

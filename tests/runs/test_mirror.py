@@ -15,17 +15,16 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.folder import check_out
-from memorisk.runs.storage import storage
+from memorisk.runs.folder import check_out_folder
+from memorisk.runs.storage import filesystem
+from memorisk.runs.storage.locations import name_origins, redact_urls, url_of
 from memorisk.runs.storage.mirror import local_source
-from memorisk.runs.storage.origins import as_named
-from memorisk.runs.storage.urls import redacted, url_of
 from tests.runs.servers import PASSWORD, USER, FtpServer, web_server
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch, tmp_path):
-    monkeypatch.setattr(storage, "WAITS", (0.01, 0.05))
+    monkeypatch.setattr(filesystem, "WAITS", (0.01, 0.05))
     monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": USER, "password": PASSWORD, "timeout": 5})
     monkeypatch.setenv("FSSPEC_FTP_PASSWORD", PASSWORD)
@@ -62,7 +61,7 @@ def test_a_url_is_known_in_text_and_in_a_path_and_nothing_secret_stands_in_it():
         assert url_of(path) is None
     with pytest.raises(InputError, match=r"unknown protocol 's4'.*Did you mean 's3'"):
         url_of(Path("s4://bucket/run"), refuse_unknown=True)
-    assert as_named({"out": Path("s3://b/r"), "n": 3})["out"] == "s3://b/r"
+    assert name_origins({"out": Path("s3://b/r"), "n": 3})["out"] == "s3://b/r"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_a_url_with_a_secret_is_refused_and_not_repeated(url, tmp_path, capsys):
 
 def test_secrets_of_the_environment_are_not_shown(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
-    said = redacted(f"403 for https://u:p@h/x?X-Amz-Signature=abc with wJalrXUtnFEMI and {PASSWORD}")
+    said = redact_urls(f"403 for https://u:p@h/x?X-Amz-Signature=abc with wJalrXUtnFEMI and {PASSWORD}")
     assert said == "403 for https://***@h/x?*** with *** and ***"
 
 
@@ -198,5 +197,5 @@ def test_what_cannot_be_is_said_before_anything_is_written(skin, tmp_path, capsy
         assert main(arguments) == 2
         assert said in capsys.readouterr().err
     with pytest.raises(InputError, match="kept_run"):
-        check_out(Path("s3://bucket/run"), {}, identity=[])
+        check_out_folder(Path("s3://bucket/run"), {}, identity=[])
     assert not Path("s3:").exists()

@@ -16,12 +16,21 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line, unknown_name
+from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError, one_line, unknown_name
 from memorisk.runs.executors.pool import run_jobs, worker_pool
-from memorisk.runs.files import atomic_path, plain, read_array, read_json, write_array, write_json, write_table
-from memorisk.runs.fingerprint import file_fingerprint, fingerprint
-from memorisk.runs.folder import check_out, open_run
-from memorisk.runs.lock import folder_lock
+from memorisk.runs.files import (
+    atomic_path,
+    file_fingerprint,
+    fingerprint,
+    json_value,
+    read_array,
+    read_json,
+    write_array,
+    write_json,
+    write_table,
+)
+from memorisk.runs.folder import check_out_folder, open_run
+from memorisk.runs.locks import folder_lock
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path):
@@ -54,7 +63,7 @@ def test_a_full_disk_under_weights_is_named_in_plain_words(tmp_path):
     assert (found.value.errno, found.value.filename) == (errno.ENOSPC, str(path))
     with pytest.raises(MemoriskError, match="2 of 2 jobs failed, the first with: no space left on the disk") as found:
         run_jobs(full_safetensors, [path, path])
-    assert str(found.value).endswith(f" for {path}: free some; {GOES_ON}")
+    assert str(found.value).endswith(f" for {path}: free some; {RESUME_HINT}")
     with pytest.raises(SafetensorError), atomic_path(path):
         raise SafetensorError("Error while serializing: (os error 5)")
     assert not list(tmp_path.iterdir())
@@ -77,8 +86,14 @@ def test_arrays_of_objects_are_refused(tmp_path):
 
 
 def test_json_holds_numpy_and_nan():
-    assert type(plain({"torch": torch.__version__})["torch"]) is str  # a kind of text of its own, which YAML refuses
-    assert plain({"a": np.float64("nan"), "b": np.arange(2), 3: np.bool_(True)}) == {"a": None, "b": [0, 1], "3": True}
+    assert (
+        type(json_value({"torch": torch.__version__})["torch"]) is str
+    )  # a kind of text of its own, which YAML refuses
+    assert json_value({"a": np.float64("nan"), "b": np.arange(2), 3: np.bool_(True)}) == {
+        "a": None,
+        "b": [0, 1],
+        "3": True,
+    }
 
 
 def test_fingerprints_tell_content_apart(tmp_path):
@@ -153,10 +168,10 @@ def test_an_open_folder_of_another_user_is_refused_before_any_work(tmp_path, mon
     out = tmp_path / "run"
     out.mkdir(mode=0o700)
     monkeypatch.setattr(os, "geteuid", lambda: out.stat().st_uid + 1)
-    check_out(out, {}, identity=[])  # nobody else may enter it
+    check_out_folder(out, {}, identity=[])  # nobody else may enter it
     out.chmod(0o777)
     with pytest.raises(InputError, match="belongs to another user and is open to others"):
-        check_out(out, {}, identity=[])
+        check_out_folder(out, {}, identity=[])
 
 
 def test_a_file_system_without_permissions_is_refused(tmp_path, monkeypatch):
@@ -171,7 +186,7 @@ def test_a_file_system_without_permissions_is_refused(tmp_path, monkeypatch):
 
 def test_two_processes_do_not_share_a_folder_and_a_dead_one_does_not_block(tmp_path):
     code = (
-        "import sys,time,pathlib\nfrom memorisk.runs.lock import folder_lock\n"
+        "import sys,time,pathlib\nfrom memorisk.runs.locks import folder_lock\n"
         "with folder_lock(pathlib.Path(sys.argv[1])):\n print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
@@ -306,7 +321,7 @@ def _alive(pid: int) -> bool:
 
 def test_an_interrupt_that_a_library_swallows_still_ends_the_process():
     code = (
-        "import time\nfrom memorisk.runs.interrupts import prompt_interrupt\n"
+        "import time\nfrom memorisk.runs.processes import prompt_interrupt\n"
         "with prompt_interrupt('stopped\\n', grace=0.5):\n"
         " for _ in range(2):\n"
         "  try:\n"

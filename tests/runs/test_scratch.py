@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.runs import scratch
-from memorisk.runs.scratch import scratch_array
+from memorisk.runs import arrays
+from memorisk.runs.arrays import scratch_array
 
 
 def test_a_small_table_is_in_memory_and_a_large_one_on_a_file_without_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scratch, "LARGE", 1000)
+    monkeypatch.setattr(arrays, "SCRATCH_BYTES", 1000)
     small, large = scratch_array((124, 2), np.float32, tmp_path), scratch_array((125, 2), np.float32, tmp_path)
     assert not isinstance(small, np.memmap)
     assert isinstance(large, np.memmap)

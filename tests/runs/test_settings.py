@@ -10,7 +10,7 @@ from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.feature.options import FeatureOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.settings import check_types
-from memorisk.training.classifiers.options import TrainClassifierOptions
+from memorisk.training.engine.options import TrainClassifierOptions
 
 
 @dataclass

@@ -8,12 +8,12 @@ s3fs, moto = pytest.importorskip("s3fs"), pytest.importorskip("moto.server")
 
 @pytest.fixture
 def bucket(monkeypatch):
-    from memorisk.runs.storage import claim
+    from memorisk.runs.storage import bookkeeping
 
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
-    monkeypatch.setattr(claim, "_SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(bookkeeping, "_SETTLE_SECONDS", 0.0)
     for name, value in (("ACCESS_KEY_ID", "testing"), ("SECRET_ACCESS_KEY", "testing-secret")):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
@@ -25,8 +25,8 @@ def bucket(monkeypatch):
 
 def test_images_and_a_run_in_a_bucket(bucket, tmp_path):
     from memorisk.runs.errors import InputError
-    from memorisk.runs.storage.kept import kept_run, read_run
     from memorisk.runs.storage.mirror import local_source
+    from memorisk.runs.storage.remote_run import kept_run, read_run
 
     for name in ("a/1.png", "a/2 #?.png", "b/é.png"):
         bucket.pipe_file(f"clinic/skin/{name}", name.encode())

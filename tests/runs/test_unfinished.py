@@ -7,9 +7,9 @@ import os
 import numpy as np
 import pytest
 
+from memorisk.runs.arrays import JOURNAL, array_header, remove_abandoned, reserve_array, write_guard
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.lock import folder_lock
-from memorisk.runs.unfinished import JOURNAL, array_header, remove_abandoned, reserve_array, write_guard
+from memorisk.runs.locks import folder_lock
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((3, 2), np.float32), ((4, 5, 6, 1), "|u1"), ((2, 3), np.uint16)])

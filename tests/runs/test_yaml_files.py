@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from memorisk.runs.errors import InputError
-from memorisk.runs.formats.yaml_files import dump_yaml, parse_yaml, read_yaml_text
+from memorisk.runs.yaml_files import dump_yaml, parse_yaml, read_yaml_text
 
 
 def laughs(first: str, between: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.attacks.registry import (
+from memorisk.scores.twin_attacks import (
     ATTACKS,
     MEMBER,
     NEITHER,

@@ -6,8 +6,8 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.scores.atypicality import (
-    ALONE,
-    NO_OTHER,
+    NO_OTHER_CLASS,
+    NO_OTHER_GROUP,
     centroid_atypicality,
     normalised_features,
     pairwise_atypicality,
@@ -99,14 +99,14 @@ def test_what_cannot_be_had_says_why():
     label = np.array(["a", "a", "a", "b", "b", "b", "b"])
     group = np.array(["1", "1", "1", "1", "2", "3", "3"])
     found = pairwise_atypicality(f, label, group)
-    assert found.reason[:3].tolist() == [ALONE] * 3
+    assert found.reason[:3].tolist() == [NO_OTHER_GROUP] * 3
     assert np.isnan(found.intra[:3]).all()
     assert np.isnan(found.ratio[:3]).all()
     assert np.isfinite(found.nearest_other[:3]).all()  # class b has images of other groups
-    assert found.reason[3] == NO_OTHER
+    assert found.reason[3] == NO_OTHER_CLASS
     assert np.isfinite(found.ratio[4:]).all()
     lonely = centroid_atypicality(f[:5], np.array(["a", "a", "a", "b", "c"]), leave_out=True)
-    assert lonely.reason[3:].tolist() == [ALONE] * 2
+    assert lonely.reason[3:].tolist() == [NO_OTHER_GROUP] * 2
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 from scipy.special import log_expit, log_softmax
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.attacks import differential as d
+from memorisk.scores import memorization as d
 
 
 def some_logits(rng, n=200, k=7, scale=5.0):

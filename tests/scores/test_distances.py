@@ -126,7 +126,7 @@ def test_near_copies_keep_their_digits():
 @given(st.floats(-1, 1))
 @settings(max_examples=200, deadline=None)
 def test_entropy_gap(t):
-    from memorisk.scores.distances.direct import _binary_entropy_gap
+    from memorisk.scores.distances.definitions import _binary_entropy_gap
 
     x, y = np.longdouble(1) + t, np.longdouble(1) - t
     exact = float((x * np.log(x) if x > 0 else 0) + (y * np.log(y) if y > 0 else 0)) / 2
@@ -258,17 +258,17 @@ def test_tensors(kind):
 
 
 def test_without_a_place_for_the_cache(monkeypatch):
-    from memorisk.scores.distances import compiling
+    from memorisk.scores.distances import kernels
 
-    plain = compiling.njit
+    plain = kernels.njit
 
     def njit(**options):
         if options.get("cache"):
             raise RuntimeError("cannot cache function: no locator available")
         return plain(**options)
 
-    monkeypatch.setattr(compiling, "njit", njit)
-    assert compiling.compiled()(lambda x: x + 1)(2) == 3
+    monkeypatch.setattr(kernels, "njit", njit)
+    assert kernels.compiled()(lambda x: x + 1)(2) == 3
 
 
 def test_registry():

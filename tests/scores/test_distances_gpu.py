@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.distances import blocks, histogram, histograms, nearest, neighbours, pairwise
+from memorisk.scores.distances import histogram, nearest, neighbours, pairwise
+from memorisk.scores.distances import neighbours as blocks
+from memorisk.scores.distances import neighbours as histograms
 from tests.scores.test_distances_nearest import KINDS, NAMES, POSITIVE, TYPES, fitted, table, typed
 
 GPU = torch.cuda.is_available()
@@ -89,7 +91,8 @@ def test_squares_out_of_float32(name):
 @pytest.mark.parametrize("name", ["euclidean", "matching", "canberra"])
 def test_little_room(name, monkeypatch):
     """Ties and uneven rows in many small parts: pairs are looked through and evaluated again and again."""
-    from memorisk.scores.distances import gpu, gpu_blocks
+    from memorisk.scores.distances import gpu
+    from memorisk.scores.distances import gpu as gpu_blocks
 
     for module, limit, value in ((gpu, "GATHERED", 40), (gpu, "WAITING", 40), (gpu, "SETTLED", 700), (gpu, "TILE", 1),
                                  (gpu, "COUNTED", 5000), (gpu_blocks.DeviceRows, "elements", 400)):  # fmt: skip
@@ -167,8 +170,8 @@ def worst_functions(monkeypatch, sign):
 def test_bounds_hold(name, sign, monkeypatch):
     """Every value's bound, at every pair, is that of the key of the definition."""
     from memorisk.scores.distances.bounds import find_form
-    from memorisk.scores.distances.direct import key_of
-    from memorisk.scores.distances.gpu_blocks import DeviceRows, evaluate, full_products, prepare
+    from memorisk.scores.distances.definitions import key_of
+    from memorisk.scores.distances.gpu import DeviceRows, evaluate, full_products, prepare
 
     if not GPU:
         worst_functions(monkeypatch, sign)
@@ -198,7 +201,7 @@ def test_bounds_hold(name, sign, monkeypatch):
 def test_rows_are_nearly_those_of_the_definition(name, domain):
     """What PyTorch prepares is within the drift that the bounds have room for."""
     from memorisk.scores.distances.bounds import find_form
-    from memorisk.scores.distances.gpu_blocks import DeviceRows
+    from memorisk.scores.distances.gpu import DeviceRows
 
     for kind in KINDS:
         for d in (30, 300):
@@ -214,7 +217,7 @@ def test_rows_are_nearly_those_of_the_definition(name, domain):
 
 
 def test_every_type_is_read():
-    from memorisk.scores.distances.gpu_blocks import DeviceRows
+    from memorisk.scores.distances.gpu import DeviceRows
     from memorisk.scores.distances.rows import Rows
 
     plain = np.arange(12.0).reshape(4, 3)

@@ -168,11 +168,10 @@ def test_nothing_changes_a_result(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_bounds_hold(name):
     """Every value's bound, at every pair, is that of the key of the definition."""
-    from memorisk.scores.distances.blocks import evaluate
     from memorisk.scores.distances.bounds import find_form
-    from memorisk.scores.distances.direct import key_of
-    from memorisk.scores.distances.parallel import Team
-    from memorisk.scores.distances.rows import Rows
+    from memorisk.scores.distances.definitions import key_of
+    from memorisk.scores.distances.neighbours import evaluate
+    from memorisk.scores.distances.rows import Rows, Team
 
     for number, kind in enumerate(KINDS):
         for type_ in ("float64", "float32"):
@@ -197,8 +196,7 @@ def test_bounds_hold(name):
 def test_slack_of_entropies_is_what_is_added_up():
     """Of v, the shares times d / 2: terms of ``v log 2v`` below their mean, and their sum."""
     from memorisk.scores.distances.bounds import find_form
-    from memorisk.scores.distances.parallel import Team
-    from memorisk.scores.distances.rows import Rows
+    from memorisk.scores.distances.rows import Rows, Team
 
     x = np.array([[97.0, 1, 1, 1], [1, 1, 1, 1], [4, 3, 2, 1]])
     rows, workers = Rows(x, "references"), Team(1, None)
@@ -226,7 +224,7 @@ def test_the_logarithm():
 
 @pytest.mark.parametrize("k", range(1, 6))
 def test_the_lowest_values_are_kept_in_order(k):
-    from memorisk.scores.distances.direct import _lower
+    from memorisk.scores.distances.definitions import _lower
 
     values = np.random.default_rng(k).integers(0, 20, 40).astype(np.float32)
     lowest = np.full(k, np.inf, np.float32)
@@ -238,14 +236,14 @@ def test_the_lowest_values_are_kept_in_order(k):
 
 def test_an_infinite_bound_leaves_all_to_the_definition():
     """Whatever the values, numbers or none."""
-    from memorisk.scores.distances.bounds import arguments, find_form
-    from memorisk.scores.distances.direct import scan_histogram, scan_nearest
+    from memorisk.scores.distances.bounds import find_form, kernel_arguments
+    from memorisk.scores.distances.definitions import scan_histogram, scan_nearest
     from memorisk.scores.distances.rows import Rows
 
     rng = np.random.default_rng(12)
     x, r = rng.normal(size=(6, 4)), rng.normal(size=(150, 4))
     measure = fitted("cityblock", r)
-    form = arguments(find_form(measure, Rows(r, "references"), False))
+    form = kernel_arguments(find_form(measure, Rows(r, "references"), False))
     tile = rng.choice(np.array([np.nan, np.inf, -np.inf, 0, 3], np.float32), (6, 150))
     betas, none = np.full(6, np.inf), np.empty(0, np.int64)
     far = pairwise(x, r, measure)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from memorisk.scores.influence import norms, self_influence
+from memorisk.scores.influence import gradient_norms, self_influence
 from tests.scores.influence_cases import LRS, by_autograd, checkpoints, data, held
 
 CONVOLUTIONS = [
@@ -49,13 +49,13 @@ def test_every_way_through_a_convolution_is_the_same(monkeypatch, groups, stride
     outs = F.conv2d(a, w, None, stride, padding, dilation, groups)
     g = torch.randn_like(outs)
     expected = [torch.autograd.grad(outs[i], w, g[i], retain_graph=True)[0].square().sum() for i in range(3)]
-    monkeypatch.setattr(norms, "BUDGET", budget)
+    monkeypatch.setattr(gradient_norms, "BUDGET", budget)
     for few, gram, order in itertools.product((0, 1000), (False, True), (torch.contiguous_format, torch.channels_last)):
-        monkeypatch.setattr(norms, "_FEW", few)
-        products = norms._products
+        monkeypatch.setattr(gradient_norms, "_FEW", few)
+        products = gradient_norms._products
         with monkeypatch.context() as patch:
-            patch.setattr(norms, "_products", lambda x, y, _, forced=gram, call=products: call(x, y, forced))
-            found = norms.convolution_weight(
+            patch.setattr(gradient_norms, "_products", lambda x, y, _, forced=gram, call=products: call(x, y, forced))
+            found = gradient_norms.convolution_weight(
                 a.contiguous(memory_format=order), g.contiguous(memory_format=order), w.detach(),
                 stride, padding, dilation, groups,
             )  # fmt: skip
@@ -66,7 +66,9 @@ def test_rows_of_one_number_are_summed_before_they_are_squared():
     rng = np.random.default_rng(0)
     a, g = rng.normal(size=(3, 5, 1)), rng.normal(size=(3, 5, 4))
     expected = np.square(np.einsum("btd,btm->bmd", a, g)).sum(axis=(1, 2))
-    np.testing.assert_allclose(norms.linear_weight(torch.from_numpy(a), torch.from_numpy(g), 3), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        gradient_norms.linear_weight(torch.from_numpy(a), torch.from_numpy(g), 3), expected, rtol=1e-12
+    )
 
 
 class Scaled(nn.Module):

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.attacks.lira import lira_scores, references_per_side, twin_references
+from memorisk.scores.lira import lira_scores, references_per_side, twin_references
 from memorisk.statistics.roc import auc
 
 VARIANCES = ("per_example", "pooled_residual", "global")
@@ -62,7 +62,7 @@ def test_blocks_of_images_do_not_show(monkeypatch):
     whole = [
         lira_scores(target, refs_in, refs_out, mode=m, centre=c, variance=v, allow_small=True) for m, c, v in OPTIONS
     ]
-    monkeypatch.setattr("memorisk.scores.attacks.lira.BLOCK", 7)
+    monkeypatch.setattr("memorisk.scores.lira.BLOCK", 7)
     for (mode, centre, variance), expected in zip(OPTIONS, whole, strict=True):
         got = lira_scores(target, refs_in, refs_out, mode=mode, centre=centre, variance=variance, allow_small=True)
         np.testing.assert_allclose(got, expected, rtol=1e-12)

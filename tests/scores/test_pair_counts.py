@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.distances import blocks, fit_measure, nearest
+from memorisk.scores.distances import fit_measure, nearest, neighbours
 from memorisk.scores.distances.bounds import Form
-from memorisk.scores.pair_counts import PairCounts, count_pairs
-from memorisk.scores.pairs import Job, one_pass, survey
-from memorisk.scores.pairs.answers import merge
-from memorisk.scores.pairs.grid import Grid
+from memorisk.scores.pairs import Job, search, survey
+from memorisk.scores.pairs.quantization import Grid
+from memorisk.scores.pairs.queries import merge
+from memorisk.scores.search_cost import PairCounts, count_pairs
 
 RNG = np.random.default_rng(0)
 U, V = RNG.normal(size=(301, 24)).astype(np.float32), RNG.normal(size=(170, 24)).astype(np.float32)
@@ -22,7 +22,7 @@ WEIGHT = RNG.normal(size=24)
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     """Sizes of tiles and of blocks that a search evaluates and makes ready."""
     found: dict[str, list[int]] = {"tiles": [], "blocks": []}
-    evaluates, prepares = (one_pass.evaluate, blocks.evaluate), (Grid.prepare, Form.prepare)
+    evaluates, prepares = (search.evaluate, neighbours.evaluate), (Grid.prepare, Form.prepare)
 
     def tile(place: int, which: int) -> Any:
         """An evaluator that notes its tile."""
@@ -44,8 +44,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
 
         return noted
 
-    monkeypatch.setattr(one_pass, "evaluate", tile(4, 0))
-    monkeypatch.setattr(blocks, "evaluate", tile(3, 1))
+    monkeypatch.setattr(search, "evaluate", tile(4, 0))
+    monkeypatch.setattr(neighbours, "evaluate", tile(3, 1))
     monkeypatch.setattr(Grid, "prepare", block(0))
     monkeypatch.setattr(Form, "prepare", block(1))
     return found

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.pairs import Job, above, histogram, jobs, merge, rowwise, score, survey, top, uses
+from memorisk.scores.pairs import Job, above, histogram, jobs, merge, rowwise, score, search, survey, top
 
 KINDS = ("features", "tied", "duplicated", "saturated", "close", "normal", "offset", "uneven")
 WEIGHTS = ("negative", "signed", "positive", "zeros", "few", "equal")
@@ -199,7 +199,7 @@ def test_rows_beside_each_other_are_the_diagonal(monkeypatch):
     u, v, w = rng.random((23, 6)), rng.random((23, 6)), rng.normal(size=6)
     expected = np.diag(naive(u, v, w, 0.5))
     for rows in (1000, 5):
-        monkeypatch.setattr(uses, "rows_per_block", lambda d, rows=rows: rows)
+        monkeypatch.setattr(search, "rows_per_block", lambda d, rows=rows: rows)
         np.testing.assert_allclose(rowwise(u, v, w, 0.5), expected, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(rowwise(u, v, w, 0.5), rowwise(v, u, w, 0.5))
 

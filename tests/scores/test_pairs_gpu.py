@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.pairs import above, histogram, jobs, merge, one_pass, score, survey, top
+from memorisk.scores.pairs import above, histogram, jobs, merge, score, search, survey, top
 from tests.scores.test_pairs import KINDS, WEIGHTS, assert_same, head, table
 
 GPU = torch.cuda.is_available()
@@ -23,12 +23,12 @@ needs_gpu = pytest.mark.skipif(not GPU, reason="needs a CUDA GPU")
 @pytest.fixture(autouse=True)
 def _passed_as_on_a_gpu(monkeypatch):
     """``device="cuda"`` is the GPU's pass, on a CPU where there is no GPU."""
-    plain = one_pass.find_device
+    plain = search.find_device
 
     def find_device(device, u, v):
         return DEVICE if device == "cuda" else plain(device, u, v)
 
-    monkeypatch.setattr(one_pass, "find_device", find_device)
+    monkeypatch.setattr(search, "find_device", find_device)
 
 
 def questions(u, v, w, b, rng, limit):
@@ -89,11 +89,9 @@ def test_what_rounding_takes_decides_nothing():
 @pytest.mark.parametrize("d", [16, 600])
 def test_sums_are_those_of_the_whole_numbers(d):
     """V itself, of the widest numbers there are, against sums in 64 bits."""
-    from memorisk.scores.distances.parallel import team
-    from memorisk.scores.distances.rows import Rows
-    from memorisk.scores.pairs.gpu_blocks import NONE, DeviceTable, evaluate, on_device
-    from memorisk.scores.pairs.grid import find_grid
-    from memorisk.scores.pairs.head import check_head
+    from memorisk.scores.distances.rows import Rows, team
+    from memorisk.scores.pairs.gpu import NONE, DeviceTable, evaluate, on_device
+    from memorisk.scores.pairs.quantization import check_head, find_grid
 
     rng = np.random.default_rng(d)
     for weights in ("signed", "negative", "positive", "zeros")[:: 1 if d < 100 else 3]:
@@ -112,37 +110,33 @@ def test_sums_are_those_of_the_whole_numbers(d):
 
 
 def test_tables_are_kept_where_they_fit(monkeypatch):
-    from memorisk.scores.distances.parallel import Team
-    from memorisk.scores.distances.rows import Rows
-    from memorisk.scores.pairs import gpu_blocks
-    from memorisk.scores.pairs.grid import find_grid
-    from memorisk.scores.pairs.head import check_head
+    from memorisk.scores.distances.rows import Rows, Team
+    from memorisk.scores.pairs import gpu as gpu_blocks
+    from memorisk.scores.pairs.quantization import check_head, find_grid
 
     rng = np.random.default_rng(8)
     rows, workers = Rows(rng.random((70, 16)), "first vectors (u)"), Team(1, None)
     grid = find_grid(check_head(rng.normal(size=16), 0.0, 16), (rows,), workers)
     width = gpu_blocks.DeviceTable(rows, 0, 70, grid, workers, DEVICE, 40).width
     for free in (4 * width * 70, 4 * width * 70 + 1):  # bytes of float32
-        monkeypatch.setattr(gpu_blocks, "room", lambda device, free=free: free)
+        monkeypatch.setattr(gpu_blocks, "table_room", lambda device, free=free: free)
         there = gpu_blocks.DeviceTable(rows, 0, 70, grid, workers, DEVICE, 40)
         assert (there.block(0) is there.block(0)) == (free > 4 * width * 70)
 
 
 def test_room_is_a_quarter_of_what_is_free(monkeypatch):
-    from memorisk.scores.pairs.gpu_blocks import room
+    from memorisk.scores.pairs.gpu import table_room
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (400, 1000))
-    assert room(torch.device("cuda")) == 100
-    assert room(torch.device("cpu")) == float("inf")
+    assert table_room(torch.device("cuda")) == 100
+    assert table_room(torch.device("cpu")) == float("inf")
 
 
 def test_whole_numbers_of_a_chunk_fit_float32():
     """What the kernel's exactness stands on: no column's weight passes 16, no number 32,767."""
-    from memorisk.scores.distances.parallel import Team
-    from memorisk.scores.distances.rows import Rows
+    from memorisk.scores.distances.rows import Rows, Team
     from memorisk.scores.pairs.gpu_kernels import CHUNK
-    from memorisk.scores.pairs.grid import find_grid
-    from memorisk.scores.pairs.head import check_head
+    from memorisk.scores.pairs.quantization import check_head, find_grid
 
     rng = np.random.default_rng(0)
     for d in (1, 3, 33, 512, 4096):
@@ -154,12 +148,13 @@ def test_whole_numbers_of_a_chunk_fit_float32():
 
 def test_little_room(monkeypatch):
     """Ties and identities in many small parts, tables that do not fit: the same answers."""
-    from memorisk.scores.pairs import gpu, gpu_blocks
+    from memorisk.scores.pairs import gpu
+    from memorisk.scores.pairs import gpu as gpu_blocks
 
     for module, limit, value in ((gpu, "COUNTED", 2000), (gpu, "GATHERED", 7), (gpu, "SETTLED", 60),
                                  (gpu_blocks, "KEPT", 10)):  # fmt: skip
         monkeypatch.setattr(module, limit, value)
-    monkeypatch.setattr(gpu_blocks, "room", lambda device: 0)
+    monkeypatch.setattr(gpu_blocks, "table_room", lambda device: 0)
     rng = np.random.default_rng(4)
     for kind in ("tied", "saturated"):
         u, w = table(kind, 260, 20, rng), head("signed", 20, rng)

@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist
 
 from memorisk.runs.errors import InputError
 from memorisk.scores.distances import MEASURES
-from memorisk.scores.distances.published import MAXIMISED, published_neighbours
+from memorisk.scores.distances.published_code import MAXIMISED, published_neighbours
 
 
 def embeddings(n: int, m: int, d: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +63,7 @@ def test_matching_of_real_numbers_is_the_share_that_differs() -> None:
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = embeddings(33, 20)
     whole = published_neighbours("cosine", x, y)
-    monkeypatch.setattr("memorisk.scores.distances.published._PAIRS", 40)
+    monkeypatch.setattr("memorisk.scores.distances.published_code._PAIRS", 40)
     parts = published_neighbours("cosine", x, y)
     np.testing.assert_array_equal(whole.scores, parts.scores)
     np.testing.assert_array_equal(whole.indices, parts.indices)
@@ -90,7 +90,7 @@ def test_blocks_of_queries_and_references_change_nothing(name: str, monkeypatch:
     x, y = rng.integers(0, 3, (17, 4)) + 0.5, rng.integers(0, 3, (40, 4)) + 0.5  # many equal distances
     x[:, 0], y[:, 0] = np.arange(17), np.arange(40)[::-1]  # no constant rows
     whole = published_neighbours(name, x, y)
-    monkeypatch.setattr("memorisk.scores.distances.published._NUMBERS", 12)  # three rows of a table
+    monkeypatch.setattr("memorisk.scores.distances.published_code._NUMBERS", 12)  # three rows of a table
     blocks = published_neighbours(name, x, y)
     np.testing.assert_array_equal(blocks.indices, whole.indices)
     np.testing.assert_array_equal(blocks.scores, whole.scores)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.attacks.lira import twin_references
-from memorisk.scores.attacks.rmia import rmia_scores, split_population
+from memorisk.scores.lira import twin_references
+from memorisk.scores.rmia import rmia_scores, split_population
 from memorisk.statistics.roc import auc
 
 

@@ -12,13 +12,13 @@ from opacus.accountants.analysis import rdp as opacus_rdp
 from scipy import integrate, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.mixtures import renyi_divergence
-from memorisk.statistics.privacy.accounting import (
+from memorisk.statistics.privacy_accounting import (
     DEFAULT_ORDERS,
     epsilon_from_rdp,
     gaussian_noise,
     noise_for_epsilon,
     rdp_epsilon,
+    renyi_divergence,
     sampled_gaussian_rdp,
 )
 

@@ -7,7 +7,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.association import PAPER_FLOOR, associate, paper_p, residualise
-from memorisk.statistics.group_permutation import group_permutation
+from memorisk.statistics.randomization import group_permutation
 
 
 def patients(rng, n_groups=60, n_classes=3, most=3):

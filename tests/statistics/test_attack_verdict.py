@@ -8,9 +8,9 @@ from scipy.stats import binom
 
 from memorisk.statistics.roc import seed_auc_jackknife, tpr_at_fpr
 from memorisk.statistics.verdicts.attack_verdict import LEVEL, Attack, attack_findings, passed_words
-from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, Units
+from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, UnitNames
 
-PATIENTS = Units("patient", "patients")
+PATIENTS = UnitNames("patient", "patients")
 QUIET = Attack("Loss threshold", 0.51, 0.47, 0.55, 1.0, 0.0, 1.0, 500, 80, 8, 0.3)
 SURE = replace(QUIET, name="LiRA", auc=0.9, low=0.86, high=0.93, p_auc=1e-9)
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.privacy.canary_groups import MeanLimits, contrast, excess_over_references, mean_limits
+from memorisk.statistics.memorization.mark_contrasts import MeanLimits, contrast, excess_over_references, mean_limits
 
 STUDIES, LEVEL = 2000, 0.95
 SIGNS = (1.0, -1.0, -1.0, 1.0)

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.privacy.canary_groups import mean_limits, pearson, pearson_p, positive_mean, seed_share
+from memorisk.statistics.memorization.mark_contrasts import mean_limits, pearson, pearson_p, positive_mean, seed_share
 
 RNG = np.random.default_rng
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.chance_pairs import (
-    APART,
-    CHANCE,
-    LEAST,
+from memorisk.statistics.copies.tails import (
+    EXPECTED_PAIRS,
+    MIN_TAIL_PAIRS,
+    OUTLIER_SHARE,
     ChanceThreshold,
     chance_threshold,
     pairs_of_people,
@@ -52,7 +52,7 @@ def falling(r):
 
 
 @pytest.mark.parametrize("kind", [one_kind, flat_ones, hubs, shared])
-@pytest.mark.parametrize("expected", [CHANCE, 1.0])
+@pytest.mark.parametrize("expected", [EXPECTED_PAIRS, 1.0])
 def test_no_more_chance_pairs_than_it_says(kind, expected):
     rng, runs, found = np.random.default_rng(0), 150, 0
     for _ in range(runs):
@@ -82,16 +82,16 @@ def test_it_is_the_largest_of_nested_fits_by_their_upper_limits():
     r = falling(flat_ones(np.random.default_rng(2)))
     z, depth, best = np.arctanh(r), min(4 * PEOPLE, PAIRS // 20), -np.inf
     assert tail_depth(PEOPLE) == depth
-    while depth >= LEAST:
+    while depth >= MIN_TAIL_PAIRS:
         upper = sum(z[i] - z[depth] for i in range(depth)) * 2 / stats.chi2.ppf(0.05, 2 * depth)
-        best = max(best, z[depth] + upper * np.log(depth / CHANCE))
+        best = max(best, z[depth] + upper * np.log(depth / EXPECTED_PAIRS))
         depth //= 3
     found = chance_threshold(r, PEOPLE)
     assert found.similarity == pytest.approx(np.tanh(best))
     assert found.n_fitted in (357, 119, 39)
-    assert found.expected == CHANCE
+    assert found.expected == EXPECTED_PAIRS
     assert found.n_pairs == PAIRS
-    assert found.rate == CHANCE / PAIRS
+    assert found.rate == EXPECTED_PAIRS / PAIRS
     assert "fewer than 0.01 are expected to be so alike by chance, one in 714,000." in found.words
 
 
@@ -101,7 +101,7 @@ def test_who_stands_apart_is_out_of_reach_of_the_censored_deepest_fit():
     cut = k // 5
     excess = [z[i] - z[k] for i in range(k)]
     mean = (sum(excess[cut:]) + cut * excess[cut]) / (k - cut)
-    edge = z[k] + mean * np.log(k / (CHANCE * APART))
+    edge = z[k] + mean * np.log(k / (EXPECTED_PAIRS * OUTLIER_SHARE))
     for added, apart in ((edge - 0.05, 0), (edge + 0.05, 1)):
         assert chance_threshold(falling(np.concatenate([[np.tanh(added)], r[1:]])), PEOPLE).apart == apart
 
@@ -114,7 +114,7 @@ def test_a_stricter_expectation_asks_for_more():
 
 def test_few_people_have_no_threshold():
     r = falling(2 * np.random.default_rng(5).beta(20, 20, 36 * 35 // 2) - 1)
-    assert tail_depth(35) < LEAST < tail_depth(36) + 1
+    assert tail_depth(35) < MIN_TAIL_PAIRS < tail_depth(36) + 1
     assert chance_threshold(r, 36).similarity is not None
     few = chance_threshold(r[: 35 * 34 // 2], 35)
     assert few.similarity is None
@@ -166,5 +166,5 @@ def test_a_sample_of_people_stands_for_all_of_them():
     """A hundredth of the pairs was seen: a hundredth of the expectation holds there."""
     r = falling(one_kind(np.random.default_rng(7)))
     whole = chance_threshold(r, PEOPLE, compared=100 * PAIRS)
-    assert whole.similarity == chance_threshold(r, PEOPLE, expected=CHANCE / 100).similarity
-    assert (whole.n_pairs, whole.expected, whole.rate) == (100 * PAIRS, CHANCE, CHANCE / 100 / PAIRS)
+    assert whole.similarity == chance_threshold(r, PEOPLE, expected=EXPECTED_PAIRS / 100).similarity
+    assert (whole.n_pairs, whole.expected, whole.rate) == (100 * PAIRS, EXPECTED_PAIRS, EXPECTED_PAIRS / 100 / PAIRS)

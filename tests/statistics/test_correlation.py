@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kstest, spearmanr
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.correlation import attack_agreement, spearman, spearman_permutation_p
+from memorisk.statistics.rank_statistics import attack_agreement, spearman, spearman_permutation_p
 
 
 @pytest.mark.parametrize("levels", [None, 4, 2])

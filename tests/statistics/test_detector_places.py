@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.detector_places import compare_pairs, mean_share, places
-from memorisk.statistics.copies.paired_detectors import compare_detectors, paired_hits
-from memorisk.statistics.multiple import holm
+from memorisk.statistics.copies.copy_detection import (
+    compare_detectors,
+    compare_pairs,
+    mean_share,
+    paired_hits,
+    rank_ranges,
+)
+from memorisk.statistics.multiple_testing import holm
 
 
 def test_pairs_are_the_paired_test_with_holm_over_the_pairs_asked():
@@ -39,12 +44,12 @@ def test_places_count_who_is_significantly_ahead():
     rng = np.random.default_rng(2)
     names = ["best", "good", "same", "poor"]
     hits = {n: rng.random(400) < s for n, s in zip(names, (0.95, 0.6, 0.6, 0.1), strict=True)}
-    found = places(names, compare_detectors(hits))
+    found = rank_ranges(names, compare_detectors(hits))
     assert {name: place.words for name, place in found.items()} == {
         "best": "1", "good": "2 to 3", "same": "2 to 3", "poor": "4",
     }  # fmt: skip
     alike = dict.fromkeys(names, hits["good"])
-    assert {p.words for p in places(names, compare_detectors(alike)).values()} == {"1 to 4"}
+    assert {p.words for p in rank_ranges(names, compare_detectors(alike)).values()} == {"1 to 4"}
 
 
 def test_a_share_over_identities_by_loops():

@@ -7,14 +7,8 @@ import pytest
 from scipy import special, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.privacy.accounting import gaussian_noise
-from memorisk.statistics.privacy.empirical_epsilon import (
-    PairGuesses,
-    epsilon_bound,
-    guess_p_value,
-    largest_epsilon,
-    pair_guesses,
-)
+from memorisk.statistics.epsilon import PairGuesses, epsilon_bound, guess_p_value, largest_epsilon, pair_guesses
+from memorisk.statistics.privacy_accounting import gaussian_noise
 
 DELTA = 1e-5
 PAIRS, R, RUNS = 500, 200, 200

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.families import family_lists
-from memorisk.statistics.multiple import benjamini_hochberg
+from memorisk.statistics.multiple_testing import benjamini_hochberg, family_lists
 
 Q = 0.05
 

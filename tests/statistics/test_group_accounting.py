@@ -9,13 +9,8 @@ from dp_accounting.pld import PLDAccountant
 from scipy import integrate, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.privacy.accounting import DEFAULT_ORDERS, epsilon_from_rdp, rdp_epsilon, sampled_gaussian_rdp
-from memorisk.statistics.privacy.group_accounting import (
-    group_claim,
-    group_epsilon,
-    group_privacy_epsilon,
-    replace_one_epsilon,
-)
+from memorisk.statistics.epsilon import group_claim, group_epsilon, group_privacy_epsilon, replace_one_epsilon
+from memorisk.statistics.privacy_accounting import DEFAULT_ORDERS, epsilon_from_rdp, rdp_epsilon, sampled_gaussian_rdp
 
 DELTA = 1e-5
 TRAININGS = [(1.0, 0.01, 1000), (2.0, 0.1, 500), (0.7, 0.02, 200)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from memorisk.audits.filter.families import parse_families
+from memorisk.audits.filter.calibration import parse_families
 from memorisk.statistics.pairs.guarantee import miss_guarantee
 
 RECIPE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "recipes" / "guarantee_simulation.py"))

@@ -9,10 +9,9 @@ from scipy import stats
 from memorisk.audits.synthetic.findings import near_p
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import group_values
-from memorisk.statistics.copies.image_counts import LEVEL, counted_images
-from memorisk.statistics.copies.nearer_set import nearer_set
-from memorisk.statistics.copies.reversed_queries import ahead_p, reversed_queries, units_ahead
-from memorisk.statistics.memorization.memorized_share import memorized_share
+from memorisk.statistics.copies.reversed_queries import precedence_p, preceding_units, reversed_queries
+from memorisk.statistics.copies.set_memorization import memorized_share, nearness_test
+from memorisk.statistics.exchangeability import IMAGE_COUNT_LEVEL, image_counts
 
 M, N, DRAWN, SPREAD = 40, 60, 60, 0.7
 
@@ -40,34 +39,34 @@ def test_p_is_that_of_all_splits():
     sums = np.array([ranks[list(chosen)].sum() for chosen in combinations(range(9), 4)])
     seen = ranks[5:].sum()
     exact = min(1, 2 * min((sums <= seen).mean(), (sums >= seen).mean()))
-    found = counted_images(patients(of_train), patients(of_held, 100))
+    found = image_counts(patients(of_train), patients(of_held, 100))
     assert found.p_value == pytest.approx(exact, abs=0.01)
     assert (found.mean_train, found.mean_held, found.one_each, found.words) == (17 / 5, 5 / 4, False, "")
     assert found.train.tolist() == list(range(17))
     assert found.held.tolist() == list(range(5))
-    assert counted_images([1, 2, 3], [4, 5]).p_value == 1
+    assert image_counts([1, 2, 3], [4, 5]).p_value == 1
     with pytest.raises(InputError):
-        counted_images([], [1])
+        image_counts([], [1])
 
 
 def test_a_random_split_is_alike_but_for_one_in_a_hundred():
     rng, p = np.random.default_rng(2), []
     for seed in range(300):
         counts = rng.permutation(rng.geometric(0.3, size=60))
-        p.append(counted_images(patients(counts[:40]), patients(counts[40:], 100), seed=seed).p_value)
+        p.append(image_counts(patients(counts[:40]), patients(counts[40:], 100), seed=seed).p_value)
     said = np.array(p)
-    assert (said <= LEVEL).sum() <= stats.binom.ppf(0.999, len(said), LEVEL)
+    assert (said <= IMAGE_COUNT_LEVEL).sum() <= stats.binom.ppf(0.999, len(said), IMAGE_COUNT_LEVEL)
     assert 0.1 < (said <= 0.2).mean() < 0.3  # valid, and no more careful than ties make it
 
 
 @pytest.mark.parametrize(("of_train", "of_held"), [(5, 1), (1, 5)])
 def test_unlike_numbers_count_one_image_each_drawn_by_lot(of_train, of_held):
     ours, theirs = patients([of_train] * M), patients([of_held] * N, 100)
-    found = counted_images(ours, theirs)
+    found = image_counts(ours, theirs)
     assert found.one_each
     assert np.array_equal(ours[found.train], np.arange(M))
     assert np.array_equal(theirs[found.held], np.arange(N) + 100)
-    again, other = counted_images(ours, theirs), counted_images(ours, theirs, seed=1)
+    again, other = image_counts(ours, theirs), image_counts(ours, theirs, seed=1)
     assert np.array_equal(again.train, found.train)
     assert not np.array_equal(np.r_[other.train, other.held], np.r_[found.train, found.held])
     assert f"{of_train:.1f} images on average and held-out patients {of_held:.1f}" in found.words
@@ -79,14 +78,14 @@ def test_an_honest_set_keeps_its_level_where_training_patients_have_five_images(
     ours, theirs, mended, plain = patients([5] * M), patients([1] * N, M), [], []
     for seed in range(200):
         train, held = distances(seed, ours, theirs)
-        asked, counted = reversed_queries(train, held, ours, theirs, seed=seed), counted_images(ours, theirs, seed=seed)
+        asked, counted = reversed_queries(train, held, ours, theirs, seed=seed), image_counts(ours, theirs, seed=seed)
         share = memorized_share(train[counted.train], held[counted.held], ours[counted.train], theirs[counted.held])
-        set_p = nearer_set(train, held, ours, theirs, seed=seed).p_value
+        set_p = nearness_test(train, held, ours, theirs, seed=seed).p_value
         mended.append([share.p_value <= 0.05, set_p <= 0.01, asked.p_ahead <= 0.05])
         w = group_values(train, ours)
-        by_all = ahead_p(int((w < held.min()).sum()), M, N)
-        plain.append([memorized_share(w, held).p_value <= 0.05, nearer_set(w, held).p_value <= 0.01, by_all <= 0.05])
-        assert asked.ahead == units_ahead(train, held, ours, counted).sum()
+        by_all = precedence_p(int((w < held.min()).sum()), M, N)
+        plain.append([memorized_share(w, held).p_value <= 0.05, nearness_test(w, held).p_value <= 0.01, by_all <= 0.05])
+        assert asked.ahead == preceding_units(train, held, ours, counted).sum()
     for count, level in zip(np.sum(mended, axis=0), (0.05, 0.01, 0.05), strict=True):
         assert count <= stats.binom.ppf(0.999, 200, level)
     assert (np.mean(plain, axis=0) > (0.4, 0.9, 0.1)).all()
@@ -97,6 +96,6 @@ def test_copies_are_still_seen_by_one_image_each():
     for seed in range(20):
         train, held = distances(seed, ours, theirs, copies=DRAWN)
         asked = reversed_queries(train, held, ours, theirs, seed=seed)
-        seen.append([asked.p_ahead <= 0.05, nearer_set(train, held, ours, theirs, seed=seed).p_value <= 0.01])
+        seen.append([asked.p_ahead <= 0.05, nearness_test(train, held, ours, theirs, seed=seed).p_value <= 0.01])
     assert (np.mean(seen, axis=0) >= (0.9, 0.5)).all()  # 60 of 200 images are copied, and 40 of these counted
     assert near_p(8, 0, M, N) < 0.01

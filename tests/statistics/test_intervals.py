@@ -10,7 +10,6 @@ from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.anova import fill_missing, is_connected, mean_squares
 from memorisk.statistics.intervals import (
     difference_interval,
     jackknife_interval,
@@ -19,6 +18,7 @@ from memorisk.statistics.intervals import (
     two_way_interval,
     two_way_limits,
 )
+from memorisk.statistics.linear_models import fill_missing, is_connected, mean_squares
 
 
 def table(seed=0, g=12, s=4, seed_sd=0.5):

@@ -6,8 +6,14 @@ from scipy.special import logit
 from scipy.stats import binom, norm, t
 from statsmodels.stats.proportion import proportion_confint
 
-from memorisk.statistics.copies.placements import group_deleted_auc
-from memorisk.statistics.jackknife import LEAST_P, counting_bound, jackknife, jackknife_variance, unavailable
+from memorisk.statistics.jackknife import (
+    MIN_P,
+    counting_bound,
+    group_deleted_auc,
+    jackknife,
+    jackknife_variance,
+    unavailable,
+)
 from memorisk.statistics.roc import auc, auc_jackknife, seed_auc_jackknife
 from memorisk.statistics.thresholds import balanced_accuracy_jackknife
 
@@ -155,7 +161,7 @@ def test_p_is_the_level_at_which_the_lower_limit_stands_at_the_value():
     assert unavailable("nothing").p_at_most(0.5) == 1.0
     certain = auc_jackknife([2.0, 3.0, 4.0], list("abc"), [0.0, 1.0, 1.5], list("efg"))
     assert certain.p_at_most(0.5) == pytest.approx(0.5**3, rel=1e-6)  # three disjoint pairs in order
-    assert auc_jackknife(member + 60, np.arange(40), other, np.arange(40, 90)).p_at_most(0.5) == LEAST_P
+    assert auc_jackknife(member + 60, np.arange(40), other, np.arange(40, 90)).p_at_most(0.5) == MIN_P
 
 
 def test_p_holds_its_level_where_trainings_differ():

@@ -5,7 +5,7 @@ import pytest
 from scipy import spatial, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.memorization.layer_distances import band_distances, paired_cosine_distance
+from memorisk.statistics.memorization.probes import band_distances, paired_cosine_distance
 
 
 def test_distances_are_scipys_and_a_layer_that_is_off_has_none():

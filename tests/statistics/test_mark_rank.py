@@ -8,10 +8,10 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.mark_rank import (
-    MOST_EXACT,
+    MAX_EXACT,
     noticeable_shift,
+    percentile_among,
     permutation_p,
-    place_among,
     rank_mark,
     rank_p,
     references_needed,
@@ -164,7 +164,7 @@ def test_how_many_references_are_needed():
     assert [references_needed(s, 0.05) for s in (1, 2, 3, 19)] == [19, 5, 3, 1]
     assert references_needed(1, 0.2) == 4
     assert references_needed(5, 1e-6) is None
-    assert references_needed(1, 0.5 / MOST_EXACT, draws=4 * MOST_EXACT) == MOST_EXACT  # the fewest that are drawn from
+    assert references_needed(1, 0.5 / MAX_EXACT, draws=4 * MAX_EXACT) == MAX_EXACT  # the fewest that are drawn from
     for s, level in ((1, 0.05), (2, 0.01), (4, 0.05)):
         r = references_needed(s, level)
         assert r is not None
@@ -181,8 +181,8 @@ def test_a_remembered_mark_is_found():
 
 
 def test_places_and_ranks():
-    assert place_among(2, [1, 2, 3, 4]) == 1.5 / 4
-    assert np.isnan(place_among(1, []))
+    assert percentile_among(2, [1, 2, 3, 4]) == 1.5 / 4
+    assert np.isnan(percentile_among(1, []))
     assert rank_p(5, [1, 2, 3]) == 1 / 4
 
 

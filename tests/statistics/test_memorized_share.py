@@ -6,7 +6,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.reversed_queries import reversed_queries
-from memorisk.statistics.memorization.memorized_share import can_be_shown, memorized_share
+from memorisk.statistics.copies.set_memorization import can_show_memorization, memorized_share
 
 
 def test_it_is_what_uncorrected_p_values_flag():
@@ -22,7 +22,7 @@ def test_it_is_what_uncorrected_p_values_flag():
 @pytest.mark.parametrize(("m", "n"), [(1, 200), (2, 200), (60, 19), (60, 85), (60, 86), (400, 90)])
 def test_what_can_be_shown_is_what_a_set_of_copies_shows(m, n):
     everyone = memorized_share(np.zeros(m), np.ones(n))
-    assert can_be_shown(m, n) == (everyone.low > everyone.attained)
+    assert can_show_memorization(m, n) == (everyone.low > everyone.attained)
 
 
 def test_a_patient_counts_once_by_the_nearest_image():

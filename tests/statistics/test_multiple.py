@@ -8,7 +8,12 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.multiple import benjamini_hochberg, benjamini_yekutieli, smallest_list, smallest_list_of
+from memorisk.statistics.multiple_testing import (
+    benjamini_hochberg,
+    benjamini_yekutieli,
+    smallest_list,
+    smallest_list_of,
+)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(benjamini_hochberg, "fdr_bh"), (benjamini_yekutieli, "fdr_by")])

@@ -7,7 +7,7 @@ import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import group_values
-from memorisk.statistics.copies.nearer_set import nearer_set
+from memorisk.statistics.copies.set_memorization import nearness_test
 
 
 def largest_lead(train: np.ndarray, held: np.ndarray) -> float:
@@ -18,7 +18,7 @@ def largest_lead(train: np.ndarray, held: np.ndarray) -> float:
 def test_statistic_and_p_value_are_those_of_all_splits() -> None:
     rng = np.random.default_rng(0)
     train, held = rng.normal(size=5), rng.normal(0.7, 1, size=6)
-    found = nearer_set(train, held)
+    found = nearness_test(train, held)
     assert found.statistic == pytest.approx(largest_lead(train, held))
     everyone = np.concatenate([train, held])
     leads = []
@@ -31,10 +31,10 @@ def test_statistic_and_p_value_are_those_of_all_splits() -> None:
 
 
 def test_farther_training_patients_are_no_evidence() -> None:
-    far = nearer_set(np.arange(20) + 100.0, np.arange(20.0))
+    far = nearness_test(np.arange(20) + 100.0, np.arange(20.0))
     assert far.statistic == 0
     assert far.p_value == 1
-    assert nearer_set(np.arange(20.0), np.arange(20) + 100.0).p_value < 1e-6
+    assert nearness_test(np.arange(20.0), np.arange(20) + 100.0).p_value < 1e-6
 
 
 def test_level_where_patients_of_several_images_are_a_random_split() -> None:
@@ -43,7 +43,7 @@ def test_level_where_patients_of_several_images_are_a_random_split() -> None:
         group = np.repeat(np.arange(70), rng.integers(1, 5, 70))
         distance = rng.gamma(2, size=len(group)) + rng.gamma(1, size=70)[group]
         mine = np.isin(group, rng.permutation(70)[:40])
-        p.append(nearer_set(distance[mine], distance[~mine], group[mine], group[~mine]).p_value)
+        p.append(nearness_test(distance[mine], distance[~mine], group[mine], group[~mine]).p_value)
     for level in (0.01, 0.05, 0.2):
         assert np.mean(np.array(p) <= level) <= level + 3 * np.sqrt(level * (1 - level) / len(p))
     assert np.mean(np.array(p) <= 0.2) > 0.1  # exact, less what steps leave: not merely conservative
@@ -51,10 +51,10 @@ def test_level_where_patients_of_several_images_are_a_random_split() -> None:
 
 def test_patients_count_by_their_nearest_image() -> None:
     distance, group = np.array([3.0, 1.0, 2.0, 5.0]), np.array(["a", "a", "b", "b"])
-    grouped = nearer_set(distance, distance + 1, group, group)
-    alone = nearer_set(group_values(distance, group), group_values(distance + 1, group))
+    grouped = nearness_test(distance, distance + 1, group, group)
+    alone = nearness_test(group_values(distance, group), group_values(distance + 1, group))
     assert grouped == alone
     with pytest.raises(InputError):
-        nearer_set([], [1.0])
+        nearness_test([], [1.0])
     with pytest.raises(InputError):
-        nearer_set([np.nan], [1.0])
+        nearness_test([np.nan], [1.0])

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.flips import make_units
 from memorisk.statistics.memorization.nulls import Null, sign_flip_p_values, unit_p_values
+from memorisk.statistics.randomization import make_units
 from memorisk.statistics.verdicts import noticeable_gap as module
 from memorisk.statistics.verdicts.noticeable_gap import (
     GAPS,

@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.planted_copies import copied_p, copies_bound, plant_power
+from memorisk.statistics.copies.planted_copies import copies_bound, plant_power, planted_p_values
 from memorisk.statistics.copies.reversed_queries import reversed_queries
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.intervals import clopper_pearson
 
 
 @pytest.mark.parametrize("sizes", ["any", "matched"])
@@ -16,7 +16,7 @@ def test_p_of_a_plant_is_what_its_patient_would_have_had(sizes):
     train, held = rng.integers(0, 30, 60) / 4, rng.integers(0, 30, 40) / 4
     ours, theirs = np.repeat(np.arange(15), 4), rng.integers(0, 12, 40)
     distance, source = rng.integers(0, 20, 15) / 4, rng.permutation(15)
-    p = copied_p(distance, np.full(15, 4), held, theirs, sizes=sizes)
+    p = planted_p_values(distance, np.full(15, 4), held, theirs, sizes=sizes)
     for d, unit, value in zip(distance, source, p, strict=True):
         changed = train + 100.0
         changed[np.flatnonzero(ours == unit)[2]] = d
@@ -70,8 +70,8 @@ def test_zero_found_by_the_formula():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: copied_p([1.0], [0], [1.0]), "at least 1"),
-        (lambda: copied_p([1.0], [1, 1], [1.0]), "number of images"),
+        (lambda: planted_p_values([1.0], [0], [1.0]), "at least 1"),
+        (lambda: planted_p_values([1.0], [1, 1], [1.0]), "number of images"),
         (lambda: plant_power([True], [1, 2]), "one source"),
         (lambda: copies_bound(0, 10, clopper_pearson(1, 2, 0.9)), "one level"),
         (lambda: copies_bound(11, 10, clopper_pearson(1, 2)), "no share"),

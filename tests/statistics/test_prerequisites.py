@@ -6,7 +6,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.verdicts.prerequisites import one_twin_losses, unseen_against_test
+from memorisk.statistics.exchangeability import compare_unseen_losses, draw_twin_losses
 
 CLASSES = np.array(["rare"] * 8 + ["mid"] * 30 + ["common"] * 120)
 TESTS = np.array(["rare"] * 3 + ["mid"] * 8 + ["common"] * 30)
@@ -25,18 +25,18 @@ def draw(rng, seeds=4, shift=0.0, label=CLASSES, test_label=TESTS):
 
 def check(rng, **more):
     unseen, a, b = draw(rng, **more)
-    return unseen_against_test(unseen, np.arange(len(CLASSES)), CLASSES, a, b, np.arange(len(TESTS)), TESTS)
+    return compare_unseen_losses(unseen, np.arange(len(CLASSES)), CLASSES, a, b, np.arange(len(TESTS)), TESTS)
 
 
 def test_one_twin_is_drawn_per_group_and_seed():
     a, b = np.zeros((6, 40)), np.ones((6, 40))
     group = np.repeat(np.arange(20), 2)
-    read = one_twin_losses(a, b, group, seed=3)
+    read = draw_twin_losses(a, b, group, seed=3)
     assert set(np.unique(read)) == {0.0, 1.0}
     np.testing.assert_array_equal(read[:, ::2], read[:, 1::2])
     assert len({tuple(row) for row in read}) == 6
-    np.testing.assert_array_equal(read, one_twin_losses(a, b, group, seed=3))
-    np.testing.assert_array_equal(one_twin_losses(a, b, group), one_twin_losses(a, b, group, seed=0))
+    np.testing.assert_array_equal(read, draw_twin_losses(a, b, group, seed=3))
+    np.testing.assert_array_equal(draw_twin_losses(a, b, group), draw_twin_losses(a, b, group, seed=0))
 
 
 def test_result_is_scipys_on_group_means_with_holm():
@@ -47,7 +47,7 @@ def test_result_is_scipys_on_group_means_with_holm():
     unseen[1, 5] = np.nan
     unseen[:, 6:8] = np.nan  # a group that no seed scored
     a = rng.normal(size=(3, 24))
-    found = unseen_against_test(unseen, group, label, a, a, test_group, test_label)
+    found = compare_unseen_losses(unseen, group, label, a, a, test_group, test_label)
     p = []
     for name in ("x", "y"):
         ours = [np.nanmean(unseen[:, group == g], 0).mean() for g in np.unique(group[label == name]) if g != 3]
@@ -62,7 +62,7 @@ def test_in_the_paper_design_tests_are_read_under_the_independent_model():
     rng = np.random.default_rng(1)
     label, group = np.array(["x"] * 30), np.arange(30)
     unseen, loss_b = rng.normal(size=(2, 30)), rng.normal(size=(2, 30))
-    found = unseen_against_test(unseen, group, label, loss_b + 100, loss_b, group, label, symmetric=False)
+    found = compare_unseen_losses(unseen, group, label, loss_b + 100, loss_b, group, label, symmetric=False)
     np.testing.assert_allclose(found["x"].p_value, stats.ks_2samp(unseen.mean(0), loss_b.mean(0)).pvalue)
 
 
@@ -82,10 +82,10 @@ def test_both_twins_averaged_would_differ_by_that_alone():
         noise = rng.normal(size=(3, 2, 400))
         unseen = rng.normal(size=(2, 400))
         a, b = noise[:2, 0], noise[:2, 1]
-        one.append(unseen_against_test(unseen, np.arange(400), label, a, b, np.arange(400), label)["x"].p_value)
+        one.append(compare_unseen_losses(unseen, np.arange(400), label, a, b, np.arange(400), label)["x"].p_value)
         average = (a + b) / 2
         both.append(
-            unseen_against_test(unseen, np.arange(400), label, average, average, np.arange(400), label)["x"].p_value
+            compare_unseen_losses(unseen, np.arange(400), label, average, average, np.arange(400), label)["x"].p_value
         )
     assert np.mean(np.array(one) < 0.05) < 0.15
     assert np.mean(np.array(both) < 0.05) > 0.5
@@ -102,7 +102,9 @@ def test_a_class_without_test_groups_is_not_ok_and_takes_no_part():
     rng = np.random.default_rng(5)
     label = np.array(["x"] * 10 + ["y"] * 10)
     losses = rng.normal(size=(2, 20))
-    found = unseen_against_test(losses, np.arange(20), label, losses[:, :10], losses[:, :10], np.arange(10), label[:10])
+    found = compare_unseen_losses(
+        losses, np.arange(20), label, losses[:, :10], losses[:, :10], np.arange(10), label[:10]
+    )
     assert found["x"].ok
     assert found["x"].adjusted == found["x"].p_value
     assert not found["y"].ok
@@ -113,10 +115,10 @@ def test_a_class_without_test_groups_is_not_ok_and_takes_no_part():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: one_twin_losses(np.zeros((2, 3)), np.zeros((2, 4)), [1, 2, 3]),
-        lambda: one_twin_losses(np.zeros((2, 3)), np.zeros((2, 3)), [1, 2]),
-        lambda: unseen_against_test(np.zeros((1, 2)), [0], ["x"], np.zeros((1, 1)), np.zeros((1, 1)), [0], ["x"]),
-        lambda: unseen_against_test(
+        lambda: draw_twin_losses(np.zeros((2, 3)), np.zeros((2, 4)), [1, 2, 3]),
+        lambda: draw_twin_losses(np.zeros((2, 3)), np.zeros((2, 3)), [1, 2]),
+        lambda: compare_unseen_losses(np.zeros((1, 2)), [0], ["x"], np.zeros((1, 1)), np.zeros((1, 1)), [0], ["x"]),
+        lambda: compare_unseen_losses(
             np.zeros((1, 1)), [0], ["x"], np.zeros((1, 1)), np.zeros((1, 1)), [0], ["x"], level=1
         ),
     ],

@@ -8,9 +8,14 @@ from scipy.spatial.distance import cdist
 from torch_fidelity.metric_prc import KEY_METRIC_PRECISION, KEY_METRIC_RECALL, prc_features_to_metric
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality import balls as quality_balls
-from memorisk.statistics.quality.balls import Part, ball_radii, count_held
-from memorisk.statistics.quality.manifold import density_coverage, precision_recall
+from memorisk.statistics.quality import manifold as quality_balls
+from memorisk.statistics.quality.manifold import (
+    ImageSubset,
+    ball_radii,
+    count_in_balls,
+    density_coverage,
+    precision_recall,
+)
 
 
 def naive(real, synthetic, k):
@@ -61,9 +66,11 @@ def test_parts_are_counted_as_if_they_were_all_there_is(monkeypatch):
     real = 5 * rng.normal(size=(4, 3))[patient] + rng.normal(size=(120, 3))
     synthetic = draw(10, 50, 3)[1]
     rows = [np.flatnonzero(patient != 0), np.concatenate([np.arange(4), np.arange(40, 120, 9)]), np.arange(120)]
-    parts = [Part(r, np.arange(i, 50, 2)) for i, r in enumerate(rows)]
+    parts = [ImageSubset(r, np.arange(i, 50, 2)) for i, r in enumerate(rows)]
     monkeypatch.setattr(quality_balls, "_AT_ONCE", 120 * 7)
-    for part, radius, held in zip(parts, ball_radii(real, 5, rows), count_held(real, synthetic, 5, parts), strict=True):
+    for part, radius, held in zip(
+        parts, ball_radii(real, 5, rows), count_in_balls(real, synthetic, 5, parts), strict=True
+    ):
         x, y = real[part.centres], synthetic[part.others]
         np.testing.assert_allclose(radius, np.sort(cdist(x, x), axis=1)[:, 5], rtol=1e-12)
         inside = cdist(x, y) <= radius[:, None]

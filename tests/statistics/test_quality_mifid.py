@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality import mifid as quality_mifid
+from memorisk.statistics.quality import feature_distances as quality_mifid
+from memorisk.statistics.quality.feature_distances import frechet_distance, mifid, nearest_cosines
 from memorisk.statistics.quality.figures import check_samples
-from memorisk.statistics.quality.frechet import frechet_distance
-from memorisk.statistics.quality.mifid import mifid, nearest_cosines
 
 
 def naive_distance(real, synthetic):

@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
+from memorisk.statistics.effect_sizes import INSUFFICIENT, LARGER, NOT_LARGER, retraining_difference
 from memorisk.statistics.intervals import two_way_interval
-from memorisk.statistics.memorization.retraining import (
-    INSUFFICIENT,
-    LARGER,
-    NOT_LARGER,
-    retraining_difference,
-)
 
 RUNS = 400
 

@@ -8,11 +8,11 @@ from scipy.spatial.distance import cdist
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import specificity_threshold
 from memorisk.statistics.copies.reversed_queries import (
-    ahead_p,
     exposures,
     held_out_needed,
     image_p_values,
     nearness,
+    precedence_p,
     reversed_queries,
 )
 
@@ -72,16 +72,16 @@ def test_lists_and_the_count_ahead_keep_their_level():
         ahead += found.p_ahead <= 0.05
     assert any_listed <= stats.binom.ppf(0.999, repeats, q)
     # the largest attainable level below 5 %
-    exact = max(ahead_p(a, 60, 30) for a in range(61) if ahead_p(a, 60, 30) <= 0.05)
+    exact = max(precedence_p(a, 60, 30) for a in range(61) if precedence_p(a, 60, 30) <= 0.05)
     assert stats.binomtest(ahead, repeats, exact).pvalue > 0.001
 
 
 def test_units_ahead_by_counting_orders():
-    assert ahead_p(0, 5, 3) == 1
-    assert ahead_p(1, 5, 3) == pytest.approx(5 / 8)
-    assert ahead_p(3, 5, 3) == pytest.approx(stats.hypergeom.pmf(3, 8, 5, 3))
-    assert ahead_p(5, 5, 3) == pytest.approx(1 / 56)
-    assert ahead_p(16, 700, 150) <= 0.05 < ahead_p(15, 700, 150)
+    assert precedence_p(0, 5, 3) == 1
+    assert precedence_p(1, 5, 3) == pytest.approx(5 / 8)
+    assert precedence_p(3, 5, 3) == pytest.approx(stats.hypergeom.pmf(3, 8, 5, 3))
+    assert precedence_p(5, 5, 3) == pytest.approx(1 / 56)
+    assert precedence_p(16, 700, 150) <= 0.05 < precedence_p(15, 700, 150)
 
 
 def test_patients_of_many_images_are_flagged_more_unless_sizes_are_matched():
@@ -155,7 +155,7 @@ def test_nearness_by_loops():
         (lambda: exposures(reversed_queries([1.0], [1.0]), [1.0], [0], ["x"]), "not the result's"),
         (lambda: nearness([1.0], [1.0], second_distance=[0.5]), "none below the first"),
         (lambda: nearness([1.0], [1.0], [1, 2]), "do not fit"),
-        (lambda: ahead_p(1, 5, 0), "at least one held-out"),
+        (lambda: precedence_p(1, 5, 0), "at least one held-out"),
         (lambda: held_out_needed(10, 0), "at least 1"),
     ],
 )

@@ -6,18 +6,18 @@ from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.singled_out import (
+from memorisk.statistics.copies.tails import (
     CHANCE,
-    ENOUGH_HELD_OUT,
+    MIN_HELD_OUT,
     closeness,
-    copies_noticed,
+    copies_for_power,
     largest_lead,
-    leads,
+    neighbour_leads,
     tail_cut,
 )
 
 
-@pytest.mark.parametrize("n_held", [30, ENOUGH_HELD_OUT, 400])
+@pytest.mark.parametrize("n_held", [30, MIN_HELD_OUT, 400])
 def test_an_exponential_tail_keeps_the_chance(n_held: int) -> None:
     """Of clean sets at most the chance has anybody beyond the cut; as many are expected beyond it."""
     rng, repeats = np.random.default_rng(n_held), 4000
@@ -57,8 +57,10 @@ def test_without_a_tail_there_is_no_cut() -> None:
 def test_closeness_and_leads() -> None:
     np.testing.assert_allclose(closeness([1.0, np.e, 0.0]), [0, -1, np.inf])
     np.testing.assert_allclose(closeness([-3.0, 2.0], logits=True), [3, -2])
-    np.testing.assert_allclose(leads([1.0, 0.0, 0.0, 2.0], [2.0, 1.0, 0.0, 1.0]), [np.log(2), np.inf, 0, -np.log(2)])
-    np.testing.assert_allclose(leads([-3.0], [-1.0], logits=True), [2.0])
+    np.testing.assert_allclose(
+        neighbour_leads([1.0, 0.0, 0.0, 2.0], [2.0, 1.0, 0.0, 1.0]), [np.log(2), np.inf, 0, -np.log(2)]
+    )
+    np.testing.assert_allclose(neighbour_leads([-3.0], [-1.0], logits=True), [2.0])
     np.testing.assert_allclose(largest_lead([1.0, 3.0, 2.0, -1.0], [0, 0, 2, 1], 4), [3, 0, 2, 0])
 
 
@@ -70,16 +72,16 @@ def test_leads_of_a_random_split_are_exchangeable_whatever_the_spread() -> None:
         real, made = rng.normal(size=(n + m, 3)), 0.5 * rng.normal(size=(50, 3))
         distance = cdist(made, real)
         order = np.sort(distance, axis=1)
-        lead = largest_lead(leads(order[:, 0], order[:, 1]), distance.argmin(axis=1), n + m)
+        lead = largest_lead(neighbour_leads(order[:, 0], order[:, 1]), distance.argmin(axis=1), n + m)
         among_held += lead.argmax() >= n
     low, high = binom.ppf([0.001, 0.999], repeats, m / (n + m))
     assert low <= among_held <= high
 
 
 def test_copies_that_one_would_be_noticed_of() -> None:
-    assert [copies_noticed(share, 0.8) for share in (1.0, 0.8, 0.5, 0.1, 0.0)] == [1, 1, 3, 16, None]
+    assert [copies_for_power(share, 0.8) for share in (1.0, 0.8, 0.5, 0.1, 0.0)] == [1, 1, 3, 16, None]
     for share in (0.05, 0.3, 0.79):
-        n = copies_noticed(share, 0.8)
+        n = copies_for_power(share, 0.8)
         assert n is not None
         assert 1 - (1 - share) ** n >= 0.8 > 1 - (1 - share) ** (n - 1)
 
@@ -91,4 +93,4 @@ def test_misfits_are_refused() -> None:
         with pytest.raises(InputError, match="positive"):
             tail_cut(np.arange(100.0), trials, chance=chance)
     with pytest.raises(InputError, match="between 0 and 1"):
-        copies_noticed(0.5, 1.0)
+        copies_for_power(0.5, 1.0)

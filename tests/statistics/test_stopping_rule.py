@@ -7,22 +7,22 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.stopping_rule import SharedError, held_out_for_limit, stops
-from memorisk.statistics.memorization.memorized_share import memorized_share
+from memorisk.statistics.copies.set_memorization import memorized_share
+from memorisk.statistics.multiple_testing import ErrorSpending, held_out_for_limit, should_stop
 
 M, N, DRAWN, LOOKS, NOMINAL = 150, 120, 60, 8, 0.05
 
 
 def test_the_error_is_shared_and_no_more_than_shared():
-    planned = SharedError(0.05, 20)
+    planned = ErrorSpending(0.05, 20)
     assert sum(planned.of_look(k) for k in range(1, 40)) == pytest.approx(0.05)
     assert planned.of_look(21) == 0
-    open_ended = [SharedError(0.05).of_look(k) for k in range(1, 2000)]
+    open_ended = [ErrorSpending(0.05).of_look(k) for k in range(1, 2000)]
     assert 0.0499 < sum(open_ended) < 0.05
     assert open_ended == sorted(open_ended, reverse=True)
     for error, looks in ((0.0, 3), (0.6, 3), (0.05, 0)):
         with pytest.raises(InputError):
-            SharedError(error, looks)
+            ErrorSpending(error, looks)
     with pytest.raises(InputError, match="counted from 1"):
         planned.of_look(0)
 
@@ -36,11 +36,11 @@ def test_a_lower_limit_is_possible_from_so_many_held_out_patients_on(error):
 
 
 def test_patience_asks_for_looks_in_a_row():
-    assert stops([False, True], 1)
-    assert not stops([True, False], 1)
-    assert not stops([True, True, False, True], 2)
-    assert stops([False, True, True], 2)
-    assert not stops([True], 2)
+    assert should_stop([False, True], 1)
+    assert not should_stop([True, False], 1)
+    assert not should_stop([True, True, False, True], 2)
+    assert should_stop([False, True, True], 2)
+    assert not should_stop([True], 2)
 
 
 def test_a_training_that_memorizes_nothing_is_stopped_as_seldom_as_bonferroni_says():
@@ -49,7 +49,7 @@ def test_a_training_that_memorizes_nothing_is_stopped_as_seldom_as_bonferroni_sa
     A look of the exact test errs with the probability that its discrete law attains, so that all of them stop at most
     their sum, which lies below 0.05; the count of 1,000 may exceed it by what 1,000 draws allow and no more.
     """
-    error = SharedError(0.05, LOOKS).of_look(1)
+    error = ErrorSpending(0.05, LOOKS).of_look(1)
     share, test = _share_rule(error), _test_rule(error)
     stopped = np.zeros((1000, 2), dtype=bool)
     for training in range(1000):
@@ -63,7 +63,7 @@ def test_a_training_that_memorizes_nothing_is_stopped_as_seldom_as_bonferroni_sa
 
 
 def test_a_training_that_copies_a_share_is_stopped():
-    error = SharedError(0.05, LOOKS).of_look(1)
+    error = ErrorSpending(0.05, LOOKS).of_look(1)
     share, test = _share_rule(error), _test_rule(error)
     stopped = []
     for training in range(40):
@@ -76,7 +76,7 @@ def test_a_training_that_copies_a_share_is_stopped():
 
 
 def test_the_counts_of_this_file_are_the_rule():
-    error = SharedError(0.05, LOOKS).of_look(1)
+    error = ErrorSpending(0.05, LOOKS).of_look(1)
     share, test = _share_rule(error), _test_rule(error)
     said = []
     for training in range(6):

@@ -1,7 +1,7 @@
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.verdicts.tiers import beside, reaches, tier
+from memorisk.statistics.verdicts.tiers import format_against_gates, reaches_gate, tier
 
 
 @pytest.mark.parametrize(
@@ -37,15 +37,15 @@ def test_tiers_of_methods(mean, n_groups, expected):
     ],
 )
 def test_a_number_is_read_on_its_side_of_the_gate(value, gates, told):
-    assert beside(value, *gates) == told
-    assert beside(1.9996, 2.0, digits=3, kind="g") == "1.9996"
+    assert format_against_gates(value, *gates) == told
+    assert format_against_gates(1.9996, 2.0, digits=3, kind="g") == "1.9996"
 
 
 def test_reaching_a_gate_is_being_in_its_tier_or_a_higher_one():
     order = ["LOW", "MODERATE", "HIGH"]
     for mean in (-1.0, 0.0999, 0.1, 0.2, 0.3, 0.3001, 4.0):
         for gate in ("moderate", "high"):
-            assert reaches(mean, gate) == (order.index(tier(mean, 10)) >= order.index(gate.upper()))
-    assert not reaches(float("nan"), "high")
+            assert reaches_gate(mean, gate) == (order.index(tier(mean, 10)) >= order.index(gate.upper()))
+    assert not reaches_gate(float("nan"), "high")
     with pytest.raises(InputError, match=r"unknown gate 'hihg'\. Did you mean 'high'"):
-        reaches(0.2, "hihg")
+        reaches_gate(0.2, "hihg")

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.trend import duplicate_trend
+from memorisk.statistics.contrasts import duplicate_trend
 
 COPIES = np.repeat([1, 2, 4, 8], 8)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memorisk.statistics.verdicts.uneven_gaps import uneven_gaps
+from memorisk.statistics.verdicts.noticeable_gap import uneven_gaps
 
 SCORED, UNSEEN, SEEDS = 400, 200, 10
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.verdicts.verdict import COLUMNS, Finding, Units, decide, noticed_words
+from memorisk.statistics.verdicts.verdict import COLUMNS, Finding, UnitNames, decide, power_sentence
 
 NAN = float("nan")
 
@@ -78,7 +78,7 @@ def test_reasons_are_one_a_class_the_gravest_first_and_in_the_reader_s_words():
         row("many", flagged=7),
         row("above", 0.4, 0.6, "HIGH"),
         row("both", 0.9, 1.2, "HIGH", flagged=2),
-        units=Units("patient", "patients"),
+        units=UnitNames("patient", "patients"),
     )
     assert found.why == [
         "class both: its mean gap M is above 0.3 nats, by the lower limit of its interval, 0.9, and 2 patients are "
@@ -102,7 +102,7 @@ def test_flagged_groups_fail(gate):
 
 
 def test_far_more_flags_than_chance_explains_ask_for_another_model_not_for_more():
-    few, many = (verdict(row("a", flagged=4), row("b", flagged=n), units=Units("image", "images")) for n in (5, 6))
+    few, many = (verdict(row("a", flagged=4), row("b", flagged=n), units=UnitNames("image", "images")) for n in (5, 6))
     assert few.what_would_decide[0].startswith("more models, which tell chance from memorization")
     assert few.status == many.status == "fail"
     assert many.what_would_decide == [
@@ -177,16 +177,16 @@ def test_a_pass_notices_what_is_asked_for_in_nine_of_ten_cases(power, status):
 
 
 def test_what_would_have_been_noticed_is_told_in_words_that_explain_themselves():
-    units = Units("patient", "patients")
+    units = UnitNames("patient", "patients")
     found = {"gap": 4.0, "power": 0.834, "low": 0.79, "high": 0.86}
-    told = noticed_words(found, units, "a")
+    told = power_sentence(found, units, "a")
     assert told.startswith("a single patient with a gap of 4 nats or more would have been noticed in at least four of")
     assert "(class a, where least is noticed; simulated: 83 of 100, 79 to 86)" in told
     assert "its right answer 55 times as probable" in told  # exp(4)
     for none in (None, math.inf):
-        told = noticed_words({"gap": none}, units, "a")
+        told = power_sentence({"gap": none}, units, "a")
         assert told == "in class a a single patient is not surely noticed, however strongly remembered"
-    assert noticed_words(None, units, "a") == ""
+    assert power_sentence(None, units, "a") == ""
 
 
 def test_without_flips_more_models_are_not_asked_for():

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality.wasserstein import wasserstein_distance
+from memorisk.statistics.copies.copy_tests import wasserstein_distance
 
 
 def test_it_is_scipys_and_weighs_patients_alike() -> None:

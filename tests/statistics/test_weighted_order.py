@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memorisk.statistics.memorization.weighted_order import largest_missing, weight_below
+from memorisk.statistics.pairs.decisions import lower_weighted_quantile, weight_below
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -16,4 +16,4 @@ def test_whole_weights_are_repetitions(seed: int) -> None:
     np.testing.assert_allclose(below, [(written_out < t).mean() for t in found], atol=1e-12)
     for share in (0.0, 0.1, 0.5, 1.0):
         naive = max(t for t in written_out if (written_out < t).sum() <= share * len(written_out))
-        assert largest_missing(score, weight.astype(np.float64), share) == naive
+        assert lower_weighted_quantile(score, weight.astype(np.float64), share) == naive

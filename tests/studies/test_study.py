@@ -12,9 +12,9 @@ import yaml
 from memorisk.audits.classifier.options import PAPER_SEEDS
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json
-from memorisk.studies.rare_distinctive import run as study_module
+from memorisk.studies.rare_distinctive import study as study_module
 from memorisk.studies.rare_distinctive.plan import plan_study
-from memorisk.studies.rare_distinctive.run import Study, read_study, study_rare_distinctive
+from memorisk.studies.rare_distinctive.study import Study, read_study, study_rare_distinctive
 from tests.commands import answer, environment, memorisk, refusal
 
 QUICK = {"epochs": 1, "processes": 1, "discard_weights": True}

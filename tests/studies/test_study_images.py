@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from memorisk.audits.classifier.finished_run import open_finished
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.audits.finished_run import open_finished
-from memorisk.images.copies.interventions import edges_only
+from memorisk.images.alterations.interventions import edges_only
 from memorisk.report.blocks import Gallery
 from memorisk.report.page import render_page
-from memorisk.studies.rare_distinctive.images import PICTURES, figure_7
+from memorisk.studies.rare_distinctive.figures import PICTURES, figure_7
 from memorisk.studies.rare_distinctive.page import study_page
-from memorisk.studies.rare_distinctive.parts import StudyRuns
-from memorisk.studies.rare_distinctive.run import read_study
+from memorisk.studies.rare_distinctive.results import StudyRuns
+from memorisk.studies.rare_distinctive.study import read_study
 from memorisk.studies.rare_distinctive.tables import study_tables
 
 URI = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import memorisk
-from memorisk.audits.classifier.explanations.rarity import cell_from_run, rarity_across, rarity_table
 from memorisk.audits.classifier.explanations.run import explain
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.report.page import render_page
@@ -18,24 +17,26 @@ from memorisk.report.result import Result
 from memorisk.runs.checksums import SEAL
 from memorisk.runs.files import read_json, read_table, write_json, write_table
 from memorisk.statistics.effect_sizes import percent_change
-from memorisk.studies.rare_distinctive.columns import COLUMNS
-from memorisk.studies.rare_distinctive.page import study_page
-from memorisk.studies.rare_distinctive.tables import StudyRuns, StudyTable, study_tables, tables_markdown
-from memorisk.studies.rare_distinctive.tables_defence import strictest
-from memorisk.studies.rare_distinctive.tables_setup import weights_name
-from memorisk.studies.rare_distinctive.text import (
+from memorisk.studies.engine.tables import (
     MOST_ROWS,
-    change,
-    effect,
-    escaped,
-    markdown,
-    plain,
+    change_text,
+    effect_size_text,
+    escape_markdown,
+    markdown_table,
+    plain_number,
     power_of_ten,
     regime_name,
-    share,
-    signed,
-    thousands,
+    share_text,
+    signed_number,
+    thousands_text,
 )
+from memorisk.studies.rare_distinctive.class_tables import weights_name
+from memorisk.studies.rare_distinctive.intervention_tables import smallest_budgets
+from memorisk.studies.rare_distinctive.page import study_page
+from memorisk.studies.rare_distinctive.rarity import rarity_across, rarity_table
+from memorisk.studies.rare_distinctive.rarity_cells import cell_from_run
+from memorisk.studies.rare_distinctive.results import StudyRuns, StudyTable
+from memorisk.studies.rare_distinctive.tables import COLUMNS, study_tables, tables_markdown
 from tests.commands import class_folders
 from tests.report.chromium import Chromium, find_chromium
 
@@ -98,16 +99,21 @@ def one(frame: pd.DataFrame, **where: object) -> pd.Series:
 
 
 def test_numbers_are_printed_as_the_paper_prints_them():
-    assert (signed(1.33), signed(-0.25), signed(-0.001), signed(0.466, 3)) == ("+1.33", "−0.25", "+0.00", "+0.466")
-    assert (signed(float("nan")), signed(None), plain(0.6994, 3)) == ("n/a", "n/a", "0.699")
+    assert (signed_number(1.33), signed_number(-0.25), signed_number(-0.001), signed_number(0.466, 3)) == (
+        "+1.33",
+        "−0.25",
+        "+0.00",
+        "+0.466",
+    )
+    assert (signed_number(float("nan")), signed_number(None), plain_number(0.6994, 3)) == ("n/a", "n/a", "0.699")
     pairs = ((0.36, 3.07), (1.38, 0.51), (1.45, -1.31), (-1.45, 0.09))  # table 6
-    assert [change(b, a, percent_change(b, a)) for b, a in pairs] == ["+753%", "−63%", "−190%", "+106%"]
-    assert (change(0.004, 0.480, 11900), effect(0.004, 0.480, 1.0)) == ("120×", "n/a")
-    assert (change(0.004, 0.003, -25), effect(0.004, 0.003, -0.1)) == ("−25%", "−0.10")
-    assert (change(0.0, 1.0, float("nan")), effect(1.76, 0.03, -1.16)) == ("n/a", "−1.16")
-    assert change(1.0, 2.0, float("nan")) == "n/a"
-    assert [share(v) for v in (0.669, 0.012, 0.0003, 0.0)] == ["66.9", "1.2", "0.03", "0.0"]
-    assert [thousands(n) for n in (64, 50_000, 10_015)] == ["64", "50 K", "~10 K"]
+    assert [change_text(b, a, percent_change(b, a)) for b, a in pairs] == ["+753%", "−63%", "−190%", "+106%"]
+    assert (change_text(0.004, 0.480, 11900), effect_size_text(0.004, 0.480, 1.0)) == ("120×", "n/a")
+    assert (change_text(0.004, 0.003, -25), effect_size_text(0.004, 0.003, -0.1)) == ("−25%", "−0.10")
+    assert (change_text(0.0, 1.0, float("nan")), effect_size_text(1.76, 0.03, -1.16)) == ("n/a", "−1.16")
+    assert change_text(1.0, 2.0, float("nan")) == "n/a"
+    assert [share_text(v) for v in (0.669, 0.012, 0.0003, 0.0)] == ["66.9", "1.2", "0.03", "0.0"]
+    assert [thousands_text(n) for n in (64, 50_000, 10_015)] == ["64", "50 K", "~10 K"]
     assert [power_of_ten(v) for v in (1e-4, 5e-5, 2.5e-3, float("nan"))] == ["1×10⁻⁴", "5×10⁻⁵", "2.5×10⁻³", "n/a"]
     regimes = ["full", "lora", "dp-lora-1", "dp-full-0.5", "fuller"]
     assert [regime_name(r) for r in regimes] == [
@@ -118,7 +124,7 @@ def test_numbers_are_printed_as_the_paper_prints_them():
         "fuller",
     ]
     assert regime_name("full", short=True) == "Full FT"
-    assert strictest(["full", "lora", "dp-lora-8", "dp-lora-3", "dp-lora-1", "dp-full-8"]) == [
+    assert smallest_budgets(["full", "lora", "dp-lora-8", "dp-lora-3", "dp-lora-1", "dp-full-8"]) == [
         "full", "lora", "dp-lora-1", "dp-full-8",
     ]  # fmt: skip
     assert weights_name("/home/somebody/medsam.pth") == "medsam.pth"
@@ -174,7 +180,7 @@ def test_tables_2_and_7_are_those_of_the_explanations(tables: dict[str, StudyTab
         pairwise[["rho_residual", "low_residual", "p"]]
     )
     printed = two.paper[two.paper["Dataset"] == PLAIN][CNN].tolist()
-    assert printed == [signed(centroid["rho"], 3), signed(centroid["rho_residual"], 3)]
+    assert printed == [signed_number(centroid["rho"], 3), signed_number(centroid["rho_residual"], 3)]
     assert len(seven.ours) == 6
     assert f"{PLAIN}, {RESNET}: was not explained (memorisk explain)" in seven.missing
     layers = pd.read_parquet(root / "patients" / "explain" / "distances.parquet")
@@ -239,8 +245,8 @@ def test_tables_4_and_11_have_accuracy_on_members_as_printed_and_on_unseen_image
         means = images.groupby("label", observed=True)["M"].mean()
         printed = eleven.paper.iloc[i]
         assert printed["Acc. %"] == f"{100 * members:.1f}"
-        assert (printed["Worst class"], printed["M(x)"]) == (means.idxmax(), signed(means.max()))
-        assert printed["Mean M(x)"] == signed(images["M"].mean())
+        assert (printed["Worst class"], printed["M(x)"]) == (means.idxmax(), signed_number(means.max()))
+        assert printed["Mean M(x)"] == signed_number(images["M"].mean())
         ours = one(eleven.ours, regime=regime)
         assert ours["accuracy_members"] == pytest.approx(members)
         assert ours["accuracy"] == saved["accuracy"].iloc[i] != members
@@ -258,7 +264,7 @@ def test_table_5_holds_means_over_images_as_printed_and_intervals_as_ours(tables
     means = images.groupby("label", observed=True)["M"].agg(["mean", "size"]).sort_values("mean", ascending=False)
     printed = table.paper[table.paper["Dataset"] == PLAIN]
     assert printed["Class"].tolist() == means.index.astype(str).tolist()
-    assert printed[CNN].tolist() == [signed(m) for m in means["mean"]]
+    assert printed[CNN].tolist() == [signed_number(m) for m in means["mean"]]
     assert printed["n"].tolist() == [str(n) for n in means["size"]]
     assert set(table.paper[table.paper["Dataset"] == HOSTILE][RESNET]) == {"n/a"}
     saved = one(Result.load(root / "resnet").per_class, label="7")
@@ -303,7 +309,7 @@ def test_an_attack_that_cannot_be_measured_is_said_so(runs: StudyRuns, root: Pat
     assert one(table.paper, Class="1")["MIA AUC"] == "n/a"
     assert one(table.ours, label="1")["why"] == "not measurable: 1 member"
     assert set(table.ours["why"]) == {"", "not measurable: 1 member"}
-    assert "not measurable" in markdown(table.ours, COLUMNS["table_8"])
+    assert "not measurable" in markdown_table(table.ours, COLUMNS["table_8"])
 
 
 def test_table_9_counts_patients_where_they_are_named(tables: dict[str, StudyTable]):
@@ -392,12 +398,12 @@ def test_markdown_keeps_users_text_in_its_cell(tables: dict[str, StudyTable]):
     assert [line for line in text.splitlines() if line.startswith("## ")][4].startswith("## Table 5. ")
     assert text.count("As the paper prints it:") == 11
     assert r"two\|\<b>\\nclasses" in text
-    assert escaped("[x](http://a) `b` *c*") == r"[x]\(http://a) \`b\` \*c\*"
+    assert escape_markdown("[x](http://a) `b` *c*") == r"[x]\(http://a) \`b\` \*c\*"
     grid = [line.replace(r"\|", "") for line in text.splitlines() if line.startswith("|")]
     for before, line in pairwise(grid):
         if line.startswith("| ---"):
             assert line.count("|") == before.count("|")
-    lines = markdown(pd.DataFrame({"a": [str(i) for i in range(MOST_ROWS + 5)]})).splitlines()
+    lines = markdown_table(pd.DataFrame({"a": [str(i) for i in range(MOST_ROWS + 5)]})).splitlines()
     assert len(lines) == 2 + MOST_ROWS + 2
     assert lines[-1] == "5 more rows are not shown here."
 

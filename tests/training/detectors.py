@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
-from memorisk.training.detectors.contrastive.options import DetectorOptions
+from memorisk.training.detectors.options import DetectorOptions
 
 SIDE = 16
 TINY = DetectorOptions(

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from scipy import ndimage
 
-from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.training.autoencoders.latent_store import Latents, load_latents
-from memorisk.training.detectors.lcmem.options import LatentOptions
+from memorisk.training.detectors.options import LatentOptions
 
 SIDE = 16
 TINY = LatentOptions(

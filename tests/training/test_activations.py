@@ -8,8 +8,8 @@ from torch import nn
 
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.pixels import Normalisation
 from memorisk.statistics.memorization.probes import CLS
+from memorisk.training.engine.pixels import Normalisation
 from memorisk.training.features.activations import Layer, choose_layers, extract_activations, pooled
 from tests.training.helpers import Digits
 

@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.augment import AUGMENTATIONS, build_augmentation
-from memorisk.training.engine.fit import fit
+from memorisk.training.classifiers.fit import fit
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.pixels import Normalisation, PixelSource
+from memorisk.training.engine.pixels import AUGMENTATIONS, Normalisation, PixelSource, build_augmentation
 from tests.training.helpers import Digits, NoisyNet, weights_of
 
 

@@ -13,18 +13,18 @@ import pytest
 import torch
 from PIL import Image
 
-from memorisk.cli.show.latents import _with_limits
-from memorisk.models.autoencoders.latents import load_encoder, open_latents, save_encoder
+from memorisk.cli.show.generators import _with_limits
+from memorisk.models.latents import load_encoder, open_latents, save_encoder
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
 from memorisk.scores.reconstruction import psnr, ssim
 from memorisk.training.autoencoders import command as autoencoder
 from memorisk.training.autoencoders import fit as autoencoder_fit
 from memorisk.training.autoencoders.command import train_autoencoder
+from memorisk.training.autoencoders.fit import baseline_side, patient_means, resize_and_restore
 from memorisk.training.autoencoders.latent_store import load_latents
 from memorisk.training.autoencoders.options import AutoencoderOptions
-from memorisk.training.autoencoders.report import baseline_side, of_patients, resized
 from tests.commands import answer, environment, refusal
 from tests.training.detectors import scans
 
@@ -90,9 +90,9 @@ def test_an_autoencoder_with_an_account_of_what_it_renders(table: Path, tmp_path
     groups = manifest["group"].to_numpy(dtype=str)[rows]
     for measure, of in (("psnr", psnr), ("ssim", ssim)):
         figures = summary["test"][measure]
-        ours, other = of_patients(of(rendered, x.numpy()), groups), of(resized(x.numpy(), 8), x.numpy())
+        ours, other = patient_means(of(rendered, x.numpy()), groups), of(resize_and_restore(x.numpy(), 8), x.numpy())
         assert figures["autoencoder"]["estimate"] == pytest.approx(ours.mean(), abs=1e-4)
-        assert figures["bilinear"]["estimate"] == pytest.approx(of_patients(other, groups).mean(), abs=1e-6)
+        assert figures["bilinear"]["estimate"] == pytest.approx(patient_means(other, groups).mean(), abs=1e-6)
         assert figures["difference"]["estimate"] == pytest.approx(
             figures["autoencoder"]["estimate"] - figures["bilinear"]["estimate"]
         )
@@ -102,7 +102,7 @@ def test_an_autoencoder_with_an_account_of_what_it_renders(table: Path, tmp_path
 def test_latents_of_it_have_a_deviation_of_one_and_know_whom_it_saw(table: Path, tmp_path: Path) -> None:
     train_autoencoder(table, out=tmp_path / "run", group_column="patient", **QUICK)
     options = autoencoder.settings_of(autoencoder.TrainAutoencoderOptions, {"group_column": "patient", **QUICK})
-    store, parts = autoencoder._data(table, options, quiet)
+    store, parts = autoencoder._data(table, options, no_progress)
     encoder = open_latents(f"autoencoder:{tmp_path / 'run'}", (16, 16, 1))
     assert encoder.name == "autoencoder run (4 x 4 x 4)"
     found = load_latents(store, encoder, device="cpu")
@@ -256,8 +256,8 @@ def test_the_baseline_keeps_as_many_numbers() -> None:
     assert baseline_side(4 * 16 * 16, 3, 64) == 18
     assert baseline_side(4 * 64 * 64, 1, 64) == 64
     flat = np.full((1, 1, 8, 8), 0.25, np.float32)
-    np.testing.assert_allclose(resized(flat, 3), flat)
-    np.testing.assert_array_equal(of_patients(np.array([1.0, 3.0, 5.0]), np.array(["b", "b", "a"])), [5.0, 2.0])
+    np.testing.assert_allclose(resize_and_restore(flat, 3), flat)
+    np.testing.assert_array_equal(patient_means(np.array([1.0, 3.0, 5.0]), np.array(["b", "b", "a"])), [5.0, 2.0])
 
 
 def test_too_few_patients_are_told_in_place_of_limits() -> None:

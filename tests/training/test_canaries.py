@@ -7,12 +7,12 @@ from torch import nn
 
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.runs.errors import InputError
-from memorisk.scores.attacks.differential import cross_entropy
-from memorisk.statistics.privacy.empirical_epsilon import largest_epsilon, pair_guesses
-from memorisk.training.engine.fit import fit
+from memorisk.scores.memorization import cross_entropy
+from memorisk.statistics.epsilon import largest_epsilon, pair_guesses
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.twins import label_noise_pairs
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.predict import predict_logits
-from memorisk.training.twins.canaries import label_noise_pairs
 
 N, CLASSES = 240, 4
 

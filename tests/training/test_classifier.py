@@ -13,8 +13,8 @@ from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_json, read_table
 from memorisk.training.classifiers import command as classifier
+from memorisk.training.classifiers import jobs
 from memorisk.training.classifiers.command import NOISE, train_classifier
-from memorisk.training.engine import jobs
 from tests.commands import answer, refusal
 
 QUICK = {"model": "small_cnn", "epochs": 2, "threads": 1}

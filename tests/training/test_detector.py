@@ -13,14 +13,14 @@ from PIL import Image
 import memorisk
 from memorisk.cli.show.training import _gain
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.files import plain, read_json, read_table
-from memorisk.statistics.copies.paired_detectors import paired_hits
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.runs.files import json_value, read_json, read_table
+from memorisk.statistics.copies.copy_detection import paired_hits
+from memorisk.statistics.intervals import clopper_pearson
 from memorisk.training.detectors import command as detector
 from memorisk.training.detectors.command import plan_detector, train_detector
 from memorisk.training.detectors.contrastive import fit as detector_fit
 from memorisk.training.detectors.contrastive.augmentations import augmented_copies
-from memorisk.training.detectors.contrastive.retrieval import found_sources
+from memorisk.training.detectors.contrastive.retrieval import source_hits
 from tests.commands import answer, refusal
 from tests.training.detectors import scans
 
@@ -79,7 +79,7 @@ def test_the_figures_are_those_of_their_definitions(table: Path, tmp_path: Path)
     trained = memorisk.load_detector(tmp_path / "run" / "detector")
     for strength in ("weak", "strong"):
         copies = augmented_copies(images, rows, strength, seed=0)
-        hits = found_sources(
+        hits = source_hits(
             trained.embed(copies, device="cpu"), trained.embed(images[rows], device="cpu"), "cosine", rows
         )
         row = summary["test"][strength]
@@ -184,7 +184,7 @@ def test_missing_libraries_are_named_before_anything_is_written(
     ],
 )
 def test_a_gain_has_an_interval_or_words(first: list[int], second: list[int], words: str) -> None:
-    assert _gain(plain(asdict(paired_hits(first, second)))) == words
+    assert _gain(json_value(asdict(paired_hits(first, second)))) == words
 
 
 def test_the_command_says_what_was_gained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

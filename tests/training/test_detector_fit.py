@@ -16,12 +16,16 @@ import memorisk
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training.detectors.contrastive import fit as detector_fit
-from memorisk.training.detectors.contrastive.fit import FittedDetector, Training, fit_detector
-from memorisk.training.detectors.contrastive.history import CHECKPOINT, HISTORY
-from memorisk.training.detectors.contrastive.options import DetectorOptions
-from memorisk.training.detectors.contrastive.record import DetectorRecord, Looked
-from memorisk.training.detectors.contrastive.retrieval import embed, found_sources, retrieval
-from memorisk.training.detectors.contrastive.start import DEPARTURES, untrained
+from memorisk.training.detectors.contrastive.fit import CopyDetectorTraining, FittedDetector, fit_detector
+from memorisk.training.detectors.contrastive.inputs import CHECKPOINT, HISTORY, PAPER_DEVIATIONS, build_initial_detector
+from memorisk.training.detectors.contrastive.retrieval import (
+    DetectorRecord,
+    ValidationFigures,
+    embed,
+    retrieval,
+    source_hits,
+)
+from memorisk.training.detectors.options import DetectorOptions
 from tests.commands import environment
 from tests.training.detectors import TINY, parts, scans, with_images
 
@@ -81,7 +85,7 @@ def test_a_detector_is_left_in_its_folder(store: ImageStore, tmp_path: Path, mon
 
 def test_the_kept_weights_are_those_of_the_best_epoch(store: ImageStore, tmp_path: Path) -> None:
     fitted = fit(store, tmp_path / "d", replace(TINY, epochs=6))
-    rows, start = parts(store)[1], untrained(store, TINY)
+    rows, start = parts(store)[1], build_initial_detector(store, TINY)
     prepared, device = start.config.preprocessing, torch.device("cpu")
     copies = memorisk.training.detectors.contrastive.augmentations.augmented_copies(
         store.images, rows, TINY.augment, seed=TINY.seed
@@ -89,7 +93,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(store: ImageStore, tmp_pat
     for network, epoch in ((start.network, 0), (fitted.detector.network, fitted.best_epoch)):
         sources = embed(network, store.images, rows, prepared, device)
         found = embed(network, copies, np.arange(len(rows)), prepared, device)
-        share = found_sources(found, sources, "cosine", store.pixel_hashes[rows]).mean()
+        share = source_hits(found, sources, "cosine", store.pixel_hashes[rows]).mean()
         assert share == fitted.history[epoch]["retrieval"]
         cosine = (found / np.linalg.norm(found, axis=1)[:, None]) @ (
             sources / np.linalg.norm(sources, axis=1)[:, None]
@@ -108,15 +112,15 @@ def test_copies_are_found_more_often_after_training(tmp_path: Path, loss: str) -
 def test_a_copy_of_an_image_with_a_twin_is_found_by_either() -> None:
     sources = np.array([[1.0, 0], [1, 0], [0, 1]], np.float32)
     copies = np.array([[1.0, 0.1], [1, 0.1], [1, 0.2]], np.float32)
-    found = found_sources(copies, sources, "cosine", np.array(["same", "same", "other"]))
+    found = source_hits(copies, sources, "cosine", np.array(["same", "same", "other"]))
     assert found.tolist() == [True, True, False]
-    found = found_sources(copies, sources, "euclidean", np.array(["a", "b", "c"]))
+    found = source_hits(copies, sources, "euclidean", np.array(["a", "b", "c"]))
     assert found.tolist() == [True, False, False]  # the first of equals
 
 
 def batches(store: ImageStore, options: DetectorOptions) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
     """Groups and embeddings of every batch, in two epochs."""
-    training = Training.build(store, *parts(store), store.manifest.groups, options)
+    training = CopyDetectorTraining.build(store, *parts(store), store.manifest.groups, options)
     seen: list[list[tuple[torch.Tensor, torch.Tensor]]] = []
 
     def spy(images: torch.Tensor, copies: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
@@ -154,7 +158,7 @@ def test_a_frozen_backbone_stays_as_it_is_but_in_the_papers_form(
     options = replace(
         TINY, backbone="timm:test_resnet@none", protocol=protocol, epochs=1, network_size=32, frozen_epochs=1
     )
-    before = {name: value.clone() for name, value in untrained(store, options).network.tensors().items()}
+    before = {name: value.clone() for name, value in build_initial_detector(store, options).network.tensors().items()}
     fitted = fit(store, tmp_path / "d", options)
     moved = {name for name, value in fitted.detector.network.tensors().items() if not torch.equal(value, before[name])}
     assert {"projection.weight", "projection.bias"} <= moved
@@ -165,7 +169,7 @@ def test_a_frozen_backbone_stays_as_it_is_but_in_the_papers_form(
     else:
         assert trunk
         assert all("running" in name or "num_batches" in name for name in trunk)
-        assert fitted.detector.config.departures == DEPARTURES
+        assert fitted.detector.config.departures == PAPER_DEVIATIONS
         assert fitted.history[1]["validation_loss"] is not None
     thawed = fit(store, tmp_path / "e", replace(options, frozen_epochs=0)).detector.network.tensors()
     assert any(not torch.equal(thawed[name], before[name]) for name in before if "conv" in name)
@@ -180,7 +184,7 @@ def test_the_best_epoch_is_the_first_of_the_best_and_never_the_start() -> None:
         record = DetectorRecord(3, state, by_loss=by_loss)
         assert record.best_epoch == 0
         for epoch, validation in enumerate(figures):
-            looked = Looked(retrieval(np.arange(10) < 10 * validation[0], np.arange(10), 0), validation[1])
+            looked = ValidationFigures(retrieval(np.arange(10) < 10 * validation[0], np.arange(10), 0), validation[1])
             record.add(epoch, looked, 1.0, {"w": torch.full((1,), float(epoch))} if epoch else None)
         assert record.best_epoch == best
         assert float(record.best["w"]) == best
@@ -328,7 +332,7 @@ def test_squeezenets_features_become_a_detector(shared_data: Path, tmp_path: Pat
 
 
 def test_the_best_weights_are_all_of_the_networks_own_and_nothing_else(store: ImageStore) -> None:
-    network = untrained(store, TINY).network
+    network = build_initial_detector(store, TINY).network
     own = {name: value + 1 for name, value in network.tensors().items()}
     assert network.state_dict().keys() - own.keys()  # the backbone's own head, which may be missing
     detector_fit._load_best(network, own)

@@ -10,23 +10,22 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from memorisk.audits.generated.generator_knowledge import refuse_known, unknown_weights
-from memorisk.audits.generated.image_sets import select_rows
-from memorisk.images.decoding.decoding import hash_pixels
-from memorisk.models.autoencoders.latents_seen import TrainedOn
+from memorisk.audits.generated.knowledge import refuse_known, unknown_weights
+from memorisk.audits.generated.sets import select_rows
+from memorisk.images.pixels import hash_pixels
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.dit.dit import open_dit
+from memorisk.models.generators.dit.folder import open_dit
 from memorisk.models.generators.generators import Draw, load_generator
-from memorisk.models.generators.sampling_options import SamplingOptions
+from memorisk.models.provenance import TrainingRecord
+from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import write_json
 from memorisk.training.autoencoders.fit import new_autoencoder, save_autoencoder
 from memorisk.training.autoencoders.latent_store import load_latents
 from memorisk.training.autoencoders.options import AutoencoderOptions
-from memorisk.training.engine.checkpoint import Checkpoint
-from memorisk.training.generators.diffusion.fit import DiffusionTraining
-from memorisk.training.generators.diffusion.loop import DiffusionLoop
-from memorisk.training.generators.diffusion.steps import draw_noise
+from memorisk.training.engine.loop import Checkpoint
+from memorisk.training.generators.batches import draw_noise
+from memorisk.training.generators.diffusion_training import DiffusionLoop, DiffusionTraining
 from memorisk.training.generators.fit import fit_generator
 from memorisk.training.generators.snapshots import Snapshot
 from tests.training.detectors import with_images
@@ -201,7 +200,7 @@ def test_latents_are_computed_once_and_mirrored_before_they_are_encoded(tmp_path
     store, small = labelled(tmp_path), AutoencoderOptions(block_channels=(4, 4, 8))
     network = new_autoencoder(small.architecture(16, 1), 0)
     whom = {"training": np.arange(32), "validation": np.array([34])}
-    save_autoencoder(network, tmp_path / "ae", TrainedOn.of(store, whom), scaling_factor=2.0)
+    save_autoencoder(network, tmp_path / "ae", TrainingRecord.of(store, whom), scaling_factor=2.0)
     text = f"autoencoder:{tmp_path / 'ae'}"
     options = replace(QUICK, network="tiny/2", latent=text, flip=True, learn_sigma=True)
     training = DiffusionTraining.build(store, ROWS, options)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.training.generators.diffusion.loss import TIMES, DiffusionLoss, new_scheduler
+from memorisk.training.generators.losses import TIMES, DiffusionLoss, new_scheduler
 
 pytest.importorskip("diffusers")
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.training.engine.order import batch_order
-from memorisk.training.generators.diffusion.steps import StepPlan, draw_noise
+from memorisk.training.engine.optimization import batch_order
+from memorisk.training.generators.batches import StepPlan, draw_noise
 
 
 @pytest.mark.parametrize(("n", "size"), [(10, 4), (4, 4), (7, 3)])

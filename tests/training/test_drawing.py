@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.models.generators.sampling_options import SamplingOptions
+from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError
-from memorisk.training.generators.drawing.drawing import (
-    COLUMNS,
+from memorisk.training.generators.draws import (
+    PLAN_COLUMNS,
     draw,
     draw_again,
     image_name,
@@ -43,7 +43,7 @@ def test_classes_are_equal_up_to_one_and_a_longer_set_begins_like_a_shorter(n: i
     assert max(counts.values()) - min(counts[c] for c in class_generator().config.classes) <= 1
     longer = plan_draws(class_generator(), n + 9, seed=5)
     pd.testing.assert_frame_equal(plan, longer.iloc[:n])
-    assert tuple(plan.columns) == COLUMNS
+    assert tuple(plan.columns) == PLAN_COLUMNS
     assert [class_generator().config.classes[k] for k in plan["label"]] == plan["class"].tolist()
     assert set(plan["source"]) == {""}
     assert set(plan["condition"]) == {-1}

@@ -11,9 +11,8 @@ from torch import nn
 
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.engine import early_stacked
-from memorisk.training.engine.early_stacked import fit_early_stacked
-from memorisk.training.engine.early_stopping import EarlyLog, fit_early
+from memorisk.training.classifiers import early_stopping
+from memorisk.training.classifiers.early_stopping import EarlyStoppingLog, fit_early, fit_early_stacked
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import Normalisation, choose_normalisation
 from tests.reordered_sums import ReorderedSums
@@ -44,13 +43,15 @@ def canaries(digits: Digits) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     return np.concatenate([digits.images, marked]), labels, rows
 
 
-def stacked(digits: Digits, models: list[nn.Module], options: TrainOptions = HOW, **changed: object) -> list[EarlyLog]:
+def stacked(
+    digits: Digits, models: list[nn.Module], options: TrainOptions = HOW, **changed: object
+) -> list[EarlyStoppingLog]:
     images, labels, rows = canaries(digits)
     given = {"seeds": SEEDS, "patience": 3, **changed}
     return fit_early_stacked(models, images, labels, rows, VALIDATION, options, **given)
 
 
-def gap_of_the_lowest(log: EarlyLog) -> float:
+def gap_of_the_lowest(log: EarlyStoppingLog) -> float:
     """How much lower the validation loss of the epoch that is kept is than any other."""
     first, second = sorted(log.validation)[:2]
     return second - first
@@ -134,19 +135,19 @@ def test_leaving_changes_nothing_for_the_rest(digits: Digits, monkeypatch: pytes
         epochs=40, lr=0.3 if optimizer == "sgd" else 1e-3, schedule="constant", optimizer=optimizer
     )  # fmt: skip
     sizes: list[int] = []
-    shrink = early_stacked._Stack.shrink
+    shrink = early_stopping._EarlyStoppedStack.shrink
 
-    def watched(stack: early_stacked._Stack, numbers: list[int]) -> None:
+    def watched(stack: early_stopping._EarlyStoppedStack, numbers: list[int]) -> None:
         shrink(stack, numbers)
         sizes.append(len(stack.numbers))
         assert all(len(value) == len(stack.numbers) for value in stack.parameters.values())
 
-    monkeypatch.setattr(early_stacked._Stack, "shrink", watched)
+    monkeypatch.setattr(early_stopping._EarlyStoppedStack, "shrink", watched)
     shrunk, whole = networks("mlp1", torch.float64), networks("mlp1", torch.float64)
     logs = stacked(digits, shrunk, options)
     assert len(set(sizes)) > 1, sizes
     assert sizes == sorted(sizes, reverse=True)
-    monkeypatch.setattr(early_stacked._Stack, "shrink", lambda stack, numbers: None)
+    monkeypatch.setattr(early_stopping._EarlyStoppedStack, "shrink", lambda stack, numbers: None)
     others = stacked(digits, whole, options)
     for log, other, a, b in zip(logs, others, shrunk, whole, strict=True):
         assert log.best_epoch == other.best_epoch
@@ -160,16 +161,16 @@ def test_one_that_has_stopped_may_diverge(digits: Digits, monkeypatch: pytest.Mo
     """Alone it would have ended before; in the stack it must neither end nor change the others."""
     undisturbed, disturbed = networks("mlp1", torch.float64), networks("mlp1", torch.float64)
     logs = stacked(digits, undisturbed)
-    run_epoch, spoilt = early_stacked._Stack.run_epoch, []
+    run_epoch, spoilt = early_stopping._EarlyStoppedStack.run_epoch, []
 
-    def spoil(stack: early_stacked._Stack, epoch: int, going: list[int]) -> dict[int, float]:
+    def spoil(stack: early_stopping._EarlyStoppedStack, epoch: int, going: list[int]) -> dict[int, float]:
         for number in set(stack.numbers) - set(going):
             spoilt.append(number)
             for value in stack.parameters.values():
                 value.data[stack.numbers.index(number)] = float("nan")
         return run_epoch(stack, epoch, going)
 
-    monkeypatch.setattr(early_stacked._Stack, "run_epoch", spoil)
+    monkeypatch.setattr(early_stopping._EarlyStoppedStack, "run_epoch", spoil)
     assert stacked(digits, disturbed) == logs
     assert spoilt
     assert [weights_of(m) for m in disturbed] == [weights_of(m) for m in undisturbed]

@@ -11,9 +11,9 @@ import torch
 
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.scores.attacks.differential import cross_entropy
-from memorisk.training.engine.early_stopping import fit_early
-from memorisk.training.engine.fit import fit
+from memorisk.scores.memorization import cross_entropy
+from memorisk.training.classifiers.early_stopping import fit_early
+from memorisk.training.classifiers.fit import fit
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.predict import predict_logits
 from tests.training.helpers import Digits, NoisyNet, weights_of
@@ -118,7 +118,7 @@ import numpy as np
 import torch
 torch.set_num_threads(1)
 from sklearn.datasets import load_digits
-from memorisk.training.engine.early_stopping import fit_early
+from memorisk.training.classifiers.early_stopping import fit_early
 from tests.training.test_early_stopping import NOISY, ROWS, VALIDATION, noisy
 
 data, model, steps = load_digits(), noisy(), 0

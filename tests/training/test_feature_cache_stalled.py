@@ -35,7 +35,7 @@ def test_one_that_hangs_is_not_waited_for(
 ) -> None:
     folder, options = png_folder(tmp_path / "set", 12), ImageOptions(store=tmp_path / "cache")
     how = {"options": options, "batch": 8, "device": "cpu", "processes": 1}
-    monkeypatch.setattr(feature_cache, "STALLED", 1.0)
+    monkeypatch.setattr(feature_cache, "STALL_SECONDS", 1.0)
     with subprocess.Popen([sys.executable, "-c", HANGS, str(folder), str(options.store)]) as child:
         os.waitpid(child.pid, os.WUNTRACED)
         found = load_features(folder, "pixels", **how)
@@ -44,7 +44,7 @@ def test_one_that_hangs_is_not_waited_for(
         assert list((tmp_path / "cache" / "features").glob(".*.building"))  # its own stays as it is
         os.kill(child.pid, signal.SIGCONT)  # it stops again after the second batch
         os.waitpid(child.pid, os.WUNTRACED)
-        monkeypatch.setattr(feature_cache, "STALLED", 60.0)
+        monkeypatch.setattr(feature_cache, "STALL_SECONDS", 60.0)
         threading.Timer(0.5, os.kill, (child.pid, signal.SIGCONT)).start()
         began = time.monotonic()
         later = load_features(folder, "pixels", **how)

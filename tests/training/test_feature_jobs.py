@@ -9,16 +9,15 @@ import pandas as pd
 import pytest
 import torch
 
-from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
-from memorisk.images.stacked import StackedImages
+from memorisk.images.pixels import StackedImages, hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.weights import save_weights
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import Placement
-from memorisk.training.features import jobs as feature_jobs
-from memorisk.training.features.jobs import FeatureJob, FeatureWork, run_features
+from memorisk.training.features import compute_backend as feature_jobs
+from memorisk.training.features.compute_backend import FeatureJob, FeatureWork, run_features
 from memorisk.training.features.matrix import load_features
 
 NETWORK = "small_cnn@none"

@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorisk.images import cache
+from memorisk.images import file_hashes
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
@@ -23,12 +23,11 @@ from memorisk.models.classifiers.specs import CAFFE_MEAN
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.encoders import networks as features_encoders
 from memorisk.models.encoders.networks import Trunk
-from memorisk.models.weights.weights import save_weights
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training.features import extraction as feature_extraction
-from memorisk.training.features.cache import first_rows
-from memorisk.training.features.checks import check_values
-from memorisk.training.features.features import extract_features
+from memorisk.training.features.cache import check_values, first_occurrences
+from memorisk.training.features.extraction import extract_features
 from memorisk.training.features.matrix import load_features
 from tests.training.feature_images import dicom_folder, png_folder
 from tests.training.interrupted import interrupted_after
@@ -344,7 +343,7 @@ def test_images_that_are_all_one_are_not_the_encoders_fault(tmp_path: Path, opti
 
 
 def test_checks_of_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    from memorisk.training.features import checks as feature_checks
+    from memorisk.training.features import cache as feature_checks
 
     values = np.random.default_rng(1).integers(0, 2, (50, 3)).astype(np.float32)
     values[::7, 1] = np.inf
@@ -386,7 +385,7 @@ def test_nothing_is_loaded_for_features_that_are_there(store: ImageStore, tmp_pa
         raise AssertionError("loaded or hashed again")
 
     monkeypatch.setattr(features_encoders, "create_model", never)
-    monkeypatch.setattr(cache, "file_sha256", never)
+    monkeypatch.setattr(file_hashes, "file_sha256", never)
     assert load_features(store, f"resnet10t@{file}", size=32, **CPU).computed == 0
     file.write_bytes(file.read_bytes()[:-4] + b"abcd")
     with pytest.raises(MemoriskError, match="hashed again"):
@@ -395,7 +394,7 @@ def test_nothing_is_loaded_for_features_that_are_there(store: ImageStore, tmp_pa
 
 @given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30))
 def test_the_first_of_equal_pixels_stands_for_all(hashes: list[str]) -> None:
-    assert first_rows(np.array(hashes, dtype=object)).tolist() == [hashes.index(h) for h in hashes]
+    assert first_occurrences(np.array(hashes, dtype=object)).tolist() == [hashes.index(h) for h in hashes]
 
 
 def test_real_dicom(shared_data: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.encoders.pca import PixelPca
+from memorisk.models.encoders.networks import PixelPca
 from memorisk.runs.errors import InputError
 from memorisk.training.features import matrix as feature_matrix
 from memorisk.training.features import pca as feature_pca

@@ -7,11 +7,11 @@ import torch.nn.functional as F
 
 from memorisk.models.classifiers.specs import IMAGENET_MEAN, IMAGENET_STD
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.parts import trunk_output
-from memorisk.models.weights.weights import save_weights
+from memorisk.models.network_parts import trunk_output
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.errors import InputError
 from memorisk.training.engine.pixels import Normalisation
-from memorisk.training.features.features import MAX_BATCH, extract_features, feature_network
+from memorisk.training.features.extraction import MAX_BATCH, extract_features, feature_network
 from tests.training.helpers import Digits
 
 

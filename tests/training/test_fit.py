@@ -11,9 +11,9 @@ from torch import nn
 
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.engine.fit import fit
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.engine.optimization import batch_bounds, batch_order
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.order import batch_bounds, batch_order
 from memorisk.training.engine.pixels import Normalisation
 from memorisk.training.engine.predict import predict_logits
 from tests.training.helpers import Digits, NoisyNet, weights_of

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.parts import freeze_trunk, head_module
+from memorisk.models.network_parts import freeze_trunk, head_module
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.fit import fit
-from memorisk.training.engine.frozen import fit_heads, new_head, trunk_features
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.linear_heads import fit_heads, new_head, trunk_features
+from memorisk.training.engine.optimization import batch_order
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.order import batch_order
 from memorisk.training.engine.predict import predict_logits
 from tests.reordered_sums import ReorderedSums
 from tests.rounding import SoftmaxRegression, gamma

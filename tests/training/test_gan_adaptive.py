@@ -5,17 +5,22 @@ import math
 import pytest
 import torch
 
-from memorisk.models.generators.stylegan2.spec import GanSpec
-from memorisk.training.generators.gan.adaptive import EVERY, Adaptive
-from memorisk.training.generators.gan.options import GanSettings
-from memorisk.training.generators.gan.steps import DISCRIMINATOR, GENERATOR, PhaseDraws
+from memorisk.models.settings import GanSpec
+from memorisk.training.generators.gan_augmentation import (
+    ADJUSTMENT_STEPS,
+    DISCRIMINATOR,
+    GENERATOR,
+    AdaptiveProbability,
+    PhaseDraws,
+)
+from memorisk.training.generators.options import GanSettings
 
 CPU = torch.device("cpu")
 SPEC = GanSpec(size=16, channels=1, style=4, mapping_layers=1, features=32, features_max=4)
 
 
-def fed(settings: GanSettings, logits: torch.Tensor, steps: int) -> Adaptive:
-    adaptive = Adaptive(settings, CPU)
+def fed(settings: GanSettings, logits: torch.Tensor, steps: int) -> AdaptiveProbability:
+    adaptive = AdaptiveProbability(settings, CPU)
     for step in range(steps):
         adaptive.note(logits)
         adaptive.adapt(step)
@@ -23,7 +28,7 @@ def fed(settings: GanSettings, logits: torch.Tensor, steps: int) -> Adaptive:
 
 
 def test_r_t_is_the_mean_sign_over_four_steps() -> None:
-    adaptive = Adaptive(GanSettings(), CPU)
+    adaptive = AdaptiveProbability(GanSettings(), CPU)
     assert math.isnan(adaptive.r_t)
     for step, logits in enumerate([[1.0, 2.0], [-1.0, 5.0], [3.0, 0.0], [1.0, -4.0]]):
         adaptive.note(torch.tensor(logits))
@@ -34,18 +39,18 @@ def test_r_t_is_the_mean_sign_over_four_steps() -> None:
 
 def test_the_probability_rises_at_its_pace_and_ends_below_leaking() -> None:
     settings = GanSettings(gan_augment_images=1000)
-    assert fed(settings, torch.ones(8), EVERY).p == pytest.approx(32 / 1000)
-    assert fed(settings, torch.ones(8), EVERY - 1).p == 0
+    assert fed(settings, torch.ones(8), ADJUSTMENT_STEPS).p == pytest.approx(32 / 1000)
+    assert fed(settings, torch.ones(8), ADJUSTMENT_STEPS - 1).p == 0
     assert fed(settings, torch.ones(8), 80).p == pytest.approx(0.64)
     assert fed(settings, torch.ones(8), 200).p == 0.8
 
 
 def test_it_falls_where_the_discriminator_does_not_know_its_images() -> None:
     settings = GanSettings(gan_augment_images=1000, gan_augment_p=0.5)
-    assert fed(settings, torch.tensor([1.0, -1.0]), EVERY).p == pytest.approx(0.5 - 8 / 1000)
+    assert fed(settings, torch.tensor([1.0, -1.0]), ADJUSTMENT_STEPS).p == pytest.approx(0.5 - 8 / 1000)
     assert fed(settings, torch.tensor([1.0, -1.0]), 400).p == 0
     at_target = torch.tensor([1.0] * 4 + [-1.0])
-    assert fed(settings, at_target, EVERY).p == 0.5  # r_t = 0.6
+    assert fed(settings, at_target, ADJUSTMENT_STEPS).p == 0.5  # r_t = 0.6
 
 
 def test_a_fixed_probability_stays_and_none_is_zero() -> None:

@@ -12,10 +12,16 @@ import torch
 import torch.nn.functional as F
 from scipy.spatial.transform import Rotation
 
-from memorisk.training.generators.gan import augment as gan_augment
-from memorisk.training.generators.gan import moves as gan_moves
-from memorisk.training.generators.gan.augment import Drawn, augment, draw
-from memorisk.training.generators.gan.moves import move_between_pixels, move_pixels, recolour
+from memorisk.training.generators import gan_augmentation as gan_augment
+from memorisk.training.generators import gan_augmentation as gan_moves
+from memorisk.training.generators.gan_augmentation import (
+    AugmentationDraws,
+    augment,
+    draw_augmentations,
+    move_between_pixels,
+    move_pixels,
+    recolour,
+)
 
 SIDE = 16
 BLITS, GEOMETRY, COLOURS = 3, 5, 5
@@ -29,7 +35,7 @@ def images(b: int = 4, channels: int = 3, side: int = SIDE) -> torch.Tensor:
     return torch.rand(b, channels, side, side, generator=generator(7), dtype=torch.float64) * 2 - 1
 
 
-class Only(gan_augment._Dice):
+class Only(gan_augment._BatchDraws):
     """Takes one transformation, always, and remembers its values."""
 
     def __init__(self, which: int, b: int = 4):
@@ -44,7 +50,7 @@ class Only(gan_augment._Dice):
         return value
 
 
-class Remembering(gan_augment._Dice):
+class Remembering(gan_augment._BatchDraws):
     """Remembers what came of each draw."""
 
     def __init__(self, b: int, p: float):
@@ -63,12 +69,12 @@ class Remembering(gan_augment._Dice):
 @pytest.mark.parametrize("channels", [1, 3])
 def test_probability_zero_changes_no_bit(letters: str, channels: int) -> None:
     x = images(32, channels).float()
-    assert torch.equal(augment(x, draw(32, 0.0, generator(), letters=letters, side=SIDE)), x)
-    assert not torch.equal(augment(x, draw(32, 0.5, generator(), letters=letters, side=SIDE)), x)
+    assert torch.equal(augment(x, draw_augmentations(32, 0.0, generator(), letters=letters, side=SIDE)), x)
+    assert not torch.equal(augment(x, draw_augmentations(32, 0.5, generator(), letters=letters, side=SIDE)), x)
 
 
 def test_an_image_that_nothing_was_drawn_for_keeps_its_bits_beside_others() -> None:
-    x, drawn = images(64).float(), draw(64, 0.1, generator(), side=SIDE)
+    x, drawn = images(64).float(), draw_augmentations(64, 0.1, generator(), side=SIDE)
     alone = torch.stack([(m == torch.eye(len(m[0]))).flatten(1).all(1) for m in (drawn.blit, drawn.geometry)]).all(0)
     alone &= (drawn.colour == torch.eye(4)).flatten(1).all(dim=1)
     assert 0 < int(alone.sum()) < 64
@@ -180,7 +186,7 @@ def test_each_change_of_colour_is_the_plain_one(which: int) -> None:
 
 
 def test_a_grey_image_is_coloured_as_three_equal_channels() -> None:
-    grey, drawn = images(16, 1), draw(16, 0.8, generator(), letters="c", side=SIDE)
+    grey, drawn = images(16, 1), draw_augmentations(16, 0.8, generator(), letters="c", side=SIDE)
     three = augment(grey.expand(-1, 3, -1, -1), drawn)
     torch.testing.assert_close(augment(grey, drawn), three.mean(dim=1, keepdim=True))
     torch.testing.assert_close(three, three.mean(dim=1, keepdim=True).expand(-1, 3, -1, -1))
@@ -201,18 +207,18 @@ def test_each_transformation_comes_as_often_as_it_should() -> None:
 
 
 def test_what_is_drawn_depends_on_the_seed_alone() -> None:
-    first, again, other = (draw(8, 0.6, generator(seed), side=SIDE) for seed in (3, 3, 4))
+    first, again, other = (draw_augmentations(8, 0.6, generator(seed), side=SIDE) for seed in (3, 3, 4))
     assert all(torch.equal(getattr(first, n), getattr(again, n)) for n in ("blit", "geometry", "colour"))
     assert not torch.equal(first.geometry, other.geometry)
 
 
 def test_gradients_flow_twice() -> None:
-    x, drawn = images(3, 1, 8).requires_grad_(), draw(3, 0.8, generator(1), side=8)
+    x, drawn = images(3, 1, 8).requires_grad_(), draw_augmentations(3, 0.8, generator(1), side=8)
 
     def seen(x: torch.Tensor) -> torch.Tensor:
         return augment(x, drawn)
 
-    assert isinstance(drawn, Drawn)
+    assert isinstance(drawn, AugmentationDraws)
     assert bool((seen(x) != x).flatten(1).any(dim=1).all())
     assert torch.autograd.gradcheck(seen, x, fast_mode=True)
     assert torch.autograd.gradgradcheck(seen, x, fast_mode=True)

@@ -11,7 +11,7 @@ import torch
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Draw, load_generator
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.generators.gan.fit import GanTraining
+from memorisk.training.generators.gan_training import GanTraining
 from memorisk.training.generators.options import GeneratorOptions
 from memorisk.training.generators.snapshots import OnSnapshot, Snapshot, TrainingLog
 from tests.training.detectors import scans, with_images

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.models.generators.stylegan2.spec import GanSpec
-from memorisk.models.generators.stylegan2.stylegan2 import new_gan
-from memorisk.training.generators.gan.losses import discriminator_loss, generator_loss, path_lengths, r1_penalty
+from memorisk.models.generators.stylegan2_generator import new_gan
+from memorisk.models.settings import GanSpec
+from memorisk.training.generators.losses import discriminator_loss, generator_loss, path_lengths, r1_penalty
 
 SPEC = GanSpec(size=8, channels=1, style=4, mapping_layers=1, features=32, features_max=4)
 

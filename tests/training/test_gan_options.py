@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.training.generators.gan.options import GanSettings
+from memorisk.training.generators.options import GanSettings
 
 
 @pytest.mark.parametrize(

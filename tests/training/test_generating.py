@@ -20,14 +20,14 @@ from PIL import Image
 import memorisk
 from memorisk.images.sources.registry import load_manifest
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.dit.dit import save_dit
+from memorisk.models.generators.dit.folder import save_dit
 from memorisk.models.generators.generators import load_generator
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
-from memorisk.training.generators.drawing import files as generated_files
-from memorisk.training.generators.drawing import generating
-from memorisk.training.generators.drawing.drawing import draw, image_seed, plan_draws
-from memorisk.training.generators.drawing.generating import _blocks, generate, plan_generate
+from memorisk.training.generators import draws as generated_files
+from memorisk.training.generators import generation
+from memorisk.training.generators.draws import draw, image_seed, plan_draws
+from memorisk.training.generators.generation import _blocks, generate, plan_generate
 from tests.commands import answer, entries, environment, refusal
 from tests.commands import memorisk as command
 from tests.models.small_dit import small_generator
@@ -128,7 +128,7 @@ def stopped(name: str, at: int) -> Callable[[pytest.MonkeyPatch], None]:
 
     def patch(patcher: pytest.MonkeyPatch) -> None:
         """Put the failure in."""
-        where = generated_files if hasattr(generated_files, name) and name == "encode_png" else generating
+        where = generated_files if hasattr(generated_files, name) and name == "encode_png" else generation
         honest, calls = getattr(where, name), []
 
         def fails(*given, **settings):

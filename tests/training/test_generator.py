@@ -11,12 +11,12 @@ from PIL import Image
 import memorisk
 from memorisk.cli.show.generators import _thinned
 from memorisk.models.generators.generators import Draw
-from memorisk.models.generators.sampling_options import SamplingOptions
+from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
+from memorisk.training.engine.devices import process_rows
 from memorisk.training.generators.command import plan_generator, train_generator
 from memorisk.training.generators.options import GeneratorOptions, TrainGeneratorOptions
-from memorisk.training.generators.processes import share_of
 from memorisk.training.generators.snapshots import read_stop
 from tests.commands import answer, refusal
 from tests.training.detectors import scans
@@ -176,9 +176,9 @@ def test_a_recipe_names_what_the_weights_depend_on_and_nothing_else() -> None:
 
 def test_processes_take_equal_shares_of_a_batch() -> None:
     rows = np.arange(12)
-    assert np.concatenate([rows[share_of(12, 3, number)] for number in range(3)]).tolist() == rows.tolist()
+    assert np.concatenate([rows[process_rows(12, 3, number)] for number in range(3)]).tolist() == rows.tolist()
     with pytest.raises(InputError, match="give a multiple"):
-        share_of(12, 5, 0)
+        process_rows(12, 5, 0)
 
 
 def test_a_long_history_is_shown_in_a_dozen_rows_with_its_end() -> None:

@@ -7,14 +7,13 @@ import pytest
 import torch
 
 from memorisk.models.classifiers.zoo import create_model
+from memorisk.training.classifiers.fit import FitLog, fit
+from memorisk.training.classifiers.linear_heads import fit_heads, new_head
+from memorisk.training.classifiers.stacked import choose_strategy, fit_stacked
 from memorisk.training.engine import pixels
-from memorisk.training.engine.fit import FitLog, fit
-from memorisk.training.engine.frozen import fit_heads, new_head
+from memorisk.training.engine.optimization import batch_order
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.order import batch_order
 from memorisk.training.engine.predict import predict_logits
-from memorisk.training.engine.stacked import fit_stacked
-from memorisk.training.engine.strategy import choose_strategy
 from tests.training.helpers import Digits
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -12,10 +12,18 @@ from torch import nn
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_array, write_array
-from memorisk.training.engine.fit import fit
-from memorisk.training.engine.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, keep_result, run_training
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.jobs import (
+    CHECKPOINTS,
+    LOGITS,
+    WEIGHTS,
+    TrainJob,
+    check_job,
+    run_training,
+    save_result,
+)
+from memorisk.training.classifiers.user_training import RowDataset, check_call, user_model_logits
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.own import RowDataset, check_call, own_logits
 from memorisk.training.engine.pixels import dataset_normalisation
 from memorisk.training.engine.predict import predict_logits
 from tests.training.helpers import Digits
@@ -110,9 +118,9 @@ def test_logits_that_are_no_numbers_leave_nothing(job: TrainJob, bad: float) -> 
     logits = np.zeros((1797, 10), dtype=np.float32)
     logits[7, 3] = bad
     with pytest.raises(MemoriskError, match="NaN or infinite"):
-        keep_result(job, nn.Linear(2, 2), logits)
+        save_result(job, nn.Linear(2, 2), logits)
     with pytest.raises(MemoriskError, match="shape"):
-        keep_result(job, nn.Linear(2, 2), np.zeros((1797, 9), dtype=np.float32))
+        save_result(job, nn.Linear(2, 2), np.zeros((1797, 9), dtype=np.float32))
     assert not job.done
     assert not list((job.out / WEIGHTS).iterdir())
 
@@ -135,7 +143,7 @@ class Tied(nn.Module):
 
 def test_tied_weights_and_views_are_kept_under_each_name(job: TrainJob) -> None:
     model = Tied()
-    keep_result(job, model, np.zeros((1797, 10), dtype=np.float32))
+    save_result(job, model, np.zeros((1797, 10), dtype=np.float32))
     kept = load_file(job.out / WEIGHTS / f"{job.key}.safetensors")
     assert set(kept) == {"first.weight", "first.bias", "second.weight", "second.bias", "low", "high"}
     assert torch.equal(kept["second.weight"], model.first.weight)
@@ -182,7 +190,7 @@ def test_a_users_module_sees_pixels_between_0_and_1_in_evaluation_mode(dtype: ty
             return x.flatten(1)
 
     expected = images.astype(np.float64).transpose(0, 3, 1, 2).reshape(600, 6) / top
-    np.testing.assert_allclose(own_logits(Sees(), images, "cpu"), expected, rtol=1e-6)
+    np.testing.assert_allclose(user_model_logits(Sees(), images, "cpu"), expected, rtol=1e-6)
     first, label = RowDataset(images, np.arange(600), np.array([5, 9]))[1]
     assert (label, first.shape) == (9, (1, 2, 3))
     assert first.numpy().tolist() == images[9].transpose(2, 0, 1).tolist()

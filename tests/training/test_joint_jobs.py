@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 
 from memorisk.models.classifiers.specs import SPECS, ModelSpec, register_spec
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.weights import save_weights
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.files import read_array, write_array
-from memorisk.training.engine import joint_jobs
-from memorisk.training.engine.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, run_training
-from memorisk.training.engine.joint_jobs import _stacked, run_jointly
+from memorisk.training.classifiers import joint_jobs
+from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, run_training
+from memorisk.training.classifiers.joint_jobs import _train_stacked, run_jointly
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import Normalisation
 from tests.training.helpers import Digits
@@ -130,7 +130,7 @@ def test_stacked_networks_leave_what_each_job_alone_leaves(digits: Digits, tmp_p
     for job in alone:
         run_training(job)
     done = []
-    _stacked(together, read_array(together[0].images, mmap=True), done.append)
+    _train_stacked(together, read_array(together[0].images, mmap=True), done.append)
     assert [outcome.index for outcome in done] == [0, 1]
     same_files(alone, together)
 

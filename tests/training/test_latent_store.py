@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.autoencoders.latents import LatentEncoder, given_encoder, load_encoder, open_latents, save_encoder
+from memorisk.models.latents import LatentEncoder, external_encoder, load_encoder, open_latents, save_encoder
 from memorisk.runs.errors import InputError
 from memorisk.training.autoencoders import latent_store
 from memorisk.training.autoencoders.latent_store import (
@@ -71,7 +71,7 @@ def test_they_are_kept_by_content_and_a_saved_encoder_finds_them(
     def called(*arguments: object) -> None:
         raise AssertionError("the encoder was loaded")
 
-    monkeypatch.setattr(latent_store, "_Flat", called)
+    monkeypatch.setattr(latent_store, "_FlatEncoder", called)
     monkeypatch.setattr(latent_store, "channel_statistics", called)
     again = load_latents(store, load_encoder(tmp_path / "saved"), **CPU)
     assert again.computed == 0
@@ -124,7 +124,7 @@ def test_an_encoder_that_breaks_its_word_is_refused(store: ImageStore) -> None:
     with pytest.raises(InputError, match=r"latents by odd are not finite for \d+ images"):
         load_latents(store, wrong(Broken), cache=False, **CPU)
     with pytest.raises(InputError, match="their encoder is not known"):
-        load_latents(store, given_encoder("given", (1, 16, 16)), cache=False, **CPU)
+        load_latents(store, external_encoder("given", (1, 16, 16)), cache=False, **CPU)
 
 
 @given(

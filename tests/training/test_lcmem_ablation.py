@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from memorisk.training.detectors.lcmem.augmentations import OPERATIONS, operations_of
-from memorisk.training.detectors.lcmem.options import LatentOptions
+from memorisk.training.detectors.options import LatentOptions
 
 FILE = Path(__file__).parents[2] / "recipes" / "lcmem_ablation.py"
 

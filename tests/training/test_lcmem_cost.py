@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from memorisk.runs.cost import Cost
+from memorisk.runs.workload import Cost
 from memorisk.training.detectors.command import plan_detector, train_detector
 from tests.counting import Counts, array_bytes, counted
 from tests.models.small_autoencoder import autoencoder_folder

@@ -13,17 +13,15 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import memorisk
-from memorisk.models.autoencoders.latents import open_latents
-from memorisk.models.detectors.lcmem import LatentDetector
-from memorisk.models.detectors.lcmem_network import by_sample
+from memorisk.models.latents import open_latents
+from memorisk.models.lcmem import LatentDetector, by_sample
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.statistics.pairs.identity_pairs import negative_pairs, pair_weights, positive_pairs
 from memorisk.training.autoencoders.latent_store import load_latents, read_latents
 from memorisk.training.detectors.lcmem import fit as lcmem_fit
-from memorisk.training.detectors.lcmem.data import PairData
-from memorisk.training.detectors.lcmem.evaluation import embedded, similarity
 from memorisk.training.detectors.lcmem.fit import StageTraining, fit_lcmem
-from memorisk.training.detectors.lcmem.validation import validation_pairs, weighted_quantile
+from memorisk.training.detectors.lcmem.inputs import PairData
+from memorisk.training.detectors.lcmem.validation import embed_latents, similarity, validation_pairs, weighted_quantile
 from tests.models.small_autoencoder import autoencoder_folder
 from tests.training.siamese import TINY, latents_of, parts, patients
 
@@ -72,7 +70,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(tmp_path: Path) -> None:
     fitted = fit_lcmem(latents, rows, validation, latents.groups, replace(TINY, epochs=3, stages=1), tmp_path)
     detector = fitted["detector"].detector
     z = torch.from_numpy(np.array(latents.values[validation]))
-    u, score = embedded(detector.branch, z), similarity(detector.branch)
+    u, score = embed_latents(detector.branch, z), similarity(detector.branch)
     own = latents.groups[validation].astype(str)
     positive = positive_pairs(own)
     negative = negative_pairs(own, positive, seed=0)

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.images.marks.marks import burn_stored, letter
+from memorisk.images.alterations.marks import burn_stored, letter
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.augment import AUGMENTATIONS
-from memorisk.training.engine.fit import fit
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.mark_variants import MarkVariants, mark_variants, replay
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.pixels import Normalisation, dataset_normalisation
-from memorisk.training.twins.mark_variants import MarkVariants, mark_variants, replay
+from memorisk.training.engine.pixels import AUGMENTATIONS, Normalisation, dataset_normalisation
 from tests.training.helpers import Digits, NoisyNet
 
 SLOT, SIZE, EPOCHS = 37, 14, 40
@@ -130,7 +129,7 @@ def test_contrast_keeps_the_square_of_its_factor() -> None:
 
 def test_only_the_most_frequent_pictures_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = variants("contrast,hflip")
-    monkeypatch.setattr("memorisk.training.twins.mark_variants.MOST_PICTURES", 3)
+    monkeypatch.setattr("memorisk.training.classifiers.mark_variants.MOST_PICTURES", 3)
     few = variants("contrast,hflip")
     np.testing.assert_array_equal(few.pictures, everything.pictures[:3])
     np.testing.assert_array_equal(few.counts, everything.counts[:3])

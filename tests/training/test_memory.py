@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 import resource, sys
 import numpy as np
-from memorisk.training.engine.memory import keep_freed_memory
+from memorisk.training.engine.devices import keep_freed_memory
 
 def faults(rounds):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.training.detectors.contrastive.metric_losses import MEASURES, metric_loss
+from memorisk.training.detectors.metric_losses import metric_loss
+from memorisk.training.detectors.options import MEASURES
 
 pytest.importorskip("pytorch_metric_learning")
 

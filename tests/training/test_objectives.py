@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.objectives import (
+from memorisk.training.engine.optimization import (
     balancing_weights,
     check_outputs,
     objective,

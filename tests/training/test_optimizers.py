@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.optimizers import FusedAdam, build_optimizer
+from memorisk.training.engine.optimization import FusedAdam, build_optimizer
 from memorisk.training.engine.options import TrainOptions
 
 SHAPES = [(3, 2, 3, 3), (3,), (5, 7)]
@@ -92,7 +92,7 @@ def test_a_training_loads_neither_torchs_compiler_nor_timm() -> None:
     script = (
         "import sys, numpy as np\n"
         "from memorisk.models.classifiers.zoo import create_model\n"
-        "from memorisk.training.engine.fit import fit\n"
+        "from memorisk.training.classifiers.fit import fit\n"
         "from memorisk.training.engine.options import TrainOptions\n"
         "model = create_model('small_cnn', num_classes=2, in_chans=1, image_size=8, seed=0)\n"
         "images = np.random.default_rng(0).integers(0, 255, (4, 8, 8, 1)).astype(np.uint8)\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.order import batch_bounds, batch_order, learning_rate, step_seeds
+from memorisk.training.engine.optimization import batch_bounds, batch_order, learning_rate, step_seeds
 
 
 @given(seed=st.integers(0, 2**40), epoch=st.integers(0, 500), n=st.integers(1, 300))

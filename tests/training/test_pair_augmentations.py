@@ -14,9 +14,10 @@ from memorisk.training.detectors.lcmem.augmentations import (
     MildAugmentation,
     PairAugmentation,
     augmented,
+    rotate,
+    shift_and_scale,
     to_unit,
 )
-from memorisk.training.detectors.lcmem.operations import rotate, shift_and_scale
 
 
 def pictures(n: int = 6, side: int = 16, channels: int = 1, dtype: type = np.uint8) -> np.ndarray:

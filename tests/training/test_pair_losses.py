@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.training.detectors.lcmem.losses import nt_xent, pair_loss
+from memorisk.training.detectors.metric_losses import nt_xent, pair_loss
 
 
 def batch(b: int = 6, d: int = 5) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

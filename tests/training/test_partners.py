@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from memorisk.training.engine.order import batch_order
-from memorisk.training.twins.twins import never_paired, placebo_design, twin_design
+from memorisk.training.classifiers.twins import placebo_design, twin_design, unpaired_canaries
+from memorisk.training.engine.optimization import batch_order
 
 NONE = np.empty(0, dtype=np.intp)
 RECIPE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "recipes" / "twins_null.py"))
@@ -73,7 +73,7 @@ def test_who_had_no_partner_has_one_now():
     alone = {}
     for unmatched in ("shared", "divided"):
         designs = [twin_design(labels, groups, np.arange(400), NONE, seed=s, unmatched=unmatched) for s in range(8)]
-        alone[unmatched] = len(never_paired(designs, np.arange(400)))
+        alone[unmatched] = len(unpaired_canaries(designs, np.arange(400)))
     assert alone["shared"] > 200
     assert alone["divided"] == 0
 

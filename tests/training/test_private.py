@@ -11,12 +11,9 @@ from torch import nn
 
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.engine.fit import fit
-from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.order import batch_bounds
-from memorisk.training.engine.pixels import choose_normalisation
-from memorisk.training.private import private
-from memorisk.training.private.private import (
+from memorisk.training.classifiers import private
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.private import (
     Privacy,
     cross_check,
     fit_private,
@@ -25,7 +22,10 @@ from memorisk.training.private.private import (
     poisson_slots,
     privacy_of,
 )
-from memorisk.training.private.regimes import prepare_regime
+from memorisk.training.classifiers.regimes import prepare_regime
+from memorisk.training.engine.optimization import batch_bounds
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import choose_normalisation
 from tests.training.helpers import weights_of
 
 N = 60
@@ -238,7 +238,7 @@ def test_noise_depends_on_its_own_seed_alone() -> None:
     ],
 )
 def test_losses_of_images_average_to_the_objective(head: str, targets: torch.Tensor) -> None:
-    from memorisk.training.engine.objectives import objective
+    from memorisk.training.engine.optimization import objective
 
     logits = torch.tensor([[0.3, -1.0, 2.0], [0.1, 0.2, 0.3]])[:, : 1 if head == "binary" else 3]
     each = per_image_loss(head)(logits, targets)

@@ -14,10 +14,10 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json
 from memorisk.statistics.roc import auc
-from memorisk.training.generators.conditions import folds as pseudo_folds
-from memorisk.training.generators.conditions.folds import FoldData, fold_data, fold_outputs, patient_folds
-from memorisk.training.generators.conditions.pseudo_conditions import CONDITIONINGS, PseudoOptions, pseudo_conditions
-from memorisk.training.generators.conditions.quality import fold_quality
+from memorisk.training.generators import fold_classifiers as pseudo_folds
+from memorisk.training.generators.fold_classifiers import FoldData, fold_data, fold_outputs, patient_folds
+from memorisk.training.generators.options import CONDITIONINGS, PseudoOptions
+from memorisk.training.generators.pseudo_conditions import fold_quality, pseudo_conditions
 
 N, PATIENTS = 120, 40
 QUICK = PseudoOptions(conditioning_epochs=3)

@@ -8,9 +8,15 @@ from torch import nn
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.engine.fit import fit
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.regimes import (
+    ParameterChangeCheck,
+    adapter_parameters,
+    check_parameter_changes,
+    merge_adapters,
+    prepare_regime,
+)
 from memorisk.training.engine.options import TrainOptions, resolve_options
-from memorisk.training.private.regimes import Movement, adapter_parameters, merge_adapters, prepare_regime, watched
 
 LORA = TrainOptions(regime=("lora",))
 DP_FULL = TrainOptions(regime=("dp-full",), epsilon=(8,))
@@ -130,8 +136,8 @@ def test_movement_is_checked_after_the_second_step() -> None:
     prepare_regime(model, LORA, seed=1)
     trained = {name for name, p in model.named_parameters() if p.requires_grad}
     late = {name for name in trained if "lora_A" in name}
-    movement = Movement(model)
-    steps = watched(iter([0, 1, 2]), 0, movement)
+    movement = ParameterChangeCheck(model)
+    steps = check_parameter_changes(iter([0, 1, 2]), 0, movement)
     next(steps)
     step(model, trained - late)  # at the first step A has no gradient
     next(steps)
@@ -142,7 +148,7 @@ def test_movement_is_checked_after_the_second_step() -> None:
 def test_a_trained_tensor_that_stays_is_refused() -> None:
     model = vit()
     prepare_regime(model, LORA, seed=1)
-    movement = Movement(model)
+    movement = ParameterChangeCheck(model)
     step(model, {name for name, p in model.named_parameters() if p.requires_grad} - {"head.bias"})
     with pytest.raises(MemoriskError, match=r"1 trained tensors did not move in two steps, the first head\.bias"):
         movement.check()
@@ -151,7 +157,7 @@ def test_a_trained_tensor_that_stays_is_refused() -> None:
 def test_a_frozen_tensor_that_moves_is_refused() -> None:
     model = vit()
     prepare_regime(model, LORA, seed=1)
-    movement = Movement(model)
+    movement = ParameterChangeCheck(model)
     step(model, {name for name, p in model.named_parameters() if p.requires_grad} | {"norm.bias"})
     with pytest.raises(MemoriskError, match=r"1 frozen tensors moved, the first norm\.bias"):
         movement.check()
@@ -159,7 +165,7 @@ def test_a_frozen_tensor_that_moves_is_refused() -> None:
 
 def test_lora_runs_through_fit_with_its_check(images: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     checked = []
-    monkeypatch.setattr(Movement, "check", lambda self: checked.append(self))
+    monkeypatch.setattr(ParameterChangeCheck, "check", lambda self: checked.append(self))
     model = vit()
     options = resolve_options(TrainOptions(regime=("lora",), epochs=2, normalise="dataset"), model_spec("small_vit"))
     prepare_regime(model, options, seed=1)

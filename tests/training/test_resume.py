@@ -11,7 +11,7 @@ import torch
 
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.fit import FitLog, fit
+from memorisk.training.classifiers.fit import FitLog, fit
 from memorisk.training.engine.options import TrainOptions
 from tests.training.helpers import Digits, NoisyNet, weights_of
 
@@ -69,7 +69,7 @@ import torch
 torch.set_num_threads(1)
 from sklearn.datasets import load_digits
 from memorisk.models.classifiers.zoo import seeded
-from memorisk.training.engine.fit import fit
+from memorisk.training.classifiers.fit import fit
 from memorisk.training.engine.options import TrainOptions
 from tests.training.helpers import NoisyNet
 

@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memorisk.runs.arrays import npy_file_of, share_array
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.executors.placement import Placement
-from memorisk.runs.shared_arrays import share_array, whole_file
 from memorisk.scores.distances import MEASURES, fit_measure
 from memorisk.scores.pairs import check_head
-from memorisk.scores.searching import HERE
-from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity, Similarity
-from memorisk.training.features import shared_search
-from memorisk.training.features.shared_search import SharedSearch
+from memorisk.scores.similarity import LOCAL_SEARCH, HeadSimilarity, MeasureSimilarity, Similarity
+from memorisk.training.features import search_jobs
+from memorisk.training.features.search_jobs import DistributedSearch
 
 D = 12
 GROUPS = np.array([f"p{i}" for i in np.random.default_rng(1).integers(0, 9, 90)])
@@ -31,9 +30,9 @@ U, V = vectors(90, 0), vectors(60, 3)
 HEAD = check_head(np.random.default_rng(5).integers(-4, 4, D) / 2, 0.5, D)
 
 
-def by_jobs(folder: Path, rows: int, **more: Any) -> SharedSearch:
+def by_jobs(folder: Path, rows: int, **more: Any) -> DistributedSearch:
     """All in this process, block by block, however small."""
-    return SharedSearch(Placement(folders=(folder,)), folder, worth=0, rows=rows, **more)
+    return DistributedSearch(Placement(folders=(folder,)), folder, worth=0, rows=rows, **more)
 
 
 def same(one: Any, other: Any) -> None:
@@ -50,11 +49,12 @@ def test_neighbours_and_counts_by_every_measure(name: str, tmp_path: Path) -> No
     search, groups = by_jobs(tmp_path, 37), (GROUPS, GROUPS[:60])
     for exclude in (None, groups):
         same(
-            search.nearest(U, V, measure, 3, exclude_same=exclude), HERE.nearest(U, V, measure, 3, exclude_same=exclude)
+            search.nearest(U, V, measure, 3, exclude_same=exclude),
+            LOCAL_SEARCH.nearest(U, V, measure, 3, exclude_same=exclude),
         )
     edges = [-np.inf, 0.0, 0.5, 1.0, np.inf]
     mine = search.histogram(U, V, measure, edges, exclude_same=groups)
-    assert np.array_equal(mine, HERE.histogram(U, V, measure, edges, exclude_same=groups))
+    assert np.array_equal(mine, LOCAL_SEARCH.histogram(U, V, measure, edges, exclude_same=groups))
 
 
 @pytest.mark.parametrize("rows", [7, 64])
@@ -64,7 +64,7 @@ def test_everything_that_is_asked_of_a_head(v: np.ndarray | None, rows: int, tmp
     asked: dict[str, Any] = {"threshold": -3.0, "limit": 40, "k": 4, "edges": [-np.inf, -4, -2, 0, np.inf]}
     for exclude in (None, groups):
         mine = by_jobs(tmp_path, rows).survey(U, v, HEAD, exclude_same=exclude, **asked)
-        here = HERE.survey(U, v, HEAD, exclude_same=exclude, **asked)
+        here = LOCAL_SEARCH.survey(U, v, HEAD, exclude_same=exclude, **asked)
         same(mine.pairs, here.pairs)
         same(mine.top, here.top)
         assert np.array_equal(mine.counts, here.counts)
@@ -94,8 +94,8 @@ def test_what_is_answered_is_not_asked_again_and_what_is_damaged_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure, asked = fit_measure("euclidean", V), []
-    real = shared_search.distances.nearest
-    monkeypatch.setattr(shared_search.distances, "nearest", lambda *a, **k: asked.append(len(a[0])) or real(*a, **k))
+    real = search_jobs.distances.nearest
+    monkeypatch.setattr(search_jobs.distances, "nearest", lambda *a, **k: asked.append(len(a[0])) or real(*a, **k))
     first = by_jobs(tmp_path, 30).nearest(U, V, measure)
     assert asked == [30, 30, 30]
     same(by_jobs(tmp_path, 30).nearest(U, V, measure), first)
@@ -114,7 +114,7 @@ def test_what_is_answered_is_not_asked_again_and_what_is_damaged_is(
 
 def test_small_searches_stay_here_and_bad_rows_are_named_before_anything_is_written(tmp_path: Path) -> None:
     measure, bad = fit_measure("euclidean", V), U.copy()
-    SharedSearch(Placement("dask", "tcp://127.0.0.1:1"), tmp_path).nearest(U, V, measure)
+    DistributedSearch(Placement("dask", "tcp://127.0.0.1:1"), tmp_path).nearest(U, V, measure)
     bad[77, 3] = np.nan
     with pytest.raises(InputError, match="row 77 of the queries hold NaN"):
         by_jobs(tmp_path, 10).nearest(bad, V, measure)
@@ -126,8 +126,8 @@ def test_small_searches_stay_here_and_bad_rows_are_named_before_anything_is_writ
 def test_a_table_that_lies_on_shared_storage_is_read_where_it_is(tmp_path: Path) -> None:
     np.save(tmp_path / "table.npy", U)
     table = np.load(tmp_path / "table.npy", mmap_mode="r")
-    assert whole_file(table) == tmp_path / "table.npy"
-    assert whole_file(table[1:]) is whole_file(table[::-1]) is whole_file(U) is whole_file(table[:, :3]) is None
+    assert npy_file_of(table) == tmp_path / "table.npy"
+    assert npy_file_of(table[1:]) is npy_file_of(table[::-1]) is npy_file_of(U) is npy_file_of(table[:, :3]) is None
     assert share_array(tmp_path / "not", table, [tmp_path]).path == str(tmp_path / "table.npy")
     copied = share_array(tmp_path, table[10:20], [tmp_path])
     assert np.array_equal(copied.open(), U[10:20])

@@ -11,10 +11,10 @@ from torch import nn
 
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.engine.fit import fit
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.stacked import fit_stacked, stacking_obstacle
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.predict import predict_logits
-from memorisk.training.engine.stacked import fit_stacked, why_not_stackable
 from tests.reordered_sums import ReorderedSums
 from tests.training.helpers import Digits, NoisyNet
 from tests.training.test_frozen import rounding_bound
@@ -89,12 +89,12 @@ def test_a_killed_stack_goes_on_to_the_same_bytes(digits: Digits, tmp_path: Path
 
 def test_what_cannot_be_stacked_says_why(digits: Digits, quick: TrainOptions) -> None:
     net = networks()[0]
-    assert why_not_stackable(net, quick) == ""
-    assert "running statistics" in why_not_stackable(NoisyNet(), quick)
-    assert "dropout" in why_not_stackable(nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(2, 2)), quick)
-    assert why_not_stackable(nn.Sequential(nn.Flatten(), nn.Dropout(0.0), nn.Linear(2, 2)), quick) == ""
-    assert "augmented" in why_not_stackable(net, TrainOptions(augment="hflip"))
-    assert "fp16" in why_not_stackable(net, TrainOptions(precision="fp16"))
+    assert stacking_obstacle(net, quick) == ""
+    assert "running statistics" in stacking_obstacle(NoisyNet(), quick)
+    assert "dropout" in stacking_obstacle(nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(2, 2)), quick)
+    assert stacking_obstacle(nn.Sequential(nn.Flatten(), nn.Dropout(0.0), nn.Linear(2, 2)), quick) == ""
+    assert "augmented" in stacking_obstacle(net, TrainOptions(augment="hflip"))
+    assert "fp16" in stacking_obstacle(net, TrainOptions(precision="fp16"))
     with seeded(0), pytest.raises(InputError, match="NoisyNet cannot be trained stacked: it keeps running statistics"):
         fit_stacked([NoisyNet()], digits.images, digits.labels, ROWS[:1], quick, seeds=[0])
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from memorisk.models.classifiers.zoo import create_model
+from memorisk.training.classifiers.stacked import Strategy, _count_activations, choose_strategy
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.strategy import Strategy, _count_activations, choose_strategy
 from tests.training.helpers import NoisyNet
 
 OPTIONS = TrainOptions()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.targets import build_targets
+from memorisk.training.engine.data import build_targets
 
 CHEST = ["Effusion|Mass", "Mass", "Nodule", "Mass|Effusion"]
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from memorisk.cli.show.generators import show_generator_plan
-from memorisk.cli.show.latents import show_autoencoder_plan
+from memorisk.cli.show.generators import show_autoencoder_plan, show_generator_plan
 from memorisk.cli.show.training import show_detector_plan
-from memorisk.runs.cost import Cost
+from memorisk.runs.workload import Cost
 from tests.counting import Counts, array_bytes, counted, tensor_bytes
 from tests.models.small_autoencoder import autoencoder_folder
 from tests.training.detectors import scans
@@ -88,7 +87,7 @@ def test_train_autoencoder_reaches_its_bound_or_stays_below(
 
 def test_train_generator_and_draw_from_it(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from memorisk.training.generators.command import plan_generator, train_generator
-    from memorisk.training.generators.drawing.generating import generate, plan_generate
+    from memorisk.training.generators.generation import generate, plan_generate
 
     asked = {"network": "tiny/8", "steps": 3, "batch_size": 8, "snapshot_every": 2, "lr": 1e-3, **GROUPS}
     plan = plan_generator(data, out=tmp_path / "r", keep_snapshots=True, **asked)
@@ -112,7 +111,7 @@ def test_train_generator_and_draw_from_it(data: Path, tmp_path: Path, capsys: py
 )
 def test_train_a_gan(data: Path, tmp_path: Path, changed: dict[str, Any], penalties: tuple[int, int]) -> None:
     from memorisk.training.generators.command import plan_generator, train_generator
-    from memorisk.training.generators.drawing.generating import generate, plan_generate
+    from memorisk.training.generators.generation import generate, plan_generate
 
     asked: dict[str, Any] = {
         "kind": "gan",

@@ -1,7 +1,7 @@
 """A search over all pairs on paper: pairs, operations, bytes, blocks, jobs, cards and hours, for tables of any size.
 
 Nothing is read and nothing is searched but, for the hours on this machine, a small table of random vectors. Counts are
-exact (`memorisk.scores.pair_counts`); bytes are those of the arrays that a search holds; hours on a card are a lower
+exact (`memorisk.scores.search_cost`); bytes are those of the arrays that a search holds; hours on a card are a lower
 bound at its data sheet's peak, and another number only at a share of it that the caller states, since none was
 measured.
 """
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.attacks.cards import Card, find_card
 from memorisk.scores.distances import find_measure, fit_measure, nearest
-from memorisk.scores.distances import gpu_blocks as measure_blocks
+from memorisk.scores.distances import gpu as measure_blocks
 from memorisk.scores.distances.rows import rows_per_block
-from memorisk.scores.pair_counts import PairCounts, count_pairs
-from memorisk.scores.pairs import gpu_blocks as head_blocks
-from memorisk.scores.pairs import one_pass, survey
+from memorisk.scores.pairs import gpu as head_blocks
+from memorisk.scores.pairs import search as one_pass
+from memorisk.scores.pairs import survey
+from memorisk.scores.search_cost import Card, PairCounts, count_pairs, find_card
 
 HEAD = "head"
 JOB_ROWS = 8192
@@ -176,19 +176,19 @@ def plan_pairs(options: PairPlanOptions) -> PairPlan:
         worker_bytes=_worker_bytes(n, m or n, d, head=head, listed=bool(options.listed)),
         pairs_per_second=rate,
         hours_here=None if rate is None else counts.pairs / rate / options.workers / 3600,
-        gpu=None if card is None else _on_cards(card, options, counts),
+        gpu=None if card is None else _card_plan(card, options, counts),
     )
 
 
 def _worker_bytes(n: int, m: int, d: int, *, head: bool, listed: bool) -> int:
     """Blocks of both tables in float64 and as they are compared, and a tile a thread."""
-    many, few = min(n, rows_per_block(d, one_pass.FIRST)), min(m, rows_per_block(d))
+    many, few = min(n, rows_per_block(d, one_pass.FIRST_NUMBERS)), min(m, rows_per_block(d))
     short = 2 if head else _FLOAT32
     tile = one_pass.TILE_ROWS * few * (4 + _LISTED * listed)
     return (many + few) * d * (8 + short) + _threads() * tile
 
 
-def _on_cards(card: Card, options: PairPlanOptions, counts: PairCounts) -> CardPlan:
+def _card_plan(card: Card, options: PairPlanOptions, counts: PairCounts) -> CardPlan:
     """Memory and hours of cards that share the first table."""
     n, m, d = options.synthetic, options.train or options.synthetic, options.width
     head, own = options.measure == HEAD, -(-n // options.cards)
@@ -208,13 +208,13 @@ def _on_cards(card: Card, options: PairPlanOptions, counts: PairCounts) -> CardP
         work_bytes=tile + held,
         kept=all(kept),
         sent_again_bytes=int(again),
-        cards_for_memory=_fewest(n, row, room) if kept[0] else None,
+        cards_for_memory=_fewest_cards(n, row, room) if kept[0] else None,
         hours_at_peak=seconds / 3600,
         hours=None if options.share is None else seconds / options.share / 3600,
     )
 
 
-def _fewest(n: int, row: int, room: float) -> int:
+def _fewest_cards(n: int, row: int, room: float) -> int:
     """Cards with which a part of the first table takes less than the room."""
     most = int((room - 1) // row)  # rows
     return -(-n // max(1, most))
@@ -250,12 +250,12 @@ def _head_search(u: np.ndarray, v: np.ndarray, weight: np.ndarray, options: Pair
 
 def _measure_search(u: np.ndarray, v: np.ndarray, options: PairPlanOptions) -> Any:
     """The search for the nearest that is timed; vectors of no sign, which all measures take."""
-    measure = fit_measure(options.measure, abs(v), binarise="median" if _binary(options.measure) else None)
+    measure = fit_measure(options.measure, abs(v), binarise="median" if _is_binary(options.measure) else None)
     return lambda: nearest(abs(u), abs(v), measure, options.neighbours, device="cpu")
 
 
-def _binary(name: str) -> bool:
+def _is_binary(name: str) -> bool:
     """Whether a measure takes zeros and ones."""
-    from memorisk.scores.distances.fitted import BINARY
+    from memorisk.scores.distances.measures import BINARY
 
     return name in BINARY

@@ -1,8 +1,11 @@
-"""Keyed hashes in place of ids and paths, everywhere a run writes (``--pseudonymise``).
+"""Keyed hashes in place of ids and paths (``--pseudonymise``), and the listing of the files that an audit read.
 
-HMAC-SHA256 of the id under a secret key. The key stays outside the run folder (by default in the user's configuration
-folder), so that whoever gets the folder cannot recompute the pseudonyms, and the same id keeps its pseudonym from
-run to run.
+HMAC-SHA256 of the id under a secret key, everywhere a run writes. The key stays outside the run folder (by default
+in the user's configuration folder), so that whoever gets the folder cannot recompute the pseudonyms, and the same
+id keeps its pseudonym from run to run.
+
+``files.parquet`` lists every file that an audit read, and every one that it did not, by the set it belongs to. A
+statement compares what is to be released with this listing, byte by byte (docs/release.md).
 """
 
 import re
@@ -17,12 +20,13 @@ import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence, Items
 from memorisk.audits.classifier.options import ReportOptions
-from memorisk.report.redaction import pseudonyms
-from memorisk.report.result import Result
+from memorisk.images.file_hashes import COLUMNS, empty_listing
+from memorisk.images.store import ImageStore
+from memorisk.report.result import Result, pseudonyms
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import open_to_others, write_bytes
-from memorisk.runs.hidden_paths import HIDDEN, is_hidden, note_hidden, user_folder
-from memorisk.runs.storage.origins import as_named
+from memorisk.runs.files import has_shared_permissions, read_table, write_bytes, write_table
+from memorisk.runs.folder import HIDDEN_PREFIX, is_hidden, record_hidden_paths, user_folder
+from memorisk.runs.storage.locations import name_origins
 
 KEPT_COLUMNS = ("label", "split", "part")  # every other column of a manifest may hold an id, a name or a path
 HASHED_COLUMNS = ("image", "group", "training_group")
@@ -54,7 +58,7 @@ class Pseudonyms:
             return cls(None)
         path = options.pseudonym_key or _own_key()
         try:
-            key, shared = path.read_bytes(), open_to_others(path)
+            key, shared = path.read_bytes(), has_shared_permissions(path)
         except OSError as error:
             raise InputError(f"the pseudonym key {one_line(path)} cannot be read: {error.strerror}") from None
         if shared:  # whoever reads it can recompute the pseudonym of anybody they suspect
@@ -89,22 +93,22 @@ class Pseudonyms:
         """
         if self.key is None:
             return self
-        named = as_named({name: value for name, value in config.items() if name != "run"})
+        named = name_origins({name: value for name, value in config.items() if name != "run"})
         paths = {path: self._hidden(path) for path in _paths(named, "", (*_SOURCES, *sources))}
-        note_hidden({hashed: path for path, hashed in paths.items()})
+        record_hidden_paths({hashed: path for path, hashed in paths.items()})
         return replace(self, paths=paths)
 
     def settings(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a run with hashes in place of the paths that are known, also where its identity has them."""
-        return _replaced(as_named(config), self.paths) if self.paths else dict(config)
+        return _replace_paths(name_origins(config), self.paths) if self.paths else dict(config)
 
     def without_paths(self, result: Result) -> Result:
         """The same result, hashes in place of known paths in its summary and verdict."""
-        summary, verdict = (_replaced(found, self.paths) for found in (result.summary, result.verdict))
+        summary, verdict = (_replace_paths(found, self.paths) for found in (result.summary, result.verdict))
         return result.replace(summary=summary, verdict=verdict) if self.paths else result
 
     def _hidden(self, path: str) -> str:
-        return f"{HIDDEN}{self.names([path])[0]}"
+        return f"{HIDDEN_PREFIX}{self.names([path])[0]}"
 
     def evidence(self, evidence: Evidence) -> Evidence:
         """The same evidence under pseudonyms."""
@@ -151,12 +155,12 @@ def _paths(value: Any, name: str, sources: Collection[str]) -> Iterator[str]:
         isinstance(value, str)
         and value not in ("", "digits")
         and not is_hidden(value)
-        and (name in sources or _names_place(value))
+        and (name in sources or _is_place(value))
     ):
         yield value
 
 
-def _names_place(text: str) -> bool:
+def _is_place(text: str) -> bool:
     """Whether a text is or names a place, as ``NAME@FILE`` and ``detector:FOLDER`` do; ``0.5/0.25`` is none."""
     for part in (text, *re.split(r"[@,]|^\w+:", text)):
         if _SEPARATOR not in part.strip("/."):
@@ -169,12 +173,12 @@ def _names_place(text: str) -> bool:
     return False
 
 
-def _replaced(value: Any, paths: Mapping[str, str]) -> Any:
+def _replace_paths(value: Any, paths: Mapping[str, str]) -> Any:
     """The same value, hashes in place of paths: as a whole, and inside other texts where they have a separator."""
     if isinstance(value, Mapping):
-        return {key: _replaced(inner, paths) for key, inner in value.items()}
+        return {key: _replace_paths(inner, paths) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_replaced(inner, paths) for inner in value]
+        return [_replace_paths(inner, paths) for inner in value]
     if not isinstance(value, str) or value in paths:
         return paths.get(value, value) if isinstance(value, str) else value
     for path in sorted((path for path in paths if _SEPARATOR in path), key=len, reverse=True):
@@ -189,3 +193,43 @@ def _own_key() -> Path:
         user_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         write_bytes(path, secrets.token_bytes(32))
     return path
+
+
+FILES, PART_COLUMN = "files.parquet", "part"
+
+
+def write_listing(folder: Path, sets: Mapping[str, ImageStore | None], names: Pseudonyms | None = None) -> None:
+    """Write the listing of an audit's sets into its run folder.
+
+    Args:
+        folder: The run folder.
+        sets: Images by part: training, generated, held out; None for a part that is not there.
+        names: Hide the paths where the run hides ids; None for a run that hides none.
+    """
+    listed = [store.files.assign(**{PART_COLUMN: part}) for part, store in sets.items() if store is not None]
+    table = pd.concat([empty_listing().assign(**{PART_COLUMN: ""}), *listed], ignore_index=True).loc[
+        :, [PART_COLUMN, *COLUMNS]
+    ]
+    write_table(folder / FILES, table if names is None else table.assign(path=names.names(table["path"])))
+
+
+def read_listing(folder: Path, part: str) -> pd.DataFrame:
+    """Read the listing of one set of a run.
+
+    Args:
+        folder: The run folder.
+        part: The set.
+
+    Returns:
+        `memorisk.images.file_hashes.COLUMNS`.
+
+    Raises:
+        InputError: An earlier memorisk wrote the run, without a listing.
+    """
+    if not (folder / FILES).is_file():
+        raise InputError(
+            f"{one_line(folder)} has no {FILES}: an earlier memorisk wrote it; issue the run's command again"
+        )
+    table = read_table(folder / FILES)
+    rows = np.flatnonzero(table[PART_COLUMN].to_numpy(dtype=object) == part)
+    return table.take(rows).loc[:, list(COLUMNS)].reset_index(drop=True)

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memorisk.runs.child_processes import environment_of
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
+from memorisk.runs.processes import environment_variables
 
 SERVER = re.compile(r"(https?|sqlite)://")
-_QUIET = {
+_TELEMETRY_OFF = {
     "WANDB_MODE": "offline",
     "WANDB_ERROR_REPORTING": "false",
     "WANDB_SILENT": "true",
@@ -93,8 +93,8 @@ def wandb_offline(folder: Path, *, name: str, key: str, config: Mapping[str, Any
         MissingExtraError: The library is not installed.
     """
     own = folder / ".wandb-own"
-    given = _QUIET | {f"WANDB_{what}_DIR": str(own / what.lower()) for what in ("CACHE", "CONFIG", "DATA")}
-    with environment_of(given):
+    given = _TELEMETRY_OFF | {f"WANDB_{what}_DIR": str(own / what.lower()) for what in ("CACHE", "CONFIG", "DATA")}
+    with environment_variables(given):
         try:
             import wandb  # pyright: ignore[reportMissingImports]
         except ImportError:

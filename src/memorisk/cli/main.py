@@ -25,30 +25,22 @@ from memorisk.audits.quality.options import QualityOptions
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.watch.options import WatchOptions
-from memorisk.cli.bench import bench_app
-from memorisk.cli.explain import explain
-from memorisk.cli.feature import feature, mark
-from memorisk.cli.filter import filter_set
-from memorisk.cli.generate import generate
-from memorisk.cli.plan import plan_app
-from memorisk.cli.quality import quality
+from memorisk.cli.audits import explain, feature, mark, synthetic, watch
+from memorisk.cli.benchmarks import bench_app, plan_app
 from memorisk.cli.release import gate, release, statement, track
-from memorisk.cli.settings import AS_JSON, FLAT, beside_file, note_redacted, print_settings, read_yaml
-from memorisk.cli.synthesize import synthesize_set
-from memorisk.cli.synthetic import synthetic
+from memorisk.cli.settings import AS_JSON, FLAT, note_redacted, print_settings, read_yaml, set_function_folder
+from memorisk.cli.synthetic_sets import filter_set, generate, quality, synthesize_set
 from memorisk.cli.training import study_app, train_app
 from memorisk.cli.urls import local_arguments
-from memorisk.cli.watch import watch
 from memorisk.images.options import ImageOptions
-from memorisk.runs.child_processes import leave_current_folder
-from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
-from memorisk.runs.interrupts import INTERRUPTED, prompt_interrupt
+from memorisk.runs.errors import FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError, one_line
+from memorisk.runs.processes import INTERRUPTED, leave_current_folder, prompt_interrupt
 from memorisk.studies.detectors.options import BenchDetectorsOptions
 from memorisk.studies.pairs.options import BenchCopiesOptions, BenchReidOptions
-from memorisk.training.classifiers.options import TrainClassifierOptions
-from memorisk.training.generators.drawing.options import GenerateOptions
+from memorisk.training.engine.options import TrainClassifierOptions
+from memorisk.training.generators.options import GenerateOptions
 
-STOPPED = f"stopped; {GOES_ON}"
+STOPPED = f"stopped; {RESUME_HINT}"
 
 app = App(
     name="memorisk",
@@ -119,7 +111,8 @@ def classifier(
     settings = {f.name: getattr(options, f.name) for f in fields(options)}
     if len(options.arms) > 1 or _holds_regimes(out):
         return _regimes(images, out, settings, dry_run=dry_run, as_json=json)
-    from memorisk.audits.classifier.run import DryRun, audit_classifier
+    from memorisk.audits.classifier.dry_run import DryRun
+    from memorisk.audits.classifier.run import audit_classifier
     from memorisk.cli.show.common import progress_bar, show_dry_run, show_result
 
     with progress_bar() as progress:
@@ -143,7 +136,7 @@ def _holds_regimes(out: Path) -> bool:
 
 def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:
     """Audit several regimes side by side; 0 only where each of them passed."""
-    from memorisk.audits.classifier.defences.run import audit_defences, plan_defences
+    from memorisk.audits.classifier.retraining.defences import audit_defences, plan_defences
     from memorisk.cli.show.common import progress_bar, show_dry_run
     from memorisk.cli.show.training import show_defences
 
@@ -212,7 +205,7 @@ def check(
         Print everything as JSON.
     """
     from memorisk.cli.show.common import show_check
-    from memorisk.images.checks.checks import check_images
+    from memorisk.images.set_check import check_images
 
     found = check_images(images, options)
     show_check(found, as_json=json)
@@ -234,8 +227,8 @@ def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON
     json
         Print the classes as JSON.
     """
-    from memorisk.audits.classifier.comparison.run import check_folder
-    from memorisk.audits.classifier.comparison.run import compare as run
+    from memorisk.audits.classifier.comparison import check_folder
+    from memorisk.audits.classifier.comparison import compare as run
     from memorisk.cli.show.common import show_comparison
 
     if out is not None:
@@ -260,7 +253,7 @@ def report(run: Path, *, redact: Annotated[bool, Parameter(negative="")] = False
     out
         File to write; the run's own report.html if not given.
     """
-    from memorisk.audits.classifier.rendering import render_again
+    from memorisk.audits.rendering import render_again
 
     written = render_again(run, redact=redact, out=out)
     print(written)  # noqa: T201 (the command's answer)
@@ -306,7 +299,7 @@ class _Settings:
     def __call__(self, command: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
         """Fill in what the command line left open; the user's own functions may lie beside the file."""
         if any("--python-path" in argument.names for argument in arguments):
-            beside_file(self.values, "python-path", self.path)
+            set_function_folder(self.values, "python-path", self.path)
         truth = {name for argument in arguments if argument.hint is bool for name in argument.names}
         for key, value in self.values.items():
             if f"--{key}" in truth and not isinstance(value, bool):
@@ -353,8 +346,8 @@ def main(arguments: list[str] | None = None) -> int:
         where = f" ({one_line(error.filename, 120)})" if error.filename else ""
         if error.errno == errno.EROFS:  # the same command would meet it again
             return _fail(f"{error.strerror}{where}: name a place that may be written to", InputError.exit_code)
-        cure = "free some, then " if error.errno in NO_SPACE else ""
-        return _fail(f"{error.strerror or one_line(error)}{where}; {cure}{GOES_ON}", MemoriskError.exit_code)
+        cure = "free some, then " if error.errno in FULL_DISK_CODES else ""
+        return _fail(f"{error.strerror or one_line(error)}{where}; {cure}{RESUME_HINT}", MemoriskError.exit_code)
     except MemoryError:
         return _fail("out of memory: fewer --processes or a smaller --size need less; what is done is kept", 3)
     except ModuleNotFoundError as error:

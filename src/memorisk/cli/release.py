@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from memorisk.cli.settings import AS_JSON, FLAT, SWITCH, with_bar
+from memorisk.cli.settings import AS_JSON, FLAT, SWITCH, with_progress_bar
 from memorisk.images.options import ImageOptions
 
 _IMAGES = ImageOptions()
@@ -43,11 +43,13 @@ def statement(
     json
         Print the statement as JSON, without its signature.
     """
-    from memorisk.audits.release.stating import write_statement
-    from memorisk.cli.show.release import show_stated
+    from memorisk.audits.release.statement import write_statement
+    from memorisk.cli.show.release import show_statement
 
-    found = with_bar(write_statement, runs, out=out, weights=weights, images=images, sign=sign, passphrase=passphrase)
-    show_stated(found, as_json=json)
+    found = with_progress_bar(
+        write_statement, runs, out=out, weights=weights, images=images, sign=sign, passphrase=passphrase
+    )
+    show_statement(found, as_json=json)
     return 0 if found.statement.verdict.status == "pass" else 1
 
 
@@ -120,12 +122,12 @@ def release(
     """
     from dataclasses import asdict
 
-    from memorisk.audits.release.exporting import release as write
+    from memorisk.audits.release.export import release as write
     from memorisk.cli.show.release import show_export
 
     asked, default = asdict(options), asdict(_IMAGES)
     changed = {name: value for name, value in asked.items() if value != default[name]}
-    show_export(with_bar(write, source, out, **changed), as_json=json)
+    show_export(with_progress_bar(write, source, out, **changed), as_json=json)
     return 0
 
 
@@ -151,10 +153,10 @@ def track(
         Print what was logged as JSON.
     """
     from memorisk.audits.release.tracking import track as log
-    from memorisk.cli.show.release import show_tracked
+    from memorisk.cli.show.release import show_tracking
 
     found: Any = log(runs, to=to, with_report=with_report)
-    show_tracked(found, as_json=json)
+    show_tracking(found, as_json=json)
     return 0
 
 

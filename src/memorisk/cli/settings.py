@@ -7,23 +7,22 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
-from memorisk.runs.damaged import ASTRAY
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
 from memorisk.runs.settings import setting_names
 
 AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
 SWITCH = Annotated[bool, Parameter(negative="")]
 EXECUTOR = Literal["local", "dask", "ray"] | None
 FLAT = Parameter(name="*")
-Found = TypeVar("Found")
+ResultT = TypeVar("ResultT")
 
 
-def by_name(options: Any) -> dict[str, Any]:
+def settings_as_keywords(options: Any) -> dict[str, Any]:
     """A dataclass of settings as keywords; `dataclasses.asdict` would take apart those that are dataclasses."""
     return {name: getattr(options, name) for name in setting_names(options)}
 
 
-def with_bar(run: Callable[..., Found], *given: Any, **settings: Any) -> Found:
+def with_progress_bar(run: Callable[..., ResultT], *given: Any, **settings: Any) -> ResultT:
     """What a function with ``progress`` gives, a bar shown meanwhile."""
     from memorisk.cli.show.common import progress_bar
 
@@ -31,7 +30,7 @@ def with_bar(run: Callable[..., Found], *given: Any, **settings: Any) -> Found:
         return run(*given, progress=progress, **settings)
 
 
-def placed(config: dict[str, Any], executor: EXECUTOR, cluster: str | None) -> dict[str, Any]:
+def with_executor(config: dict[str, Any], executor: EXECUTOR, cluster: str | None) -> dict[str, Any]:
     """A study's file with another place for its jobs than it names, where one is given."""
     given = {name: value for name, value in (("executor", executor), ("cluster", cluster)) if value is not None}
     settings = config.get("settings") or {}
@@ -44,7 +43,7 @@ def note_redacted(report: Path) -> None:
     sys.stderr.write(f"Only {one_line(report)} {what}\n")
 
 
-def beside_file(settings: dict[str, Any], name: str, file: Path) -> None:
+def set_function_folder(settings: dict[str, Any], name: str, file: Path) -> None:
     """Set where the user's own functions are found, if the settings do not say: in the folder of their file.
 
     Args:
@@ -65,7 +64,7 @@ def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
 
     import yaml
 
-    from memorisk.runs.formats.yaml_files import parse_yaml, read_yaml_text
+    from memorisk.runs.yaml_files import parse_yaml, read_yaml_text
 
     try:
         found = parse_yaml(read_yaml_text(path))
@@ -73,7 +72,7 @@ def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
         raise InputError(f"--config {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--config {one_line(path)} cannot be read: {one_line(error, 120)}") from None
-    except (yaml.YAMLError, *ASTRAY) as error:  # also dates that do not exist, and lists a thousand deep
+    except (yaml.YAMLError, *CONTENT_ERRORS) as error:  # also dates that do not exist, and lists a thousand deep
         reason = one_line(" ".join(str(error).split()), 200)
         raise InputError(f"--config {one_line(path)} is not YAML: {reason}") from None
     if not isinstance(found, dict):
@@ -88,8 +87,8 @@ def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
 
 def print_settings(settings: dict[str, Any]) -> int:
     """Write settings as YAML that ``--config`` reads."""
-    from memorisk.runs.files import plain
-    from memorisk.runs.formats.yaml_files import dump_yaml
+    from memorisk.runs.files import json_value
+    from memorisk.runs.yaml_files import dump_yaml
 
-    sys.stdout.write(dump_yaml(plain(settings)))
+    sys.stdout.write(dump_yaml(json_value(settings)))
     return 0

@@ -13,17 +13,17 @@ from memorisk.cli.settings import (
     EXECUTOR,
     FLAT,
     SWITCH,
-    beside_file,
-    by_name,
-    placed,
     print_settings,
     read_yaml,
-    with_bar,
+    set_function_folder,
+    settings_as_keywords,
+    with_executor,
+    with_progress_bar,
 )
 from memorisk.runs.errors import MemoriskError
 from memorisk.training.autoencoders.options import TrainAutoencoderOptions
-from memorisk.training.classifiers.options import TrainClassifierOptions
 from memorisk.training.detectors.command_options import TrainDetectorOptions
+from memorisk.training.engine.options import TrainClassifierOptions
 from memorisk.training.generators.options import TrainGeneratorOptions
 
 train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
@@ -63,7 +63,7 @@ def train_classifier(
     from memorisk.cli.show.training import show_trained
     from memorisk.training.classifiers.command import train_classifier as run
 
-    show_trained(with_bar(run, images, out=out, **by_name(options)), as_json=json)
+    show_trained(with_progress_bar(run, images, out=out, **settings_as_keywords(options)), as_json=json)
     return 0
 
 
@@ -97,16 +97,15 @@ def train_detector(
     if print_config:
         options.validate()
         return print_settings({"images": images, "out": str(out), **options.complete()})
-    from memorisk.cli.show.lcmem import show_trained_detector
-    from memorisk.cli.show.training import show_detector_plan
+    from memorisk.cli.show.training import show_detector_plan, show_trained_detector
     from memorisk.training.detectors.command import plan_detector
     from memorisk.training.detectors.command import train_detector as run
 
-    given = by_name(options)
+    given = settings_as_keywords(options)
     if dry_run:
-        show_detector_plan(with_bar(plan_detector, images, out=out, **given), as_json=json)
+        show_detector_plan(with_progress_bar(plan_detector, images, out=out, **given), as_json=json)
         return 0
-    show_trained_detector(with_bar(run, images, out=out, **given), as_json=json)
+    show_trained_detector(with_progress_bar(run, images, out=out, **given), as_json=json)
     return 0
 
 
@@ -140,15 +139,15 @@ def train_autoencoder(
     """
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
-    from memorisk.cli.show.latents import show_autoencoder, show_autoencoder_plan
+    from memorisk.cli.show.generators import show_autoencoder, show_autoencoder_plan
     from memorisk.training.autoencoders.command import plan_autoencoder
     from memorisk.training.autoencoders.command import train_autoencoder as run
 
-    given = by_name(options)
+    given = settings_as_keywords(options)
     if dry_run:
-        show_autoencoder_plan(with_bar(plan_autoencoder, images, out=out, **given), as_json=json)
+        show_autoencoder_plan(with_progress_bar(plan_autoencoder, images, out=out, **given), as_json=json)
         return 0
-    show_autoencoder(with_bar(run, images, out=out, **given), as_json=json)
+    show_autoencoder(with_progress_bar(run, images, out=out, **given), as_json=json)
     return 0
 
 
@@ -190,25 +189,25 @@ def train_generator(
         settings = {"watch": watch, "watching": asdict(watching)} if watch else {}
         return print_settings({"images": images, "out": str(out), **settings, **asdict(options)})
     from memorisk.cli.show.generators import show_generator
+    from memorisk.training.engine.devices import is_main
     from memorisk.training.generators.command import train_generator as run
-    from memorisk.training.generators.processes import is_main
 
-    given = by_name(options)
+    given = settings_as_keywords(options)
     if dry_run:
         return _plan_generator(images, out, given, watching if watch else None, as_json=json)
     looks = None
     if not watch:
-        trained = with_bar(run, images, out=out, **given)
+        trained = with_progress_bar(run, images, out=out, **given)
     else:
-        from memorisk.audits.watch.within import watch_within
+        from memorisk.audits.watch.run import watch_within
 
-        with with_bar(watch_within, images, out=out, watching=watching, **given) as looks:
-            trained = with_bar(run, images, out=out, on_snapshot=looks, **given)
+        with with_progress_bar(watch_within, images, out=out, watching=watching, **given) as looks:
+            trained = with_progress_bar(run, images, out=out, on_snapshot=looks, **given)
             looks.report()
     if is_main():
         show_generator(trained, as_json=json)
         if looks is not None and not json:
-            from memorisk.cli.show.watch import show_watch_within
+            from memorisk.cli.show.audits import show_watch_within
 
             show_watch_within(looks)
     return 0
@@ -221,14 +220,14 @@ def _plan_generator(
     from memorisk.cli.show.generators import show_generator_plan
     from memorisk.training.generators.command import plan_generator
 
-    plan, planned = with_bar(plan_generator, images, out=out, **given), None
+    plan, planned = with_progress_bar(plan_generator, images, out=out, **given), None
     if watching is not None:
-        from memorisk.audits.watch.within import plan_within
+        from memorisk.audits.watch.run import plan_within
 
-        planned = with_bar(plan_within, images, out=out, watching=watching, **given)
+        planned = with_progress_bar(plan_within, images, out=out, watching=watching, **given)
     show_generator_plan(plan, as_json=as_json, watch=planned)
     if planned is not None and not as_json:
-        from memorisk.cli.show.watch import show_watch_plan
+        from memorisk.cli.show.audits import show_watch_plan
 
         show_watch_plan(planned, as_json=False, within=True)
     return 0
@@ -262,15 +261,15 @@ def rare_distinctive(
         Address of the cluster, as in tcp://HOST:8786.
     """
     from memorisk.cli.show.training import show_study, show_study_plan
-    from memorisk.studies.rare_distinctive.run import read_study, study_rare_distinctive
+    from memorisk.studies.rare_distinctive.study import read_study, study_rare_distinctive
 
-    config = placed(read_yaml(file, flags=False), executor, cluster)
+    config = with_executor(read_yaml(file, flags=False), executor, cluster)
     if isinstance(settings := config.setdefault("settings", {}), dict):
-        beside_file(settings, "python_path", file)
+        set_function_folder(settings, "python_path", file)
     if dry_run:
         from memorisk.studies.rare_distinctive.plan import plan_study
 
-        plan = with_bar(plan_study, read_study(config), out=out)
+        plan = with_progress_bar(plan_study, read_study(config), out=out)
         show_study_plan(plan)
         return MemoriskError.exit_code if plan.refused else 0
     return _study(study_rare_distinctive, show_study, config, out, tables_only=tables_only)
@@ -303,14 +302,14 @@ def unique_features(
     cluster
         Address of the cluster, as in tcp://HOST:8786.
     """
-    from memorisk.cli.show.training import show_unique, show_unique_plan
+    from memorisk.cli.show.training import show_unique_features, show_unique_features_plan
     from memorisk.studies.unique_features.study import plan_unique, study_unique_features
 
-    config = placed(read_yaml(file, flags=False), executor, cluster)
+    config = with_executor(read_yaml(file, flags=False), executor, cluster)
     if dry_run:
-        show_unique_plan(with_bar(plan_unique, config, out=out))
+        show_unique_features_plan(with_progress_bar(plan_unique, config, out=out))
         return 0
-    return _study(study_unique_features, show_unique, config, out, tables_only=tables_only)
+    return _study(study_unique_features, show_unique_features, config, out, tables_only=tables_only)
 
 
 @study_app.command(name="generators")
@@ -340,12 +339,12 @@ def generators(
     cluster
         Address of the cluster, as in tcp://HOST:8786.
     """
-    from memorisk.cli.show.generator_study import show_generators_plan, show_generators_study
+    from memorisk.cli.show.generators import show_generators_plan, show_generators_study
     from memorisk.studies.generators.study import plan_generators, study_generators
 
-    config = placed(read_yaml(file, flags=False), executor, cluster)
+    config = with_executor(read_yaml(file, flags=False), executor, cluster)
     if dry_run:
-        plan = with_bar(plan_generators, config, out=out)
+        plan = with_progress_bar(plan_generators, config, out=out)
         show_generators_plan(plan)
         return MemoriskError.exit_code if plan.problems else 0
     return _study(study_generators, show_generators_study, config, out, tables_only=tables_only)
@@ -360,6 +359,6 @@ def _study(
     tables_only: bool,
 ) -> int:
     """Run a study, or lay out what is finished of it, and show it."""
-    result = with_bar(study, config, out=out, tables_only=tables_only)
+    result = with_progress_bar(study, config, out=out, tables_only=tables_only)
     show(result, out)
     return 0 if result.complete else MemoriskError.exit_code

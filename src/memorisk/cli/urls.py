@@ -1,7 +1,7 @@
 """URLs on the command line: what a command reads of them is brought over before it runs, what it writes is kept there.
 
 Images and weights keep their URL, which `images.sources.registry.load_manifest` and
-`models.weights.weights.read_state_dict` resolve: it is part of a training's name, which must be the same on every
+`models.weight_files.read_state_dict` resolve: it is part of a training's name, which must be the same on every
 machine. Loads nothing heavy where no URL is named.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.storage.urls import LIBRARIES, path_of, url_of
+from memorisk.runs.storage.locations import LIBRARIES, path_of, url_of
 
 _IMAGES = frozenset(("images", "train", "synthetic", "held_out", "probes", "calibration", "image_root", "labels_csv"))
 _WEIGHTS = frozenset(("weights", "feature_weights", "classifier_weights", "conditioning_weights"))
@@ -74,13 +74,13 @@ def local_arguments(command: Callable[..., Any], given: dict[str, Any]) -> Itera
     local = {name: value if name == written else _local(name, value, store) for name, value in given.items()}
     with ExitStack() as held:
         if kept is not None:
-            from memorisk.runs.storage.kept import kept_run, refuse_unfinished, seen_run
+            from memorisk.runs.storage.remote_run import copy_for_viewing, kept_run, refuse_unfinished
 
             name, url = kept
             if name == "run":
                 refuse_unfinished(url)
             if flat.get("dry_run"):
-                local[name] = seen_run(url, store)
+                local[name] = copy_for_viewing(url, store)
             else:
                 local[name] = held.enter_context(kept_run(url, store))
         try:
@@ -94,7 +94,7 @@ def local_arguments(command: Callable[..., Any], given: dict[str, Any]) -> Itera
 
 def _as_named(message: str, values: Iterable[Any]) -> str:
     """A message about copies in this machine's cache, in the words of what the user named: their URLs."""
-    from memorisk.runs.storage.origins import origin_of
+    from memorisk.runs.storage.locations import origin_of
 
     for value in values:
         for text in map(str, value) if isinstance(value, (tuple, list)) else (str(value),):
@@ -136,10 +136,10 @@ def _refuse_overlap(kept: tuple[str, str] | None, flat: Mapping[str, Any]) -> No
         if url is not None and (f"{url}/".startswith(f"{kept[1]}/") or f"{kept[1]}/".startswith(f"{url}/")):
             raise InputError(f"--out {kept[1]} and {name} {url} lie in one another: name another place")
     if (folder := path_of(kept[1])) is not None:
-        from memorisk.images.overlap import named_sources, refuse_overlap
+        from memorisk.images.sources.registry import path_sources, refuse_overlap
 
         read = {name: flat[name] for name in sorted(_IMAGES & set(flat))}
-        refuse_overlap(folder, named_sources(read), called="--out")
+        refuse_overlap(folder, path_sources(read), called="--out")
 
 
 def _local(name: str, value: Any, store: Path | None) -> Any:
@@ -153,7 +153,7 @@ def _local(name: str, value: Any, store: Path | None) -> Any:
         return value
     if isinstance(value, (tuple, list)):
         return type(value)(_local("", v, store) for v in value)
-    from memorisk.runs.storage.kept import read_run
+    from memorisk.runs.storage.remote_run import read_run
 
     if isinstance(value, Path):
         return read_run(value, store)

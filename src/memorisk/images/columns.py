@@ -1,26 +1,96 @@
-"""Tables that describe images: read as text, with the columns that mean image, label, group and split found by name.
+"""Tables that describe images, read as text, with the columns of image, label, group and split found by name.
 
-A column that the options name is taken as named; otherwise the first of the usual names that the table has,
-compared in lower case without blanks and punctuation. What was guessed is said in the manifest's notes.
+The options may name a column; otherwise the first of the usual names that the table has is taken, compared in lower
+case without blanks and punctuation. The manifest's notes list what was guessed.
+
+`read_csv` reads every CSV and TSV table (also gzipped) that a user gives, as text. It examines the first line
+before it parses anything: the separator, columns of one name, the number of columns. The number of lines bounds the
+cells, which rows shorter than the header would otherwise multiply without end.
 """
 
+import csv
+import io
 import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from memorisk.images.sources.csv_files import read_csv
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import read_table, refuse_special
 from memorisk.runs.folder import is_run
-from memorisk.runs.formats.bounds import check_table
-from memorisk.runs.formats.csv_tables import unquote_table
+from memorisk.runs.size_limits import MAX_COLUMNS, GzipStream, check_table
+from memorisk.runs.tables import unquote_table
+
+_NAME = 128
+"""Characters that a column's name may have on average, for the length of the first line."""
+_PIECE = 1 << 20
+
+
+def read_csv(path: Path, *, separators: str = ",", types: Any = str) -> pd.DataFrame:
+    """A table with a header line; what stands in it is kept (``007`` and ``NA`` stay that).
+
+    Args:
+        path: The file, UTF-8, plain or gzipped.
+        separators: Of the columns: the one that occurs most often in the header, the first where none does.
+        types: Of the columns, as pandas takes them; text if not given.
+
+    Raises:
+        InputError: It is no regular file; two columns have one name; it has too many columns or cells, unpacks to too
+            much, or its rows are longer than its header.
+        ValueError: pandas cannot read it.
+    """
+    refuse_special(path)
+    names, separator = _header(path, separators)
+    twice = [name for name, n in Counter(names).items() if n > 1 and name.strip()]
+    if twice:
+        raise InputError(f"{one_line(path)}: several columns are called {one_line(twice[0], 60)!r}; rename them")
+    n_lines, n_bytes = _size(path)
+    check_table(path, n_lines, len(names), n_bytes)
+    with _unpacked(path) as stream:
+        table = pd.read_csv(stream, sep=separator, dtype=types, keep_default_na=False, encoding="utf-8-sig")
+    if not isinstance(table.index, pd.RangeIndex):
+        raise InputError(f"{one_line(path)}: its rows have more values than its header has names")
+    return table
+
+
+def _header(path: Path, separators: str) -> tuple[list[str], str]:
+    """Names of the columns, and what separates them."""
+    longest = MAX_COLUMNS * _NAME
+    with _unpacked(path) as stream:
+        text = stream.read(4 * longest).decode("utf-8-sig", errors="ignore").lstrip("\r\n")
+    line = text[:end] if (end := text.find("\n")) >= 0 else text
+    if len(line) > longest:
+        raise InputError(f"{one_line(path)}: its first line has more than {longest:,} characters, so it is no table")
+    separator = max(separators, key=line.count)
+    try:
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), []), separator
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+
+
+def _size(path: Path) -> tuple[int, int]:
+    """Lines and bytes of the unpacked table."""
+    lines = size = 0
+    with _unpacked(path) as stream:
+        while piece := stream.read(_PIECE):
+            lines, size = lines + piece.count(b"\n"), size + len(piece)
+    return lines, size
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[IO[bytes]]:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    with GzipStream(path) if packed else path.open("rb") as stream:  # type: ignore[attr-defined]
+        yield stream  # type: ignore[misc]
+
 
 Role = Literal["path", "image", "label", "group", "split", "dataset"]
 
@@ -108,7 +178,7 @@ def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
     """Read a CSV or TSV (also gzipped), JSON lines or Parquet file.
 
     Values of CSV are text as they stand (``007`` and ``NA`` stay that). Only in a CSV that memorisk wrote are the
-    quotes taken away that it put before formulas (`memorisk.runs.formats.csv_tables`).
+    quotes taken away that it put before formulas (`memorisk.runs.tables`).
 
     Args:
         path: The file.

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.settings import check_types
-from memorisk.runs.storage.urls import url_of
+from memorisk.runs.storage.locations import url_of
 
 Layout = Literal["auto", "folder", "dicom", "nifti", "table", "arrays", "shards"]
 Frames = Literal["auto", "first", "middle", "all"]

@@ -1,15 +1,15 @@
 """The image store: every image decoded once, to one size, in one memory-mapped array that later runs reuse.
 
-A store is a folder named by a key: a hash of the content of the files (`cache` says when a file is read again), of
-which rows of them are images, and of the options that decide pixels (depth, window, size, resize, channels,
-max_pixels). A changed file or option is another key, hence another store; labels, groups and splits are not in the
-key, since they change no pixel. Under the key stand ``images.npy`` [N, H, W, C], ``rows.parquet`` (of each row hashes
-of its pixels, as stored and as decoded, the SHA-256 of its file, or why it could not be read), ``manifest.parquet`` (as
-it was when the store was built) and ``meta.json``.
+A store is a folder named by a key: a hash of the content of the files (`file_hashes` says when a file is read
+again), of which rows of them are images, and of the options that decide pixels (depth, window, size, resize,
+channels, max_pixels). A changed file or option is another key, hence another store; labels, groups and splits are
+not in the key, since they change no pixel. Under the key stand ``images.npy`` [N, H, W, C], ``rows.parquet`` (of
+each row hashes of its pixels, as stored and as decoded, the SHA-256 of its file, or why it could not be read),
+``manifest.parquet`` (as it was when the store was built) and ``meta.json``.
 
-Building is parallel, with the memory of a few images whatever their number; it is resumable (blocks of rows that are
-done are kept and, on the next try, checked against their hashes); and it is atomic: the folder takes its name when
-all is written. One process builds, others wait for it.
+Building is parallel, with the memory of a few images whatever their number; it is resumable (blocks of rows that
+are done are kept and, on the next try, checked against their hashes); and it is atomic: the folder takes its name
+when all is written. One process builds, others wait for it.
 """
 
 import mmap
@@ -21,18 +21,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.images.building import DECODED, IMAGES, ROWS, StorePlan, build, is_complete
-from memorisk.images.cache import cache_folder, content_fingerprints
-from memorisk.images.decoding.decoding import PixelRule
-from memorisk.images.exports.listing import empty_listing, list_files
+from memorisk.images.file_hashes import content_fingerprints, empty_listing, list_files
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.rows import manifest_sources, unreadable_error, usable_processes
-from memorisk.runs.files import read_array, read_table
-from memorisk.runs.fingerprint import fingerprint
-from memorisk.runs.lock import folder_lock
-from memorisk.runs.progress import Counted
-from memorisk.runs.unfinished import write_guard
+from memorisk.images.pixels import PixelRule
+from memorisk.images.store_writer import (
+    DECODED_IMAGES,
+    IMAGES,
+    ROWS,
+    StorePlan,
+    is_complete,
+    manifest_sources,
+    process_count,
+    unreadable_error,
+    write_store,
+)
+from memorisk.runs.arrays import write_guard
+from memorisk.runs.files import fingerprint, read_array, read_table
+from memorisk.runs.locks import folder_lock
+from memorisk.runs.storage.locations import cache_folder
+from memorisk.runs.workload import CountProgress
 
 _FORMAT = 2  # part of the key: a change of what pixels are stored makes new stores
 
@@ -48,7 +56,7 @@ class ImageStore:
         folder: Where it lies.
         skipped: Images left out: ``image, path, reason``.
         pixel_hashes: [N] hash of each stored image.
-        files: Every file that was read and every one that was not (`memorisk.images.exports.listing`); where rows were
+        files: Every file that was read and every one that was not (`memorisk.images.file_hashes`); where rows were
             taken from a store, those of the whole store.
     """
 
@@ -75,10 +83,10 @@ class ImageStore:
         whole = isinstance(pixels, np.memmap) and isinstance(pixels.base, mmap.mmap)
         there = whole and Path(str(getattr(pixels, "filename", ""))) == (self.folder / IMAGES).absolute()
         parts = (self.manifest, self.key, self.folder, self.skipped, self.pixel_hashes, self.files)
-        return _reopened, (None if there else pixels, *parts)
+        return _unpickle, (None if there else pixels, *parts)
 
 
-def _reopened(images: np.ndarray | None, manifest: Manifest, key: str, folder: Path, *rest: Any) -> "ImageStore":
+def _unpickle(images: np.ndarray | None, manifest: Manifest, key: str, folder: Path, *rest: Any) -> "ImageStore":
     """A store that came from another process; its pixels are read from its folder where they lie there."""
     pixels = read_array(folder / IMAGES, mmap=True) if images is None else images
     return ImageStore(pixels, manifest, key, folder, *rest)
@@ -89,7 +97,7 @@ def build_store(
     options: ImageOptions,
     *,
     processes: int | None = None,
-    progress: Counted | None = None,
+    progress: CountProgress | None = None,
 ) -> ImageStore:
     """Decode the images of a manifest once, or find the store where that was done.
 
@@ -114,7 +122,7 @@ def build_store(
     rule = PixelRule.of(options)
     sources = manifest_sources(manifest)
     root = cache_folder(options.store)
-    workers = usable_processes(processes, sources)
+    workers = process_count(processes, sources)
     contents = content_fingerprints(list(dict.fromkeys(s.file for s in sources)), root, processes=workers)
     key = fingerprint(
         {"format": _FORMAT, **vars(rule)}, [[contents[s.file], s.member, s.frame] for s in sources], length=32
@@ -125,11 +133,11 @@ def build_store(
         plan = StorePlan(
             key=key, stores=stores, sources=sources, contents=contents, rule=rule, manifest=manifest, options=options
         )
-        with write_guard(stores, DECODED):
+        with write_guard(stores, DECODED_IMAGES):
             stores.mkdir(mode=0o700, exist_ok=True)
             with folder_lock(stores, name=f"{key}.lock", wait=True):
                 if not is_complete(folder):
-                    build(plan, processes=workers, progress=progress)
+                    write_store(plan, processes=workers, progress=progress)
     return _opened(folder, manifest, options)
 
 

@@ -1,14 +1,20 @@
-"""What a page is made of: frozen blocks that say what stands where, not how it looks.
+"""Blocks of a page: frozen dataclasses that say what stands where, not how it looks.
 
-Texts written by this project are plain ``str``; whatever comes from the user (names of classes, ids, notes) is wrapped
-in :class:`Name`, or stands in a table cell or caption slot that treats everything as a name.
+Texts written by this project are plain ``str``; whatever comes from the user (names of classes, ids, notes) is
+wrapped in :class:`Name`, or stands in a table cell or caption slot that treats everything as a name. `data_uri`
+makes the small pictures of a gallery: the one place of the report with pixels, and only when a gallery is asked
+for.
 """
 
+import base64
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import pandas as pd
+from PIL import Image
 
 Kind = Literal["pass", "fail", "undecided", "note", "warning"]
 Tone = Literal["good", "middling", "bad", "quiet"]
@@ -87,7 +93,7 @@ class Column:
     """The column of the frame."""
     heading: str
     format: str = "text"
-    """A name in :data:`memorisk.report.formats.FORMATS`."""
+    """A name in :data:`memorisk.report.columns.FORMATS`."""
     interval: tuple[str, str] | None = None
     """Columns with the lower and upper limit, shown in brackets behind the value."""
     gates: tuple[float, ...] = ()
@@ -128,7 +134,8 @@ class Figure:
     """A drawing with its caption, and the same content as text and numbers for whoever cannot see it."""
 
     svg: str
-    """From :mod:`memorisk.report.figures.basic`; inserted as it is, so never built from a user's text by hand."""
+    """From :mod:`memorisk.report.figures.memorization`; inserted as it is, so never built from a user's text by hand.
+    """
     title: str
     caption: Text
     alternative: Text
@@ -142,7 +149,7 @@ class Thumbnail:
     """One picture of a gallery."""
 
     data_uri: str
-    """``data:image/png;base64,...``, from :func:`memorisk.report.thumbnails.data_uri`."""
+    """``data:image/png;base64,...``, from :func:`memorisk.report.blocks.data_uri`."""
     caption: Sequence[Text]
     """Short lines below it."""
     alternative: str = ""
@@ -213,3 +220,38 @@ class Page:
     footer: Sequence[Block] = ()
     redacted: bool = False
     """Whether ids and images were left out: the page then says that this is true of it alone."""
+
+
+def data_uri(pixels: np.ndarray, *, side: int = 160) -> str:
+    """Shrink an image to fit ``side`` x ``side`` and write it as a PNG inside a data URI.
+
+    Args:
+        pixels: ``[h, w]`` or ``[h, w, c]`` with c in {1, 3}, uint8, or uint16, which is stretched from its own minimum
+        and
+            maximum to 8 bits. Images smaller than half of ``side`` are enlarged by whole factors, so that pixels stay
+            sharp.
+        side: Longest edge, in pixels.
+
+    Raises:
+        ValueError: If shape or dtype are others.
+    """
+    array = np.asarray(pixels)
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or array.size == 0:
+        raise ValueError(f"a thumbnail needs [h, w], [h, w, 1] or [h, w, 3] pixels, got shape {np.shape(pixels)}")
+    if array.dtype == np.uint16:
+        low, high = int(array.min()), int(array.max())
+        array = np.round((array.astype(np.float64) - low) * (255 / max(high - low, 1))).astype(np.uint8)
+    if array.dtype != np.uint8:
+        raise ValueError(f"a thumbnail needs uint8 or uint16 pixels, got {array.dtype}")
+    image = Image.fromarray(np.ascontiguousarray(array))
+    longest = max(image.size)
+    if longest > side:
+        image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    elif longest * 2 <= side:
+        factor = side // longest
+        image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -19,9 +19,9 @@ import jinja2
 from markupsafe import Markup, escape
 
 from memorisk.report.blocks import Column, Inline, Link, Name, Page, Strong, Table, Text
-from memorisk.report.figures.drawing import palette_css
-from memorisk.report.formats import FORMATS, decimal, is_missing
-from memorisk.report.redaction import REDACTED_PAGE
+from memorisk.report.columns import FORMATS, decimal, is_missing
+from memorisk.report.figures.sheet import palette_css
+from memorisk.report.result import REDACTED_PAGE
 from memorisk.report.text import name_html, visible
 
 _MISSING = Markup('<span aria-hidden="true">–</span><span class="vh">not available</span>')

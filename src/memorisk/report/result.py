@@ -1,21 +1,116 @@
-"""What an audit found: tables, a summary and a verdict, which a folder gives back exactly as they were.
+"""The result of an audit: tables, a summary and a verdict, saved and read back exactly; and results without ids.
 
 DESIGN, "What flows". Every audit fills the same four tables where they apply; a later one adds its own under
 ``tables``.
+
+Tables may hold any file name. Parquet holds UTF-8 only, while the name of a file may hold bytes that are not:
+Python shows those as lone surrogates. Such a column is stored with backslash escapes, and the table's own metadata
+says so; every other column is stored as it is, so that any Parquet reader shows the usual names. The same metadata
+restores the dtype that a text column had.
+
+DESIGN, "Run folder": ``--pseudonymise`` replaces ids by keyed hashes everywhere, ``--redact`` leaves out images and
+ids.
 """
 
+import hashlib
+import hmac
 import re
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
-from memorisk.report.text_columns import from_storable, to_storable
 from memorisk.runs.checksums import SEAL, changed_files, sealed_files, write_seal
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import plain, read_json, read_table, write_json, write_table
+from memorisk.runs.files import json_value, read_json, read_table, write_json, write_table
+
+_KEY = "memorisk_columns"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\\\|\\u(d[89a-f][0-9a-f]{2})")
+
+
+def escape(text: str) -> str:
+    """Write backslashes twice and lone surrogates as backslash, u and four digits; :func:`unescape` undoes it."""
+    return _SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}", text.replace("\\", "\\\\"))
+
+
+def unescape(text: str) -> str:
+    """The text that :func:`escape` was given."""
+    return _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else "\\", text)
+
+
+def to_storable(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A copy of the table that Parquet can hold, with the columns' true names and dtypes in its metadata.
+
+    Args:
+        table: Any table with text columns (``object`` or ``str``) and columns of NumPy's or pandas' plain types.
+        name: Its name, for messages.
+
+    Raises:
+        ValueError: If columns repeat or are not named by text, the index carries a name or text, or a column of objects
+            holds something other than text and missing values.
+    """
+    if not all(isinstance(c, str) for c in table.columns) or not table.columns.is_unique:
+        raise ValueError(f"table {name!r}: columns must be named by text, each once; got {list(table.columns)}")
+    if table.index.name is not None or not (len(table) == 0 or pd.api.types.is_integer_dtype(table.index)):
+        raise ValueError(f"table {name!r}: its index is not stored; make it a column with reset_index()")
+    stored: dict[str, pd.Series] = {}
+    described: list[dict[str, Any]] = []
+    for column, values in table.items():
+        column = str(column)
+        series, description = _storable_column(values.reset_index(drop=True), f"{name}.{column}")
+        stored[escape(column)] = series
+        described.append({"name": column, **description})
+    out = pd.DataFrame(stored, index=pd.RangeIndex(len(table)))
+    out.attrs[_KEY] = {"columns": described, "names": str(table.columns.dtype)}
+    return out
+
+
+def from_storable(table: pd.DataFrame) -> pd.DataFrame:
+    """The table that :func:`to_storable` was given; a table written by something else comes back as it is."""
+    recorded = table.attrs.get(_KEY)
+    if recorded is None or len(recorded["columns"]) != len(table.columns):
+        return table
+    parts = [_restored_column(table.iloc[:, i], d) for i, d in enumerate(recorded["columns"])]
+    out = pd.concat(parts, axis=1) if parts else pd.DataFrame(index=pd.RangeIndex(len(table)))
+    out.columns = pd.Index([d["name"] for d in recorded["columns"]], dtype=recorded["names"])
+    return out
+
+
+def _storable_column(series: pd.Series, where: str) -> tuple[pd.Series, dict[str, Any]]:
+    """The column as Parquet holds it, and what is needed to undo that."""
+    if series.dtype != object:
+        return series, {"dtype": str(series.dtype)}
+    missing = series.isna().to_numpy()
+    values = series.to_numpy()
+    odd = next((v for v in values[~missing] if not isinstance(v, str)), None)
+    if odd is not None:
+        raise ValueError(
+            f"column {where}: objects must be text, got {type(odd).__name__}; give the column a plain dtype"
+        )
+    escaped = any(_SURROGATE.search(v) for v in values[~missing])
+    absent = "none" if any(v is None for v in values[missing]) else "nan"
+    text = [None if m else (escape(v) if escaped else v) for v, m in zip(values, missing, strict=True)]
+    return pd.Series(text, dtype=object), {"dtype": "object", "escaped": escaped, "missing": absent}
+
+
+def _restored_column(series: pd.Series, description: dict[str, Any]) -> pd.Series:
+    """The column with its own dtype again."""
+    if description["dtype"] != "object":
+        return series if str(series.dtype) == description["dtype"] else series.astype(description["dtype"])
+    absent = None if description["missing"] == "none" else np.nan
+    missing = series.isna().to_numpy()
+    text = [
+        absent if m else (unescape(v) if description["escaped"] else v) for v, m in zip(series, missing, strict=True)
+    ]
+    values = np.empty(len(text), dtype=object)
+    values[:] = text
+    return pd.Series(values, dtype=object)
+
 
 CORE_TABLES = ("per_image", "per_group", "per_class", "attacks")
 EXTRA_FOLDER = "tables"
@@ -51,8 +146,8 @@ class Result:
     """Further tables of one audit, by name."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "summary", plain(self.summary))
-        object.__setattr__(self, "verdict", plain(self.verdict))
+        object.__setattr__(self, "summary", json_value(self.summary))
+        object.__setattr__(self, "verdict", json_value(self.verdict))
         for name in self.tables:
             if not _TABLE_NAME.fullmatch(name) or name in CORE_TABLES:
                 raise ValueError(
@@ -156,3 +251,93 @@ def refuse_changed(folder: Path, cure: str = "issue the run's command again") ->
 def _read(path: Path) -> pd.DataFrame:
     """One table of a saved result."""
     return from_storable(read_table(path))
+
+
+ID_COLUMNS = ("image", "group", "path")
+REDACTED = "[redacted]"
+REDACTED_PAGE = (
+    "Ids and images were left out of this file. The folder that it was written for still holds them, in tables, models "
+    "and pictures: pass on this file alone."
+)
+"""How a redacted page closes."""
+_SHORTEST_SEARCHED = 4
+_HEX_DIGITS = 16
+
+
+def new_key() -> bytes:
+    """A fresh secret key of 32 bytes for :func:`pseudonyms`. Whoever has it and the ids can undo the replacement."""
+    return secrets.token_bytes(32)
+
+
+def pseudonyms(ids: Iterable[str], key: bytes) -> dict[str, str]:
+    """Replace ids by keyed hashes: the first 16 hexadecimal digits of HMAC-SHA256(key, id).
+
+    A plain hash would not do: whoever suspects a patient number could hash it and look. The same key gives the same
+    pseudonym in every run, so that runs can still be compared patient by patient.
+
+    Args:
+        ids: Any ids, repeated or not.
+        key: At least 16 secret bytes.
+
+    Returns:
+        Pseudonym by id.
+
+    Raises:
+        ValueError: If the key is too short, or two ids meet in one pseudonym.
+    """
+    if len(key) < 16:
+        raise ValueError(f"a key of {len(key)} bytes can be guessed; at least 16, as from new_key()")
+    encoded = {i: i.encode("utf-8", errors="surrogatepass") for i in dict.fromkeys(ids)}
+    out = {i: hmac.new(key, e, hashlib.sha256).hexdigest()[:_HEX_DIGITS] for i, e in encoded.items()}
+    if len(set(out.values())) < len(out):
+        raise ValueError("two ids share one pseudonym; use another key")
+    return out
+
+
+def redact(result: Result) -> Result:
+    """The result without ids: their columns are gone, and ids named in messages, notes and lists are blanked.
+
+    Ids shorter than four characters are not searched for in running text, where they would match ordinary numbers;
+    lists that hold nothing but ids are replaced by their length whatever the ids look like.
+    """
+    known = _known_ids(result)
+    long_ids = sorted((i for i in known if len(i) >= _SHORTEST_SEARCHED), key=len, reverse=True)
+    tables = {n: t.drop(columns=[c for c in ID_COLUMNS if c in t]) for n, t in result.all_tables().items()}
+    core = {n: tables.pop(n) for n in ("per_image", "per_group", "per_class", "attacks")}
+    return result.replace(
+        **core,
+        tables=tables,
+        summary=_clean(result.summary, known, long_ids),
+        verdict=_clean(result.verdict, known, long_ids),
+    )
+
+
+def _known_ids(result: Result) -> set[str]:
+    """Every id that a table names, but for those that are also the name of a class."""
+    tables = result.all_tables().values()
+    classes = {str(v) for t in tables if "label" in t for v in t["label"].dropna()}
+    classes |= {str(v) for v in result.summary.get("not_auditable") or ()}
+    columns = [t[c].dropna() for t in tables for c in ID_COLUMNS if c in t]
+    return {str(v) for column in columns for v in column} - classes - {""}
+
+
+def _clean(value: Any, known: set[str], long_ids: list[str]) -> Any:
+    """The same structure with ids taken out of its keys, lists and texts."""
+    if isinstance(value, dict):
+        if any(k in known for k in value):
+            return len(value)
+        return {k: len(v) if _lists_ids(k, v, known) else _clean(v, known, long_ids) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_clean(v, known, long_ids) for v in value]
+    if isinstance(value, str):
+        for i in long_ids:
+            if i in value:
+                value = re.sub(rf"(?<!\w){re.escape(i)}(?!\w)", REDACTED, value)
+    return value
+
+
+def _lists_ids(key: str, value: Any, known: set[str]) -> bool:
+    """Whether a field is a list of ids: by what it holds, or by a name that says so."""
+    if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+        return False
+    return key.endswith(("groups", "images")) or all(v in known for v in value)

@@ -1,1 +1,5 @@
-"""Run folders, fingerprints, atomic files, locks, executors: how a run is kept; knows nothing of images."""
+"""Run folders, atomic files, locks, errors, settings: how a run is kept. Nothing here knows of images.
+
+Start with `folder`. `files` writes and reads, `errors` are what a user sees, `workload` holds costs and progress.
+`executors` run jobs on processes or clusters, `storage` keeps folders at URLs.
+"""

@@ -1,16 +1,23 @@
 """The errors a user sees: one line that names the thing, what was allowed and the way out.
 
-The command line turns each into its exit code (DESIGN, "What a person types"): 2 for bad input, 3 for a run that broke.
+The command line turns each into its exit code (DESIGN, "What a person types"): 2 for bad input, 3 for a run that
+broke. `read_guard` turns whatever a damaged file of a run leads to into one such line.
 """
 
 import difflib
 import errno
 import os
 import re
-from collections.abc import Iterable
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # the system's words for a full disk
-GOES_ON = "what is done is kept, the same command goes on"
+FULL_DISK_CODES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # the system's words for a full disk
+RESUME_HINT = "what is done is kept, the same command goes on"
 
 
 class MemoriskError(Exception):
@@ -63,13 +70,13 @@ def full_disk(error: BaseException, path: object) -> OSError | None:
     """
     told = re.search(r"\(os error (\d+)\)", str(error))
     number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-    if number not in NO_SPACE:
+    if number not in FULL_DISK_CODES:
         return None
     named = error.filename if isinstance(error, OSError) else None
     return OSError(number, os.strerror(number), str(named or path))
 
 
-def several(n: int, one: str, more: str) -> str:
+def plural(n: int, one: str, more: str) -> str:
     """A number with the words that agree with it, as in "1 patient is" and "1,200 patients are"."""
     return f"{n:,} {one if n == 1 else more}"
 
@@ -78,3 +85,41 @@ def one_line(text: object, limit: int = 300) -> str:
     """Any text on one printable line: control and direction marks are shown as escapes, long text is cut."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+ARRAY_ERRORS = (
+    *(OSError, EOFError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError, RuntimeError),
+    *(SyntaxError, tokenize.TokenError),  # a .npy's header is read as Python's literals
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What NumPy, zipfile and PyTorch raise on a damaged file of arrays."""
+CONTENT_ERRORS = (
+    *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, AssertionError),
+    OSError,  # what Arrow calls a broken file
+)
+"""What it leads to that sound JSON or Parquet holds other things than were written, or that it is none."""
+
+
+@contextmanager
+def read_guard(folder: str | Path) -> Iterator[None]:
+    """While it is open, a finished run is read and laid out.
+
+    What is valid JSON or Parquet may still hold other things than were written, and no list of checks foresees them
+    all. The error that they led to is kept as the cause.
+
+    Raises:
+        InputError: The files led to an error.
+    """
+    try:
+        yield
+    except KeyError as error:
+        raise InputError(
+            f"{one_line(folder)} lacks {one_line(error, 60)}: an earlier version of memorisk wrote it; issue the run's "
+            "command again"
+        ) from error
+    except CONTENT_ERRORS as error:
+        what = f"{type(error).__name__} {one_line(error, 80)}".strip()
+        raise InputError(
+            f"{one_line(folder)} cannot be read back ({what}): its files are damaged, or of another version of "
+            "memorisk; issue the run's command again"
+        ) from error

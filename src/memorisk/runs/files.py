@@ -1,11 +1,16 @@
-"""Atomic files: a temporary name in the same folder, fsync, rename.
+"""Atomic files and fingerprints of content.
 
-A reader sees the old file or the new one, never half of one, whenever the process is killed. Tables are Parquet,
-weights safetensors, settings YAML or JSON; nothing is ever pickled.
+A file is written under a temporary name in the same folder, flushed by fsync and renamed. A reader sees the old
+file or the new one, never half of one, whenever the process is killed. Tables are Parquet, weights safetensors,
+settings YAML or JSON; nothing is ever pickled.
+
+A fingerprint gives the same content the same short hexadecimal name on any machine. Fingerprints name stores, jobs
+and data sets, so that a re-issued command finds what is done already.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -19,14 +24,14 @@ import numpy as np
 
 from memorisk.runs.errors import DamagedError, InputError, full_disk, one_line
 
-if TYPE_CHECKING:  # a worker that only trains need not load pandas
+if TYPE_CHECKING:
     import pandas as pd
 
-UNFINISHED = (".*.part", ".tmp??????")
+PARTIAL_NAMES = (".*.part", ".tmp??????")
 """Names of files being written, ours and safetensors' own; what a killed process leaves of them may be removed."""
 
 
-def open_to_others(path: Path) -> bool:
+def has_shared_permissions(path: Path) -> bool:
     """Tell whether the permissions of a file or folder give its group or all users anything; never outside POSIX.
 
     Raises:
@@ -97,7 +102,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_json(path: str | Path, value: Any) -> None:
     """Write JSON atomically, keys in the order given, NaN as null, two spaces of indent."""
-    write_text(path, json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json.dumps(json_value(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: str | Path) -> Any:
@@ -131,16 +136,16 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from memorisk.runs.formats.parquet_files import check_parquet
+    from memorisk.runs.tables import check_parquet
 
     try:
         check_parquet(Path(path))
-        return sound_text(pd.read_parquet(path))
+        return check_text(pd.read_parquet(path))
     except (LookupError, TypeError, AttributeError) as error:  # what pandas wrote beside the columns is damaged
         raise ValueError(f"damaged notes on its columns ({error!r})") from None
 
 
-def sound_text(table: pd.DataFrame) -> pd.DataFrame:
+def check_text(table: pd.DataFrame) -> pd.DataFrame:
     """A table as it is; text from Parquet is only decoded where it is looked at, and bad bytes would be met there.
 
     Raises:
@@ -170,7 +175,7 @@ def read_array(path: str | Path, *, mmap: bool = False) -> np.ndarray:
     return found
 
 
-def sound_characters(values: np.ndarray) -> np.ndarray:
+def check_characters(values: np.ndarray) -> np.ndarray:
     """An array as it is; text of NumPy is only decoded where it is looked at, and no characters would be met there.
 
     Raises:
@@ -184,12 +189,12 @@ def sound_characters(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """The same value in JSON's own types: NumPy's unpacked, kinds of text as text, NaN and infinities as None."""
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): json_value(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [plain(v) for v in value]
+        return [json_value(v) for v in value]
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, (int, np.integer)):
@@ -197,3 +202,28 @@ def plain(value: Any) -> Any:
     if isinstance(value, (float, np.floating)):
         return float(value) if np.isfinite(value) else None
     return None if value is None else str(value)
+
+
+_CHUNK = 1 << 20
+
+
+def fingerprint(*values: Any, length: int = 16) -> str:
+    """Hash values that JSON can hold (and NumPy arrays, by type, shape and bytes) to ``length`` hexadecimal digits."""
+    digest = hashlib.blake2b(digest_size=32)
+    for value in values:
+        if isinstance(value, np.ndarray):
+            digest.update(f"array {value.dtype.str} {value.shape}".encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        else:
+            digest.update(json.dumps(json_value(value), sort_keys=True).encode())
+        digest.update(b"\x00")
+    return digest.hexdigest()[:length]
+
+
+def file_fingerprint(path: str | Path, *, length: int = 32) -> str:
+    """Hash a file's bytes, a megabyte at a time."""
+    digest = hashlib.blake2b(digest_size=32)
+    with Path(path).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()[:length]

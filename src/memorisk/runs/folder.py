@@ -1,9 +1,13 @@
 """The run folder: everything needed to repeat and to resume a run, and nothing else.
 
-It is personal data itself (memorizing weights, ids, paths), so it is its owner's alone (mode 0700): a new folder is
-made so, and from one that was there the access of other users is taken.
-Re-issuing a command resumes it; a command that asks for something else in the same folder is refused, naming what
-differs.
+A run folder is personal data itself (memorizing weights, ids, paths), so it is its owner's alone (mode 0700): a new
+folder is made so, and from one that was there the access of other users is taken. Re-issuing a command resumes the
+run. A command that asks for something else in the same folder is refused, and the message names what differs.
+
+A folder may be called by a patient's name. A pseudonymised run therefore holds ``path-`` and a keyed hash in place
+of every path. Which path that is stands beside the pseudonym key, in the user's own configuration folder and
+outside of all run folders: commands that go back to a run's images find them for this user on this machine, and for
+nobody else.
 """
 
 import json
@@ -19,14 +23,62 @@ from typing import Any
 
 import yaml
 
-from memorisk.runs.damaged import ASTRAY
-from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
-from memorisk.runs.files import UNFINISHED, open_to_others, plain, write_text
-from memorisk.runs.formats.yaml_files import dump_yaml, parse_yaml, read_yaml_text
-from memorisk.runs.hidden_paths import shown_paths
-from memorisk.runs.lock import LOCK, folder_lock, refuse_held
-from memorisk.runs.storage.origins import as_named
-from memorisk.runs.storage.urls import url_of
+from memorisk.runs.errors import CONTENT_ERRORS, FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError, one_line
+from memorisk.runs.files import PARTIAL_NAMES, has_shared_permissions, json_value, write_text
+from memorisk.runs.locks import LOCK, folder_lock, refuse_held
+from memorisk.runs.storage.locations import name_origins, url_of
+from memorisk.runs.yaml_files import dump_yaml, parse_yaml, read_yaml_text
+
+HIDDEN_PREFIX = "path-"
+_PATH_FILE = "hidden-paths.jsonl"
+
+
+def user_folder() -> Path:
+    """The folder of memorisk in the user's configuration folder; it need not exist."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "memorisk"
+
+
+def is_hidden(value: object) -> bool:
+    """Tell whether a setting is a hash in place of a path."""
+    return str(value).startswith(HIDDEN_PREFIX)
+
+
+def record_hidden_paths(paths: Mapping[str, str]) -> None:
+    """Note which paths stand behind hashes; where the user's folder cannot be written to, nobody knows them later.
+
+    Args:
+        paths: Path by hash.
+    """
+    known = _known()
+    lines = "".join(json.dumps([name, path]) + "\n" for name, path in paths.items() if name not in known)
+    with suppress(OSError):
+        user_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(user_folder() / _PATH_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8") as book:
+            book.write(lines)
+
+
+def restore_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the paths that this user knows in place of their hashes, in settings and in lists of them."""
+    known = _known()
+
+    def shown(value: Any) -> Any:
+        """A path for its hash, anything else as it is."""
+        return known.get(value, value) if isinstance(value, str) else value
+
+    return {k: [shown(inner) for inner in v] if isinstance(v, list) else shown(v) for k, v in settings.items()}
+
+
+def _known() -> dict[str, str]:
+    """Path by hash; a line that a kill cut short is passed over."""
+    known: dict[str, str] = {}
+    with suppress(OSError):
+        for line in (user_folder() / _PATH_FILE).read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError, TypeError, RecursionError):
+                name, path = json.loads(line)
+                known[str(name)] = str(path)
+    return known
+
 
 CONFIG = "config.yaml"
 LOG = "log.jsonl"
@@ -56,7 +108,7 @@ class RunFolder:
 
     def log(self, event: str, **details: Any) -> None:
         """Append one line to ``log.jsonl``: the only file of a run that holds times."""
-        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **plain(details)}
+        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **json_value(details)}
         handle = os.open(self.path / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps(line) + "\n")
@@ -72,7 +124,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: There is none, or it does not parse.
     """
-    return shown_paths(_written_config(folder))
+    return restore_paths(_written_config(folder))
 
 
 def _written_config(folder: Path) -> dict[str, Any]:
@@ -87,7 +139,7 @@ def _written_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"{one_line(folder)} is no run folder: it holds no {CONFIG}") from None
     except NotADirectoryError:
         raise InputError(f"{one_line(folder)} is no run folder: it is a file") from None
-    except (yaml.YAMLError, *ASTRAY) as error:  # also dates that do not exist, and lists a thousand deep
+    except (yaml.YAMLError, *CONTENT_ERRORS) as error:  # also dates that do not exist, and lists a thousand deep
         raise InputError(
             f"{one_line(folder / CONFIG)} does not parse: {one_line(' '.join(str(error).split()), 200)}"
         ) from None
@@ -101,7 +153,7 @@ def is_run(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and (folder / LOG).is_file()
 
 
-def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] | list[str]) -> None:
+def check_out_folder(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] | list[str]) -> None:
     """Refuse, before any work, an out folder that cannot be used: held, taken by something else, or not writable.
 
     Args:
@@ -118,7 +170,7 @@ def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] |
 
 
 def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[str]) -> None:
-    """As `check_out`, whoever holds the folder.
+    """As `check_out_folder`, whoever holds the folder.
 
     Raises:
         InputError: As there.
@@ -144,7 +196,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
         return
     if not os.access(out, os.W_OK | os.X_OK):
         raise InputError(f"--out {one_line(out)} may not be written to: choose another folder")
-    if open_to_others(out) and os.geteuid() not in (0, out.stat().st_uid):
+    if has_shared_permissions(out) and os.geteuid() not in (0, out.stat().st_uid):
         raise InputError(
             f"--out {one_line(out)} belongs to another user and is open to others; a run folder is personal data: "
             "choose a folder of your own"
@@ -155,7 +207,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
     if CONFIG not in entries:
         raise InputError(f"--out {one_line(out)} holds files that are no run of memorisk: name a new or empty folder")
     before = _written_config(out)
-    now = plain(as_named(config))
+    now = json_value(name_origins(config))
     for key in identity:
         if _kind(before.get(key)) != _kind(now.get(key)):
             raise InputError(f"--out {one_line(out)} holds another kind of run. {_ANOTHER}")
@@ -187,22 +239,22 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
     Args:
         out: The folder.
         config: The settings asked for, written to ``config.yaml``.
-        identity: The settings that must be what they were (see ``check_out``).
+        identity: The settings that must be what they were (see ``check_out_folder``).
 
     Raises:
-        InputError: As ``check_out``; or another process works on the folder.
+        InputError: As ``check_out_folder``; or another process works on the folder.
     """
-    check_out(out, config, identity=identity)
+    check_out_folder(out, config, identity=identity)
     with ExitStack() as held:
-        with _writing(out):
+        with _folder_write_guard(out):
             private_folder(out)
             held.enter_context(folder_lock(out))
             _check(out, config, identity)
-            for name in UNFINISHED:  # by a run that was killed
+            for name in PARTIAL_NAMES:  # by a run that was killed
                 for left in (*out.glob(name), *out.glob(f"*/{name}")):
                     left.unlink(missing_ok=True)
-            named = as_named(config)  # private copies of URLs by their URLs
-            write_text(out / CONFIG, dump_yaml(plain(named)))
+            named = name_origins(config)  # private copies of URLs by their URLs
+            write_text(out / CONFIG, dump_yaml(json_value(named)))
         yield RunFolder(out)
 
 
@@ -217,11 +269,11 @@ def private_folder(out: Path) -> None:
     """
     there = out.is_dir()
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not open_to_others(out):
+    if not has_shared_permissions(out):
         return
     with suppress(OSError):
         out.chmod(stat.S_IMODE(out.stat().st_mode) & ~0o077)
-    if open_to_others(out):
+    if has_shared_permissions(out):
         raise InputError(
             f"--out {one_line(out)} is open to other users and its file system does not keep permissions; a run folder "
             "is personal data: choose a folder on another one, or mount this one for yourself alone"
@@ -231,7 +283,7 @@ def private_folder(out: Path) -> None:
 
 
 @contextmanager
-def _writing(out: Path) -> Iterator[None]:
+def _folder_write_guard(out: Path) -> Iterator[None]:
     """Turn the system's refusals to write into one line.
 
     Raises:
@@ -241,7 +293,7 @@ def _writing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in NO_SPACE:
-            raise MemoriskError(f"no space left for --out {one_line(out)}: free some; {GOES_ON}") from None
+        if error.errno in FULL_DISK_CODES:
+            raise MemoriskError(f"no space left for --out {one_line(out)}: free some; {RESUME_HINT}") from None
         reason = error.strerror or one_line(error, 120)
         raise InputError(f"--out {one_line(out)} cannot be written to ({reason}): choose another folder") from None

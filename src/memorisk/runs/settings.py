@@ -1,10 +1,22 @@
-"""Settings of the right type: what Python and YAML hand in unchecked, before a word is taken for the truth."""
+"""Settings of a command: checked types, and the user's own functions that a setting names.
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields
-from typing import Any, Protocol, TypeVar, get_args, get_type_hints
+What Python and YAML hand in is unchecked, so that types are tested before a value is used. A user's own function is
+named ``module:function``; it is found by name, and its source is known by a fingerprint.
+"""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Annotated, Any, Protocol, TypeVar, get_args, get_type_hints
+
+from cyclopts import Parameter
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.processes import child_path, without_current_folder
 
 
 class _Checked(Protocol):
@@ -90,3 +102,102 @@ def _kinds(hint: Any) -> set[Any]:
     if str(hint).startswith(("tuple", "dict", "list")):
         return {tuple}
     return set().union(*(_kinds(part) for part in get_args(hint))) - {type(None)} if get_args(hint) else set()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionOptions:
+    """Where the user's own functions are found."""
+
+    python_path: Annotated[tuple[Path, ...], Parameter(negative="")] = ()
+    """Folder with your own modules (module:function), whose code is run; may be given again. It is searched last, and
+    the current folder is not searched. By default the folder of --config, where one is given."""
+
+    def __post_init__(self) -> None:
+        """Make the folders absolute: other processes and machines search them, too."""
+        object.__setattr__(self, "python_path", python_folders(self.python_path))
+
+
+def python_folders(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
+    """Return one folder, or several, as absolute paths.
+
+    Raises:
+        InputError: Something else is given.
+    """
+    several = (given,) if isinstance(given, str | Path) else given
+    try:
+        return tuple(Path(folder).absolute() for folder in several)
+    except TypeError:
+        raise InputError(f"python_path is {one_line(repr(given), 60)}; it must be a folder, or several") from None
+
+
+def load_named(name: str, what: str, python_path: str | Path | Sequence[str | Path] = ()) -> Callable[..., Any]:
+    """Import a function of the user's.
+
+    The folders stay at the end of Python's path, since a function may import other modules of theirs when it runs.
+
+    Args:
+        name: The module and the function in it, ``module:function``.
+        what: What the user gave it as, for the errors: "--train", "the model".
+        python_path: Folders in which the module may lie, searched after everything installed.
+
+    Raises:
+        InputError: There is no such folder, module or function, or the module fails to import.
+    """
+    module_name, _, function_name = name.partition(":")
+    if not function_name or not module_name:
+        raise InputError(f"{what} {one_line(name, 80)} is not of the form module:function")
+    _append_folders(python_folders(python_path))
+    try:
+        module = _import(module_name)
+    except (Exception, SystemExit) as error:  # the module is the user's: anything may go wrong in it
+        failed = one_line(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {one_line(error)}"
+        raise InputError(
+            f"{what} {one_line(name, 80)}: importing {one_line(module_name, 80)} failed ({failed}); the module must "
+            "be installed, be on PYTHONPATH, or lie in a folder that python_path names; the current folder is not "
+            "searched"
+        ) from None
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        mine = module.__name__  # Path and the like are other modules'; os.path says posixpath of itself
+        own = [n for n in public if getattr(getattr(module, n), "__module__", "") == mine]
+        raise unknown_name(f"function in {module_name}", function_name, own)
+    return function
+
+
+def _append_folders(folders: Sequence[Path]) -> None:
+    """Put folders at the end of Python's path, behind every installed library.
+
+    Raises:
+        InputError: One is not there.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"python_path names {one_line(folder)}, and there is no such folder")
+        if str(folder) not in child_path():
+            sys.path.append(str(folder))
+
+
+def _import(name: str) -> Any:
+    """Import a module from where child processes find it, too.
+
+    Raises:
+        ModuleNotFoundError: It lies in the current folder only, whether or not it was imported from there before.
+    """
+    top = name.partition(".")[0]
+    with without_current_folder():
+        finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
+        if not any(f.find_spec(top, sys.path if f is PathFinder else None) for f in finders):
+            raise ModuleNotFoundError(f"No module named {top!r}")
+        return importlib.import_module(name)
+
+
+def source_fingerprint(function: Callable[..., Any]) -> str:
+    """Return the fingerprint of the file in which a function stands; "unknown" where there is none."""
+    from memorisk.runs.files import file_fingerprint  # NumPy, which --help does without
+
+    try:
+        source = inspect.getsourcefile(inspect.unwrap(function))
+        return file_fingerprint(source) if source else "unknown"
+    except (TypeError, ValueError, OSError):
+        return "unknown"

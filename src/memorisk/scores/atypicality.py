@@ -23,8 +23,8 @@ from memorisk.runs.errors import InputError
 
 FloatArray = NDArray[np.float64]
 
-ALONE = "its class has no image of another group"
-NO_OTHER = "no other class has an image of another group"
+NO_OTHER_GROUP = "its class has no image of another group"
+NO_OTHER_CLASS = "no other class has an image of another group"
 _LISTED = 5
 
 
@@ -143,8 +143,8 @@ def _atypicality(distance: FloatArray, labels: NDArray[np.intp]) -> Atypicality:
     ratio = np.divide(intra, nearest, out=np.full(len(labels), np.nan), where=nearest > 0)
     reason = np.full(len(labels), "", dtype=object)
     reason[nearest == 0] = "it coincides with another class"
-    reason[np.isnan(nearest)] = NO_OTHER
-    reason[np.isnan(intra)] = ALONE
+    reason[np.isnan(nearest)] = NO_OTHER_CLASS
+    reason[np.isnan(intra)] = NO_OTHER_GROUP
     return Atypicality(intra, nearest, ratio, reason)
 
 

@@ -1,7 +1,9 @@
-"""How alike two vectors are, by whatever a detector was made with: a head's logit, or minus a distance.
+"""Similarity of two vectors by whatever a detector was made with: a head's logit, or minus a distance.
 
-Larger is more alike, for every detector; thresholds of different detectors do not compare. All answers are exact, by
-`memorisk.scores.pairs` and `memorisk.scores.distances`.
+Larger is more alike, for every detector; thresholds of different detectors do not compare. A `Search` looks at all
+pairs of two tables. It is handed in: by default the threads of this process search, elsewhere whoever has other
+machines. Whatever stands behind it, all answers are exact: those of `memorisk.scores.pairs` and
+`memorisk.scores.distances`, bit for bit.
 """
 
 from dataclasses import dataclass, replace
@@ -10,11 +12,108 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memorisk.scores import pairs
-from memorisk.scores.distances import FittedMeasure, rowwise
+from memorisk.scores import distances, pairs
+from memorisk.scores.distances import FittedMeasure, Neighbours, rowwise
 from memorisk.scores.distances.rows import FloatArray
-from memorisk.scores.pairs import Head
-from memorisk.scores.searching import HERE, Search
+from memorisk.scores.pairs import Head, Survey
+
+
+class Search(Protocol):
+    """Looks at all pairs of two tables."""
+
+    def nearest(
+        self,
+        queries: Any,
+        references: Any,
+        measure: FittedMeasure,
+        k: int = 1,
+        *,
+        exclude_same: Any = None,
+        device: str = "auto",
+    ) -> Neighbours:
+        """As `memorisk.scores.distances.nearest`."""
+        ...
+
+    def histogram(
+        self,
+        queries: Any,
+        references: Any,
+        measure: FittedMeasure,
+        edges: ArrayLike,
+        *,
+        exclude_same: Any = None,
+        device: str = "auto",
+    ) -> NDArray[np.int64]:
+        """As `memorisk.scores.distances.histogram`."""
+        ...
+
+    def survey(
+        self,
+        u: Any,
+        v: Any,
+        head: Head,
+        *,
+        threshold: float | None = None,
+        limit: int | None = 1_000_000,
+        k: int | None = None,
+        edges: ArrayLike | None = None,
+        exclude_same: Any = None,
+        device: str = "auto",
+    ) -> Survey:
+        """As `memorisk.scores.pairs.survey`."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalSearch:
+    """By the threads of this process."""
+
+    def nearest(
+        self,
+        queries: Any,
+        references: Any,
+        measure: FittedMeasure,
+        k: int = 1,
+        *,
+        exclude_same: Any = None,
+        device: str = "auto",
+    ) -> Neighbours:
+        """See `Search`."""
+        return distances.nearest(queries, references, measure, k, exclude_same=exclude_same, device=device)
+
+    def histogram(
+        self,
+        queries: Any,
+        references: Any,
+        measure: FittedMeasure,
+        edges: ArrayLike,
+        *,
+        exclude_same: Any = None,
+        device: str = "auto",
+    ) -> NDArray[np.int64]:
+        """See `Search`."""
+        return distances.histogram(queries, references, measure, edges, exclude_same=exclude_same, device=device)
+
+    def survey(
+        self,
+        u: Any,
+        v: Any,
+        head: Head,
+        *,
+        threshold: float | None = None,
+        limit: int | None = 1_000_000,
+        k: int | None = None,
+        edges: ArrayLike | None = None,
+        exclude_same: Any = None,
+        device: str = "auto",
+    ) -> Survey:
+        """See `Search`."""
+        asked = {"threshold": threshold, "limit": limit, "k": k, "edges": edges, "exclude_same": exclude_same}
+        return pairs.survey(u, v, head.weight, head.bias, device=device, **asked)
+
+
+LOCAL_SEARCH = LocalSearch()
+
 
 Ids = NDArray[np.int64]
 
@@ -30,7 +129,7 @@ class Nearest:
 
 
 @dataclass(frozen=True, eq=False)
-class Reaching:
+class ThresholdPairs:
     """Pairs that reach a threshold."""
 
     queries: Ids
@@ -75,7 +174,7 @@ class Similarity(Protocol):
         limit: int | None = 1_000_000,
         exclude_same: Any = None,
         device: str = "cpu",
-    ) -> Reaching:
+    ) -> ThresholdPairs:
         """All pairs with at least this score; the most alike ``limit`` of them listed."""
         ...
 
@@ -95,7 +194,7 @@ class HeadSimilarity:
     """The logit of a Siamese head: ``bias + sum_k weight_k |u_k - v_k|``."""
 
     head: Head
-    search: Search = HERE
+    search: Search = LOCAL_SEARCH
     """Who looks at all pairs."""
 
     at_half = 0.0
@@ -122,12 +221,12 @@ class HeadSimilarity:
         limit: int | None = 1_000_000,
         exclude_same: Any = None,
         device: str = "cpu",
-    ) -> Reaching:
+    ) -> ThresholdPairs:
         """By `memorisk.scores.pairs.survey`."""
         how = {"limit": limit, "exclude_same": exclude_same, "device": device}
         found = self.search.survey(queries, references, self.head, threshold=threshold, **how).pairs
         assert found is not None
-        return Reaching(found.first, found.second, found.logit, found.count)
+        return ThresholdPairs(found.first, found.second, found.logit, found.count)
 
     def histogram(
         self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"
@@ -149,7 +248,7 @@ class MeasureSimilarity:
     """Minus a distance."""
 
     measure: FittedMeasure
-    search: Search = HERE
+    search: Search = LOCAL_SEARCH
     """Who looks at all pairs."""
 
     at_half = float("nan")
@@ -179,7 +278,7 @@ class MeasureSimilarity:
         limit: int | None = 1_000_000,
         exclude_same: Any = None,
         device: str = "cpu",
-    ) -> Reaching:
+    ) -> ThresholdPairs:
         """Neighbours are asked for, twice as many of the queries whose last one still reaches it, until none does."""
         asked, n = np.arange(len(queries)), len(references)
         k, lists = 1, []
@@ -193,7 +292,7 @@ class MeasureSimilarity:
             asked, k = asked[more], 4 * k
         first, second, score = (np.concatenate(column) for column in zip(*lists, strict=True))
         order = np.lexsort((second, first, -score))[:limit]
-        return Reaching(first[order], second[order], score[order], len(score))
+        return ThresholdPairs(first[order], second[order], score[order], len(score))
 
     def histogram(
         self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"

@@ -1,37 +1,46 @@
-"""Intervals over groups and seeds for a class's mean, median and trimmed mean, and for differences between runs.
+"""Intervals of means, medians and differences over groups and seeds, and the exact interval of a share.
+
+**Means, medians and differences.** Intervals over groups and seeds for a class's mean, median and trimmed mean, and
+for differences between runs.
 
 METHODS section 1, "Class summary". The table is G group means x S seeds. There are two questions.
 
-*These patients* (`these_groups_interval`): what would the mean over the very groups of the table be in other trainings?
-Seeds are the only sample; the interval is Student's t over the seeds' means. This is what a class's mean says of the
-people whose images were trained on. It covers 94 to 96 % whatever the gaps look like, from 12 groups on
+*These patients* (`these_groups_interval`): what would the mean over the very groups of the table be in other
+trainings? Seeds are the only sample; the interval is Student's t over the seeds' means. This is what a class's mean
+says of the people whose images were trained on. It covers 94 to 96 % whatever the gaps look like, from 12 groups on
 (`tests/statistics/test_intervals.py`).
 
-*Future patients, too* (`two_way_interval`): groups are a sample, and both are replicates. Where a few patients carry
-the mean no interval over groups covers it, since a sample without them looks like a class that has none: where one
-patient in ten is remembered (12, 25, 50, 100, 400 groups) this one covers 59, 74, 82, 89, 94 %, with lognormal gaps 75,
-78, 82, 87, 93 %, and giving it only where the sample looks little skewed is worse. Means of a class do not use it.
-The variance of the mean is METHODS' `v = (MS_G + MS_S - MS_E) / (GS)`, not below `max(MS_G, MS_S) / (GS)`.
+*Future patients, too* (`two_way_interval`): groups are a sample, and both are replicates. Where a few patients
+carry the mean no interval over groups covers it, since a sample without them looks like a class that has none:
+where one patient in ten is remembered (12, 25, 50, 100, 400 groups) this one covers 59, 74, 82, 89, 94 %, with
+lognormal gaps 75, 78, 82, 87, 93 %, and giving it only where the sample looks little skewed is worse. Means of a
+class do not use it. The variance of the mean is METHODS' `v = (MS_G + MS_S - MS_E) / (GS)`, not below
+`max(MS_G, MS_S) / (GS)`.
 
 Deviations, each shown by simulation (`recipes/interval_coverage.py`; its tables are in `docs/results`):
 
 * One t quantile per mean square in place of Satterthwaite's degrees of freedom (Howe 1974; modified large sample):
-  `half^2 = (t_1^2 MS_1 + t_2^2 max(MS_2 - MS_E, 0)) / (GS)`, MS_1 the larger of MS_G and MS_S. Where seeds matter as
-  much as groups, Satterthwaite's interval with 3 seeds covers 92 to 94 %, because its degrees of freedom are
-  estimated from a mean square on two; this one covers 94 to 97 % at G = 10, 50, 1,000, 3 to 8 seeds, light and heavy
-  tails. `df` is the one whose t quantile gives this length.
+  `half^2 = (t_1^2 MS_1 + t_2^2 max(MS_2 - MS_E, 0)) / (GS)`, MS_1 the larger of MS_G and MS_S. Where seeds matter
+  as much as groups, Satterthwaite's interval with 3 seeds covers 92 to 94 %, because its degrees of freedom are
+  estimated from a mean square on two; this one covers 94 to 97 % at G = 10, 50, 1,000, 3 to 8 seeds, light and
+  heavy tails. `df` is the one whose t quantile gives this length.
 * Median: the delete-one jackknife over groups is inconsistent and covers 90 to 98 %. Order statistics over groups
-  (sign-test limits, interpolated: Hettmansperger and Sheather 1986) are combined with the jackknife over seeds, each
-  side by its own length: 94 to 98 %.
-* Trimmed mean: the jackknife over groups holds the trimmed count fixed (the Winsorised variance, Tukey and McLaughlin
-  1963; G - 2k - 1 degrees of freedom); deleting a group at G = 10 would change the count from 1 to 0. 94 to 97 %.
-* In both, the share of the jackknife over seeds that the groups already contain, `MS_E / MS_S`, is not counted twice.
+  (sign-test limits, interpolated: Hettmansperger and Sheather 1986) are combined with the jackknife over seeds,
+  each side by its own length: 94 to 98 %.
+* Trimmed mean: the jackknife over groups holds the trimmed count fixed (the Winsorised variance, Tukey and
+  McLaughlin 1963; G - 2k - 1 degrees of freedom); deleting a group at G = 10 would change the count from 1 to 0. 94
+  to 97 %.
+* In both, the share of the jackknife over seeds that the groups already contain, `MS_E / MS_S`, is not counted
+  twice.
 
 Limits of this. Strongly right-skewed group means (exponential) at G = 10 are covered 92 % with 8 seeds, and what is
 missed lies above: 4 % instead of 2.5 % at G = 10, 3.6 % at 20, 2.7 % at 50. Tables without any group effect are
 covered 93 to 98 %.
+
+**Shares.** A share with its exact interval: detection rates of plants, shares of small p-values.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +48,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.statistics.anova import FloatArray, MeanSquares, fill_missing, is_connected, mean_squares
+from memorisk.statistics.linear_models import FloatArray, MeanSquares, fill_missing, is_connected, mean_squares
 
 MIN_SEEDS = 3
 """Fewer seeds say nothing about other trainings: the interval is then over groups only."""
@@ -362,3 +371,53 @@ def _too_few(table: FloatArray, level: float, why: str, statistic: str = "mean")
     estimate = float(pick(row)) if row.size else nan
     n_groups, n_seeds = table.shape
     return Interval(estimate, nan, nan, nan, n_groups, n_seeds, level, n_seeds < MIN_SEEDS, why)
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """A share of independent units and its Clopper-Pearson interval."""
+
+    estimate: float
+    """successes / trials; NaN without trials."""
+    low: float
+    """Lower limit; 0 without successes."""
+    high: float
+    """Upper limit; 1 when every trial succeeded."""
+    successes: int
+    """Units that had the property."""
+    trials: int
+    """Independent units."""
+    level: float
+    """Nominal coverage; the actual one is never below it."""
+
+
+def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Proportion:
+    """Exact interval for a share: the values that a binomial test at `(1 - level) / 2` per side does not reject.
+
+    Args:
+        successes: Units that had the property.
+        trials: Independent units (groups, not images).
+        level: Coverage.
+
+    Returns:
+        Estimate and limits; (0, 1) without trials.
+
+    Raises:
+        InputError: Not `0 <= successes <= trials`, or level outside (0, 1).
+
+    Source:
+        Clopper and Pearson (1934).
+
+    Example:
+        >>> share = clopper_pearson(0, 10)
+        >>> round(share.low, 3), round(share.high, 3)
+        (0.0, 0.308)
+    """
+    if not 0 <= successes <= trials:
+        raise InputError(f"{successes} successes in {trials} trials is no share; give 0 <= successes <= trials")
+    if not 0 < level < 1:
+        raise InputError(f"level is {level}; give a coverage between 0 and 1, such as 0.95")
+    tail = (1 - level) / 2
+    low = float(special.betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    high = float(special.betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
+    return Proportion(successes / trials if trials else math.nan, low, high, int(successes), int(trials), level)

@@ -1,20 +1,28 @@
-"""Intervals from a delete-one-group jackknife, with the degrees of freedom that the data leave (METHODS section 1).
+"""The delete-one-group jackknife with its degrees of freedom, and AUCs without each group.
 
-``v = (G - 1)/G sum_g (theta_(-g) - mean)^2``; the interval is ``h(theta) +- t sqrt(v) h'(theta)``, carried back by the
-inverse of ``h``: the logit for shares and AUCs, Fisher's z for correlations, none for differences of shares.
+**Jackknife.** Intervals from a delete-one-group jackknife, with the degrees of freedom that the data leave (METHODS
+section 1).
 
-Few member groups beside many others leave far fewer degrees of freedom than G - 1, and so do groups of unequal size or
-scores with heavy tails. Hence Satterthwaite over the kinds of groups h (members, non-members, both), with the
+``v = (G - 1)/G sum_g (theta_(-g) - mean)^2``; the interval is ``h(theta) +- t sqrt(v) h'(theta)``, carried back by
+the inverse of ``h``: the logit for shares and AUCs, Fisher's z for correlations, none for differences of shares.
+
+Few member groups beside many others leave far fewer degrees of freedom than G - 1, and so do groups of unequal size
+or scores with heavy tails. Hence Satterthwaite over the kinds of groups h (members, non-members, both), with the
 sample's own kurtosis: ``df = v^2 / sum_h v_h^2 / df_h`` and ``df_h = (n_h - 1) / max(1, (kappa_h - 1) / 2)``,
-kappa_h = n_h sum c^2 / (sum c)^2 of the contributions c (3 for Gaussian influences, where df_h = n_h - 1). Simulated
-coverage of 95 % intervals, 20 to 200 groups of 1 to 5 images, 10 groups against 100 included: 0.94 to 0.98 for an
-AUC of 0.5 to 0.9, down to 0.925 at 0.97; with G - 1 degrees of freedom 0.92 to 0.97 and 0.89.
+kappa_h = n_h sum c^2 / (sum c)^2 of the contributions c (3 for Gaussian influences, where df_h = n_h - 1).
+Simulated coverage of 95 % intervals, 20 to 200 groups of 1 to 5 images, 10 groups against 100 included: 0.94 to
+0.98 for an AUC of 0.5 to 0.9, down to 0.925 at 0.97; with G - 1 degrees of freedom 0.92 to 0.97 and 0.89.
 
 Where several trainings are averaged they are a sample, too. With v_S the variance of the mean over S trainings and
 v_E the part of it that v holds already (``Trainings``), ``half^2 = t_1^2 v_1 + t_2^2 max(v_2 - v_E, 0)``, v_1 the
-larger of v and v_S, one t quantile each, as in ``intervals.two_way_interval``. Simulated coverage of AUCs from 0.5 to
-0.93, 3 to 8 trainings that differ in how much they memorize: 0.92 to 1 (``docs/results/attack_coverage.md``), and over
-groups alone 0.17 to 0.95.
+larger of v and v_S, one t quantile each, as in ``intervals.two_way_interval``. Simulated coverage of AUCs from 0.5
+to 0.93, 3 to 8 trainings that differ in how much they memorize: 0.92 to 1 (``docs/results/attack_coverage.md``),
+and over groups alone 0.17 to 0.95.
+
+**Placements.** The AUC and its value without each group, from ranks, in O(N log N).
+
+With U the count of (member, non-member) pairs in the right order, ties one half, and g a group, ``U_(-g) = U -
+(pairs of g's members) - (pairs of g's non-members) + (pairs within g)``; each term is a difference of ranks.
 """
 
 from __future__ import annotations
@@ -26,14 +34,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
+from scipy.stats import rankdata
+
+from memorisk.runs.errors import InputError
 
 FloatArray = NDArray[np.float64]
 Scale = Literal["logit", "fisher", "difference"]
-RANGES: dict[Scale, tuple[float, float]] = {"logit": (0.0, 1.0), "fisher": (-1.0, 1.0), "difference": (-1.0, 1.0)}
+SCALE_RANGES: dict[Scale, tuple[float, float]] = {"logit": (0.0, 1.0), "fisher": (-1.0, 1.0), "difference": (-1.0, 1.0)}
 """The values a statistic can take on each scale."""
 
 
-LEAST_P = 1e-12
+MIN_P = 1e-12
 """p-values below are not told apart."""
 
 
@@ -51,7 +62,7 @@ class Trainings:
 
 
 @dataclass(frozen=True)
-class Spread:
+class VarianceParts:
     """What the limits of an estimate are made of."""
 
     scale: Scale
@@ -72,7 +83,7 @@ class Spread:
         if self.parts:
             squares = [stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
             return _limits(estimate, float(np.sqrt(sum(squares))), self.scale)
-        return counting_bound(estimate, self.pairs, level) if self.pairs else RANGES[self.scale]
+        return counting_bound(estimate, self.pairs, level) if self.pairs else SCALE_RANGES[self.scale]
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ class JackknifeInterval:
     """How the limits were made, in words."""
     conditional: bool = True
     """True where the interval speaks of these trainings only, not of others by the same recipe."""
-    spread: Spread | None = None
+    spread: VarianceParts | None = None
     """What the limits were made of, for limits at other levels; None where there are none."""
 
     def p_at_most(self, value: float) -> float:
@@ -149,7 +160,7 @@ def jackknife(
     values, kinds = np.asarray(deleted, dtype=np.float64), np.asarray(kind)
     theta, n_groups = float(estimate), len(values)
     variance, df = jackknife_variance(values, kinds)
-    lowest, highest = RANGES[scale]
+    lowest, highest = SCALE_RANGES[scale]
     by_training = 0.0 if trainings is None else trainings.variance
     over = "groups" if trainings is None else "groups and trainings"
     if max(variance, by_training) > 0 and lowest < theta < highest:
@@ -160,7 +171,7 @@ def jackknife(
         method = f"Clopper-Pearson on {pairs} disjoint pairs of groups"
         if not pairs:
             method = "no variation between groups to measure: the whole range"
-    spread = Spread(scale, parts, pairs)
+    spread = VarianceParts(scale, parts, pairs)
     low, high = spread.limits(theta, level)
     df = _df_of(parts, level) if parts else float("nan")
     return JackknifeInterval(theta, low, high, df, n_groups, n_seeds, method, trainings is None, spread)
@@ -187,16 +198,16 @@ def _df_of(parts: tuple[tuple[float, float], ...], level: float) -> float:
 
 
 def smallest_level(rejected: Callable[[float], bool]) -> float:
-    """The smallest one-sided level from ``LEAST_P`` to 1/2 that rejects, by bisection; 1 where none does.
+    """The smallest one-sided level from ``MIN_P`` to 1/2 that rejects, by bisection; 1 where none does.
 
     Args:
         rejected: Whether a level rejects; where one does every larger one does.
     """
-    low, high = float(np.log(LEAST_P)), float(np.log(0.5))
+    low, high = float(np.log(MIN_P)), float(np.log(0.5))
     if not rejected(0.5 * (1 - 1e-9)):
         return 1.0
-    if rejected(LEAST_P):
-        return LEAST_P
+    if rejected(MIN_P):
+        return MIN_P
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (low, middle) if rejected(float(np.exp(middle))) else (middle, high)
@@ -254,3 +265,79 @@ def _limits(estimate: float, half: float, scale: Scale) -> tuple[float, float]:
         centre, width = np.arctanh(estimate), half / (1 - estimate**2)
         return float(np.tanh(centre - width)), float(np.tanh(centre + width))
     return max(estimate - half, -1.0), min(estimate + half, 1.0)
+
+
+@dataclass(frozen=True)
+class GroupDeletedAuc:
+    """The AUC of one attack on one model, and without each group."""
+
+    auc: float
+    """Of all images."""
+    deleted: FloatArray
+    """[G], without group g; NaN where that empties a side."""
+    members: NDArray[np.intp]
+    """[G], members of group g."""
+    non_members: NDArray[np.intp]
+    """[G], non-members of group g."""
+    pairs: int
+    """Groups of the side that has fewer: so many disjoint pairs of a member's and a non-member's group exist."""
+
+
+def group_deleted_auc(
+    score: FloatArray, role: NDArray[np.generic], index: NDArray[np.intp], n_groups: int
+) -> GroupDeletedAuc:
+    """AUC and its value without each group; the formula stands at the head of this module.
+
+    Args:
+        score: [N], higher = more likely a member.
+        role: [N], 1 member, 0 non-member, anything else left out.
+        index: [N], group of each image, 0 to G - 1.
+        n_groups: G.
+
+    Raises:
+        InputError: A side is empty or has a NaN.
+    """
+    is_member, is_other = role == 1, role == 0
+    member, other = check_sides(score[is_member], score[is_other])
+    member_group, other_group = index[is_member], index[is_other]
+    m, n = len(member), len(other)
+    ranks = rankdata(np.concatenate([member, other]))
+    below = ranks[:m] - rankdata(member)  # non-members below each member, ties one half
+    above = m - (ranks[m:] - rankdata(other))  # members above each non-member
+    both = rank_within(np.concatenate([member_group, other_group]), np.concatenate([member, other]))[:m]
+    within = both - rank_within(member_group, member)
+    pairs_kept = below.sum() + (
+        np.bincount(member_group, within, n_groups)
+        - np.bincount(member_group, below, n_groups)
+        - np.bincount(other_group, above, n_groups)
+    )
+    m_g, n_g = np.bincount(member_group, minlength=n_groups), np.bincount(other_group, minlength=n_groups)
+    total = (m - m_g) * (n - n_g)
+    deleted = np.divide(pairs_kept, total, out=np.full(n_groups, np.nan), where=total > 0)
+    return GroupDeletedAuc(float(below.sum() / (m * n)), deleted, m_g, n_g, int(min((m_g > 0).sum(), (n_g > 0).sum())))
+
+
+def rank_within(group: NDArray[np.intp], values: FloatArray) -> FloatArray:
+    """Average ranks, from 1, of each value among those of its group."""
+    order = np.lexsort((values, group))
+    g, v = group[order], values[order]
+    new_group = np.r_[True, g[1:] != g[:-1]]
+    new_value = new_group | np.r_[True, v[1:] != v[:-1]]
+    run = np.cumsum(new_value) - 1
+    start = np.flatnonzero(new_value)
+    group_start = np.maximum.accumulate(np.where(new_group, np.arange(len(v)), 0))
+    ranks = np.empty(len(v))
+    ranks[order] = start[run] + (np.bincount(run)[run] + 1) / 2 - group_start
+    return ranks
+
+
+def check_sides(members: ArrayLike, non_members: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Both sides as float64, or an InputError where one is empty or has a NaN."""
+    member, non_member = np.asarray(members, dtype=np.float64), np.asarray(non_members, dtype=np.float64)
+    if member.ndim != 1 or non_member.ndim != 1 or not len(member) or not len(non_member):
+        raise InputError(
+            f"an ROC needs members and non-members, one score each; got shapes {member.shape}, {non_member.shape}"
+        )
+    if np.isnan(member).any() or np.isnan(non_member).any():
+        raise InputError("a score is NaN: leave out images without a score before comparing members with non-members")
+    return member, non_member

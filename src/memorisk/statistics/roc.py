@@ -12,12 +12,13 @@ from scipy import stats
 from scipy.stats import rankdata
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.placements import check_sides, group_deleted_auc
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.jackknife import (
     JackknifeInterval,
     Trainings,
+    check_sides,
     counting_bound,
+    group_deleted_auc,
     jackknife,
     jackknife_variance,
     smallest_level,
@@ -326,7 +327,7 @@ def seed_auc_jackknife(
     trainings that differ: 0.85 to 0.91 covered without it, 0.93 to 0.95 with it.)
 
     Args:
-        score: [S, N], from ``scores.attacks.registry.attack_scores`` or LiRA / RMIA.
+        score: [S, N], from ``scores.twin_attacks.attack_scores`` or LiRA / RMIA.
         role: [S, N], 1 member, 0 non-member, anything else left out in that seed.
         group: [N], any sortable ids.
         without: [B], the mean AUC without each of B equal parts of the trainings; NaN where it cannot be had.
@@ -402,7 +403,7 @@ def reject_if_control_fails(control: JackknifeInterval) -> ControlCheck:
     """Whether the independent-loss control leaves the attacks beside it standing: its AUC interval must contain 0.5.
 
     Args:
-        control: AUC interval of the control (``scores.attacks.registry``, ``independent_loss``).
+        control: AUC interval of the control (``scores.twin_attacks``, ``independent_loss``).
     """
     if np.isnan(control.estimate):
         return ControlCheck(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.audits.filter.filtering import filter_synthetic
+from memorisk.audits.filter.run import filter_synthetic
 from memorisk.report.result import Result
 from tests.audits.filter_set.making import OF, write_folders
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.audits.filter.exposing import exposed_numbers
+from memorisk.audits.filter.decisions import exposed_numbers
 from memorisk.audits.filter.options import filter_options
-from memorisk.audits.filter.screening import Matches, Screened
+from memorisk.audits.filter.screening import Matches, Screening
 from memorisk.audits.filter.verdict import filter_verdict
-from memorisk.cli.show.filter import show_filter
-from memorisk.images.copies.orientations import ORIENTATIONS, SamePixels
+from memorisk.cli.show.synthetic_sets import show_filter
+from memorisk.images.copies.near_copies import ORIENTATIONS, SamePixels
 from memorisk.report.result import Result
 from tests.audits.filter_set.conftest import run
 from tests.audits.filter_set.making import OF, digit_sets
@@ -26,14 +26,14 @@ def nothing(place: Path) -> Result:
     return run(place, "nothing", threshold=-1e6, families=("rotation",))
 
 
-def screened() -> Screened:
+def screened() -> Screening:
     """Two images by their pixels (b, one that others reach as well), then by scores: a alone, c among others, none."""
     matches = Matches(
         score=np.array([0.0, 0.0, -1.0, -1.0, -9.0]),
         row=np.array([1, 1, 0, 2, 3]),
         second=np.array([-1.0, -9.0, -9.0, -1.5, np.nan]),
     )
-    return Screened((-2.0,), (matches,), (), SamePixels(np.array([1, 1, -1, -1, -1]), np.array([0, 4, -1, -1, -1])))
+    return Screening((-2.0,), (matches,), (), SamePixels(np.array([1, 1, -1, -1, -1]), np.array([0, 4, -1, -1, -1])))
 
 
 def test_exposed_are_identical_pixels_and_whom_a_score_singles_out() -> None:

@@ -11,22 +11,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.filter import measuring
-from memorisk.audits.filter.filtering import filter_synthetic
+from memorisk.audits.filter import screening
 from memorisk.audits.filter.options import filter_options
-from memorisk.audits.filter.plan import FilterPlan
+from memorisk.audits.filter.run import FilterPlan, filter_synthetic
 from memorisk.audits.filter.verdict import WEAK_DETECTOR, filter_verdict, is_weak_alone
-from memorisk.audits.generated.image_sets import select_rows
-from memorisk.cli.show.filter import show_filter
-from memorisk.models.detectors.detectors import group_hashes, load_detector
-from memorisk.models.detectors.lcmem import LatentDetector
+from memorisk.audits.generated.sets import select_rows
+from memorisk.cli.show.synthetic_sets import show_filter
+from memorisk.models.copy_detectors import load_detector
+from memorisk.models.lcmem import LatentDetector
+from memorisk.models.provenance import group_hashes
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.scores.pairs import Head, score
+from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.pairs.guarantee import miss_guarantee
-from memorisk.statistics.proportions import clopper_pearson
-from memorisk.training.detectors.lcmem.options import LatentOptions
-from memorisk.training.detectors.lcmem.start import latent_start
+from memorisk.training.detectors.lcmem.inputs import build_initial_network
+from memorisk.training.detectors.options import LatentOptions
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from tests.audits.filter_set.conftest import run
 from tests.audits.filter_set.making import BROKEN, COPIED, IDENTICAL, N_NEW, N_SET, N_TRAIN, OF, contents, digit_sets
@@ -234,7 +234,7 @@ def test_a_head_gives_probabilities_and_half_is_a_threshold(place: Path, monkeyp
         """Pixels under a linear layer."""
         return replace(open_pair_detector(source, measure=measure), measure=None, head=head)
 
-    monkeypatch.setattr(measuring, "open_pair_detector", with_head)
+    monkeypatch.setattr(screening, "open_pair_detector", with_head)
     found = run(place, "head", threshold="half")
     sets = digit_sets()
     flat = {name: sets[name].reshape(len(sets[name]), -1) / 255 for name in ("set", "train")}
@@ -313,7 +313,7 @@ def test_siamese_detectors_of_one_name_that_know_some_people(tmp_path: Path, mon
     for seed in (0, 1):
         options = LatentOptions(backbone="small_cnn@none", dimension=16, device="cpu", seed=seed).filled()
         latents = latents_of(store)
-        start = latent_start(latents, options)
+        start = build_initial_network(latents, options)
         known = group_hashes(np.array(["patient010", "patient000"]), start.config.data_hash)
         seen = pd.DataFrame({"part": "training", "pixel_hash": "x", "group_hash": known})
         detector = LatentDetector(start.branch.eval(), latents.encoder, start.config, seen)

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.images.containers.checking import surplus
-from memorisk.images.decoding.decoding import PixelRule
-from memorisk.images.exports import clean_set
-from memorisk.images.overlap import source_places
+from memorisk.images import clean_set
+from memorisk.images.containers.surplus import surplus
+from memorisk.images.pixels import PixelRule
+from memorisk.images.sources.registry import source_places
 from memorisk.report.result import Result
 from memorisk.runs.checksums import checksum
 from memorisk.runs.errors import InputError, MemoriskError

@@ -8,23 +8,25 @@ import pandas as pd
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from memorisk.audits.filter.calibrating import calibrate, counted_guarantees, guaranteed_thresholds
-from memorisk.audits.filter.families import (
+from memorisk.audits.filter.calibration import (
     PLANTED,
     REIDENTIFICATION,
     Family,
+    calibrate,
+    counted_guarantees,
     draw_pairs,
+    guaranteed_thresholds,
     identities,
     not_promised,
     parse_families,
 )
-from memorisk.audits.filter.measuring import open_all, open_detectors
 from memorisk.audits.filter.options import filter_options
-from memorisk.audits.filter.sets import FilterSets, decode, read_manifests
-from memorisk.audits.filter.words import not_counted
-from memorisk.audits.synthetic.words import Terms
+from memorisk.audits.filter.screening import open_detectors, open_screening
+from memorisk.audits.filter.sets import FilterSets, decode_sets, read_manifests
+from memorisk.audits.filter.wording import excluded_words
+from memorisk.audits.synthetic.wording import Terms
 from memorisk.runs.errors import InputError
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
 from memorisk.training.detectors.lcmem.augmentations import FAMILIES
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from tests.audits.synthetic_set.making import digits, store_of
@@ -32,7 +34,9 @@ from tests.audits.synthetic_set.making import digits, store_of
 
 def sets_of(tmp_path, train, synthetic, calibration, detectors=(), **settings) -> FilterSets:
     options = filter_options({"detector": "pixels"} | settings)
-    return decode(read_manifests(train, synthetic, calibration, options, quiet), detectors, options, quiet)
+    return decode_sets(
+        read_manifests(train, synthetic, calibration, options, no_progress), detectors, options, no_progress
+    )
 
 
 def knowing(hashes: list[str], groups: list[str], *, alike: bool = True, given: bool = True) -> PairDetector:
@@ -76,7 +80,7 @@ def pixel_changed(images: np.ndarray) -> np.ndarray:
 
 
 def described(sets: FilterSets) -> dict:
-    """What `not_counted` reads of a plan or a verdict."""
+    """What `excluded_words` reads of a plan or a verdict."""
     return {"left_out": vars(sets.left_out), "n_merged": sets.merged, "look_alikes": sets.alike.counts}
 
 
@@ -151,9 +155,9 @@ def test_the_promise_is_the_more_cautious_of_both_readings(tmp_path) -> None:
         sets = sets_of(tmp_path, train, made, store)
         (counted,) = counted_guarantees(sets, blur, 1, options)
         assert (counted.n_identities, counted.needed, counted.kept) == (n, 22, kept)
-        assert any("look like another one" in told for told in not_counted(described(sets), Terms("patients")))
-    (opened,) = open_all(open_detectors(options), sets, options, quiet)
-    (found,) = calibrate([opened], sets, blur, options, quiet)
+        assert any("look like another one" in told for told in excluded_words(described(sets), Terms("patients")))
+    (opened,) = open_screening(open_detectors(options), sets, options, no_progress)
+    (found,) = calibrate([opened], sets, blur, options, no_progress)
     assert found.readings.given.n_identities == 80
     assert found.guarantee.threshold == min(found.readings.given.threshold, found.readings.merged.threshold)
     assert guaranteed_thresholds([found], 1) == [found.guarantee.threshold]

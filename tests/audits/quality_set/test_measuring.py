@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from memorisk.audits.quality.measuring import FIGURES, measure_quality
+from memorisk.audits.quality.figures import measure_quality
+from memorisk.audits.quality.options import FIGURES
 from memorisk.runs.errors import InputError
-from memorisk.training.features.checks import check_values
+from memorisk.training.features.cache import check_values
 from memorisk.training.features.matrix import FeatureDescription, Features
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from memorisk.audits.quality import transfer
-from memorisk.audits.quality.quality import assess_quality
+from memorisk.audits.quality.run import assess_quality
 from tests.commands import answer, refusal
 
 

@@ -13,13 +13,13 @@ from PIL import Image
 from memorisk.audits.classifier.evidence import write_scores
 from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.feature.run import audit_feature
-from memorisk.audits.filter.filtering import filter_synthetic
-from memorisk.audits.quality.quality import assess_quality
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.audits.filter.run import filter_synthetic
+from memorisk.audits.quality.run import assess_quality
+from memorisk.audits.synthetic.run import audit_synthetic
+from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.weights import save_weights
-from memorisk.report.statements.in_toto import InTotoStatement
+from memorisk.models.weight_files import save_weights
+from memorisk.report.statements.envelope import InTotoStatement
 from memorisk.report.statements.statement import content_sha256
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from tests.audits.synthetic import twin_evidence

@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 
-from memorisk.audits.classifier.comparison.run import compare
-from memorisk.audits.classifier.rendering import load_result, render_again
+from memorisk.audits.classifier.comparison import compare
 from memorisk.audits.feature.verdict import METHODS
 from memorisk.audits.release.gate import gate
-from memorisk.audits.release.stating import state, write_statement
-from memorisk.report.earlier_rules import AFRESH, AGAIN, FAILED, FORMS, PASSED, PROMISED, result_today, verdict_form
+from memorisk.audits.release.statement import make_statement, write_statement
+from memorisk.audits.rendering import load_result, render_again
+from memorisk.report.earlier_verdicts import (
+    AFRESH,
+    AGAIN,
+    EARLIER_FAILURE,
+    EARLIER_GUARANTEE,
+    EARLIER_PASS,
+    FORMS,
+    current_result,
+    verdict_form,
+)
 from memorisk.report.result import Result
 from tests.audits.release.conftest import restated, rewritten
 
@@ -37,14 +46,14 @@ def test_only_what_an_earlier_rule_gave_is_told_otherwise(kind: str, status: str
         | {"schema": 2 if audit == "classifier" else FORMS[kind]}
         | ({"rule": {"form": FORMS[kind]}} if audit == "classifier" else {})
     )
-    assert result_today(Result(verdict=today)).verdict == today
+    assert current_result(Result(verdict=today)).verdict == today
     earlier = told | {"schema": 2 if audit == "classifier" else 1}
     stands = status == "undecided" or (status == "fail" and kind != "feature")
-    why = PASSED if status == "pass" else FAILED
+    why = EARLIER_PASS if status == "pass" else EARLIER_FAILURE
     way = AGAIN if audit == "classifier" else AFRESH
     in_place = {"status": "undecided", "why": [why], "what_would_decide": [way]}
-    assert result_today(Result(verdict=earlier)).verdict == (earlier if stands else earlier | in_place)
-    by_references = result_today(Result(verdict=earlier | {"method": METHODS["references"]}))
+    assert current_result(Result(verdict=earlier)).verdict == (earlier if stands else earlier | in_place)
+    by_references = current_result(Result(verdict=earlier | {"method": METHODS["references"]}))
     assert (by_references.status == "undecided") == (status in ("pass", "undecided"))
 
 
@@ -53,19 +62,19 @@ def test_only_what_an_earlier_rule_gave_is_told_otherwise(kind: str, status: str
 def test_an_earlier_promise_is_not_repeated(kind: str, status: str) -> None:
     """The promise that leaves people out for looking like others broke in 85 % of calibrations on round fields."""
     verdict = {"audit": kind, "status": status, "why": [REASON], "guarantee": REASON, "schema": 1}
-    found = result_today(Result(verdict=verdict, summary={"numbers": {"guarantee": REASON, "n_kept": 3}}))
+    found = current_result(Result(verdict=verdict, summary={"numbers": {"guarantee": REASON, "n_kept": 3}}))
     if status == "fail":  # nothing was kept, or patients were found
         assert found.verdict == verdict
         return
-    assert (found.status, found.verdict["why"], found.verdict["guarantee"]) == ("undecided", [PROMISED], "")
+    assert (found.status, found.verdict["why"], found.verdict["guarantee"]) == ("undecided", [EARLIER_GUARANTEE], "")
     assert found.summary["numbers"] == {"guarantee": "", "n_kept": 3}
     today = Result(verdict=verdict | {"schema": FORMS[kind]}, summary={"numbers": {"guarantee": REASON}})
-    assert result_today(today) is today
+    assert current_result(today) is today
 
 
 def test_a_kind_that_never_had_another_rule_stands() -> None:
     told = Result(verdict={"audit": "quality", "status": "pass", "why": []})
-    assert result_today(told) is told
+    assert current_result(told) is told
 
 
 @pytest.mark.parametrize(
@@ -81,7 +90,7 @@ def test_a_pass_of_an_earlier_rule_is_not_repeated(runs: Path, tmp_path: Path, n
     run = rewritten(
         runs / "runs" / name, tmp_path / "run", verdict=told, change=without_new_numbers if name == "clean" else None
     )
-    not_repeated(run, tmp_path, PROMISED if name == "filter" else PASSED)
+    not_repeated(run, tmp_path, EARLIER_GUARANTEE if name == "filter" else EARLIER_PASS)
 
 
 def without_new_numbers(folder: Path) -> None:
@@ -100,10 +109,10 @@ def without_new_numbers(folder: Path) -> None:
 def test_a_failure_by_controls_alone_is_not_repeated(runs: Path, tmp_path: Path) -> None:
     """As models that never saw the mark failed: without references the mark's own shape may feign that it is known."""
     told = {"status": "fail", "why": [REASON], **BY_CONTROLS}
-    not_repeated(rewritten(runs / "runs/feature", tmp_path / "run", verdict=told), tmp_path, FAILED)
+    not_repeated(rewritten(runs / "runs/feature", tmp_path / "run", verdict=told), tmp_path, EARLIER_FAILURE)
     for other in ({"method": METHODS["references"]}, {"schema": 2}):
         run = rewritten(runs / "runs/feature", tmp_path / next(iter(other)), verdict=told | other)
-        assert state(run).verdict.status == "fail"
+        assert make_statement(run).verdict.status == "fail"
         assert gate(run, weights=["models/net.safetensors"]).line.startswith("the verdict is fail")
 
 
@@ -116,7 +125,7 @@ def not_repeated(run: Path, tmp_path: Path, why: str) -> None:
     assert why[1:] in first_screen
     assert REASON not in page
     assert "Passed" not in first_screen
-    assert ("no promise" in first_screen) == (why == PROMISED)
+    assert ("no promise" in first_screen) == (why == EARLIER_GUARANTEE)
     stated = write_statement(run, out=tmp_path / "stated")
     (audit,) = stated.statement.audits
     assert (audit.status, audit.why) == ("undecided", (why,))
@@ -131,12 +140,13 @@ def not_repeated(run: Path, tmp_path: Path, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "why"), [("clean", "pass", PASSED), ("feature", "pass", PASSED), ("feature", "fail", FAILED)]
+    ("name", "status", "why"),
+    [("clean", "pass", EARLIER_PASS), ("feature", "pass", EARLIER_PASS), ("feature", "fail", EARLIER_FAILURE)],
 )
 def test_a_statement_that_an_earlier_version_wrote_stops_a_release(
     runs: Path, tmp_path: Path, name: str, status: str, why: str
 ) -> None:
-    told: dict[str, Any] = state(f"runs/{name}").as_json()
+    told: dict[str, Any] = make_statement(f"runs/{name}").as_json()
     (audit,) = told["predicate"]["audits"]
     for one in (audit, told["predicate"]["verdict"]):
         one["status"] = status
@@ -159,6 +169,6 @@ def test_a_failure_that_stands_is_told_before_an_earlier_pass(runs: Path, tmp_pa
 def test_compare_says_that_a_pass_was_an_earlier_one(runs: Path, tmp_path: Path) -> None:
     old = rewritten(runs / "runs/losses", tmp_path / "old", verdict={"status": "pass", "rule": None})
     found = compare(old, runs / "runs/losses")
-    assert f"the first run: {PASSED}" in found.notes
+    assert f"the first run: {EARLIER_PASS}" in found.notes
     assert not any("second run" in note and "earlier" in note for note in found.notes)
     assert found.names[0].endswith("verdict undecided")

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.audits.release.exporting import release
+from memorisk.audits.release.export import release
 from memorisk.images.options import ImageOptions
+from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.sources.registry import load_manifest
-from memorisk.images.stacks import frames_left
 from memorisk.runs.errors import InputError
 from tests.commands import answer, refusal
 
@@ -57,7 +57,7 @@ def test_frames_that_stay_behind_are_told(several: Path, tmp_path: Path, capsys:
 def test_only_a_jpeg_of_several_pictures_is_a_stack(several: Path) -> None:
     """An ordinary JPEG keeps its rows whatever frames are asked for."""
     manifest = load_manifest(several)
-    assert frames_left(manifest, "axial") == dict.fromkeys(FRAMES, 2)
+    assert uncovered_frames(manifest, "axial") == dict.fromkeys(FRAMES, 2)
     table = load_manifest(several, ImageOptions(frames="all")).table
     assert table["path"].value_counts()["e.jpg"] == 3
     assert table.loc[table["path"] == "one.jpg", "frame"].isna().all()
@@ -85,7 +85,7 @@ def test_nothing_is_written_into_or_around_the_images(
     before = sorted(tmp_path.rglob("*"))
     assert said in refusal(capsys, "release", source, out, *more)
     assert sorted(tmp_path.rglob("*")) == before
-    monkeypatch.setattr("memorisk.audits.release.exporting.write_clean_set", None)  # refused before any work
+    monkeypatch.setattr("memorisk.audits.release.export.write_clean_set", None)  # refused before any work
     with pytest.raises(InputError, match=said):
         release(source, out, **({"image_root": Path(more[1])} if more else {}))
 

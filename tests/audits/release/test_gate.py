@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memorisk.audits.release.gate import gate
-from memorisk.audits.release.stating import state, write_statement
-from memorisk.report.statements.in_toto import ResourceDescriptor
+from memorisk.audits.release.statement import make_statement, write_statement
+from memorisk.report.statements.envelope import ResourceDescriptor
 from memorisk.report.statements.statement import content_sha256
 from tests.audits.release.conftest import restated, rewritten
 from tests.commands import answer, refusal
@@ -82,7 +82,7 @@ def test_a_statement_that_was_touched_stops_a_release(runs: Path, stated: Path) 
 
 
 def test_a_pass_by_a_list_at_another_level_stops_a_release(runs: Path, tmp_path: Path) -> None:
-    told = state(rewritten(runs / "runs/losses", tmp_path / "run", verdict={"status": "pass"})).as_json()
+    told = make_statement(rewritten(runs / "runs/losses", tmp_path / "run", verdict={"status": "pass"})).as_json()
     file = tmp_path / "statement.json"
     assert "tied to no weights" in gate(restated(told, file), weights=["models/net.safetensors"]).line
     told["predicate"]["audits"][0]["level"] = 0.02

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from memorisk.audits.release.joining import joined, joined_files
+from memorisk.audits.release.gate import merge_files, worst_verdict
 from memorisk.report.statements.statement import AuditStatement, Part, Released, Subject
 from tests.report.test_statement import audit
 
@@ -18,7 +18,7 @@ def run(status: str, **changes) -> AuditStatement:
 
 @pytest.mark.parametrize("statuses", [s for n in (1, 2, 3) for s in product((*WORST_FIRST, "not asked"), repeat=n)])
 def test_the_worst_counts_and_no_question_is_no_pass(statuses: tuple[str, ...]) -> None:
-    verdict = joined([run(status) for status in statuses])
+    verdict = worst_verdict([run(status) for status in statuses])
     asked = [status for status in statuses if status != "not asked"]
     assert verdict.status == (min(asked, key=WORST_FIRST.index) if asked else "undecided")
     assert verdict.why
@@ -28,25 +28,25 @@ def test_the_worst_counts_and_no_question_is_no_pass(statuses: tuple[str, ...]) 
 
 def test_passes_on_different_training_data_are_no_pass() -> None:
     other = (Part(part="training", fingerprint="e" * 32, images=10, units=7),)
-    verdict = joined([run("pass"), run("pass", data=other)])
+    verdict = worst_verdict([run("pass"), run("pass", data=other)])
     assert verdict.status == "undecided"
     assert "numbers of training images or patients differ" in verdict.contradictions[0]
     assert verdict.why == verdict.contradictions
-    assert joined([run("fail"), run("pass", data=other)]).status == "fail"
+    assert worst_verdict([run("fail"), run("pass", data=other)]).status == "fail"
     read = (replace(audit().data[0], fingerprint="e" * 32),)  # as many, at another size
-    verdict = joined([run("pass"), run("pass", data=read)])
+    verdict = worst_verdict([run("pass"), run("pass", data=read)])
     assert verdict.status == "pass"
     assert "read otherwise" in verdict.contradictions[0]
 
 
 def test_a_doubt_about_the_same_files_is_named() -> None:
-    verdict = joined([run("pass"), run("undecided")])
+    verdict = worst_verdict([run("pass"), run("undecided")])
     assert "of the same files: one passes and one could not decide" in verdict.contradictions[0]
-    assert joined([run("pass"), run("undecided", subject=Subject(what="training"))]).contradictions == ()
+    assert worst_verdict([run("pass"), run("undecided", subject=Subject(what="training"))]).contradictions == ()
 
 
 def test_each_file_stands_once_with_all_its_runs() -> None:
     one = Released(what="images", form="folder", listing={}, sha256="0" * 64, files=2, bytes=None, audits=())
     other = replace(one, sha256="1" * 64)
-    found = joined_files([[one], [], [other, replace(one, bytes=5)]])
+    found = merge_files([[one], [], [other, replace(one, bytes=5)]])
     assert [(f.sha256[0], f.audits, f.bytes) for f in found] == [("0", (0, 2), 5), ("1", (2,), None)]

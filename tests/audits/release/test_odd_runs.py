@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memorisk.audits.classifier.rendering import load_result
-from memorisk.audits.release.records import record_of
-from memorisk.audits.release.stating import state
+from memorisk.audits.release.statement import make_statement
+from memorisk.audits.release.tracking import record_of
+from memorisk.audits.rendering import load_result
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from memorisk.runs.errors import InputError
 from tests.fuzz.packing import ODD, places
@@ -38,7 +38,7 @@ def status_of(folder: Path) -> str:
     """Of the statement of a run; a refusal is one printable line."""
     line = ""
     try:
-        statement = state(folder)
+        statement = make_statement(folder)
     except InputError as refusal:
         statement, line = None, str(refusal)
     if statement is None:

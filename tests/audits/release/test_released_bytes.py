@@ -14,12 +14,12 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from memorisk.audits.release.exporting import release
+from memorisk.audits.release.export import release
 from memorisk.audits.release.gate import gate
-from memorisk.audits.release.stating import state, write_statement
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.images.containers.checking import surplus
-from memorisk.images.exports.clean_manifest import manifest_bytes
+from memorisk.audits.release.statement import make_statement, write_statement
+from memorisk.audits.synthetic.run import audit_synthetic
+from memorisk.images.clean_set import manifest_bytes
+from memorisk.images.containers.surplus import surplus
 from memorisk.images.readers.registry import read_image
 from memorisk.runs.checksums import checksum, file_sha256, list_folder
 from memorisk.runs.errors import InputError
@@ -117,7 +117,7 @@ def test_a_set_that_was_changed_is_refused_by_name(made: Path, stated: Path, tmp
     assert not found.passed
     assert named in found.line
     with pytest.raises(InputError, match=named.replace(".", r"\.")):
-        state(made / "runs" / "clean", images=[folder])
+        make_statement(made / "runs" / "clean", images=[folder])
 
 
 def test_a_file_added_where_the_audit_read_is_named_there(made: Path, tmp_path: Path, monkeypatch) -> None:
@@ -127,8 +127,8 @@ def test_a_file_added_where_the_audit_read_is_named_there(made: Path, tmp_path: 
     added("Thumbs.db")(tmp_path / "clean")
     for images in (["clean"], [tmp_path / "clean"]):
         with pytest.raises(InputError, match=r"Thumbs\.db is not among the files that were audited"):
-            state(made / "runs" / "clean", images=images)
-    assert "Thumbs.db" in state(made / "runs" / "clean").audits[0].subject.why
+            make_statement(made / "runs" / "clean", images=images)
+    assert "Thumbs.db" in make_statement(made / "runs" / "clean").audits[0].subject.why
 
 
 def test_a_run_that_hides_names_is_held_to_contents_and_labels(runs: Path, tmp_path: Path) -> None:
@@ -138,21 +138,21 @@ def test_a_run_that_hides_names_is_held_to_contents_and_labels(runs: Path, tmp_p
     release("clean", tmp_path / "out")
     of_set = {**PASSES, **OF, "pseudonymise": True, "pseudonym_key": key}
     audit_synthetic("train", str(tmp_path / "out"), held_out="held", out=tmp_path / "run", **of_set)
-    assert state(tmp_path / "run", images=[tmp_path / "out"]).released
+    assert make_statement(tmp_path / "run", images=[tmp_path / "out"]).released
     shutil.copytree(tmp_path / "out", tmp_path / "named")
     (tmp_path / "named" / "metadata.csv").unlink()
     (tmp_path / "named" / "000001.png").rename(tmp_path / "named" / "DOE.png")
     with pytest.raises(InputError, match="its file names, which the run hid, cannot be compared"):
-        state(tmp_path / "run", images=[tmp_path / "named"])
+        make_statement(tmp_path / "run", images=[tmp_path / "named"])
     table = tmp_path / "out" / "metadata.csv"
     names = table.read_text().splitlines()[1:]
     table.write_bytes(manifest_bytes(names, ["DOE"] * len(names)))
     with pytest.raises(InputError, match="or has another label"):
-        state(tmp_path / "run", images=[tmp_path / "out"])
+        make_statement(tmp_path / "run", images=[tmp_path / "out"])
     table.write_bytes(manifest_bytes(names, [""] * len(names)))
     shutil.copy(tmp_path / "out" / names[1], tmp_path / "out" / names[0])
     with pytest.raises(InputError, match="is not an image that was audited"):
-        state(tmp_path / "run", images=[tmp_path / "out"])
+        make_statement(tmp_path / "run", images=[tmp_path / "out"])
 
 
 def touched(folder: Path) -> None:
@@ -175,7 +175,7 @@ def test_what_changes_no_byte_is_accepted(made: Path, stated: Path, tmp_path: Pa
     shutil.copytree(made / "clean", tmp_path / place)
     SAME[name](tmp_path / place)
     assert gate(stated, images=[tmp_path / place]).passed
-    assert state(made / "runs" / "clean", images=[tmp_path / place]).verdict.status == "pass"
+    assert make_statement(made / "runs" / "clean", images=[tmp_path / place]).verdict.status == "pass"
 
 
 def test_a_clean_export_is_what_was_audited_and_passes(made: Path, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_clean_export_is_what_was_audited_and_passes(made: Path, tmp_path: Pat
     pixels[0, 0] ^= 1
     Image.fromarray(pixels).save(other_pixel_of)
     with pytest.raises(InputError, match=r"000001\.png is not an image that was audited"):
-        state(made / "runs" / "clean", images=[tmp_path / "out"])
+        make_statement(made / "runs" / "clean", images=[tmp_path / "out"])
 
 
 def deeper(file: Path) -> None:
@@ -230,7 +230,7 @@ def test_an_export_in_other_bytes_has_room_for_something_else(
     EXPORTS[name](file)
     assert surplus(file) is None  # plain by itself
     with pytest.raises(InputError, match=r"000007\.png has the pixels that were audited, but other bytes"):
-        state(made / "runs" / "clean", images=[tmp_path / "out"])
+        make_statement(made / "runs" / "clean", images=[tmp_path / "out"])
 
 
 def test_a_file_exchanged_while_it_is_looked_at_is_not_stated(
@@ -244,9 +244,9 @@ def test_a_file_exchanged_while_it_is_looked_at_is_not_stated(
         (out / "000007.png").write_bytes(good)  # and no longer when its pixels are compared
         return read_image(path, **how)
 
-    monkeypatch.setattr("memorisk.audits.release.set_files.read_image", read)
+    monkeypatch.setattr("memorisk.audits.release.binding.read_image", read)
     with pytest.raises(InputError, match=r"000007\.png has the pixels that were audited, but other bytes"):
-        state(made / "runs" / "clean", images=[out])
+        make_statement(made / "runs" / "clean", images=[out])
 
 
 @pytest.mark.parametrize("name", ["DOE_{}.png", "DOE/{}.png"])
@@ -261,7 +261,7 @@ def test_an_export_under_other_names_is_none(made: Path, exported: Path, tmp_pat
     if not any((out / "DOE").iterdir()):
         (out / "DOE").rmdir()
     with pytest.raises(InputError, match=r"DOE.* not among the files that were audited"):
-        state(made / "runs" / "clean", images=[out])
+        make_statement(made / "runs" / "clean", images=[out])
 
 
 def test_an_export_in_an_order_of_its_own_is_none(made: Path, exported: Path, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_an_export_in_an_order_of_its_own_is_none(made: Path, exported: Path, tm
     files[0].write_bytes(second)
     files[1].write_bytes(first)
     with pytest.raises(InputError, match="its images stand in an order of their own"):
-        state(made / "runs" / "clean", images=[tmp_path / "out"])
+        make_statement(made / "runs" / "clean", images=[tmp_path / "out"])
 
 
 def test_a_table_of_names_in_an_order_of_its_own_is_no_part_of_a_set(made: Path, tmp_path: Path) -> None:
@@ -279,11 +279,11 @@ def test_a_table_of_names_in_an_order_of_its_own_is_no_part_of_a_set(made: Path,
     shutil.copytree(made / "clean", folder)
     names = sorted(file.name for file in folder.iterdir())
     (folder / "metadata.csv").write_bytes(manifest_bytes(names, [""] * len(names)))
-    assert state(made / "runs" / "clean", images=[folder]).verdict.status == "pass"
+    assert make_statement(made / "runs" / "clean", images=[folder]).verdict.status == "pass"
     names[3], names[4] = names[4], names[3]
     (folder / "metadata.csv").write_bytes(manifest_bytes(names, [""] * len(names)))
     with pytest.raises(InputError, match=r"metadata\.csv"):
-        state(made / "runs" / "clean", images=[folder])
+        make_statement(made / "runs" / "clean", images=[folder])
 
 
 def test_the_text_of_a_listing_is_not_the_folder(made: Path, stated: Path, tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from memorisk.audits.feature.run import audit_feature
-from memorisk.audits.release.exporting import release
+from memorisk.audits.release.export import release
 from memorisk.audits.release.gate import gate
-from memorisk.audits.release.stating import state, write_statement
-from memorisk.images.containers.checking import weights_surplus
+from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.images.containers.safetensors import tensors_sha256
+from memorisk.images.containers.surplus import weights_surplus
 from memorisk.runs.errors import InputError
 from tests.audits.release.conftest import FEATURE
 
@@ -71,7 +71,7 @@ def test_what_lies_beside_tensors_is_named_and_refused(runs: Path, tmp_path: Pat
     statement = write_statement("runs/feature", weights=[NET], out=tmp_path / "s").folder
     assert not gate(statement, weights=[file], require="not-fail").passed
     with pytest.raises(InputError, match="is not what any of these runs looked at"):
-        state("runs/feature", weights=[file])
+        make_statement("runs/feature", weights=[file])
 
 
 def turned_round(header: dict, tensors: bytes) -> tuple[dict, bytes]:
@@ -98,11 +98,11 @@ def test_an_order_of_tensors_that_says_something_is_refused(runs: Path, tmp_path
     put(file, *ORDERS[name](*parts(NET)))
     assert tensors_sha256(file) == tensors_sha256(NET)
     with pytest.raises(InputError, match="tensors in an order of its own"):
-        state("runs/feature", weights=[file])
+        make_statement("runs/feature", weights=[file])
     release(file, out)
     save_file(load_file(NET), library)
     assert out.read_bytes() == library.read_bytes()
-    assert state("runs/feature", weights=[out]).released
+    assert make_statement("runs/feature", weights=[out]).released
 
 
 def test_everything_beside_tensors_is_listed_whatever_the_file_is_called(runs: Path, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_everything_beside_tensors_is_listed_whatever_the_file_is_called(runs: P
         "5 bytes after its last tensor",
     ]
     with pytest.raises(InputError) as refused:
-        state("runs/feature", weights=[file])
+        make_statement("runs/feature", weights=[file])
     assert all(one in str(refused.value) for one in surplus)
     release(file, out)
     assert weights_surplus(out) == []
@@ -136,13 +136,13 @@ def test_one_byte_is_another_file(runs: Path, tmp_path: Path, place: int) -> Non
     found = gate(statement, weights=[file], require="not-fail")
     assert not found.passed
     with pytest.raises(InputError, match="is not what any of these runs looked at"):
-        state("runs/feature", weights=[file])
+        make_statement("runs/feature", weights=[file])
 
 
 @pytest.mark.parametrize("name", ["net.safetensors", "other.bin", "a b.safetensors", "\u5f20.safetensors"])
 def test_a_copy_under_another_name_is_the_same(runs: Path, tmp_path: Path, name: str) -> None:
     shutil.copyfile(NET, tmp_path / name)
-    assert state("runs/feature", weights=[tmp_path / name]).released == state("runs/feature").released
+    assert make_statement("runs/feature", weights=[tmp_path / name]).released == make_statement("runs/feature").released
 
 
 def test_an_export_has_the_tensors_and_nothing_else(runs: Path, tmp_path: Path) -> None:
@@ -155,7 +155,10 @@ def test_an_export_has_the_tensors_and_nothing_else(runs: Path, tmp_path: Path) 
     ours, theirs = load_file(out), load_file(NET)
     assert ours.keys() == theirs.keys()
     assert all((ours[name] == theirs[name]).all() for name in ours)
-    assert state("runs/feature", weights=[out]).released[0].listing != state("runs/feature").released[0].listing
+    assert (
+        make_statement("runs/feature", weights=[out]).released[0].listing
+        != make_statement("runs/feature").released[0].listing
+    )
     with pytest.raises(InputError, match="exists"):
         release(file, out)
     (tmp_path / "no.safetensors").write_bytes(b"text")
@@ -168,5 +171,5 @@ def test_a_format_that_is_not_looked_into_is_told(runs: Path, tmp_path: Path) ->
     torch.save(load_file(NET), tmp_path / "net.pt")
     audit_feature(f"small_cnn@{tmp_path / 'net.pt'}", out=tmp_path / "run", **FEATURE)
     told = "only safetensors files are looked into"
-    assert told in state(tmp_path / "run").audits[0].not_examined[0]
-    assert not any(told in one for one in state("runs/feature").audits[0].not_examined)
+    assert told in make_statement(tmp_path / "run").audits[0].not_examined[0]
+    assert not any(told in one for one in make_statement("runs/feature").audits[0].not_examined)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memorisk.report.statements.in_toto import ResourceDescriptor
+from memorisk.report.statements.envelope import ResourceDescriptor
 from memorisk.report.statements.statement import content_sha256
 from tests.audits.release.conftest import OF, PASSES
 from tests.commands import ROOT, answer, refusal

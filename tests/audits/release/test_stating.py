@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from memorisk.audits.classifier.losses import audit_losses
-from memorisk.audits.release.stating import state, write_statement
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.report.earlier_rules import FORMS
+from memorisk.audits.release.statement import make_statement, write_statement
+from memorisk.audits.synthetic.run import audit_synthetic
+from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import InputError
-from memorisk.runs.lock import folder_lock
+from memorisk.runs.locks import folder_lock
 from tests.audits.release.conftest import PASSES, rewritten
 from tests.commands import answer, refusal
 
@@ -40,7 +40,7 @@ def again(runs: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("name", STATUS)
 def test_each_kind_says_what_its_run_says(runs: Path, name: str) -> None:
-    found = state(f"runs/{name}")
+    found = make_statement(f"runs/{name}")
     (audit,) = found.audits
     verdict = runs / "runs" / name / "verdict.json"
     told = json.loads(verdict.read_text()) if verdict.is_file() else {"status": STATUS[name], "why": []}
@@ -56,11 +56,11 @@ def test_each_kind_says_what_its_run_says(runs: Path, name: str) -> None:
 
 def test_who_took_every_image_for_a_patient_is_told_and_counts_images(runs: Path, tmp_path: Path) -> None:
     audit_synthetic("train", "clean", held_out="held", out=tmp_path / "run", one_image_per_patient=True, **PASSES)
-    (audit,) = state(tmp_path / "run").audits
+    (audit,) = make_statement(tmp_path / "run").audits
     assert any("whoever ran this said so" in text for text in audit.assumptions)
     assert audit.units == "images"
     assert not any("patients" in figure.title for figure in audit.figures)
-    (known,) = state("runs/clean").audits
+    (known,) = make_statement("runs/clean").audits
     assert known.units == "patients"
     assert not any("whoever ran this" in text for text in known.assumptions)
     for told in (audit, known):
@@ -85,10 +85,10 @@ def test_the_same_runs_give_the_same_bytes(runs: Path, tmp_path: Path) -> None:
 
 
 def test_a_pass_beside_anything_else_is_none(runs: Path) -> None:
-    assert state("runs/clean").verdict.status == "pass"
-    assert state(["runs/clean", "runs/quality"]).verdict.status == "pass"  # which is no question of privacy
-    assert state(["runs/clean", "runs/calm"]).verdict.status == "undecided"
-    both = state(["runs/clean", "runs/copies"]).verdict
+    assert make_statement("runs/clean").verdict.status == "pass"
+    assert make_statement(["runs/clean", "runs/quality"]).verdict.status == "pass"  # which is no question of privacy
+    assert make_statement(["runs/clean", "runs/calm"]).verdict.status == "undecided"
+    both = make_statement(["runs/clean", "runs/copies"]).verdict
     assert both.status == "fail"
     assert "one passes and one fails" in both.contradictions[0]
     assert all(reason.startswith("synthetic: ") for reason in both.why)
@@ -97,25 +97,25 @@ def test_a_pass_beside_anything_else_is_none(runs: Path) -> None:
 def test_sets_and_weights_are_found_by_content(runs: Path, tmp_path: Path, monkeypatch) -> None:
     moved = tmp_path / "moved"
     shutil.copytree(runs / "clean", moved)
-    by_place, by_name = state("runs/clean").released, state("runs/clean", images=[moved]).released
+    by_place, by_name = make_statement("runs/clean").released, make_statement("runs/clean", images=[moved]).released
     assert by_place == by_name
     with pytest.raises(InputError, match="not what any of these runs looked at"):
-        state("runs/clean", images=["copies"])
+        make_statement("runs/clean", images=["copies"])
     (moved / "clean0000_0.png").write_bytes((runs / "clean" / "clean0001_0.png").read_bytes())
     with pytest.raises(InputError, match="not what any of these runs looked at"):
-        state("runs/clean", images=[moved])
+        make_statement("runs/clean", images=[moved])
     weights = tmp_path / "renamed.bin"
     shutil.copyfile(runs / "models" / "net.safetensors", weights)
-    assert state("runs/feature", weights=[weights]).released == state("runs/feature").released
+    assert make_statement("runs/feature", weights=[weights]).released == make_statement("runs/feature").released
     monkeypatch.chdir(tmp_path)  # where the runs' own paths lead nowhere
-    lost = state([runs / "runs" / "clean", runs / "runs" / "feature"])
+    lost = make_statement([runs / "runs" / "clean", runs / "runs" / "feature"])
     assert lost.released == ()
     assert "--images" in lost.audits[0].subject.why
     assert "--weights" in lost.audits[1].subject.why
 
 
 def test_losses_are_tied_to_no_file(runs: Path) -> None:
-    found = state("runs/losses")
+    found = make_statement("runs/losses")
     assert found.released == ()
     assert "which models they are of cannot be seen" in found.audits[0].subject.why
 
@@ -135,14 +135,14 @@ def test_a_run_that_was_changed_is_refused(again) -> None:
         )
         (run / file).write_bytes(changed if changed != text else text[:-1] + b"x")
         with pytest.raises(InputError, match=said):
-            state(run)
+            make_statement(run)
 
 
 def test_a_run_that_is_worked_on_is_said_to_be(again) -> None:
     run = again("clean")
     (run / "verdict.json").unlink()
     with folder_lock(run), pytest.raises(InputError, match="in use by process"):
-        state(run)
+        make_statement(run)
 
 
 def test_a_run_that_is_not_finished_is_refused(again) -> None:
@@ -150,14 +150,14 @@ def test_a_run_that_is_not_finished_is_refused(again) -> None:
     with (run / "log.jsonl").open("a") as log:
         log.write('{"event": "started"}\n')
     with pytest.raises(InputError, match="has not finished"):
-        state(run)
+        make_statement(run)
     run = again("copies")
     (run / "result.sha256").unlink()
     with pytest.raises(InputError, match="issue the run's command again"):
-        state(run)
+        make_statement(run)
     (run / "verdict.json").unlink()
     with pytest.raises(InputError, match="holds no finished run"):
-        state(run)
+        make_statement(run)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_lists_at_other_settings_are_not_stated(runs: Path, tmp_path: Path, sett
     """Neither looser nor stricter, of runs of this version and of earlier ones."""
     audit_losses("scores.parquet", out=tmp_path / "run", **settings)
     with pytest.raises(InputError, match=r"made its lists at level .* without --level and --correction"):
-        state(tmp_path / "run")
+        make_statement(tmp_path / "run")
 
 
 def test_a_pass_at_a_larger_gap_is_not_stated(runs: Path, tmp_path: Path) -> None:
@@ -204,13 +204,13 @@ def test_a_pass_at_a_larger_gap_is_not_stated(runs: Path, tmp_path: Path) -> Non
     losses = runs / "runs" / "losses"
     loose = rewritten(losses, tmp_path / "loose", verdict={"status": "pass", "rule": rule})
     with pytest.raises(InputError, match="passed with --notice 5, looser than 2 nats"):
-        state(loose)
+        make_statement(loose)
     strict = rewritten(losses, tmp_path / "strict", verdict={"status": "pass", "rule": rule | {"notice": 1.0}})
-    assert state(strict).verdict.status == "pass"
-    assert "noticeable_gap" in {figure.name for figure in state(strict).audits[0].figures}
+    assert make_statement(strict).verdict.status == "pass"
+    assert "noticeable_gap" in {figure.name for figure in make_statement(strict).audits[0].figures}
     lenient = rule | {"notice": 2.0, "attack_gate": 0.7}
     with pytest.raises(InputError, match=r"passed with --attack-gate 0\.7, looser than 0\.6"):
-        state(rewritten(losses, tmp_path / "lenient", verdict={"status": "pass", "rule": lenient}))
+        make_statement(rewritten(losses, tmp_path / "lenient", verdict={"status": "pass", "rule": lenient}))
 
 
 def test_a_pass_by_a_smaller_probability_is_not_stated(runs: Path, tmp_path: Path) -> None:
@@ -220,4 +220,4 @@ def test_a_pass_by_a_smaller_probability_is_not_stated(runs: Path, tmp_path: Pat
         (folder / "summary.json").write_text(json.dumps(summary))
 
     with pytest.raises(InputError, match=r"passed with --recall 0\.2, looser than 0\.8"):
-        state(rewritten(runs / "runs" / "clean", tmp_path / "loose", change=loosen))
+        make_statement(rewritten(runs / "runs" / "clean", tmp_path / "loose", change=loosen))

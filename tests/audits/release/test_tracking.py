@@ -8,9 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from memorisk.audits.release.records import figures_of, record_of, safe_settings
-from memorisk.audits.release.stating import state
-from memorisk.audits.release.tracking import track
+from memorisk.audits.release.statement import make_statement
+from memorisk.audits.release.tracking import figures_of, record_of, safe_settings, track
 from memorisk.runs.errors import InputError
 from tests.commands import answer, refusal
 
@@ -73,7 +72,7 @@ def test_mlflow_holds_the_figures_of_the_statement(runs: Path, tmp_path: Path, o
     logged = {run.data.tags["kind"]: run for run in client.search_runs([experiment])}
     assert logged.keys() == {"synthetic", "watch"}
     for name, run in (("clean", logged["synthetic"]), ("watch", logged["watch"])):
-        (audit,) = state(f"runs/{name}").audits
+        (audit,) = make_statement(f"runs/{name}").audits
         assert run.data.metrics == pytest.approx(dict(figures_of(audit)))
         assert run.data.tags["verdict"] == audit.status
         assert [f.path for f in client.list_artifacts(run.info.run_id)] == ["report.html"]

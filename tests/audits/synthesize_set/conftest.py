@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.audits.synthesize.synthesizing import synthesize
+from memorisk.audits.synthesize.run import synthesize
 from memorisk.report.result import Result
 from tests.audits.synthesize_set.making import HERE, OF, write_folders
 

@@ -6,9 +6,10 @@ import numpy as np
 from PIL import Image
 
 from memorisk.images.store import ImageStore
-from memorisk.models.detectors.folder import Seen
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.generators import Draw, GeneratorConfig, SamplingOptions
+from memorisk.models.generators.generators import Draw, GeneratorConfig
+from memorisk.models.provenance import SeenImages
+from memorisk.models.settings import SamplingOptions
 from tests.audits.synthetic_set.making import blended, digits
 
 N_TRAIN, N_NEW, N_HELD = 80, 79, 90
@@ -130,7 +131,7 @@ class Paired:
                 made[place] = np.clip(digit_parts()["train"][own[place]].astype(int) + noise, 0, 255)
         return made
 
-    def seen_parts(self, store: ImageStore) -> Seen:
+    def seen_parts(self, store: ImageStore) -> SeenImages:
         """Images whose names begin as it was told."""
         known = [str(name).startswith(self.seen) for name in store.manifest.images]
-        return Seen(np.where(known, "training", "").astype(object), True, self.missing)
+        return SeenImages(np.where(known, "training", "").astype(object), True, self.missing)

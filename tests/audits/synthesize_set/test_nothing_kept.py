@@ -4,18 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.audits.filter.sections import exposed_facts
-from memorisk.audits.filter.verdict import FEWER
-from memorisk.audits.filter.words import exposed, exposed_lines
+from memorisk.audits.filter.page import exposed_facts
+from memorisk.audits.filter.verdict import FEWER_COPIES
+from memorisk.audits.filter.wording import exposed_lines, exposed_words
 from memorisk.audits.synthesize import rounds
 from memorisk.audits.synthesize.options import synthesize_options
-from memorisk.audits.synthesize.outlook import NEARLY_ALL
 from memorisk.audits.synthesize.plan import SynthesizePlan
-from memorisk.audits.synthesize.synthesizing import synthesize
-from memorisk.audits.synthesize.verdict import loop_verdict
-from memorisk.audits.synthetic.words import Terms
-from memorisk.cli.show.synthesize import show_loop, show_loop_plan
-from memorisk.report.frames import truths
+from memorisk.audits.synthesize.run import synthesize
+from memorisk.audits.synthesize.verdict import NEARLY_ALL, loop_verdict
+from memorisk.audits.synthetic.wording import Terms
+from memorisk.cli.show.synthetic_sets import show_synthesis, show_synthesis_plan
+from memorisk.report.columns import booleans
 from memorisk.report.result import Result
 from memorisk.runs.errors import MemoriskError
 from tests.audits.synthesize_set.conftest import run
@@ -75,7 +74,7 @@ def test_identical_images_and_scores_are_counted_apart(nothing: Result, hopeless
     whose = {f"train{seed % N_TRAIN:03d}" for seed in nothing.per_image["seed"]}
     v = nothing.verdict
     assert (v["n_exposed"], v["n_identical"], v["n_by_score"]) == (len(whose), len(whose), 0)
-    assert all(truths(nothing.per_image, "singled_out"))
+    assert all(booleans(nothing.per_image, "singled_out"))
     assert nothing.per_group["n_singled_out"].tolist() == nothing.per_group["n_rejected"].tolist()
     v, ledger = hopeless.verdict, hopeless.per_image
     same = set(ledger["nearest_group"][ledger["reason"] == "same pixels"])
@@ -90,9 +89,9 @@ def test_identical_images_and_scores_are_counted_apart(nothing: Result, hopeless
     assert f"Exposed: {v['n_exposed']} patients, {len(same)} by an image" in v["exposed"]
     assert "who are copied nowhere, the same threshold rejects 100" in v["exposed"]
     assert f"{len(same)} by identical pixels" in page
-    unknown = exposed(Terms("patients"), v | {"real_rejected": None})
+    unknown = exposed_words(Terms("patients"), v | {"real_rejected": None})
     assert "is not known" in unknown
-    assert exposed(Terms("patients"), v | {"n_identical": 0, "n_by_score": 0}) == ""
+    assert exposed_words(Terms("patients"), v | {"n_identical": 0, "n_by_score": 0}) == ""
 
 
 def test_nobody_is_counted_twice(hopeless: Result) -> None:
@@ -103,12 +102,12 @@ def test_nobody_is_counted_twice(hopeless: Result) -> None:
     lines = exposed_lines(numbers)
     assert lines[0][1].startswith("5: 2 by identical pixels, 3 singled out")
     assert lines[1][1].startswith("1; ")
-    assert "5 patients, 2 by an image" in exposed(Terms("patients"), numbers)
-    assert "At 1 more a score points" in exposed(Terms("patients"), numbers)
+    assert "5 patients, 2 by an image" in exposed_words(Terms("patients"), numbers)
+    assert "At 1 more a score points" in exposed_words(Terms("patients"), numbers)
 
 
 def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -> None:
-    show_loop(hopeless, place / "hopeless", as_json=False)
+    show_synthesis(hopeless, place / "hopeless", as_json=False)
     out, v = capsys.readouterr().out, hopeless.verdict
     others = v["n_by_score"] - v["n_by_score_singled_out"]
     assert f"exposed training patients: {v['n_exposed']}: {v['n_identical']} by identical pixels" in out
@@ -122,11 +121,11 @@ def test_a_hopeless_threshold_is_told_and_tried_once(hopeless: Result, place: Pa
     assert v["real_rejected"]["low"] >= NEARLY_ALL
     assert (v["gave_up"], v["n_drawn"], v["n_attempts"], v["status"]) == (True, 20, 1, "fail")
     assert "20 places stayed empty after 1 try: the threshold rejects 95 to 100 % of new patients" in v["why"][1]
-    assert not any("--most-tries" in way or FEWER in way for way in v["what_would_decide"])
+    assert not any("--most-tries" in way or FEWER_COPIES in way for way in v["what_would_decide"])
     assert len(v["what_would_decide"]) == len(set(v["what_would_decide"]))
     assert "no place was tried again" in page_of(place, "hopeless")
     monkeypatch.setattr(rounds, "BLOCK", 8)
-    honest, calls, copies = rounds.Screen.block, [], f"{HERE}:some_identical"
+    honest, calls, copies = rounds.DrawScreening.block, [], f"{HERE}:some_identical"
 
     def killed(*arguments):
         """Fail at the third block."""
@@ -136,7 +135,7 @@ def test_a_hopeless_threshold_is_told_and_tried_once(hopeless: Result, place: Pa
         return honest(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(rounds.Screen, "block", killed)
+        patch.setattr(rounds.DrawScreening, "block", killed)
         with pytest.raises(MemoriskError, match="killed"):
             run(place, "resumed", copies, batch=8, progress=lambda *call: said.append(call), **HOPELESS)
     drawing = [stage for stage, _, _ in said if stage.startswith(rounds.STAGE)]
@@ -150,7 +149,7 @@ def test_a_dry_run_says_that_little_will_pass(place: Path, capsys) -> None:
     assert isinstance(plan, SynthesizePlan)
     assert plan.new_rejected is not None
     assert plan.new_rejected["estimate"] == 1
-    show_loop_plan(plan, as_json=False)
+    show_synthesis_plan(plan, as_json=False)
     out = capsys.readouterr().out
     assert "rejected of new patients: 100 % (95 to 100 %)" in out
     assert "Few images or none will pass" in out
@@ -164,7 +163,7 @@ def test_a_dry_run_says_that_little_will_pass(place: Path, capsys) -> None:
 
 def test_where_some_pass_every_place_keeps_its_tries(nothing: Result, place: Path) -> None:
     assert (nothing.verdict["gave_up"], nothing.verdict["n_drawn"]) == (False, 10)  # nothing passed, new people would
-    assert nothing.verdict["what_would_decide"][0] == FEWER  # new people would pass: the generator copies
+    assert nothing.verdict["what_would_decide"][0] == FEWER_COPIES  # new people would pass: the generator copies
     assert any("--most-tries" in way for way in nothing.verdict["what_would_decide"])
     some = run(place, "some", f"{HERE}:some_far", **HOPELESS).verdict
     assert 0 < some["n_kept"] < 20

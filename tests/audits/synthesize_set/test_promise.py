@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.audits.filter.words import WEAK
+from memorisk.audits.filter.wording import WEAK
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthesize.verdict import loop_verdict
-from memorisk.cli.show.synthesize import show_loop
-from memorisk.images.copies.orientations import ORIENTATIONS
+from memorisk.cli.show.synthetic_sets import show_synthesis
+from memorisk.images.copies.near_copies import ORIENTATIONS
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from tests.audits.synthesize_set.conftest import run
@@ -38,7 +38,7 @@ def told(result: Result, place: Path, capsys: pytest.CaptureFixture[str], **numb
     known = result.summary["numbers"] | numbers
     verdict = loop_verdict(known, synthesize_options({"detector": "pixels", "generator": "g:f"}))
     changed = replace(result, summary=result.summary | {"numbers": known}, verdict=verdict)
-    show_loop(changed, place / "out", as_json=False)
+    show_synthesis(changed, place / "out", as_json=False)
     return verdict, capsys.readouterr().out, render_page(loop_page(changed))
 
 
@@ -92,11 +92,11 @@ def test_who_does_not_calibrate_is_told_in_the_terminal(place: Path, capsys) -> 
     found = run(place, "own", new="train", images=4)
     assert (found.verdict["n_drawn"], found.verdict["n_calibration"]) == (0, 0)
     assert "80 patients left out, named among the training patients" in found.verdict["why"]
-    show_loop(found, place / "own", as_json=False)
+    show_synthesis(found, place / "own", as_json=False)
     assert "80 patients left out, named among the training patients." in capsys.readouterr().out
     shutil.copytree(place / "new", place / "one")
     shutil.copy(place / "train" / "train005_0.png", place / "one")
     one = run(place, "one-out", new="one", images=4)
     assert one.verdict["filtered"]
-    show_loop(one, place / "one-out", as_json=False)
+    show_synthesis(one, place / "one-out", as_json=False)
     assert "calibration: 1 patient left out, named among the training patients." in capsys.readouterr().out

@@ -8,11 +8,12 @@ import pytest
 
 from memorisk.audits.synthesize import rounds
 from memorisk.audits.synthesize.plan import SynthesizePlan
-from memorisk.audits.synthesize.synthesizing import synthesize
-from memorisk.models.generators.generators import Draw, GeneratorConfig, SamplingOptions
+from memorisk.audits.synthesize.run import synthesize
+from memorisk.models.generators.generators import Draw, GeneratorConfig
+from memorisk.models.settings import SamplingOptions
 from memorisk.report.result import Result
-from memorisk.runs.cost import Cost
-from memorisk.training.generators.drawing.drawing import draw
+from memorisk.runs.workload import Cost
+from memorisk.training.generators.draws import draw
 from tests.audits.synthesize_set.making import COPYING, N_HELD, N_NEW, N_TRAIN, OF, copying, digit_parts, write_folders
 from tests.counting import Counts, array_bytes, counted
 

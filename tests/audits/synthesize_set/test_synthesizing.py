@@ -11,17 +11,18 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.synthesize import ledger, rounds, synthesizing
+from memorisk.audits.synthesize import ledger, rounds
+from memorisk.audits.synthesize import run as synthesizing
 from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.plan import SynthesizePlan
-from memorisk.audits.synthesize.synthesizing import synthesize
+from memorisk.audits.synthesize.run import synthesize
 from memorisk.audits.synthesize.verdict import loop_verdict
 from memorisk.models.generators.generators import load_generator
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.statistics.copies.regenerated_copies import regenerated_copies
-from memorisk.training.generators.drawing.drawing import image_seed
+from memorisk.statistics.pairs.guarantee import regenerated_copies
+from memorisk.training.generators.draws import image_seed
 from tests.audits.filter_set.making import contents
 from tests.audits.synthesize_set.conftest import N, run
 from tests.audits.synthesize_set.making import HERE, N_TRAIN, OF, Paired, copied, copying, digit_parts
@@ -147,7 +148,7 @@ def test_a_killed_loop_goes_on_to_the_same_bytes(place: Path, whole: Result, mon
             raise MemoriskError("killed")
         return honest(*arguments, **names)
 
-    part, name = (rounds.Screen, "block") if broken_at == "screening" else (synthesizing, "write_json")
+    part, name = (rounds.DrawScreening, "block") if broken_at == "screening" else (synthesizing, "write_json")
     honest = getattr(part, name)
     with monkeypatch.context() as patch:
         patch.setattr(part, name, broken)

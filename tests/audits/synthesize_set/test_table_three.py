@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.audits.synthesize.table_three import table_three
-from memorisk.cli.show.synthesize import show_table_three
-from memorisk.report.frames import numbers, truths
-from memorisk.statistics.copies.memorization_rate import memorization_rate
+from memorisk.cli.show.synthetic_sets import show_table_three
+from memorisk.report.columns import booleans, column_numbers
+from memorisk.statistics.copies.set_memorization import memorization_rate
 from tests.audits.synthesize_set.conftest import run
 
 ENDS = [f"memrate_{what}" for what in ("before", "kept", "reference")]
@@ -25,7 +25,7 @@ def test_a_threshold_that_was_given_makes_no_memrate_of_pixels(place: Path, caps
     assert row["figures"]["FID"]["kept"]["estimate"] > 0
     assert "pixels, euclidean gives no probability" in row["no_rate"]
     table = table_three([place / "given"])
-    assert all(pd.isna(numbers(table, name)).all() for name in ENDS)
+    assert all(pd.isna(column_numbers(table, name)).all() for name in ENDS)
     told = shown(table, capsys)
     assert "MemRate: before not known; kept not known; reference not known" in told
     assert row["no_rate"] in told
@@ -34,9 +34,9 @@ def test_a_threshold_that_was_given_makes_no_memrate_of_pixels(place: Path, caps
 
 def test_at_a_calibrated_threshold_the_rate_after_the_loop_is_no_finding(place: Path, capsys) -> None:
     found = run(place, "calibrated", images=12)
-    row, first = found.verdict["table_three"], numbers(found.per_image, "attempt") == 0
+    row, first = found.verdict["table_three"], column_numbers(found.per_image, "attempt") == 0
     rates = row["figures"]["MemRate"]
-    rejected = ~truths(found.per_image, "kept")[first]
+    rejected = ~booleans(found.per_image, "kept")[first]
     assert rates["before"]["estimate"] == memorization_rate(rejected, None).estimate
     assert (rates["kept"]["estimate"], row["no_rate"]) == (0, "")
     said = "by the detector that chose at this threshold the rate after the loop is 0 by its making"

@@ -8,8 +8,8 @@ import pytest
 
 import memorisk
 from memorisk.audits.synthesize.plan import SynthesizePlan
-from memorisk.audits.synthesize.synthesizing import synthesize
-from memorisk.report.earlier_rules import FORMS, PASSED, PROMISED, verdict_form
+from memorisk.audits.synthesize.run import synthesize
+from memorisk.report.earlier_verdicts import EARLIER_GUARANTEE, EARLIER_PASS, FORMS, verdict_form
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from tests.audits.release.conftest import rewritten
@@ -75,8 +75,8 @@ def test_a_finished_loop_that_an_earlier_rule_passed_is_given_out_as_undecided(m
     assert verdict_form(made.verdict) == FORMS["synthesize"]
     rewritten(place / "out", place / "earlier", verdict={"status": "pass", "schema": 1})
     found = run(place, "earlier", held_out=str(place / "held"), auditor="pca:16", images=N)
-    assert (found.status, found.verdict["why"]) == ("undecided", [PROMISED])
+    assert (found.status, found.verdict["why"]) == ("undecided", [EARLIER_GUARANTEE])
     rewritten(place / "out", place / "second", verdict={"status": "pass", "schema": 2})
     found = run(place, "second", held_out=str(place / "held"), auditor="pca:16", images=N)
-    assert (found.status, found.verdict["why"]) == ("undecided", [PASSED])
+    assert (found.status, found.verdict["why"]) == ("undecided", [EARLIER_PASS])
     assert found.verdict["guarantee"], "what is promised of single images stands"

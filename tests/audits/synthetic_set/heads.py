@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorisk.audits.synthetic import measuring
+from memorisk.audits.generated import features
 from memorisk.scores.pairs import Head
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
@@ -27,4 +27,4 @@ def use_heads(patch: pytest.MonkeyPatch) -> None:
         found = open_pair_detector(source, **settings)
         return PairDetector(found.source, None, None, head(), None) if str(source) == NAME else found
 
-    patch.setattr(measuring, "open_pair_detector", opened)
+    patch.setattr(features, "open_pair_detector", opened)

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
 
-from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
 
 N_TRAIN, N_HELD, N_SYNTHETIC = 120, 99, 150

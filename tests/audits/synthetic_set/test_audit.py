@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.synthetic import audit as audit_module
-from memorisk.audits.synthetic.audit import audit_synthetic
+from memorisk.audits.synthetic import run as audit_module
 from memorisk.audits.synthetic.options import synthetic_options
+from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.audits.synthetic.verdict import synthetic_verdict
-from memorisk.images.copies.orientations import ORIENTATIONS, oriented
+from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.intervals import clopper_pearson
 from tests.audits.synthetic_set.making import N_HELD, N_SYNTHETIC, N_TRAIN, parts, store_of, write_sets
 from tests.commands import answer, entries, refusal
 
@@ -258,7 +258,7 @@ def test_pixel_identical_copies_fail_whatever_the_statistics_say(place: Path) ->
 
 def test_turned_and_mirrored_copies_are_certain_and_nobodys_where_a_held_out_image_gives_them(place: Path) -> None:
     train, held, synthetic = parts()
-    for row, image in enumerate(oriented(train[3])):
+    for row, image in enumerate(orientations(train[3])):
         synthetic[row] = image
     held[7] = train[5][:, ::-1]
     synthetic[10], synthetic[11] = train[5], np.rot90(train[5])
@@ -273,7 +273,7 @@ def test_turned_and_mirrored_copies_are_certain_and_nobodys_where_a_held_out_ima
     assert set(pairs["real_image"]) == {"train-0003"}
     for image, how in zip(pairs["image"], pairs["orientation"], strict=True):
         made = synthetic[int(image[-4:])]
-        assert np.array_equal(list(oriented(made))[ORIENTATIONS.index(how)], train[3])
+        assert np.array_equal(list(orientations(made))[ORIENTATIONS.index(how)], train[3])
 
 
 def test_pages_that_were_not_read_are_not_passed(place: Path) -> None:

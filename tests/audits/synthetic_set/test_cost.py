@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.audits.synthetic.plan import SyntheticPlan
+from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
 from tests.counting import array_bytes, counted
 
 

@@ -9,17 +9,17 @@ import pytest
 from scipy.special import expit
 from scipy.stats import betabinom, binom
 
-from memorisk.audits.synthetic.audit import audit_synthetic, gather
-from memorisk.audits.synthetic.comparing import compare
-from memorisk.audits.synthetic.findings import find
-from memorisk.audits.synthetic.hidden import no_plants
-from memorisk.audits.synthetic.measuring import FeatureTables, shown_names
+from memorisk.audits.generated.distances import measure_distances
+from memorisk.audits.generated.evidence import SAME_IDENTITY, SET_TO_TRAINING, TWO_IDENTITIES
+from memorisk.audits.generated.features import FeatureTables, display_names
+from memorisk.audits.generated.plants import no_plants
+from memorisk.audits.generated.sets import Sets
+from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import synthetic_options
-from memorisk.audits.synthetic.sets import Sets
-from memorisk.audits.synthetic.spreads import OTHER, SAME, SET
+from memorisk.audits.synthetic.run import audit_synthetic, gather_evidence
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
 from memorisk.scores.distances import fit_measure
 from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity
 from memorisk.training.detectors.pair_detectors import open_pair_detector
@@ -66,7 +66,7 @@ def logits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def test_distances_of_a_head_are_minus_its_logits(place: Path) -> None:
     sets = made_sets(place, per_patient=2)
-    evidence = gather(sets, synthetic_options({"detector": (NAME,), "plants": 2}), quiet)
+    evidence = gather_evidence(sets, synthetic_options({"detector": (NAME,), "plants": 2}), no_progress)
     (view,) = evidence.views
     assert sets.held is not None
     train, held, synthetic = (np.asarray(s.images) for s in (sets.train, sets.held, sets.synthetic))
@@ -90,7 +90,11 @@ def test_distances_of_a_head_are_minus_its_logits(place: Path) -> None:
     same = (named[:, None] == named[None])[np.triu_indices(N_TRAIN + N_HELD, 1)]
     edges = view.spread.edges.copy()
     edges[0], edges[-1] = -np.inf, np.inf
-    for kind, values in ((SAME, real[same]), (OTHER, real[~same]), (SET, to_train.ravel())):
+    for kind, values in (
+        (SAME_IDENTITY, real[same]),
+        (TWO_IDENTITIES, real[~same]),
+        (SET_TO_TRAINING, to_train.ravel()),
+    ):
         np.testing.assert_array_equal(view.spread.counts[kind], np.histogram(values, edges)[0])
     assert view.spread.above_itself == (real[~same] >= head().bias).sum()
 
@@ -149,11 +153,11 @@ def test_the_level_holds_for_a_head_beside_a_measure(place: Path) -> None:
         found = FeatureTables(*flat, flat[0][:0], None, True, (), 0, 0)  # pyright: ignore
         measure = MeasureSimilarity(fit_measure("euclidean", flat[0]))
         distances = [
-            compare(found, similarity, sets, no_plants(sets.train), quiet)
+            measure_distances(found, similarity, sets, no_plants(sets.train), no_progress)
             for similarity in (HeadSimilarity(head()), measure)
         ]
         options = synthetic_options({"detector": (NAME, "pixels"), "plants": 0})
-        said = find(sets, distances, copies_of_nobody(*sizes), no_plants(sets.train), options)
+        said = compute_findings(sets, distances, copies_of_nobody(*sizes), no_plants(sets.train), options)
         asked = said.by[0].asked
         assert asked is not None
         share.append((asked.p_value <= 0.05).mean())
@@ -167,12 +171,12 @@ def test_the_level_holds_for_a_head_beside_a_measure(place: Path) -> None:
 
 def test_the_atlas_is_computed_once(place: Path) -> None:
     sets = made_sets(place)
-    first = gather(sets, synthetic_options({"detector": ("small_cnn@none",), "plants": 1}), quiet)
+    first = gather_evidence(sets, synthetic_options({"detector": ("small_cnn@none",), "plants": 1}), no_progress)
     assert first.views[0].features.atlas_computed == N_TRAIN
     other = store_of(parts(seed=3)[2], place, "other")
     for held in (sets.held, None):
-        again = gather(replace(sets, synthetic=other, held=held),
-                       synthetic_options({"detector": ("small_cnn@none",), "plants": 1}), quiet)  # fmt: skip
+        again = gather_evidence(replace(sets, synthetic=other, held=held),
+                       synthetic_options({"detector": ("small_cnn@none",), "plants": 1}), no_progress)  # fmt: skip
         assert again.views[0].features.atlas_computed == 0
         assert again.views[0].features.computed == (len(other.images) + 7 if held is not None else 0)
         np.testing.assert_array_equal(again.views[0].features.train, first.views[0].features.train)
@@ -202,7 +206,7 @@ def test_what_does_not_go_together_is_refused(place: Path) -> None:
         audited(sets, "run", "nowhere/detector")
     assert not Path("run").exists()
     twins = [open_pair_detector("pixels"), open_pair_detector("pixels"), open_pair_detector("pixels:4")]
-    assert shown_names(twins) == ("pixels, euclidean (1)", "pixels, euclidean (2)", "pixels:4, euclidean")
+    assert display_names(twins) == ("pixels, euclidean (1)", "pixels, euclidean (2)", "pixels:4, euclidean")
 
 
 def test_a_trained_folder_brings_its_head_and_knows_whom_it_saw(place: Path) -> None:
@@ -218,9 +222,9 @@ def test_a_trained_folder_brings_its_head_and_knows_whom_it_saw(place: Path) -> 
     replace(detector, seen=none).save(place / "one" / "detector")
     replace(detector, seen=none).save(place / "two" / "detector")
     both = [open_pair_detector(place / name / "detector") for name in ("one", "two")]
-    assert shown_names(both) == ("detector:one/detector", "detector:two/detector")
+    assert display_names(both) == ("detector:one/detector", "detector:two/detector")
     for text in (str(place / "lcmem"), f"detector:{place / 'lcmem'}"):
-        evidence = gather(sets, synthetic_options({"detector": (text,), "plants": 1}), quiet)
+        evidence = gather_evidence(sets, synthetic_options({"detector": (text,), "plants": 1}), no_progress)
         view = evidence.views[0]
         assert view.has_head
         assert "0 of 30 training patients and 0 of 25 held-out" in " ".join(view.features.notes)

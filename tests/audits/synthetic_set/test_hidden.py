@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.synthetic.hidden import draw_plants, hide
-from memorisk.images.copies.planting import KINDS
-from memorisk.images.decoding.decoding import hash_pixels
+from memorisk.audits.generated.plants import draw_plants, insert_plants
+from memorisk.images.alterations.plants import PLANT_KINDS
+from memorisk.images.pixels import hash_pixels
 from tests.audits.synthetic_set.making import parts, store_of
 
 
@@ -20,7 +20,7 @@ def test_every_patient_gives_one_copy_where_there_are_enough(tmp_path: Path) -> 
     train, synthetic = stores(tmp_path, groups=[f"p{i // 2}" for i in range(120)])
     plants = draw_plants(train, synthetic, 8, seed=0)
     patients = train.manifest.groups[plants.source]
-    assert Counter(plants.kind) == dict.fromkeys(KINDS, 8)
+    assert Counter(plants.kind) == dict.fromkeys(PLANT_KINDS, 8)
     assert len(set(patients)) == plants.n == 56
     assert all((base >= 0) == (kind == "pasted") for base, kind in zip(plants.base, plants.kind, strict=True))
     for pixels, kind, source in zip(plants.pixels, plants.kind, plants.source, strict=True):
@@ -40,7 +40,7 @@ def test_few_patients_give_several_copies_but_never_two_of_one_kind(tmp_path: Pa
     plants = draw_plants(train, synthetic, 20, seed=0)
     patients = train.manifest.groups[plants.source].tolist()
     assert plants.asked == 20
-    assert Counter(plants.kind) == dict.fromkeys(KINDS, 12)
+    assert Counter(plants.kind) == dict.fromkeys(PLANT_KINDS, 12)
     assert len(set(zip(plants.kind, patients, strict=True))) == plants.n
     assert set(Counter(patients).values()) == {7}
 
@@ -64,14 +64,14 @@ def test_the_seed_decides_patients_parameters_and_places(tmp_path: Path) -> None
     np.testing.assert_array_equal(first.pixels, again.pixels)
     assert first.parameter.tolist() == again.parameter.tolist()
     assert first.source.tolist() != other.source.tolist()
-    places = [hide(synthetic, first, seed=s).of_plants.tolist() for s in (0, 0, 1)]
+    places = [insert_plants(synthetic, first, seed=s).of_plants.tolist() for s in (0, 0, 1)]
     assert places[0] == places[1] != places[2]
 
 
 def test_hidden_images_are_found_again_and_have_no_names(tmp_path: Path) -> None:
     train, synthetic = stores(tmp_path)
     plants = draw_plants(train, synthetic, 3, seed=0)
-    hidden = hide(synthetic, plants, seed=0)
+    hidden = insert_plants(synthetic, plants, seed=0)
     images = np.asarray(hidden.store.images)
     assert len(images) == len(synthetic.images) + plants.n == len(hidden.store.manifest.table)
     np.testing.assert_array_equal(images[hidden.of_set], synthetic.images)
@@ -80,5 +80,5 @@ def test_hidden_images_are_found_again_and_have_no_names(tmp_path: Path) -> None
     assert hidden.store.manifest.images.tolist() == [str(i) for i in range(len(images))]
     assert min(hidden.of_plants) < len(synthetic.images)
     assert sorted([*hidden.of_set, *hidden.of_plants]) == list(range(len(images)))
-    alone = hide(synthetic, draw_plants(train, synthetic, 0, seed=0), seed=0)
+    alone = insert_plants(synthetic, draw_plants(train, synthetic, 0, seed=0), seed=0)
     np.testing.assert_array_equal(np.asarray(alone.store.images), synthetic.images)

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, binom
 
-from memorisk.audits.synthetic.comparing import PixelCopies, compare
-from memorisk.audits.synthetic.findings import Findings, find, near_p
-from memorisk.audits.synthetic.hidden import no_plants
-from memorisk.audits.synthetic.measuring import FeatureTables, fit_similarity, open_detectors
+from memorisk.audits.generated.distances import PixelCopies, measure_distances
+from memorisk.audits.generated.features import FeatureTables, fit_similarity, open_detectors
+from memorisk.audits.generated.plants import no_plants
+from memorisk.audits.generated.sets import Sets
+from memorisk.audits.synthetic.findings import Findings, compute_findings, near_p
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
-from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches, NearCopies
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
 from memorisk.scores.distances import fit_measure, nearest
-from memorisk.statistics.copies.neighbour_test import neighbour_test
 from memorisk.statistics.copies.reversed_queries import reversed_queries
+from memorisk.statistics.exchangeability import neighbour_test
 from tests.audits.synthetic_set.making import parts, store_of
 
 N_TRAIN, N_HELD, N_SYNTHETIC = 60, 39, 40
@@ -52,8 +52,8 @@ def found_of(sets: Sets, flat: list[np.ndarray], copies: PixelCopies, options: S
     found = FeatureTables(flat[0], flat[1], flat[2], flat[0][:0], described, True, (), 0, 0)  # pyright: ignore
     fitted = fit_similarity(open_detectors(options, sets)[0], found, sets)
     plants = no_plants(sets.train)
-    distances = compare(found, fitted, sets, plants, quiet)
-    return find(sets, [distances], copies, plants, options)
+    distances = measure_distances(found, fitted, sets, plants, no_progress)
+    return compute_findings(sets, [distances], copies, plants, options)
 
 
 def copies_of_nobody(n_train: int, n_held: int, n_synthetic: int) -> PixelCopies:

@@ -6,15 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.audits.generated.image_sets import stack_stores
-from memorisk.audits.synthetic.audit import gather
-from memorisk.audits.synthetic.hidden import Plants, draw_plants, hide, no_plants
-from memorisk.audits.synthetic.knowledge import Known, alike, detector_notes, known_patients
-from memorisk.audits.synthetic.measuring import FeatureTables, fit_similarity, measure_features, open_detectors
+from memorisk.audits.generated.features import FeatureTables, fit_similarity, measure_features, open_detectors
+from memorisk.audits.generated.knowledge import KnownPatients, detector_notes, known_patients, knows_both_alike
+from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants, no_plants
+from memorisk.audits.generated.sets import Sets, stack_stores
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
-from memorisk.audits.synthetic.sets import Sets
+from memorisk.audits.synthetic.run import gather_evidence
 from memorisk.runs.errors import InputError
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
 from memorisk.scores.distances import pairwise
 from memorisk.scores.similarity import MeasureSimilarity
 from memorisk.training.detectors.pair_detectors import open_pair_detector
@@ -33,7 +32,7 @@ def sets(tmp_path: Path) -> Sets:
 
 def features_of(sets: Sets, plants: Plants, options: SyntheticOptions) -> FeatureTables:
     (detector,) = open_detectors(options, sets)
-    return measure_features(detector, sets, hide(sets.synthetic, plants, 0), options, quiet)
+    return measure_features(detector, sets, insert_plants(sets.synthetic, plants, 0), options, no_progress)
 
 
 def test_distances_are_those_of_all_pairs(sets: Sets) -> None:
@@ -42,7 +41,7 @@ def test_distances_are_those_of_all_pairs(sets: Sets) -> None:
     train = replace(sets.train, manifest=replace(sets.train.manifest, table=table))
     options = synthetic_options({"plants": 2})
     assert sets.held is not None
-    evidence = gather(replace(sets, train=train), options, quiet)
+    evidence = gather_evidence(replace(sets, train=train), options, no_progress)
     d, plants = evidence.views[0].distances, evidence.plants
     flat = [np.asarray(s.images).reshape(len(s.images), -1) / 255 for s in (train, sets.synthetic, sets.held)]
     copies = plants.pixels.reshape(plants.n, -1) / 255
@@ -74,13 +73,13 @@ def test_what_is_fitted_does_not_know_which_part_is_which(sets: Sets) -> None:
     """Exchange the real parts: components and distances stay what they were."""
     assert sets.held is not None
     exchanged = replace(sets, train=sets.held, held=sets.train)
-    hidden = hide(sets.synthetic, no_plants(sets.train), 0)
+    hidden = insert_plants(sets.synthetic, no_plants(sets.train), 0)
     for features, measure in (("pca:6", "mahalanobis"), ("pixels", "seuclidean")):
         options = synthetic_options({"features": features, "measure": measure})
         between = []
         for given in (sets, exchanged):
             (detector,) = open_detectors(options, given)
-            found = measure_features(detector, given, hidden, options, quiet)
+            found = measure_features(detector, given, hidden, options, no_progress)
             fitted = fit_similarity(detector, found, given)
             assert isinstance(fitted, MeasureSimilarity)
             real = found.train if given is sets else found.held
@@ -150,7 +149,7 @@ def test_images_for_which_a_measure_is_undefined_are_named(sets: Sets) -> None:
     for measure, words in (("cosine", "zero"), ("correlation", "all one number")):
         options = synthetic_options({"measure": measure, "plants": 0})
         with pytest.raises(InputError, match=rf"1 image has features that are {words}.*\(set-0009\)"):
-            gather(black, options, quiet)
+            gather_evidence(black, options, no_progress)
 
 
 def test_a_detector_that_knows_one_part_only_is_refused(sets: Sets, tmp_path: Path) -> None:
@@ -164,7 +163,9 @@ def test_a_detector_that_knows_one_part_only_is_refused(sets: Sets, tmp_path: Pa
             np.zeros(len(rows), int)].assign(pixel_hash=hashes, group_hash="")  # fmt: skip
         replace(detector, seen=seen.reset_index(drop=True)).save(tmp_path / key)
         named[key] = open_pair_detector(f"detector:{tmp_path / key}")
-    assert known_patients(replace(detector, seen=detector.seen.assign(pixel_hash="x")), sets.train) == Known(0, 40)
+    assert known_patients(replace(detector, seen=detector.seen.assign(pixel_hash="x")), sets.train) == KnownPatients(
+        0, 40
+    )
     assert "0 of 40 training patients and 0 of 30 held-out" in detector_notes(named["neither"], sets)[0]
     assert "40 of 40 training patients and 30 of 30 held-out" in detector_notes(named["both"], sets)[0]
     with pytest.raises(InputError, match=r"40 of 40 training patients and 0 of 30 held-out ones; p-values need"):
@@ -181,10 +182,10 @@ def test_a_detector_that_knows_one_part_only_is_refused(sets: Sets, tmp_path: Pa
 
 
 def test_alike_is_nobody_everybody_or_by_chance() -> None:
-    assert alike(Known(0, 100), Known(0, 30))
-    assert alike(Known(100, 100), Known(30, 30))
-    assert alike(Known(52, 100), Known(17, 30))
-    assert alike(Known(1, 700), Known(0, 150))
-    assert not alike(Known(9, 100), Known(0, 30))
-    assert not alike(Known(0, 100), Known(2, 30))
-    assert not alike(Known(80, 100), Known(15, 30))
+    assert knows_both_alike(KnownPatients(0, 100), KnownPatients(0, 30))
+    assert knows_both_alike(KnownPatients(100, 100), KnownPatients(30, 30))
+    assert knows_both_alike(KnownPatients(52, 100), KnownPatients(17, 30))
+    assert knows_both_alike(KnownPatients(1, 700), KnownPatients(0, 150))
+    assert not knows_both_alike(KnownPatients(9, 100), KnownPatients(0, 30))
+    assert not knows_both_alike(KnownPatients(0, 100), KnownPatients(2, 30))
+    assert not knows_both_alike(KnownPatients(80, 100), KnownPatients(15, 30))

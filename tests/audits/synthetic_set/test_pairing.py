@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.audits.synthetic.clusters import copy_clusters
-from memorisk.audits.synthetic.pairing import read_pairing
-from memorisk.audits.synthetic.sets import Sets
+from memorisk.audits.generated.evidence import read_pairing
+from memorisk.audits.generated.sets import Sets
+from memorisk.audits.synthetic.flags import copy_clusters
+from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.memorization_rate import memorization_rate
+from memorisk.statistics.copies.set_memorization import memorization_rate
 from tests.audits.synthetic_set import heads
 from tests.audits.synthetic_set.heads import NAME, use_heads
 from tests.audits.synthetic_set.heads import head as logit_head

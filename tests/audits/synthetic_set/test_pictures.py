@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.synthetic import audit as audit_module
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.audits.synthetic.pictures import MOST, Pictures, pair_pictures, side_by_side
+from memorisk.audits.generated.pictures import MAX_PICTURES, Pictures, pair_pictures, side_by_side
+from memorisk.audits.synthetic import run as audit_module
+from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.report.result import Result
 from tests.audits.synthetic_set.heads import NAME, use_heads
 from tests.audits.synthetic_set.making import parts, store_of
@@ -39,9 +39,9 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
 
 def test_no_pair_is_shown_twice(pictures: Pictures) -> None:
     shown = [pair for part in (pictures.exposed, pictures.equal, pictures.near, pictures.closest) for pair in part]
-    assert len(shown) == len(set(shown)) > MOST
+    assert len(shown) == len(set(shown)) > MAX_PICTURES
     copies = {f"set-{row:04d}" for row in range(EQUAL)}
-    assert len([pair for pair in shown if pair[1] in copies]) == MOST
+    assert len([pair for pair in shown if pair[1] in copies]) == MAX_PICTURES
     assert not copies & {image for _, image in (*pictures.near, *pictures.closest)}
 
 
@@ -77,7 +77,7 @@ def test_memorized_pairs_are_shown_where_they_are_not_yet(tmp_path, monkeypatch:
     wanted = set(zip(memorized["training_image"], memorized["image"], strict=True))
     elsewhere = {*shown.exposed, *shown.equal, *shown.near, *shown.closest}
     assert {*shown.paired} <= wanted - elsewhere
-    assert len(shown.paired) == min(MOST, len(wanted - elsewhere))
+    assert len(shown.paired) == min(MAX_PICTURES, len(wanted - elsewhere))
 
 
 def test_a_mirrored_difference_is_nothing_for_a_mirrored_copy() -> None:

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from memorisk.audits.generated.review import COLUMNS, pair_keys, read_review, write_review
+from memorisk.audits.generated.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.audits.synthetic.reviewing import COLUMNS, pair_keys, read_review, write_review
-from memorisk.audits.synthetic.sets import Sets
-from memorisk.cli.show.synthetic import show_synthetic
+from memorisk.audits.synthetic.run import audit_synthetic
+from memorisk.cli.show.audits import show_synthetic
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from tests.audits.synthetic_set.making import parts, store_of

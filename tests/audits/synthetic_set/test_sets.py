@@ -7,16 +7,16 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from memorisk.audits.generated.sets import Sets, decode_sets, read_manifests
 from memorisk.audits.synthetic.options import synthetic_options
-from memorisk.audits.synthetic.sets import Sets, decode, read_manifests
 from memorisk.runs.errors import InputError
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
 from tests.audits.synthetic_set.making import parts, store_of
 
 
 def read(train, synthetic, held=None, **settings) -> Sets:
     options = synthetic_options(settings)
-    return decode(read_manifests(train, synthetic, held, options, quiet), options, quiet)
+    return decode_sets(read_manifests(train, synthetic, held, options, no_progress), options, no_progress)
 
 
 def folder_of(root: Path, images: np.ndarray, names: list[str]) -> Path:

@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.audits.synthetic.kinds import ways_out
-from memorisk.audits.synthetic.plan import possible_list
+from memorisk.audits.generated.plants import deciding_ways
+from memorisk.audits.synthetic.run import audit_synthetic, possible_list
 from memorisk.report.result import Result
+from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.nulls import unit_p_values
-from memorisk.statistics.proportions import clopper_pearson
 from tests.audits.synthetic_set.making import parts, store_of, write_sets
 
 COPIED = 3
@@ -109,4 +108,4 @@ def test_the_shortest_list_is_that_of_the_test() -> None:
 def test_advice(found: int, planted: int, patients: int, held_out: str, advised: str) -> None:
     share = clopper_pearson(found, planted)
     kind = {"low": share.low, "high": share.high, "estimate": share.estimate, "successes": found, "trials": planted}
-    assert ways_out({"jpeg": kind}, ["jpeg"], 0.5, "D", patients, planted, held_out) == advised
+    assert deciding_ways({"jpeg": kind}, ["jpeg"], 0.5, "D", patients, planted, held_out) == advised

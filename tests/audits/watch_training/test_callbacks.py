@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.audits.watch import lightning_callback as module
-from memorisk.audits.watch.drawing import of_pipeline
-from memorisk.audits.watch.trackers import curves_of
-from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.audits.watch import memorization_watch as module
+from memorisk.audits.watch.drawn_images import sample_pipeline
+from memorisk.audits.watch.evaluations import curves_of
+from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.models.generators.generators import FunctionGenerator, GeneratorConfig
 from memorisk.runs.errors import InputError, MissingExtraError
 
@@ -105,25 +105,25 @@ class TestPipelines:
     def test_each_image_has_its_seed_whatever_the_batch(self, digits):
         watch = watch_of(digits)
         whole = watch.pipeline(OfNothing(), num_inference_steps=3)(7, 1)
-        parts = of_pipeline(OfNothing(), batch=2, num_inference_steps=3)(7, 1)
+        parts = sample_pipeline(OfNothing(), batch=2, num_inference_steps=3)(7, 1)
         assert whole.dtype == np.uint8
         assert (whole == parts).all()
-        assert (whole[:5] == of_pipeline(OfNothing(), num_inference_steps=3)(5, 1)).all()
-        assert not (whole == of_pipeline(OfNothing(), num_inference_steps=3)(7, 2)).all()
+        assert (whole[:5] == sample_pipeline(OfNothing(), num_inference_steps=3)(5, 1)).all()
+        assert not (whole == sample_pipeline(OfNothing(), num_inference_steps=3)(7, 2)).all()
         assert watch.look(1, watch.pipeline(OfNothing(), num_inference_steps=3)).n_images == 100
 
     def test_classes_go_round(self):
-        found = of_pipeline(OfClasses(), classes=3, batch=4)(7, 0)
+        found = sample_pipeline(OfClasses(), classes=3, batch=4)(7, 0)
         assert found[:, 0, 0, 0].tolist() == [0, 26, 51, 0, 26, 51, 0]
-        assert of_pipeline(OfClasses(), classes=[9, 2])(3, 0)[:, 0, 0, 0].tolist() == [230, 51, 230]
+        assert sample_pipeline(OfClasses(), classes=[9, 2])(3, 0)[:, 0, 0, 0].tolist() == [230, 51, 230]
 
     def test_what_a_pipeline_takes_must_be_given_and_no_more(self):
         with pytest.raises(InputError, match="OfClasses takes class_labels: give classes"):
-            of_pipeline(OfClasses())
+            sample_pipeline(OfClasses())
         with pytest.raises(InputError, match="OfNothing does not take prompt: leave out prompts"):
-            of_pipeline(OfNothing(), prompts=["a scan"])
+            sample_pipeline(OfNothing(), prompts=["a scan"])
         with pytest.raises(InputError, match="gives no images"):
-            of_pipeline(lambda batch_size=1, generator=None, output_type="np": [1])(2, 0)
+            sample_pipeline(lambda batch_size=1, generator=None, output_type="np": [1])(2, 0)
 
 
 def test_a_snapshot_of_a_training_is_looked_at(digits):

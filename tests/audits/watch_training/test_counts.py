@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memorisk.audits.watch.verdict import verdict_of
-from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.audits.watch.memorization_watch import MemorizationWatch
+from memorisk.audits.watch.verdict import watch_verdict
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import reversed_queries
-from memorisk.statistics.copies.stopping_rule import SharedError
-from memorisk.statistics.memorization.memorized_share import memorized_share
+from memorisk.statistics.copies.set_memorization import memorized_share
+from memorisk.statistics.multiple_testing import ErrorSpending
 
 M, N, EACH, DRAWN, LOOKS = 40, 60, 5, 200, 1
 
@@ -31,7 +31,7 @@ def watch_of(train, held, seed=0, out=None, **settings):
 
 def test_an_honest_training_goes_on_and_a_copying_one_is_stopped(digits):
     """The share of stopped trainings keeps its level; by all images most of them would be stopped."""
-    stopped, by_all, error = [], [], SharedError(0.05, LOOKS).of_look(1)
+    stopped, by_all, error = [], [], ErrorSpending(0.05, LOOKS).of_look(1)
     for seed in range(30):
         train, held, others = split(digits, seed)
         stopped.append(not watch_of(train, held, seed).look(1, others[:DRAWN]).go_on)
@@ -57,7 +57,7 @@ def test_it_is_said_with_the_numbers_and_the_way_out(digits, tmp_path):
     page = watch.report().read_text()
     assert "Every patient counts by one image" in page
     assert page.count("5.0 images on average") == 1
-    assert "every patient by one image" in verdict_of(watch)[2]
+    assert "every patient by one image" in watch_verdict(watch)[2]
     rows = watch.real.counted.train
     assert len(rows) == M
     assert look.train_least == pytest.approx(min(distance(train[row], others[:DRAWN]) for row in rows))

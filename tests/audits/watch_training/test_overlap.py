@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.audits.watch import left_behind
-from memorisk.audits.watch.running import plan_watch, watch_training
-from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.audits.watch import training_outputs
+from memorisk.audits.watch.memorization_watch import MemorizationWatch
+from memorisk.audits.watch.run import plan_watch, watch_training
 from memorisk.runs.errors import InputError
 from tests.commands import refusal
 
@@ -92,8 +92,8 @@ def test_of_folders_of_drawn_images(place, capsys, out, said):
 
 
 def test_of_a_run_the_images_it_was_trained_on(place, monkeypatch):
-    monkeypatch.setattr(left_behind, "is_training", lambda folder: True)
-    monkeypatch.setattr(left_behind, "read_config", lambda folder: {"images": "real/train"})
+    monkeypatch.setattr(training_outputs, "is_training", lambda folder: True)
+    monkeypatch.setattr(training_outputs, "read_config", lambda folder: {"images": "real/train"})
     with pytest.raises(InputError, match="lies inside the training images"):
         watch_training("real/steps", out="real/train/watch")
 

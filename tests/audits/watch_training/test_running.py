@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.audits.watch import running
-from memorisk.audits.watch.image_folders import image_folders
-from memorisk.audits.watch.looks import LOOKS
-from memorisk.audits.watch.running import plan_watch, watch_training
+from memorisk.audits.watch import run as running
+from memorisk.audits.watch.drawn_images import image_folders
+from memorisk.audits.watch.evaluations import EVALUATIONS_FILE
+from memorisk.audits.watch.run import plan_watch, watch_training
 from memorisk.cli.main import main
-from memorisk.cli.show.watch import show_watch_within, show_watched
+from memorisk.cli.show.audits import show_watch, show_watch_within
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
@@ -100,7 +100,7 @@ class TestImageFolders:
         assert [look.step for look in told] == [1, 2]
         assert len(seen) == 4
         assert (found.stop or told[0]).step == 2
-        assert read_table(out / LOOKS)["n_images"].tolist() == [60, 60]
+        assert read_table(out / EVALUATIONS_FILE)["n_images"].tolist() == [60, 60]
 
     def test_a_folder_of_another_content_is_looked_at_again(self, digits, real, tmp_path):
         run, out = tmp_path / "run", tmp_path / "out"
@@ -118,7 +118,7 @@ class TestImageFolders:
         found = watch_training(tmp_path / "run", out=tmp_path / "out", **real, **SETTINGS)
         said = "1 look (the first at step 2) had fewer images than the 60 asked for (images): 50 at least."
         assert said in found.notes
-        show_watched(found, as_json=False)
+        show_watch(found, as_json=False)
         told = capsys.readouterr().out.replace("\n", " ")
         assert said in told
         assert said in (tmp_path / "out" / "report.html").read_text()
@@ -159,7 +159,7 @@ def watched_run(tmp_path_factory):
     """A tiny training of memorisk that was watched from within, and its watch."""
     pytest.importorskip("diffusers")
     from memorisk.audits.watch.options import WatchSettings
-    from memorisk.audits.watch.within import watch_within
+    from memorisk.audits.watch.run import watch_within
     from memorisk.training.generators.command import train_generator
 
     out = tmp_path_factory.mktemp("run") / "g"
@@ -184,7 +184,7 @@ class TestRuns:
     def test_people_of_an_earlier_training_are_told_to_be_not_looked_at(self, watched_run, tmp_path, capsys):
         """The second run knows none of the digits that its weights were trained on but by their hashes."""
         from memorisk.audits.watch.options import WatchSettings
-        from memorisk.audits.watch.within import watch_within
+        from memorisk.audits.watch.run import watch_within
         from memorisk.training.generators.command import train_generator
 
         put(tmp_path / "new", np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8))

@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pytest
 
-from memorisk.audits.watch.running import Watched
-from memorisk.audits.watch.verdict import can_stop, verdict_of
-from memorisk.audits.watch.watching import MemorizationWatch
-from memorisk.cli.show.watch import show_watch_within, show_watched
-from memorisk.statistics.quality.frechet import frechet_distance
+from memorisk.audits.watch.memorization_watch import MemorizationWatch
+from memorisk.audits.watch.run import WatchResult
+from memorisk.audits.watch.verdict import can_stop, watch_verdict
+from memorisk.cli.show.audits import show_watch, show_watch_within
+from memorisk.statistics.quality.feature_distances import frechet_distance
 
 TRAIN, HELD, DRAWN = 200, 120, 60
 
@@ -41,15 +41,15 @@ def copies(digits, share):
 def test_the_headline_says_whether_a_rule_could_speak(digits, tmp_path, capsys, held, settings, share, kind, title):
     watch = watch_of(digits, held, tmp_path / "w", **settings)
     look = watch.look(1, copies(digits, share))
-    found = verdict_of(watch)
+    found = watch_verdict(watch)
     assert (found[0], found[1][: len(title)]) == (kind, title)
     assert can_stop(watch) is ("No rule" not in title)
     assert ("could have stopped the training: that it went on says nothing" in found[2]) is ("No rule" in title)
     assert found[1] in report_of(watch)
     assert ("any of them draws needs an audit of its own" in found[2]) is (kind == "fail")
     assert "No memorization was shown" not in report_of(watch) or title.startswith("No memorization")
-    show_watched(
-        Watched(tmp_path / "w", watch.looks, watch.stopped_at, watch.notes, found[1], watch.rule), as_json=False
+    show_watch(
+        WatchResult(tmp_path / "w", watch.looks, watch.stopped_at, watch.notes, found[1], watch.rule), as_json=False
     )
     show_watch_within(watch)
     told = capsys.readouterr().out.replace("\n", " ")
@@ -107,7 +107,7 @@ def test_fid_is_compared_at_the_same_number_of_images(digits, tmp_path):
 def test_the_terminal_shows_fid_of_as_many_images(digits, tmp_path, capsys):
     watch = watch_of(digits, 30, quality="auto", stop_on="never")
     look = watch.look(1, copies(digits, 0.0))
-    show_watched(Watched(tmp_path, watch.looks, None, (), "x"), as_json=False)
+    show_watch(WatchResult(tmp_path, watch.looks, None, (), "x"), as_json=False)
     told = capsys.readouterr().out
     row = next(line for line in told.splitlines() if line.strip().startswith("1 "))
     assert row.split()[-3:] == [f"{value:.4g}" for value in (look.fid, look.fid_same_number, look.fid_held_out)]

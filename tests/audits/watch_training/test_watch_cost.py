@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 
 from memorisk.audits.watch.options import WatchSettings
-from memorisk.audits.watch.running import plan_watch, watch_training
-from memorisk.audits.watch.within import plan_within, watch_within
+from memorisk.audits.watch.run import plan_watch, plan_within, watch_training, watch_within
 from memorisk.training.generators.command import train_generator
 from tests.counting import array_bytes, counted
 

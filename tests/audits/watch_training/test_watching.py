@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.audits.watch.looks import LISTED, LOOKS, LookBook
-from memorisk.audits.watch.watching import MemorizationWatch
-from memorisk.report.formats import percent
+from memorisk.audits.watch.evaluations import EVALUATIONS_FILE, LISTED_FILE, EvaluationLog
+from memorisk.audits.watch.memorization_watch import MemorizationWatch
+from memorisk.report.columns import percent
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table
-from memorisk.statistics.quality.frechet import frechet_distance
+from memorisk.statistics.quality.feature_distances import frechet_distance
 
 TRAIN, HELD = 600, 300
 
@@ -45,7 +45,7 @@ def test_copies_are_seen_named_and_stop_the_training(digits, tmp_path):
     assert not copies.go_on
     assert copies.share_low > 0.05
     copied = {f"training {i}" for i in range(160)}
-    listed = read_table(tmp_path / "w" / LISTED)
+    listed = read_table(tmp_path / "w" / LISTED_FILE)
     assert copied <= set(listed["patient"])
     exact = listed[listed["patient"].isin(copied)]
     assert (exact["distance"] == 0).all()
@@ -149,12 +149,12 @@ def test_a_look_that_was_had_is_found_and_not_repeated(digits, tmp_path):
 
     first = watch_of(digits, tmp_path / "w", images=50, seed=7)
     look = first.look(5, sample, held_out_loss=1.5)
-    before = {name: (tmp_path / "w" / name).read_bytes() for name in (LOOKS, LISTED)}
+    before = {name: (tmp_path / "w" / name).read_bytes() for name in (EVALUATIONS_FILE, LISTED_FILE)}
     again = watch_of(digits, tmp_path / "w", images=50, seed=7)
     no_fid = dict.fromkeys(("fid", "fid_low", "fid_high", "fid_same_number", "fid_held_out"), 0.0)  # NaN equals nothing
     assert replace(again.look(5, sample), **no_fid) == replace(look, **no_fid)
     assert calls == [(50, 7)]
-    assert before == {name: (tmp_path / "w" / name).read_bytes() for name in (LOOKS, LISTED)}
+    assert before == {name: (tmp_path / "w" / name).read_bytes() for name in (EVALUATIONS_FILE, LISTED_FILE)}
     with pytest.raises(InputError, match="images = 50"):
         watch_of(digits, tmp_path / "w", images=60, seed=7)
     assert (tmp_path / "w").stat().st_mode & 0o777 == 0o700
@@ -167,7 +167,7 @@ def test_other_weights_at_a_step_are_looked_at_and_what_came_after_leaves_the_bo
         watch.look(step, copier(digits, 0.0), weights=net)
     other = nn.Linear(2, 2)
     look = watch.look(2, copier(digits, 0.0), weights=other)
-    assert [kept.step for kept in LookBook(tmp_path / "w")] == [1, 2]
+    assert [kept.step for kept in EvaluationLog(tmp_path / "w")] == [1, 2]
     assert look.number == 4  # its error is spent beside that of the three
     lines = [json.loads(line) for line in (tmp_path / "w" / "watch.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2]

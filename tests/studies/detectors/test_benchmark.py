@@ -19,11 +19,11 @@ from safetensors.numpy import save_file
 
 import memorisk
 from memorisk.runs.errors import InputError
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
 from memorisk.studies.detectors import cells
 from memorisk.studies.detectors.benchmark import benchmark_detectors, plan_benchmark
 from memorisk.studies.detectors.cells import CellJob, run_cell
-from memorisk.studies.detectors.copies import CopiedRows, make_copies
+from memorisk.studies.detectors.pools import CopyRows, make_copies
 from memorisk.studies.detectors.results import Benchmark
 from tests.commands import answer, environment, refusal
 from tests.report.chromium import Chromium, find_chromium
@@ -146,9 +146,9 @@ def test_a_cell_runs_in_another_process(benched: tuple[Path, Benchmark], tmp_pat
         assert (again.folder / file.name).read_bytes() == file.read_bytes()
 
 
-def _copies_again(job: CellJob, out: Path) -> dict[str, CopiedRows]:
+def _copies_again(job: CellJob, out: Path) -> dict[str, CopyRows]:
     rows = job.parts.copied
-    return {s: make_copies(out, job.store(), rows, s, seed=0, progress=quiet) for s in job.options.strengths}
+    return {s: make_copies(out, job.store(), rows, s, seed=0, progress=no_progress) for s in job.options.strengths}
 
 
 def test_what_is_added_adds_only_its_own(tmp_path: Path) -> None:

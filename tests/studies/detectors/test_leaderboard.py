@@ -7,17 +7,13 @@ import numpy as np
 import pytest
 
 from memorisk.statistics.copies.calibration import specificity_threshold
-from memorisk.statistics.copies.copy_detection import PoolDetection, detect
-from memorisk.statistics.copies.paired_detectors import paired_hits
-from memorisk.statistics.proportions import clopper_pearson
-from memorisk.studies.detectors.backbones import read_backbone
-from memorisk.studies.detectors.detectors import Detector
-from memorisk.studies.detectors.leaderboard import leaderboard, paired
-from memorisk.studies.detectors.measure_tables import measure_tables
-from memorisk.studies.detectors.page import findings
-from memorisk.studies.detectors.reading import Measured, PoolReading
-from memorisk.studies.detectors.tables import paper_tables
-from memorisk.studies.detectors.writing import _plain
+from memorisk.statistics.copies.copy_detection import PoolDetection, detect, paired_hits
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.studies.detectors.cells import read_backbone
+from memorisk.studies.detectors.detection import Detector, Measurement, PoolReading
+from memorisk.studies.detectors.page import _plain, findings
+from memorisk.studies.detectors.results import leaderboard, paired_tests
+from memorisk.studies.detectors.tables import measure_tables, paper_tables
 
 N = 60
 CUT = specificity_threshold(np.linspace(1, 2, 40))
@@ -41,7 +37,7 @@ def detector(name: str, shares: dict[str, tuple[float, float]], *, loss: str = "
             hits = [np.random.default_rng([seed, i]).random(N) < s for i, s in enumerate((0.5, validation, test))]
             pools = dict(zip(("train", "validation", "test"), map(pool, hits), strict=True))
             job = cast(Any, SimpleNamespace(cell=SimpleNamespace(seed=seed, backbone=backbone, loss=loss)))
-            measured.append(Measured(job, measure, "weak", measure, pools, None, "none"))
+            measured.append(Measurement(job, measure, "weak", measure, pools, None, "none"))
     return Detector(backbone, loss, measured, 0)
 
 
@@ -57,7 +53,7 @@ def test_validation_chooses_the_measure_though_another_is_better_on_test() -> No
 
 def test_detectors_are_compared_on_test_copies() -> None:
     a, b = detector("a", {"cosine": (0.1, 0.95)}), detector("b", {"cosine": (0.95, 0.1)})
-    (found,) = paired([(a, b)], "weak")
+    (found,) = paired_tests([(a, b)], "weak")
     hits = [d.hits("cosine", "weak", "test")[0] for d in (a, b)]
     assert found.hits == paired_hits(*hits, SOURCE)
     assert found.adjusted < 1e-6
@@ -124,5 +120,5 @@ def test_intervals_are_over_patients_whatever_the_seeds() -> None:
 
 def test_detectors_without_a_measure_stand_in_no_row() -> None:
     broken = detector("a", {"cosine": (0.5, 0.5)})
-    nothing = [Measured(m.job, m.measure, m.strength, "why", {}, None, "") for m in broken.measured]
+    nothing = [Measurement(m.job, m.measure, m.strength, "why", {}, None, "") for m in broken.measured]
     assert not len(leaderboard([Detector(broken.backbone, "none", nothing, 0)], ("weak",)).rows)

@@ -5,8 +5,8 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from memorisk.scores.distances import MEASURES, pairwise
-from memorisk.studies.detectors.measuring import fit_corrected, measure_pools
-from memorisk.studies.detectors.parts import NULLS, POOLS, Parts
+from memorisk.studies.detectors.measurement import fit_corrected, measure_pools
+from memorisk.studies.detectors.pools import NULLS, POOLS, Parts
 from tests.scores.test_published_distances import as_published
 
 

@@ -8,15 +8,22 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from memorisk.runs import scratch
+from memorisk.runs import arrays
 from memorisk.runs.environment import available_memory
 from memorisk.scores.distances import MEASURES
-from memorisk.studies.detectors import benchmark, memory
-from memorisk.studies.detectors.backbones import read_backbone
+from memorisk.studies.detectors import benchmark, measurement
 from memorisk.studies.detectors.benchmark import benchmark_detectors, plan_benchmark
-from memorisk.studies.detectors.cells import Cell
-from memorisk.studies.detectors.measuring import taken
-from memorisk.studies.detectors.memory import BLOCKS, MATRICES, ROOM, columns_of, measure_bytes, plan_memory, too_large
+from memorisk.studies.detectors.cells import Cell, read_backbone
+from memorisk.studies.detectors.measurement import (
+    FIXED_BYTES,
+    MATRICES,
+    MEMORY_SHARE,
+    columns_of,
+    measure_bytes,
+    plan_memory,
+    take_rows,
+    too_large,
+)
 from memorisk.studies.detectors.options import bench_options
 from tests.commands import answer
 
@@ -39,10 +46,10 @@ def test_a_covariance_that_does_not_fit_is_left_out_and_the_rest_is_planned() ->
     assert set(found.left_out[name]) == {"mahalanobis"}
     assert "150,528 columns needs 1,18" in found.left_out[name]["mahalanobis"]
     assert "24.0 GB are free" in found.left_out[name]["mahalanobis"]
-    assert found.needed == measure_bytes("seuclidean", 1000, 150_528) == BLOCKS + 8 * 1000 * 150_528
-    assert found.processes == min(4, int(ROOM * free / found.needed))
+    assert found.needed == measure_bytes("seuclidean", 1000, 150_528) == FIXED_BYTES + 8 * 1000 * 150_528
+    assert found.processes == min(4, int(MEMORY_SHARE * free / found.needed))
     assert found.on_disk == 4 * 150_528 * (2000 + 2 * 1600 + 2 * 1000)
-    assert plan_memory([pca], SHAPE, 64, free).processes == int(ROOM * free / found_alone(pca))
+    assert plan_memory([pca], SHAPE, 64, free).processes == int(MEMORY_SHARE * free / found_alone(pca))
     assert plan_memory([pixels], SHAPE, 4, None) == replace(found, free=None, processes=4, left_out={}, needed=(
         measure_bytes("mahalanobis", 1000, 150_528)))  # fmt: skip
     assert plan_memory([pixels], SHAPE, 4, 1 << 20).processes == 1  # one is tried, whatever little is free
@@ -55,7 +62,7 @@ def found_alone(one: Any) -> int:
 
 def test_a_measure_fits_up_to_the_square_root_of_the_memory() -> None:
     free = 16 << 30
-    most = int(np.sqrt((ROOM * free - BLOCKS) / (8 * MATRICES)))
+    most = int(np.sqrt((MEMORY_SHARE * free - FIXED_BYTES) / (8 * MATRICES)))
     assert not too_large("mahalanobis", 0, most, free)
     assert too_large("mahalanobis", 0, most + 2, free)
     assert not too_large("mahalanobis", 0, 10**6, None)
@@ -65,12 +72,12 @@ def test_a_measure_fits_up_to_the_square_root_of_the_memory() -> None:
 def test_what_is_left_out_is_told_before_and_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(memory, "MATRICES", 10**9)
+    monkeypatch.setattr(measurement, "MATRICES", 10**9)
     monkeypatch.setattr(benchmark, "available_memory", lambda: 8 << 30)
     settings: dict[str, Any] = {"backbones": ("pca:4",), "measures": ("cosine", "mahalanobis"), "sample": 200,
                                 "strengths": ("weak",), "specificity": 0.8, "processes": 8}  # fmt: skip
     plan = plan_benchmark("digits", out=tmp_path / "b", **settings)
-    assert plan.memory.processes == int(ROOM * (8 << 30) / BLOCKS)
+    assert plan.memory.processes == int(MEMORY_SHARE * (8 << 30) / FIXED_BYTES)
     assert set(plan.memory.left_out["pca:4 (untrained), seed 0"]) == {"mahalanobis"}
     flat = ("--backbones", "pca:4", "--measures", "cosine", "mahalanobis", "--sample", 200, "--strengths", "weak")
     code, told, _ = answer(
@@ -87,13 +94,13 @@ def test_what_is_left_out_is_told_before_and_after(
 
 
 def test_parts_of_large_tables_lie_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "LARGE", 1 << 10)
+    monkeypatch.setattr(arrays, "SCRATCH_BYTES", 1 << 10)
     values = np.random.default_rng(0).random((50, 300), dtype=np.float32)
     rows = np.array([4, 4, 0, 49])
-    found = taken(values, rows)
+    found = take_rows(values, rows)
     assert isinstance(found, np.memmap)
     np.testing.assert_array_equal(found, values[rows])
-    assert not isinstance(taken(values[:, :2], rows), np.memmap)
+    assert not isinstance(take_rows(values[:, :2], rows), np.memmap)
 
 
 def test_the_free_memory_is_that_of_the_machine() -> None:

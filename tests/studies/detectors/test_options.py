@@ -6,8 +6,7 @@ import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.scores.distances import MEASURES
-from memorisk.studies.detectors.backbones import read_backbone
-from memorisk.studies.detectors.cells import grid
+from memorisk.studies.detectors.cells import grid, read_backbone
 from memorisk.studies.detectors.options import bench_options
 
 
@@ -55,7 +54,7 @@ def test_a_training_has_the_benchmarks_settings() -> None:
 
 
 def test_trainings_default_to_what_train_detector_does() -> None:
-    from memorisk.training.detectors.contrastive.options import DetectorOptions
+    from memorisk.training.detectors.options import DetectorOptions
 
     own = bench_options({}).training("resnet50@none", "infonce", 0)
     assert own == DetectorOptions(backbone="resnet50@none", loss="infonce")

@@ -10,7 +10,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError
-from memorisk.studies.detectors.parts import NULLS, PARTS, POOLS, divide
+from memorisk.studies.detectors.pools import NULLS, PARTS, POOLS, divide
 from tests.studies.detectors.conftest import patients
 
 SHARES = (0.4, 0.15, 0.15, 0.3)

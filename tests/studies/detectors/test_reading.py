@@ -8,14 +8,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from memorisk.statistics.copies.copy_detection import null_halves
-from memorisk.statistics.copies.paired_detectors import paired_hits
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.copies.copy_detection import null_halves, paired_hits
+from memorisk.statistics.intervals import clopper_pearson
 from memorisk.studies.detectors.cells import CellJob
-from memorisk.studies.detectors.detectors import Detector
-from memorisk.studies.detectors.parts import NULLS, POOLS
+from memorisk.studies.detectors.detection import Detector
+from memorisk.studies.detectors.pools import NULLS, POOLS
 from memorisk.studies.detectors.results import Benchmark
-from memorisk.studies.detectors.tables import mean, t_test
+from memorisk.studies.detectors.tables import published_mean, t_test
 
 Benched = tuple[Path, Benchmark]
 STRENGTH = "strong"
@@ -139,7 +138,7 @@ def test_the_papers_p_value_is_a_t_test_over_measures(benched: Benched) -> None:
     values = [list(d.published_values(STRENGTH).values()) for d in (one, other)]
     expected = stats.ttest_ind(*values).pvalue if any(np.ptp(v) for v in values) else np.nan
     assert t_test(one, other, STRENGTH) == pytest.approx(expected, nan_ok=True)
-    assert mean(one, STRENGTH) == pytest.approx(np.mean(values[0]))
+    assert published_mean(one, STRENGTH) == pytest.approx(np.mean(values[0]))
     # the same random networks under two names: nothing tells them apart
     assert table.ours["p"].tolist() == [1.0]
     assert table.ours["n_discordant"].tolist() == [0]

@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 
 import memorisk
-from memorisk.audits.classifier.rendering import render_again
-from memorisk.cli.show.bench import show_benchmark
+from memorisk.audits.rendering import render_again
+from memorisk.cli.show.benchmarks import show_benchmark
 from memorisk.runs.errors import InputError
-from memorisk.studies.detectors.backbones import read_backbone
 from memorisk.studies.detectors.benchmark import benchmark_detectors, plan_benchmark
+from memorisk.studies.detectors.cells import read_backbone
 from memorisk.studies.detectors.results import Benchmark
 from tests.counting import counted
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from memorisk.images.store import ImageStore
-from memorisk.models.generators.generators import Draw, GeneratorConfig, SamplingOptions, check_draw
+from memorisk.models.generators.generators import Draw, GeneratorConfig, check_draw
+from memorisk.models.settings import SamplingOptions
 from memorisk.studies.generators import cells as cells_module
 from memorisk.studies.generators.plan import Cell
 from memorisk.studies.generators.study import GeneratorsResult, study_generators

@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from memorisk.studies.generators.over_seeds import combine, mean_over_seeds
+from memorisk.studies.generators.results import combine_seeds, mean_over_seeds
 
 ENDS = (0.0, 1.0)
 
 
 def of(*rows: tuple[float, float, float]) -> tuple[float, float, float]:
     estimate, low, high = (np.array(column) for column in zip(*rows, strict=True))
-    return combine(estimate, low, high, ends=ENDS)
+    return combine_seeds(estimate, low, high, ends=ENDS)
 
 
 def test_one_seed_keeps_its_own_limits() -> None:

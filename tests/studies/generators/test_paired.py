@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memorisk.statistics.quality.retrieval_score import irs
-from memorisk.studies.generators import paired
+from memorisk.studies.generators import memorization
 
 N, HELD = 120, 80
 
@@ -33,7 +33,7 @@ def read(memorized: float, *, at_half: float = float("nan"), copies: bool = True
 
 @pytest.fixture(autouse=True)
 def _named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paired, "named_columns", lambda cell: {"arm": "a"})
+    monkeypatch.setattr(memorization, "named_columns", lambda cell: {"arm": "a"})
 
 
 def whole(one: Any) -> Any:
@@ -42,7 +42,7 @@ def whole(one: Any) -> Any:
 
 
 def row(one: Any) -> dict[str, Any]:
-    return paired.paired_rows(whole(one)).to_dict("records")[0]
+    return memorization.memrate_rows(whole(one)).to_dict("records")[0]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
@@ -67,7 +67,7 @@ def test_without_copies_there_is_no_rate_but_a_retrieval_score() -> None:
 
 
 def test_retrieval_is_compared_at_the_same_number() -> None:
-    found = paired.retrieval(read(0.0))
+    found = memorization.retrieval(read(0.0))
     assert found["irs_n"] == HELD
     assert found["irs_held"] == irs(HELD, HELD, N).estimate
     assert found["irs"] < found["irs_held"]
@@ -76,4 +76,4 @@ def test_retrieval_is_compared_at_the_same_number() -> None:
 def test_a_generator_without_pairs_is_no_row() -> None:
     one = read(0.0)
     del one.found["pair_score"]
-    assert not len(paired.paired_rows(whole(one)))
+    assert not len(memorization.memrate_rows(whole(one)))

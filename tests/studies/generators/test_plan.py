@@ -5,17 +5,16 @@ import pytest
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError
-from memorisk.runs.progress import quiet
+from memorisk.runs.workload import no_progress
 from memorisk.studies.generators.config import ALL, Duplicates, GeneratorSet, read_generators
-from memorisk.studies.generators.data import SetData, prepare_set
-from memorisk.studies.generators.plan import draw_training, plan_cells
+from memorisk.studies.generators.plan import SetData, draw_training, plan_cells, prepare_set
 from tests.studies.generators.conftest import CONFIG
 
 
 @pytest.fixture(scope="module")
 def digits() -> SetData:
     """Digits whose patients have three images each."""
-    data = prepare_set("Digits", GeneratorSet("digits", ImageOptions(sample=300), held_out=0.3), quiet)
+    data = prepare_set("Digits", GeneratorSet("digits", ImageOptions(sample=300), held_out=0.3), no_progress)
     groups = np.array([f"p{i // 3}" for i in range(len(data.store.images))], dtype=object)
     part = np.random.default_rng(0).permutation(100) < 70
     rows = np.arange(300)
@@ -23,7 +22,7 @@ def digits() -> SetData:
 
 
 def test_patients_are_on_one_side_only() -> None:
-    data = prepare_set("Digits", GeneratorSet("digits", ImageOptions(sample=300), held_out=0.3), quiet)
+    data = prepare_set("Digits", GeneratorSet("digits", ImageOptions(sample=300), held_out=0.3), no_progress)
     assert not set(data.groups[data.pool]) & set(data.groups[data.held_out])
     assert len(data.pool) + len(data.held_out) + data.blank == 300
     assert len(data.held_out) == pytest.approx(90, abs=3)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.statistics.memorization.memorized_share import memorized_share
-from memorisk.studies.generators.reading import _read
+from memorisk.statistics.copies.set_memorization import memorized_share
+from memorisk.studies.generators.results import _read_evaluation
 
 TRAIN, HELD, EACH = 60, 80, 5
 """Training patients have one image, since a generator is trained on some images; held-out ones have all of theirs."""
@@ -28,7 +28,7 @@ def test_patients_of_a_subset_of_images_are_compared_by_as_many() -> None:
     all_images, as_many, attained = [], [], 0.0
     for seed in range(60):
         cell, found = honest(seed)
-        read = _read(cell, 1, 0, "pixels", found)
+        read = _read_evaluation(cell, 1, 0, "pixels", found)
         attained = read.share.attained
         as_many.append(read.share.estimate)
         given = (found["0.train_distance"], found["0.held_distance"], cell.training.groups)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from memorisk.runs.cost import Cost
-from memorisk.studies.generators import measuring
+from memorisk.runs.workload import Cost
+from memorisk.studies.generators import cells
 from memorisk.studies.generators.study import plan_generators, study_generators
 from tests.counting import array_bytes, counted
 
@@ -45,13 +45,13 @@ def study(root: Path, config: dict[str, Any]) -> tuple[Cost, Cost]:
     shutil.rmtree(root / "cache")
     drawn: list[int] = []
 
-    def noted(cell: Any, generator: Any) -> measuring.Drawn:
+    def noted(cell: Any, generator: Any) -> cells.GeneratedImages:
         """Images of a reading."""
         found = draw_images(cell, generator)
         drawn.append(len(found.images))
         return found
 
-    draw_images = measuring.draw_images
+    draw_images = cells.draw_images
     with pytest.MonkeyPatch.context() as patch, counted() as found:
         patch.setattr("memorisk.studies.generators.cells.draw_images", noted)
         assert not study_generators(config, out=root / "s").failed

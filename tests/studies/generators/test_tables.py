@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.report.frames import numbers, texts
-from memorisk.studies.generators import paired
-from memorisk.studies.generators.tables import generators, shown_columns, table_3
-from memorisk.studies.rare_distinctive.text import NONE
+from memorisk.report.columns import column_numbers, column_texts
+from memorisk.studies.engine.tables import NONE
+from memorisk.studies.generators import memorization
+from memorisk.studies.generators.tables import generator_table, shown_columns, table_3
 from tests.studies.generators.test_paired import HELD, N, read
 
 WHO = {"dataset": "Digits", "arm": "a", "kind": "dit", "conditioning": "ensemble", "n_images": N, "repeated": False}
@@ -29,7 +29,7 @@ def reading(*reads: Any, quality: pd.DataFrame | None = None) -> Any:
 
 @pytest.fixture(autouse=True)
 def _named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paired, "named_columns", lambda cell: WHO | OF_PATIENTS)
+    monkeypatch.setattr(memorization, "named_columns", lambda cell: WHO | OF_PATIENTS)
 
 
 def test_table_3_says_of_how_many_pairs_its_rates_are() -> None:
@@ -51,9 +51,9 @@ def test_table_3_leaves_a_rate_without_a_threshold_empty_and_says_why(left: int,
         of_few = {name: one.found[name][:left] for name in ("copy_score", "beside_score", "beside_row")}
         one = SimpleNamespace(**vars(one) | {"found": one.found | of_few, "held_groups": one.held_groups[:left]})
     shown = table_3(reading(one))
-    assert np.isnan(numbers(shown.ours, "mem_rate")).all()
+    assert np.isnan(column_numbers(shown.ours, "mem_rate")).all()
     assert not {"mem_rate", "held_rate", "excess", "n_pairs"} & set(headings(shown))
-    assert texts(shown.ours, "threshold")[0].startswith(why)
+    assert column_texts(shown.ours, "threshold")[0].startswith(why)
     assert "MemRate is empty where nothing says" in shown.note
     assert shown.paper["Mem-Rate (%) ↓"].tolist() == [NONE]
     assert NONE not in shown.paper["IRS ↑"].tolist()
@@ -64,11 +64,11 @@ def test_kinds_side_by_side_say_how_many_patients_are_behind_their_figures() -> 
     figure |= {"estimate": 3.0, "low": 2.0, "high": 4.0, "n_reference": 70, "reference": 2.5}
     counted = {"n_real_patients": 50, "n_reference_patients": 30}
     quality = pd.DataFrame([WHO | figure | counted | {"seed": seed} for seed in (0, 1)])
-    shown = generators(reading(quality=quality))
+    shown = generator_table(reading(quality=quality))
     said = headings(shown)
     assert said["n_real_patients"] == "Training patients"
     assert said["n_reference_patients"] == "Held-out patients"
     assert shown.ours[["n_real_patients", "n_reference_patients"]].to_numpy().tolist() == [[50, 30]]
-    before = generators(reading(quality=quality.drop(columns="n_reference_patients")))  # of a file without them
+    before = generator_table(reading(quality=quality.drop(columns="n_reference_patients")))  # of a file without them
     assert "n_reference_patients" not in headings(before)
     assert before.ours["estimate"].tolist() == [3.0]

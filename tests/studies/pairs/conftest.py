@@ -12,10 +12,9 @@ from PIL import Image
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.autoencoders.latents import open_latents
-from memorisk.models.detectors.detectors import group_hashes
-from memorisk.models.detectors.lcmem import LatentConfig, LatentDetector
-from memorisk.models.detectors.lcmem_network import FORMS, latent_trunk, new_branch
+from memorisk.models.latents import open_latents
+from memorisk.models.lcmem import FORMS, LatentConfig, LatentDetector, latent_trunk, new_branch
+from memorisk.models.provenance import group_hashes
 from memorisk.studies.pairs.copies import benchmark_copies
 from memorisk.studies.pairs.reid import benchmark_reid
 from memorisk.studies.pairs.results import PairBenchmark

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from memorisk.runs.cost import Cost
+from memorisk.runs.workload import Cost
 from memorisk.studies.pairs.copies import benchmark_copies, plan_copies
 from memorisk.studies.pairs.reid import benchmark_reid, plan_reid
 from memorisk.training.detectors.lcmem.augmentations import FAMILIES

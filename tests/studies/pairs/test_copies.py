@@ -9,15 +9,14 @@ import pandas as pd
 import pytest
 
 import memorisk
-from memorisk.images.decoding.decoding import hash_pixels
-from memorisk.studies.pairs.contenders import read_contender
+from memorisk.images.pixels import hash_pixels
 from memorisk.studies.pairs.copies import benchmark_copies, plan_copies
-from memorisk.studies.pairs.copies_reading import IMAGES, MEAN, OWN
+from memorisk.studies.pairs.detectors import read_detector
 from memorisk.studies.pairs.division import TEST, VALIDATION
-from memorisk.studies.pairs.frames import FAMILY_NAMES
-from memorisk.studies.pairs.joint import figure_1_frame
-from memorisk.studies.pairs.judges import copies_store, open_judge
-from memorisk.studies.pairs.results import PairBenchmark
+from memorisk.studies.pairs.figures import figure_1_frame
+from memorisk.studies.pairs.results import FAMILY_NAMES, PairBenchmark
+from memorisk.studies.pairs.scores import IMAGES, MEAN, OWN
+from memorisk.studies.pairs.similarity import copies_store, open_similarity
 from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
 from tests.commands import answer, refusal
 from tests.report.chromium import Chromium, find_chromium
@@ -31,7 +30,7 @@ def test_a_copy_is_recognised_at_a_threshold_that_validation_made(people: Path, 
     """The whole of it once more, a step at a time, for one detector and one family."""
     out, found = copied
     store, d = stored(people, **GROUPS), found.division
-    judge = open_judge(read_contender(str(headed)), store, d.rows(TEST), size=None, precision="auto", device="cpu")
+    judge = open_similarity(read_detector(str(headed)), store, d.rows(TEST), size=None, precision="auto", device="cpu")
     folder = next(f.parent for f in (out / "cells").glob("*/cell.json") if '"Siamese"' in f.read_text())
     pairs = np.load(folder / "pairs.npz")
     negative = pairs["validation/0/negative"]

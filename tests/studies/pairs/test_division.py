@@ -9,17 +9,16 @@ import pytest
 from PIL import Image
 
 from memorisk.runs.errors import InputError
-from memorisk.studies.pairs.contenders import read_contender
-from memorisk.studies.pairs.division import TEST, TRAINING, VALIDATION, Division, divide
+from memorisk.studies.pairs.detectors import read_detector
+from memorisk.studies.pairs.division import TEST, TRAINING, VALIDATION, Division, divide, part_pairs
 from memorisk.studies.pairs.options import BenchReidOptions
-from memorisk.studies.pairs.pairing import part_pairs
 from tests.studies.pairs.conftest import GROUPS, patients, small_detector, stored, two_sets
 
 
 def division(source: Path, *contenders: str, **options: Any) -> Division:
     told = BenchReidOptions(detectors=("mse",), **options)
     images = {k: v for k, v in options.items() if k in ("group_from", "split_column", "group_column", "dataset_column")}
-    return divide(stored(source, **images), [read_contender(text) for text in ("mse", *contenders)], told)
+    return divide(stored(source, **images), [read_detector(text) for text in ("mse", *contenders)], told)
 
 
 def test_each_patient_is_in_one_part(people: Path) -> None:

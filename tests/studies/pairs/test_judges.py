@@ -7,8 +7,8 @@ import pytest
 
 from memorisk.images.store import ImageStore
 from memorisk.scores.similarity import HeadSimilarity
-from memorisk.studies.pairs.contenders import read_contender
-from memorisk.studies.pairs.judges import Judge, VectorJudge, copies_store, open_judge
+from memorisk.studies.pairs.detectors import read_detector
+from memorisk.studies.pairs.similarity import ImageSimilarity, VectorSimilarity, copies_store, open_similarity
 from tests.studies.pairs.conftest import GROUPS, stored
 
 
@@ -17,12 +17,12 @@ def store(people: Path) -> ImageStore:
     return stored(people, **GROUPS)
 
 
-def judge_of(name: str, store: ImageStore, headed: Path) -> Judge:
-    contender = read_contender(str(headed) if name == "head" else name)
-    return open_judge(contender, store, np.arange(20), size=None, precision="auto", device="cpu")
+def judge_of(name: str, store: ImageStore, headed: Path) -> ImageSimilarity:
+    contender = read_detector(str(headed) if name == "head" else name)
+    return open_similarity(contender, store, np.arange(20), size=None, precision="auto", device="cpu")
 
 
-def every_score(judge: Judge, rows: np.ndarray) -> np.ndarray:
+def every_score(judge: ImageSimilarity, rows: np.ndarray) -> np.ndarray:
     """[n, n], a pair at a time."""
     a, b = np.meshgrid(rows, rows, indexing="ij")
     return judge.scores(a.ravel(), b.ravel()).reshape(len(rows), len(rows))
@@ -47,7 +47,7 @@ def test_the_closest_and_the_histogram_are_those_of_all_pairs(name: str, store: 
 
 def test_a_head_has_its_own_half_and_similarities_are_shown_as_such(store: ImageStore, headed: Path) -> None:
     judge = judge_of("head", store, headed)
-    assert isinstance(judge, VectorJudge)
+    assert isinstance(judge, VectorSimilarity)
     assert isinstance(judge.similarity, HeadSimilarity)
     assert judge.at_half == 0.0
     same = judge.scores(np.array([3]), np.array([3]))
@@ -67,8 +67,8 @@ def test_a_copy_without_a_score_is_none(store: ImageStore, headed: Path) -> None
         if expected is not None:
             assert np.allclose(found, expected, equal_nan=True)
         assert np.isfinite(found[1])
-    pixels = open_judge(
-        read_contender("pixels", measure="correlation"), store, rows, size=None, precision="auto", device="cpu"
+    pixels = open_similarity(
+        read_detector("pixels", measure="correlation"), store, rows, size=None, precision="auto", device="cpu"
     )
     assert np.allclose(pixels.copies(made, rows), [np.nan, 1.0], equal_nan=True)
 

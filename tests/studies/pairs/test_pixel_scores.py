@@ -5,7 +5,7 @@ import pytest
 from scipy.ndimage import correlate1d
 
 from memorisk.runs.errors import InputError
-from memorisk.studies.pairs.pixel_scores import WINDOW, pixel_scores
+from memorisk.studies.pairs.similarity import WINDOW, pixel_scores
 
 RNG = np.random.default_rng(0)
 ONE, OTHER = (RNG.integers(0, 256, (7, 20, 18, 3), dtype=np.uint8) for _ in range(2))
@@ -55,7 +55,7 @@ def test_ssim_is_that_of_its_definition() -> None:
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = {name: pixel_scores(name, ONE, OTHER) for name in ("mse", "ncc")}
-    monkeypatch.setattr("memorisk.studies.pairs.pixel_scores._AT_ONCE", 1)
+    monkeypatch.setattr("memorisk.studies.pairs.similarity._AT_ONCE", 1)
     for name, values in whole.items():
         assert np.array_equal(pixel_scores(name, ONE, OTHER), values)
 

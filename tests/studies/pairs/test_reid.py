@@ -17,11 +17,11 @@ from sklearn.metrics import roc_auc_score
 import memorisk
 from memorisk.runs.errors import InputError
 from memorisk.studies.pairs import cells
-from memorisk.studies.pairs.contenders import read_contender
+from memorisk.studies.pairs.detectors import read_detector
 from memorisk.studies.pairs.division import TEST
-from memorisk.studies.pairs.judges import open_judge
 from memorisk.studies.pairs.reid import benchmark_reid, plan_reid
 from memorisk.studies.pairs.results import PairBenchmark
+from memorisk.studies.pairs.similarity import open_similarity
 from tests.commands import answer, environment, refusal
 from tests.report.chromium import Chromium, find_chromium
 from tests.studies.pairs.conftest import GROUPS, patients, settings, stored, two_sets
@@ -101,7 +101,7 @@ def test_false_matches_are_counted_one_against_all(people: Path, headed: Path, i
     assert "Not of SSIM" in found.table("false_matches").note
     told = row(matches, detector="Siamese", at="P = 0.5")
     store, rows = stored(people, **GROUPS), found.division.rows(TEST)
-    judge = open_judge(read_contender(str(headed)), store, rows, size=None, precision="auto", device="cpu")
+    judge = open_similarity(read_detector(str(headed)), store, rows, size=None, precision="auto", device="cpu")
     groups = found.division.groups[rows].astype(str)
     hit = [any(judge.scores(np.array([i]), np.array([j]))[0] >= 0 for j in rows[groups != g])
            for i, g in zip(rows, groups, strict=True)]  # fmt: skip

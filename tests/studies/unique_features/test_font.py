@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from memorisk.audits.feature.mark_choice import choose_mark
+from memorisk.audits.feature.marks import choose_mark
 from memorisk.runs.errors import InputError
 from memorisk.studies.unique_features.config import read_unique
 from memorisk.studies.unique_features.study import study_unique_features

@@ -7,13 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.images.marks.controls import make_controls
-from memorisk.images.marks.marks import letter
+from memorisk.images.alterations.mark_controls import make_controls
+from memorisk.images.alterations.marks import letter
 from memorisk.runs.errors import MemoriskError
-from memorisk.runs.progress import quiet
-from memorisk.studies.unique_features import jobs as jobs_module
+from memorisk.runs.workload import no_progress
+from memorisk.studies.engine.cells import read_result, write_result
+from memorisk.studies.unique_features import canary_training as jobs_module
+from memorisk.studies.unique_features.canary_training import (
+    CanaryJob,
+    influence_epochs,
+    run_canary,
+    run_on_gpu,
+    run_together,
+    stacks,
+    with_canaries,
+)
 from memorisk.studies.unique_features.config import read_unique
-from memorisk.studies.unique_features.jobs import CanaryJob, influence_epochs, run_canary
 from memorisk.studies.unique_features.measures import normalised_mark_check
 from memorisk.studies.unique_features.plan import (
     INFLUENCE,
@@ -25,10 +34,8 @@ from memorisk.studies.unique_features.plan import (
     Training,
     chosen_slots,
 )
-from memorisk.studies.unique_features.results import read_result, write_result
 from memorisk.studies.unique_features.study import prepare_sets
-from memorisk.studies.unique_features.together import run_on_gpu, run_together, stacks, with_canaries
-from memorisk.training.engine.fit import fit
+from memorisk.training.classifiers.fit import fit
 from memorisk.training.engine.pixels import PixelSource
 from tests.studies.unique_features.conftest import changed
 
@@ -37,7 +44,7 @@ def planner(out: Path, config: dict) -> Planner:
     study = read_unique(config)
     for name in ("results", "states", "checkpoints"):
         (out / name).mkdir(parents=True)
-    return Planner(study, prepare_sets(study, quiet), out)
+    return Planner(study, prepare_sets(study, no_progress), out)
 
 
 @pytest.fixture
@@ -183,14 +190,14 @@ def test_a_killed_training_goes_on_to_the_same_bytes(
         if when == "asking":
             patch.setattr(jobs_module, "measure", lambda *given: (_ for _ in ()).throw(Killed))
         else:
-            kept = jobs_module.after_epoch(broken)
+            kept = jobs_module.weight_keeper(broken)
 
             def dies(epoch: int, model: torch.nn.Module) -> None:
                 kept(epoch, model)
                 if epoch == 2:
                     raise Killed
 
-            patch.setattr(jobs_module, "after_epoch", lambda job: dies)
+            patch.setattr(jobs_module, "weight_keeper", lambda job: dies)
         with pytest.raises(Killed):
             run_canary(broken)
     assert not broken.done
@@ -244,7 +251,7 @@ def test_a_stack_holds_each_canary_in_its_own_slot(plan: Planner) -> None:
 
 
 def test_what_fails_on_a_gpu_costs_the_others_nothing(plan: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
-    import memorisk.studies.unique_features.together as together
+    import memorisk.studies.unique_features.canary_training as together
 
     jobs = [t.job for t in others(plan) if t.role == RANDOM][:3]
     bad = jobs[1].key

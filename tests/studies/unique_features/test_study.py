@@ -9,12 +9,12 @@ import pytest
 import yaml
 from scipy.stats import ttest_1samp
 
-from memorisk.report.frames import numbers
+from memorisk.report.columns import column_numbers
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.mark_rank import rank_mark
 from memorisk.studies.unique_features import study as study_module
 from memorisk.studies.unique_features.plan import INFLUENCE, RANDOM, REFERENCE, Arm
-from memorisk.studies.unique_features.reading import Reading
+from memorisk.studies.unique_features.results import StudyAnswers
 from memorisk.studies.unique_features.study import UniqueResult, plan_unique, study_unique_features
 from tests.commands import answer, refusal
 from tests.studies.unique_features.conftest import CONFIG, changed, little
@@ -87,7 +87,7 @@ def test_canaries_are_tested_against_their_own_references(studied: tuple[Path, U
 
 
 def test_m_w_is_compared_on_the_very_same_images(studied: tuple[Path, UniqueResult]) -> None:
-    reading: Reading = studied[1].reading
+    reading: StudyAnswers = studied[1].reading
     answer_ = reading.of(PLAIN, RANDOM)[0]
     row = reading.rows(PLAIN, RANDOM).iloc[0]
     theirs = [
@@ -109,8 +109,8 @@ def test_a_difference_of_regularisers_is_a_difference_of_differences(studied: tu
 
 def test_variants_of_the_mark_are_logged(studied: tuple[Path, UniqueResult]) -> None:
     reading = studied[1].reading
-    assert (numbers(reading.rows(PLAIN, INFLUENCE), "same") == 1).all()
-    assert (numbers(reading.rows(BOTH, INFLUENCE), "same") < 1).all()
+    assert (column_numbers(reading.rows(PLAIN, INFLUENCE), "same") == 1).all()
+    assert (column_numbers(reading.rows(BOTH, INFLUENCE), "same") < 1).all()
     for answer_ in reading.of(BOTH, INFLUENCE):
         n = int(answer_.found["best_epoch"])
         assert {len(answer_.found[f"variant_{w}"]) for w in ("same", "kept", "rows", "columns", "mirrored")} == {n}

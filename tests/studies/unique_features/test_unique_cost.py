@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorisk.runs.cost import Cost
+from memorisk.runs.workload import Cost
 from memorisk.studies.unique_features.study import plan_unique, study_unique_features
 from tests.counting import array_bytes, counted
 from tests.studies.unique_features.conftest import changed

@@ -1,6 +1,6 @@
 """Which training images does a fine-tuned classifier remember (paper 000)?
 
-Start with `run`. `evidence` holds what twins answered, `analysis` makes numbers of it, `page` and `sections` the
-report. Beside it: `losses` (answers that exist already), `target` (the released model), `comparison`, `defences`,
-`explanations` and `interventions`.
+Start with `run`. `evidence` is the score table, `analysis` computes a result from it. `losses` starts from tables
+that exist already, `target` attacks the released model, `comparison` sets two runs side by side. `pages` holds the
+reports, `retraining` the defences and the interventions, `explanations` the reasons.
 """

@@ -11,27 +11,28 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.attack_table import attack_table, attacks_for_verdict
-from memorisk.audits.classifier.class_tests import ClassFindings, audit_class, list_groups, without_flips
-from memorisk.audits.classifier.context import Context
-from memorisk.audits.classifier.coverage import not_scored, units_of, unpaired
-from memorisk.audits.classifier.evidence import WHOLE, Evidence
-from memorisk.audits.classifier.evidence_summary import (
-    beside_guessing,
+from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncovered_images, units_of, unpaired_count
+from memorisk.audits.classifier.memorization_table import (
+    ClassFindings,
+    audit_class,
     image_table,
+    is_asymmetric,
+    list_groups,
     null_sample,
     numbers_of,
+    utility_numbers,
     utility_on_test,
 )
 from memorisk.audits.classifier.options import AnalysisOptions
-from memorisk.audits.classifier.words import ATTACKS
-from memorisk.report.earlier_rules import FORMS
+from memorisk.audits.classifier.pages.wording import ATTACKS
+from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.result import Result
 from memorisk.statistics.contrasts import unpaired_difference
+from memorisk.statistics.exchangeability import compare_unseen_losses
 from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.verdicts.attack_verdict import attack_findings, passed_words
 from memorisk.statistics.verdicts.noticeable_gap import POWER
-from memorisk.statistics.verdicts.prerequisites import unseen_against_test
-from memorisk.statistics.verdicts.verdict import PASS, RULE, UNDECIDED, Decision, Finding, Units, decide
+from memorisk.statistics.verdicts.verdict import PASS, RULE, UNDECIDED, Decision, Finding, UnitNames, decide
 
 SCHEMA = 2
 NOT_RANDOM = Finding(
@@ -84,13 +85,13 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     attacks, curves, agreement = attack_table(evidence, options.attack_gate)
-    unscored = not_scored(evidence, context.n_validation, context.not_auditable)
+    unscored = uncovered_images(evidence, context.n_validation, context.not_auditable)
     summary = {
         **numbers_of(evidence, context),
         "form": form_words(evidence, context),
         "level_q": options.level,
         "correction": options.correction,
-        "noticeable": noticeable(per_class, options.notice),
+        "noticeable": largest_noticeable_gap(per_class, options.notice),
         **unscored,
         "roc": curves,
         "null": null_sample(evidence),
@@ -102,7 +103,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "target": context.target,
         "privacy": context.privacy,
     }
-    decision = _decision(per_class, attacks, summary, options, context, flips=not without_flips(evidence))
+    decision = _decision(per_class, attacks, summary, options, context, flips=not is_asymmetric(evidence))
     return Result(
         per_image=image_table(evidence, findings, per_group),
         per_group=per_group,
@@ -192,7 +193,7 @@ def verdict_table(per_class: pd.DataFrame) -> pd.DataFrame:
     return per_class.assign(**limits, flagged=per_class["verdict_flagged"], why_not=per_class["blocked"])
 
 
-def noticeable(per_class: pd.DataFrame, notice: float) -> dict[str, Any] | None:
+def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> dict[str, Any] | None:
     """Find the class with the largest noticeable gap, and that gap with its power (`statistics.verdicts`).
 
     Args:
@@ -233,7 +234,7 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
     items, sign = evidence.items, evidence.sign
     canary, test = (items.split == "canary") & (sign != 0).any(axis=0), items.split == "test"
     unseen = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
-    found = unseen_against_test(
+    found = compare_unseen_losses(
         unseen[:, canary],
         items.group[canary].astype(str),
         items.label[canary].astype(str),
@@ -280,7 +281,9 @@ def form_words(evidence: Evidence, context: Context) -> str:
     return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
 
 
-def other_findings(context: Context, options: AnalysisOptions, summary: dict[str, Any], units: Units) -> list[Finding]:
+def other_findings(
+    context: Context, options: AnalysisOptions, summary: dict[str, Any], units: UnitNames
+) -> list[Finding]:
     """List what else keeps a pass away, and must be settled before more models or patients are of use.
 
     A split that was not drawn at random, patients who are not known, people not scored, models that learned nothing, a
@@ -290,7 +293,7 @@ def other_findings(context: Context, options: AnalysisOptions, summary: dict[str
     if not context.groups_given and not options.one_image_per_patient:
         found.append(NO_PATIENTS)
     if summary["without_partner"]:
-        reason = f"{unpaired(summary, units)} had no partner, so nothing is known of them"
+        reason = f"{unpaired_count(summary, units)} had no partner, so nothing is known of them"
         way = (
             "every image seen by one model of a pair and not by the other: the same audit in a new folder divides them "
             "between the models, too (audit classifier)"
@@ -298,7 +301,7 @@ def other_findings(context: Context, options: AnalysisOptions, summary: dict[str
         found.append(Finding(UNDECIDED, reason, way, first=True))
     if utility["beats_guessing"] is False:
         reason = (
-            f"the models are not surely better than guessing on unseen images ({beside_guessing(utility)}): what is "
+            f"the models are not surely better than guessing on unseen images ({utility_numbers(utility)}): what is "
             "remembered depends on what is learned, and a pass needs models that learned the task"
         )
         way = (
@@ -310,11 +313,11 @@ def other_findings(context: Context, options: AnalysisOptions, summary: dict[str
             "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on "
             "nearly all of its images)"
         )
-        found.append(Finding(UNDECIDED, _another_model(context.target["replication"]), way, first=True))
+        found.append(Finding(UNDECIDED, _model_mismatch(context.target["replication"]), way, first=True))
     return found
 
 
-def _another_model(replication: dict[str, Any]) -> str:
+def _model_mismatch(replication: dict[str, Any]) -> str:
     """Say by which numbers the given model is not one more twin, and that only the attacks speak for it."""
     names = {"loss_members": "loss on what it was trained on", "loss": "test loss", "accuracy": "test accuracy"}
     outside = [

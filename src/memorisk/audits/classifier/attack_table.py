@@ -1,6 +1,6 @@
 """Run every attack, over all classes together and class by class (METHODS section 1, "Attacks").
 
-The paper's five scores are compared as ``scores.attacks.registry`` says: members C1 of model A; non-members C2 and E
+The paper's five scores are compared as ``scores.twin_attacks`` says: members C1 of model A; non-members C2 and E
 for scores of the target's loss alone, E only for scores that use the twin's. LiRA and RMIA attack model A of each seed
 with references from the other seeds' twins, so members are C1 and non-members C2; RMIA's population is E, which shares
 no group with either.
@@ -18,11 +18,11 @@ import pandas as pd
 
 from memorisk.audits.classifier.evidence import WHOLE, Evidence
 from memorisk.audits.classifier.options import ATTACK_GATE
-from memorisk.scores.attacks.lira import ONLINE_FROM, lira_scores, twin_references
-from memorisk.scores.attacks.registry import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
-from memorisk.scores.attacks.rmia import rmia_scores
-from memorisk.statistics.correlation import Agreement, attack_agreement
+from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
+from memorisk.scores.rmia import rmia_scores
+from memorisk.scores.twin_attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
 from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.rank_statistics import Agreement, attack_agreement
 from memorisk.statistics.roc import (
     auc,
     log_roc_points,
@@ -47,7 +47,7 @@ MOST_PARTS = 8  # trainings left out one part at a time: 7 degrees of freedom, a
 
 
 @dataclass(frozen=True)
-class Scored:
+class AttackScores:
     """The scores of one attack on model A of every seed.
 
     Attributes:
@@ -86,7 +86,7 @@ def attack_table(
     return rows, {k: v for k, v in curves.items() if v}, _agreement(evidence)
 
 
-def attack_rows(evidence: Evidence, scored: Sequence[Scored], labels: Sequence[str], gate: float) -> pd.DataFrame:
+def attack_rows(evidence: Evidence, scored: Sequence[AttackScores], labels: Sequence[str], gate: float) -> pd.DataFrame:
     """Measure each attack on each class: the table of ``attacks.parquet``.
 
     Args:
@@ -109,8 +109,8 @@ def of_label(evidence: Evidence, label: str) -> np.ndarray:
     return evidence.items.whole if label == ALL else evidence.items.label == label
 
 
-def paper_attacks(evidence: Evidence) -> list[Scored]:
-    """Compute the paper's five attack scores from the twins' losses (`scores.attacks.registry`)."""
+def paper_attacks(evidence: Evidence) -> list[AttackScores]:
+    """Compute the paper's five attack scores from the twins' losses (`scores.twin_attacks`)."""
     held_out = evidence.items.split == "test"
     sign = np.where(held_out, 0, evidence.sign)
     found = []
@@ -118,16 +118,16 @@ def paper_attacks(evidence: Evidence) -> list[Scored]:
         if len(evidence.seeds) < spec.min_seeds:
             continue
         made = attack_scores(spec, evidence.loss_a, evidence.loss_b, sign, held_out)
-        found.append(Scored(spec.name, made.score, made.role, spec.control))
+        found.append(AttackScores(spec.name, made.score, made.role, spec.control))
     return found
 
 
-def reference_attacks(evidence: Evidence) -> list[Scored]:
+def reference_attacks(evidence: Evidence) -> list[AttackScores]:
     """Compute LiRA and RMIA against the other seeds' twins: offline from three seeds on, online from sixteen models."""
     return _reference_attacks(evidence, ["offline"] + (["online"] if 2 * len(evidence.seeds) >= ONLINE_FROM else []))
 
 
-def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[Scored]:
+def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[AttackScores]:
     n_seeds = len(evidence.seeds)
     if evidence.design == "paper" or n_seeds < MIN_SEEDS_LIRA:
         return []
@@ -139,7 +139,7 @@ def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[Scored]:
             score = np.stack([function(evidence, s, mode) for s in range(n_seeds)])
             usable = np.isfinite(score) & (role != NEITHER)
             score, roles = np.where(usable, score, np.nan), np.where(usable, role, NEITHER).astype(np.int8)
-            found.append(Scored(f"{name}_{mode}", score, roles, by_coin=True))
+            found.append(AttackScores(f"{name}_{mode}", score, roles, by_coin=True))
     return found
 
 
@@ -183,7 +183,7 @@ def _rmia(evidence: Evidence, s: int, mode: str) -> np.ndarray:
 
 
 def attack_row(
-    attack: Scored,
+    attack: AttackScores,
     label: str,
     keep: np.ndarray,
     group: np.ndarray,
@@ -279,7 +279,7 @@ def _attack(row: dict[str, Any], titles: Mapping[str, str], *, comparable: bool,
     )
 
 
-def _curve(attack: Scored) -> dict[str, list[float]] | None:
+def _curve(attack: AttackScores) -> dict[str, list[float]] | None:
     """Compute ROC points of model A of the first seed that has both sides: one model, as an attacker meets it."""
     for s in range(len(attack.score)):
         members, others = attack.score[s][attack.role[s] == MEMBER], attack.score[s][attack.role[s] == NON_MEMBER]
@@ -303,7 +303,7 @@ def _agreement(evidence: Evidence) -> dict[str, Any] | None:
     return None if found is None else found | {"strongest": _success_by_m(evidence, attacks[STRONGEST])}
 
 
-def _success_by_m(evidence: Evidence, attack: Scored) -> dict[str, Any] | None:
+def _success_by_m(evidence: Evidence, attack: AttackScores) -> dict[str, Any] | None:
     """Compare M with whether an attack on each seed's model accuses a member, at a threshold chosen on other folds."""
     group = evidence.items.group.astype(str)
     success = np.full(attack.score.shape, np.nan)

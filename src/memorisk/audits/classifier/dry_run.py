@@ -1,4 +1,7 @@
-"""What an audit would take and could say, before anything is trained."""
+"""What an audit would cost and could say, before anything is trained.
+
+The cost is computed from the very jobs that the audit would run: twins, placebo, intervention, pairs.
+"""
 
 import time
 from dataclasses import dataclass, replace
@@ -8,21 +11,67 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.classifier.analysis import NO_PATIENTS, NOT_RANDOM, class_findings
-from memorisk.audits.classifier.context import Context
-from memorisk.audits.classifier.cost import classifier_cost
-from memorisk.audits.classifier.coverage import not_scored
-from memorisk.audits.classifier.evidence import Evidence, stack_evidence
-from memorisk.audits.classifier.interventions.plan import Intended
-from memorisk.audits.classifier.jobs import Recipe, make_jobs, training_processes
+from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.privacy import bound_job
+from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
+from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
 from memorisk.images.store import ImageStore
-from memorisk.models.classifiers.zoo import is_download, model_spec
-from memorisk.runs.cost import Cost
-from memorisk.runs.errors import several
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.zoo import is_download
+from memorisk.runs.errors import plural
+from memorisk.runs.workload import Cost, total
 from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM, PASS_POWER
-from memorisk.statistics.verdicts.verdict import few_seeds
-from memorisk.training.engine.jobs import TrainJob, build_network, keep_freed_memory, train_network
+from memorisk.statistics.verdicts.verdict import seed_shortage
+from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
+from memorisk.training.classifiers.joint_jobs import jobs_cost, tensor_bytes
+from memorisk.training.classifiers.regimes import merge_adapters
+from memorisk.training.engine.devices import keep_freed_memory
+
+
+def classifier_cost(
+    out: Path,
+    store: ImageStore,
+    plan: Plan,
+    recipe: Recipe,
+    options: ClassifierOptions,
+    intended: InterventionPlan | None,
+) -> Cost:
+    """Count the trainings that are not done, the images they see, and the bytes they leave.
+
+    Args:
+        out: Run folder; it need not exist.
+        store: Images of the audit.
+        plan: Design: parts and twins.
+        recipe: Training recipe.
+        options: Options of the audit.
+        intended: Planned intervention; None without one.
+    """
+    twins = [job for pair in make_jobs(out, store, plan, recipe, options) for job in pair]
+    parts = [twins]
+    for placebo, _ in placebo_plans(store, plan, options):
+        parts.append([job for pair in make_jobs(out, store, placebo, recipe, options) for job in pair])
+    if intended is not None:
+        parts += [[job for pair in pairs for job in pair] for pairs in intervention_jobs(
+            out, store, plan, recipe, options, intended)]  # fmt: skip
+    if options.canary_pairs:
+        parts.append([bound_job(out, store, plan, recipe, options)[0]])
+    weight = _weight_bytes(twins[0], store)
+    asked = Cost(images_passed=store.manifest.n * (1 + options.score_augmentations) if options.target else 0)
+    trained = total([jobs_cost(jobs, weight_bytes=weight, remote=options.executor != "local") for jobs in parts])
+    return trained + asked + Cost(bytes_images=store.images.nbytes)
+
+
+def _weight_bytes(job: TrainJob, store: ImageStore) -> int | None:
+    """Count the bytes of one trained network; None where the user's function makes it."""
+    if job.own is not None:
+        return None
+    plain = replace(job, weights="none") if is_download(job.weights, model_spec(job.model)) else job
+    network = build_network(plain, store.images)
+    merge_adapters(network)
+    return tensor_bytes(network)
+
 
 _TIMED_PIXELS = 1 << 20
 """Pixels of the batch that is timed: 64 images up to 128 px, 20 at 224 px."""
@@ -63,14 +112,19 @@ class DryRun:
 
 
 def describe_plan(
-    out: Path, plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions, intended: Intended | None
+    out: Path,
+    plan: Plan,
+    recipe: Recipe,
+    store: ImageStore,
+    options: ClassifierOptions,
+    intended: InterventionPlan | None,
 ) -> DryRun:
     """Count, time two steps, and rehearse the analysis on losses that hold nothing."""
     names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
     cost = classifier_cost(out, store, plan, recipe, options, intended)
     evidence = _empty_evidence(plan)
     classes = _outlook(evidence, plan, options)
-    unscored = not_scored(evidence, 0, plan.parts.too_small)
+    unscored = uncovered_images(evidence, 0, plan.parts.too_small)
     each, images = _seconds_per_image(plan, recipe, store, options), 0.0
     if each is not None:  # a forward pass is a third of a step
         images = (cost.images_trained or 0) + (cost.images_passed or 0) / 3
@@ -147,12 +201,12 @@ def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float, patie
     for doubt, holds in ((NOT_RANDOM, not plan.parts.random), (NO_PATIENTS, not patients_known)):
         if holds:
             notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
-    if (few := few_seeds(len(plan.designs))) is not None:
+    if (few := seed_shortage(len(plan.designs))) is not None:
         notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")
     blind = [row for row in classes if row["room"] < MIN_ROOM or row["notice_power"] < PASS_POWER]
     if not blind:
         return tuple(notes)
-    which = several(len(blind), "class", "classes")
+    which = plural(len(blind), "class", "classes")
     models = [row["models_needed"] for row in blind]
     way = "more patients of them are needed"
     if plan.design == "paper":

@@ -1,8 +1,7 @@
 """The score table: one row per scored image and model; all that an audit concludes is concluded from it.
 
 ``scores.parquet`` has these columns (``SCHEMA``), and a table of the same columns made by any other framework is
-audited by
-``memorisk audit losses`` in the same way:
+audited by ``memorisk audit losses`` in the same way:
 
 | column | type | meaning |
 |---|---|---|
@@ -16,19 +15,26 @@ audited by
 | loss | number | cross-entropy of the true label in one unaugmented forward pass, natural logarithm |
 | margin | number | log p - log(1 - p) of the true label; left out: computed from the loss |
 | correct | boolean | whether the true label was predicted; left out: p > 1/2 |
+
+`Context` holds what the scores alone do not tell of an audit. `uncovered_images` and its neighbours count what the
+audit says nothing of.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memorisk.report.columns import booleans, column_numbers
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
+from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM
+from memorisk.statistics.verdicts.verdict import UnitNames
 
 REQUIRED = ("image", "label", "split", "seed", "role", "member", "loss")
 SPLITS = ("train", "canary", "test")
@@ -339,3 +345,127 @@ def stack_evidence(
                 rows[f"{name}_{half}"].append(columns[name])
     matrices = {n: np.stack(v) for n, v in rows.items()}
     return Evidence(items, np.asarray(seeds), design, **matrices, assigned=assigned)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the scores alone do not tell: how the models were made and what was left out.
+
+    Attributes:
+        design: "balanced", "matched" or "paper".
+        protocol: "corrected" or "paper".
+        random_split: Canaries and test images come from one random split by group.
+        not_auditable: Classes too small to split.
+        n_validation: Images set aside for the user's own training.
+        n_images: Images of the data set; None where only scores are known.
+        n_skipped: Images that could not be read and were left out.
+        n_missing: Rows and files of the source that are no images or have no file, and were left out.
+        n_not_sampled: Images that a sample left out.
+        model: The network.
+        training: How it was trained.
+        data_hash: Of ids, labels, groups and pixels.
+        dataset: Name of the data set.
+        versions: Of the libraries.
+        device: Where the models were trained.
+        weights_kept: Whether the run folder holds the trained weights.
+        pseudonymised: Whether ids are keyed hashes.
+        groups_given: The data say whose each image is; else every image stands for itself.
+        notes: Sentences for the report.
+        placebo: What the placebo showed.
+        target: What the audit of the very model showed.
+        privacy: Regime, promise and measured lower bound.
+    """
+
+    design: str
+    protocol: str = "corrected"
+    random_split: bool = True
+    not_auditable: list[str] = field(default_factory=list)
+    n_validation: int = 0
+    n_images: int | None = None
+    n_skipped: int = 0
+    n_missing: int = 0
+    n_not_sampled: int = 0
+    model: str = "trained elsewhere"
+    training: dict[str, Any] = field(default_factory=dict)
+    data_hash: str = ""
+    dataset: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    device: str = ""
+    weights_kept: bool = False
+    pseudonymised: bool = False
+    groups_given: bool = True
+    notes: list[str] = field(default_factory=list)
+    placebo: dict[str, Any] | None = None
+    target: dict[str, Any] | None = None
+    privacy: dict[str, Any] | None = None
+
+
+def uncovered_images(evidence: Evidence, n_validation: int, not_auditable: list[str]) -> dict[str, Any]:
+    """Images and patients of which nothing is said: training part, validation, canaries without a partner."""
+    items = evidence.items
+    ever = (evidence.sign != 0).any(axis=0)
+    open_to_scoring = items.split != "test"
+    alone = open_to_scoring & (items.split == "canary") & ~ever
+    missed = open_to_scoring & ~ever
+    scored_groups = set(items.group[ever])
+    return {
+        "not_scored_images": len(set(items.image[missed])) + n_validation,
+        "not_scored_groups": len(set(items.group[missed]) - scored_groups),
+        "without_partner": len(set(items.group[alone])),
+        "without_partner_images": len(set(items.image[alone])),
+        "not_auditable": not_auditable,
+    }
+
+
+def classes_with_room(per_class: pd.DataFrame) -> np.ndarray:
+    """Say in which classes a single patient could have been on the verdict's list, `[C]`: those with room on it.
+
+    Args:
+        per_class: Table of the classes; of older runs without ``room``, where the list that is shown stands for it.
+    """
+    return column_numbers(per_class, "room") >= MIN_ROOM if "room" in per_class else _classes_with_list(per_class)
+
+
+def _classes_with_list(per_class: pd.DataFrame) -> np.ndarray:
+    """Say which classes have a list at the level that was asked for."""
+    return booleans(per_class, "testable") if "testable" in per_class else np.ones(len(per_class), dtype=bool)
+
+
+def flagged_counts(per_class: pd.DataFrame) -> np.ndarray:
+    """Count the flagged of each class, `[C]`; NaN where none is flagged and none alone could have been.
+
+    Args:
+        per_class: Table of the classes.
+    """
+    flagged = column_numbers(per_class, "flagged")
+    return np.where((flagged > 0) | (classes_with_room(per_class) & _classes_with_list(per_class)), flagged, np.nan)
+
+
+def unpaired_count(unscored: dict[str, Any], units: UnitNames) -> str:
+    """How many had no partner; images alone where each stands for itself."""
+    images = f"{unscored['without_partner_images']} image{'s' if unscored['without_partner_images'] != 1 else ''}"
+    return images if units.one == "image" else f"{units.count(unscored['without_partner'])} ({images})"
+
+
+def training_sentence(summary: Mapping[str, Any]) -> str:
+    """Say in one sentence how many images all models saw, so that none was scored; empty where there are none.
+
+    Args:
+        summary: ``n_train``, where it is known.
+    """
+    n = summary.get("n_train")
+    if not isinstance(n, int) or n < 1:
+        return ""
+    which = "image that every model was trained on is" if n == 1 else "images that every model was trained on are"
+    return f"{n:,} {which} not scored: this says nothing of what is remembered of {'it' if n == 1 else 'them'}."
+
+
+def units_of(summary: Mapping[str, Any]) -> UnitNames:
+    """What a group is called: an image where each stands for itself, else a patient.
+
+    Args:
+        summary: ``n_images``, ``n_groups`` and ``groups_given``, as far as they are known.
+    """
+    n_images, n_groups, given = summary.get("n_images"), summary.get("n_groups"), summary.get("groups_given")
+    alone = not given if given is not None else (n_groups is not None and n_images == n_groups)
+    return UnitNames("image", "images") if alone else UnitNames("patient", "patients")

@@ -13,20 +13,18 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.analysis import analyse
-from memorisk.audits.classifier.context import Context
-from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table, write_scores
+from memorisk.audits.classifier.evidence import SCORES, Context, Evidence, evidence_from_table, write_scores
 from memorisk.audits.classifier.options import LossesOptions
-from memorisk.audits.classifier.rendering import write_report
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.sources.csv_files import read_csv
+from memorisk.audits.rendering import write_report
+from memorisk.images.columns import read_csv
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.files import read_table
-from memorisk.runs.fingerprint import file_fingerprint
-from memorisk.runs.folder import check_out, open_run
+from memorisk.runs.files import file_fingerprint, read_table
+from memorisk.runs.folder import check_out_folder, open_run
 from memorisk.runs.settings import settings_of
-from memorisk.scores.attacks.differential import cross_entropy, logit_margin
+from memorisk.scores.memorization import cross_entropy, logit_margin
 
 LOGIT = "logit:"
 
@@ -54,7 +52,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
     names = names.knowing(config)
     config = names.settings(config)
-    check_out(Path(out), config, identity=["run"])
+    check_out_folder(Path(out), config, identity=["run"])
     context = Context(
         design=evidence.design,
         random_split=options.random_split,

@@ -9,11 +9,10 @@ from cyclopts import Parameter
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.functions import FunctionOptions
-from memorisk.runs.settings import check_types, settings_of
+from memorisk.runs.settings import FunctionOptions, check_types, settings_of
 from memorisk.training.engine.options import TrainOptions
 
-WORKER_MODULES = ("memorisk.training.engine.jobs", "memorisk.images.decoding.decoding")
+WORKER_MODULES = ("memorisk.training.classifiers.jobs", "memorisk.images.pixels")
 """What the processes of an audit import, once for all of them."""
 
 PAPER_SEEDS = (123, 456, 789, 1024)  # paper 000, section 4
@@ -214,7 +213,7 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
         if self.target_classes is not None and self.target is None:
             raise InputError("target_classes names the outputs of a model that is to be released: name it with target")
         if self.intervene is not None:
-            from memorisk.images.copies.interventions import find_intervention  # NumPy, which --help does without
+            from memorisk.images.alterations.interventions import find_intervention  # NumPy, which --help does without
 
             find_intervention(self.intervene)
         if self.classes is not None and (self.intervene is None or not self.classes):

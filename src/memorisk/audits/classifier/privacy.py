@@ -12,21 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.classifier.jobs import Recipe, make_jobs, train_all
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.trainings import Recipe, make_jobs, train_all
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
-from memorisk.runs.progress import Counted
-from memorisk.scores.attacks.differential import binary_cross_entropy, cross_entropy
-from memorisk.statistics.privacy.empirical_epsilon import epsilon_bound, pair_guesses
-from memorisk.statistics.privacy.group_accounting import replace_one_epsilon
-from memorisk.training.engine.jobs import TrainJob
+from memorisk.runs.workload import CountProgress
+from memorisk.scores.memorization import binary_cross_entropy, cross_entropy
+from memorisk.statistics.epsilon import epsilon_bound, pair_guesses, replace_one_epsilon
+from memorisk.training.classifiers.jobs import TrainJob
+from memorisk.training.classifiers.private import patient_epsilon, privacy_of
+from memorisk.training.classifiers.twins import CanaryPairs, label_noise_pairs
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.private.private import per_patient, privacy_of
-from memorisk.training.twins.canaries import CanaryPairs, label_noise_pairs
 
 _BOUND = 53  # keeps the shared images of the bound's target apart from other random streams
 
@@ -44,7 +43,7 @@ def privacy_summary(
 
     Returns:
         ``epsilon, delta, noise_multiplier, clip, sampling_rate, steps`` as `Privacy`; ``n_trained``;
-        ``replace_one_epsilon``; ``patients_known, largest_group, per_patient_epsilon`` as `per_patient`.
+        ``replace_one_epsilon``; ``patients_known, largest_group, per_patient_epsilon`` as `patient_epsilon`.
     """
     if not options.private:
         return None
@@ -54,7 +53,7 @@ def privacy_summary(
         **asdict(privacy),
         "n_trained": len(groups),
         "replace_one_epsilon": replace_one_epsilon(*spent),
-        **per_patient(privacy, groups, known=known),
+        **patient_epsilon(privacy, groups, known=known),
     }
 
 
@@ -81,7 +80,7 @@ def measure_bound(
     plan: Plan,
     recipe: Recipe,
     options: ClassifierOptions,
-    progress: Counted,
+    progress: CountProgress,
 ) -> dict[str, Any] | None:
     """Train one target on label-noise canaries and bound its replace-one epsilon from below.
 

@@ -1,54 +1,70 @@
 """Which patients does a fine-tuned classifier expose? The audit of paper 000, end to end.
 
-Reads like the method: images, parts, twins, trainings, losses, verdict. Everything slow leaves its result in the run
-folder, so the same command goes on where a killed one stopped, and one with more seeds trains only the new ones.
+Reads like the method: images, parts, twins, trainings, losses, verdict. Everything slow leaves its result in the
+run folder, so the same command goes on where a killed one stopped, and one with more seeds trains only the new
+ones. The report gets pixels of the most memorized images only when the user asks for pictures.
 """
 
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from memorisk.audits.classifier.analysis import analyse
-from memorisk.audits.classifier.context import Context
 from memorisk.audits.classifier.dry_run import DryRun, describe_plan
-from memorisk.audits.classifier.evidence import SCORES, write_scores
-from memorisk.audits.classifier.interventions.plan import Intended, check_classes, plan_intervention
-from memorisk.audits.classifier.interventions.run import run_intervention
-from memorisk.audits.classifier.interventions.table import with_intervention
-from memorisk.audits.classifier.jobs import (
+from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
+from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
+from memorisk.audits.classifier.plan import Plan, draw_parts, identity, linked_groups, make_plan, unmatched_of
+from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
+from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
+from memorisk.audits.classifier.retraining.interventions import (
+    InterventionPlan,
+    check_classes,
+    plan_intervention,
+    run_intervention,
+)
+from memorisk.audits.classifier.target import audit_target, check_target
+from memorisk.audits.classifier.trainings import (
     Recipe,
     collect,
     make_jobs,
     prepare_recipe,
     refuse_early,
+    run_placebo,
     train_all,
     training_processes,
 )
-from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
-from memorisk.audits.classifier.placebo import run_placebo
-from memorisk.audits.classifier.plan import Plan, draw_parts, identity, linked_groups, make_plan, unmatched_of
-from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
-from memorisk.audits.classifier.rendering import write_report
-from memorisk.audits.classifier.target import audit_target, check_target
-from memorisk.audits.file_listing import FILES, write_listing
-from memorisk.audits.gallery import thumbnails
-from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
+from memorisk.audits.rendering import write_report
 from memorisk.images.manifest import Manifest
-from memorisk.images.overlap import named_sources, refuse_overlap
-from memorisk.images.sources.registry import load_manifest
+from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.executors.pool import prepare_workers, worker_pool
 from memorisk.runs.files import read_json, write_table
-from memorisk.runs.folder import RunFolder, check_out, open_run
-from memorisk.runs.progress import Progress, quiet
-from memorisk.training.engine.jobs import warm_up
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.training.classifiers.jobs import warm_up
+
+MOST_THUMBNAILS = 12
+
+
+def thumbnails(store: ImageStore, plan: Plan, result: Result, names: Pseudonyms) -> dict[str, np.ndarray]:
+    """Pixels [h, w, c] of the images with the largest M, by the id that the report shows."""
+    top = (
+        result.per_image.dropna(subset=["M"])
+        .sort_values(["M", "image"], ascending=[False, True])["image"]
+        .head(MOST_THUMBNAILS)
+    )
+    row = dict(zip(names.names(store.manifest.images), range(store.manifest.n), strict=True))
+    return {str(image): np.array(store.images[row[image]]) for image in top}
 
 
 def audit_classifier(
-    images: str | Path, *, out: str | Path, progress: Progress = quiet, dry_run: bool = False, **settings: Any
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, dry_run: bool = False, **settings: Any
 ) -> Result | DryRun:
     """Audit what a classifier of this recipe memorizes of these images.
 
@@ -78,9 +94,9 @@ def audit_classifier(
     options = options_from(settings)
     _ = options.one_regime  # several are compared by `memorisk.audit_defences`
     folder = Path(out)
-    refuse_overlap(folder, named_sources({"IMAGES": images, "--image-root": options.image_root}))
+    refuse_overlap(folder, path_sources({"IMAGES": images, "--image-root": options.image_root}))
     if not dry_run:
-        check_out(folder, {}, identity=[])
+        check_out_folder(folder, {}, identity=[])
         options.reach_cluster()
         _refuse_fewer_seeds(folder, options)
         if options.processes != 1 and options.executor == "local":
@@ -91,10 +107,10 @@ def audit_classifier(
     make_plan(manifest, early, options)
     check_classes(early, options)
     if dry_run:
-        plan, recipe, store, _, intended = _prepared(manifest, folder, options, progress, dry_run=True)
+        plan, recipe, store, _, intended = _prepare(manifest, folder, options, progress, dry_run=True)
         return describe_plan(folder, plan, recipe, store, options, intended)
     with worker_pool(training_processes(options), options.threads, warm_up):
-        plan, recipe, store, linked, intended = _prepared(manifest, folder, options, progress, dry_run=False)
+        plan, recipe, store, linked, intended = _prepare(manifest, folder, options, progress, dry_run=False)
         names = Pseudonyms.from_options(options)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
         names = names.knowing(config)
@@ -119,9 +135,9 @@ def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
         )
 
 
-def _prepared(
+def _prepare(
     manifest: Manifest, folder: Path, options: ClassifierOptions, progress: Progress, *, dry_run: bool
-) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]], Intended | None]:
+) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]], InterventionPlan | None]:
     """Decode the images, draw the parts, settle the recipe; everything that can be refused is refused here."""
     store = build_store(
         manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
@@ -145,7 +161,7 @@ def _run(
     store: ImageStore,
     options: ClassifierOptions,
     linked: list[tuple[str, str]],
-    intended: Intended | None,
+    intended: InterventionPlan | None,
     names: Pseudonyms,
     progress: Progress,
 ) -> Result:

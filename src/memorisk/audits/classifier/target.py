@@ -18,19 +18,19 @@ import numpy as np
 from scipy import stats
 from torch import nn
 
-from memorisk.audits.classifier.attack_table import ALL, Scored, attack_row
+from memorisk.audits.classifier.attack_table import ALL, AttackScores, attack_row
 from memorisk.audits.classifier.evidence import WHOLE, Evidence
-from memorisk.audits.classifier.jobs import Recipe, score_passes
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.trainings import Recipe, score_passes
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weights.weights import tensors_of
+from memorisk.models.weight_files import tensors_of
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, one_line
-from memorisk.scores.attacks.lira import lira_scores
-from memorisk.scores.attacks.registry import MEMBER, NEITHER, NON_MEMBER
-from memorisk.scores.attacks.rmia import rmia_scores, split_population
+from memorisk.scores.lira import lira_scores
+from memorisk.scores.rmia import rmia_scores, split_population
+from memorisk.scores.twin_attacks import MEMBER, NEITHER, NON_MEMBER
 from memorisk.training.engine.predict import predict_augmented, predict_logits
 
 CONTROL = "unseen_loss"
@@ -72,7 +72,7 @@ def audit_target(
     attacked = attack_target(own, evidence, split != "test", split == "test", options.attack_gate)
     own, evidence = {k: v[one] for k, v in own.items()}, evidence.select(one)
     member, test = split[one] != "test", split[one] == "test"
-    replication = replicates(own, evidence, member, test)
+    replication = compare_with_twins(own, evidence, member, test)
     return {
         "file": options.target.name if options.target else "",
         "sha256": checksum,
@@ -114,7 +114,7 @@ def attack_target(
     for name, score in scores.items():
         ok = np.isfinite(score)
         role = np.where(ok & member, MEMBER, np.where(ok & test, NON_MEMBER, NEITHER)).astype(np.int8)
-        attack = Scored(name, score[None], role[None], control=name == CONTROL)
+        attack = AttackScores(name, score[None], role[None], control=name == CONTROL)
         for part in (ALL, *sorted(set(label) - {WHOLE})):
             keep = evidence.items.whole if part == ALL else label == part
             rows[name, str(part)] = attack_row(attack, str(part), keep, group, gate)
@@ -176,7 +176,9 @@ def unseen_references(evidence: Evidence, test: np.ndarray) -> tuple[np.ndarray,
     return margin, -loss
 
 
-def replicates(own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray) -> dict[str, Any]:
+def compare_with_twins(
+    own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray
+) -> dict[str, Any]:
     """Whether the model's losses, on members and on test images, and its test accuracy are those of one more twin.
 
     Prediction intervals for one more model from K, ``mean +- t(K - 1) sd sqrt(1 + 1/K)``, of losses on the logarithmic

@@ -11,8 +11,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.functions import FunctionOptions
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import FunctionOptions, settings_of
 
 Several = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 
@@ -47,7 +46,7 @@ class MarkOptions:
         Raises:
             InputError: It is none.
         """
-        from memorisk.images.marks.marks import check_place
+        from memorisk.images.alterations.marks import check_place
 
         place: str | tuple[int, int] = self.place
         if "," in self.place:

@@ -26,17 +26,16 @@ from memorisk.report.blocks import (
     Table,
     Text,
     Thumbnail,
+    data_uri,
 )
-from memorisk.report.figures.rank import rank_plot
-from memorisk.report.formats import capitalized, count, decimal
-from memorisk.report.frames import numbers
+from memorisk.report.columns import capitalized, column_numbers, count, decimal
+from memorisk.report.figures.histograms import rank_plot
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
-from memorisk.report.thumbnails import data_uri
 
 if TYPE_CHECKING:  # it loads models
     from memorisk.audits.feature.run import FeatureEvidence
-    from memorisk.images.marks.marks import Mark
+    from memorisk.images.alterations.marks import Mark
 
 TITLES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", "The mark was not found"),
@@ -65,7 +64,7 @@ def feature_page(result: Result, evidence: "FeatureEvidence | None", *, redact: 
         Section("The published form", _paper(result), "paper"),
         Section("What the mark does to the answers", _answers(result, redact), "answers"),
         Section("What was asked", _setup(result), "setup"),
-        Section("How to read this", _reading(result), "reading"),
+        Section("How to read this", _reading_guide(result), "reading"),
     ]
     held = "It shows the mark, which may name a person: handle it as such."
     if redact:
@@ -91,8 +90,8 @@ def _lead(result: Result) -> list[Block]:
     facts = [
         Fact("M, log sensitivity over a control's", decimal(v["M"]), interval),
         Fact("p", f"{v['p_value']:.3g}", f"smallest possible {v['smallest_p']:.2g}"),
-        Fact("Found in four of five cases", *noticed(v)),
-        Fact("Controls", count(v["n_controls"]), _fewer(result)),
+        Fact("Found in four of five cases", *noticeable_sensitivity(v)),
+        Fact("Controls", count(v["n_controls"]), _missing_controls(result)),
         Fact("Models", count(v["n_models"]), "the independent units"),
         Fact("References", count(v["n_references"])),
         Fact("Probes", count(v["n_probes"])),
@@ -100,7 +99,7 @@ def _lead(result: Result) -> list[Block]:
     return [Callout(kind, title, blocks), Facts(facts)]
 
 
-def noticed(verdict: dict[str, Any]) -> tuple[str, str]:
+def noticeable_sensitivity(verdict: dict[str, Any]) -> tuple[str, str]:
     """The least sensitivity that would have been found with probability 0.8, and beside what; not known without it."""
     least = verdict.get("noticeable")
     if least is None or not np.isfinite(least):
@@ -112,7 +111,7 @@ def _models(result: Result) -> Figure:
     """The audited models among their references: what the p is made of."""
     table, rank = result.tables["models"], result.summary["rank"]
     audited = np.asarray(table["audited"], dtype=bool)
-    t = numbers(table, "t")
+    t = column_numbers(table, "t")
     value, others = float(t[audited].mean()), t[~audited]
     limit = None if rank["detectable"] is None else float(others.mean()) + float(rank["detectable"])
     return Figure(
@@ -127,7 +126,7 @@ def _models(result: Result) -> Figure:
     )  # fmt: skip
 
 
-def _fewer(result: Result) -> str:
+def _missing_controls(result: Result) -> str:
     """That fewer controls exist, or fit the images, than were asked for."""
     asked, found = int(result.summary["controls_asked"]), int(result.verdict["n_controls"])
     return "" if found >= asked else f"of {count(asked)} asked for: no more like the mark were found"
@@ -136,7 +135,7 @@ def _fewer(result: Result) -> str:
 def _controls(result: Result, evidence: "FeatureEvidence | None", redact: bool) -> list[Block]:
     s, rank, table = result.summary, result.summary["rank"], result.tables["controls"]
     centred = rank["method"] == "centred"
-    others = numbers(table, "mean_log_kl") - (numbers(table, "reference_mean_log_kl") if centred else 0.0)
+    others = column_numbers(table, "mean_log_kl") - (column_numbers(table, "reference_mean_log_kl") if centred else 0.0)
     value = float(s["mean_log_kl"]) - (float(s["reference_mean_log_kl"]) if centred else 0.0)
     limit = None
     if rank["method"] != "references" and rank["detectable"] is not None:
@@ -214,15 +213,15 @@ def _paper(result: Result) -> list[Block]:
     rows: list[tuple[Text, Text]] = [
         ("M as published: mean KL of the mark less that of random patches", f"{p['M_paper']:.4g}"),
         ("Mean KL, mark and random", f"{p['mean_mark']:.4g}, {p['mean_random']:.4g}"),
-        ("s.d. over redraws of the random patches", _known(p["sd_over_redraws"])),
-        ("Range over the models", _known(p["range_over_models"])),
+        ("s.d. over redraws of the random patches", _known_text(p["sd_over_redraws"])),
+        ("Range over the models", _known_text(p["range_over_models"])),
         ("Welch's t-test over probes, one-tailed p", f"{p['p_welch']:.3g}"),
     ]
     if white is not None:
         rows += [
             ("M_w, white box", f"{white['m']:.4g}"),
             ("Mean probability of the label, mark and random", f"{white['mean_mark']:.3g}, {white['mean_random']:.3g}"),
-            ("Range of M_w over the models", _known(white["range_over_models"])),
+            ("Range of M_w over the models", _known_text(white["range_over_models"])),
             ("Images of the label", [Name(str(white["label"])), f", {count(white['n'])}"]),
         ]
     text = (
@@ -232,7 +231,7 @@ def _paper(result: Result) -> list[Block]:
     return [Definitions(rows, compact=True), Paragraph(text)]
 
 
-def _known(value: Any) -> str:
+def _known_text(value: Any) -> str:
     return "one only" if value is None else f"{value:.3g}"
 
 
@@ -290,7 +289,7 @@ def _words(found: dict[str, Any] | None) -> str:
     return ", ".join(f"{name} {value}" for name, value in (found or {}).items())
 
 
-def _reading(result: Result) -> list[Block]:
+def _reading_guide(result: Result) -> list[Block]:
     rank = result.summary["rank"]
     items: list[Text] = [
         "Mark and controls are exchangeable only if the mark was not chosen for its shape. Controls have the mark's "

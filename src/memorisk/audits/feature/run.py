@@ -13,31 +13,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.feature.mark_choice import choose_controls, choose_mark, that_fit
-from memorisk.audits.feature.mark_outputs import answers_of_outputs
-from memorisk.audits.feature.mark_probing import MarkAnswers, ask_about_marks, label_probabilities
+from memorisk.audits.feature.mark_answers import MarkAnswers, answers_of_outputs, ask_about_marks, label_probabilities
+from memorisk.audits.feature.marks import choose_controls, choose_mark, fitting_controls
 from memorisk.audits.feature.options import FeatureOptions, feature_options
 from memorisk.audits.feature.page import feature_page
 from memorisk.audits.feature.verdict import feature_verdict
-from memorisk.audits.file_listing import FILES, write_listing
-from memorisk.images.marks.marks import Mark
-from memorisk.images.overlap import named_sources, refuse_overlap
-from memorisk.images.sources.registry import load_manifest
+from memorisk.audits.pseudonyms import FILES, write_listing
+from memorisk.images.alterations.marks import Mark
+from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.blackbox.asked import Predictor
-from memorisk.models.blackbox.predictors import load_predictor
+from memorisk.models.blackbox.predictors import Predictor, load_predictor
 from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.files import write_text
-from memorisk.runs.fingerprint import fingerprint
-from memorisk.runs.folder import check_out, open_run
-from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.files import fingerprint, write_text
+from memorisk.runs.folder import check_out_folder, open_run
+from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.marks import WhiteBoxScore, paper_score, white_box_score
-from memorisk.statistics.memorization.mark_rank import noticeable_shift, place_among, rank_mark, rank_p
+from memorisk.statistics.memorization.mark_rank import noticeable_shift, percentile_among, rank_mark, rank_p
 
 REPORT = "report.html"
 
@@ -68,7 +64,7 @@ class FeatureEvidence:
 
 
 def audit_feature(
-    models: str | Sequence[str], *, out: str | Path, progress: Progress = quiet, **settings: Any
+    models: str | Sequence[str], *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> Result:
     """Audit whether models remember a mark.
 
@@ -91,9 +87,9 @@ def audit_feature(
     options = feature_options(settings)
     names = [models] if isinstance(models, str | Path) else list(models)
     folder = Path(out)
-    refuse_overlap(folder, named_sources({"the probes": options.probes}))
-    check_out(folder, {}, identity=[])
-    evidence = gather(names, options, progress)
+    refuse_overlap(folder, path_sources({"the probes": options.probes}))
+    check_out_folder(folder, {}, identity=[])
+    evidence = gather_answers(names, options, progress)
     config = {"models": [str(m) for m in names], "out": str(folder), **asdict(options)}
     identity = {"audit": "feature", "models": evidence.described, "mark": _mark_identity(evidence)}
     with open_run(folder, config | {"run": identity}, identity=["run"]) as run:
@@ -107,7 +103,7 @@ def audit_feature(
     return result
 
 
-def gather(names: list[str], options: FeatureOptions, progress: Progress) -> FeatureEvidence:
+def gather_answers(names: list[str], options: FeatureOptions, progress: Progress) -> FeatureEvidence:
     """Load every model once and ask it about the mark and its controls.
 
     Raises:
@@ -116,7 +112,7 @@ def gather(names: list[str], options: FeatureOptions, progress: Progress) -> Fea
     if not names:
         raise InputError("no model: give module:function, an .onnx or .pt2 file, NAME@WEIGHTS, or saved outputs (.npz)")
     if any(str(name).lower().endswith(".npz") for name in names):
-        return _from_outputs(names, options)
+        return _answers_from_outputs(names, options)
     if not options.mark:
         raise InputError("no mark: name a letter, text:..., pattern:SEED or an image file with --mark")
     place = options.where
@@ -125,7 +121,9 @@ def gather(names: list[str], options: FeatureOptions, progress: Progress) -> Fea
     preprocessing = _preprocessing(options, store)
     images = store.images
     mark.corner(images.shape[1], images.shape[2])
-    controls = that_fit(choose_controls(mark, options, place, options.seed), images.shape[1], images.shape[2], mark)
+    controls = fitting_controls(
+        choose_controls(mark, options, place, options.seed), images.shape[1], images.shape[2], mark
+    )
     described = {"preprocessing": preprocessing.describe(), "probes": store.data_hash}
     answers: dict[str, list[MarkAnswers]] = {"models": [], "references": []}
     label = _label_images(options, preprocessing, progress)
@@ -154,13 +152,13 @@ def gather(names: list[str], options: FeatureOptions, progress: Progress) -> Fea
                 scores.append(white_box_score(*own))
         described[what] = told
     _same_classes([*answers["models"], *answers["references"]])
-    _all_different([*answers["models"], *answers["references"]], [*names, *options.references])
+    _refuse_duplicates([*answers["models"], *answers["references"]], [*names, *options.references])
     ids = [str(image) for image in store.manifest.images]
     white_box = None if label is None else _white_boxes(label.label, scores)
     return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, described, white_box, store)
 
 
-def _from_outputs(names: list[str], options: FeatureOptions) -> FeatureEvidence:
+def _answers_from_outputs(names: list[str], options: FeatureOptions) -> FeatureEvidence:
     if len(names) > 1 or options.references or options.probes or options.white_box:
         raise InputError(
             "saved outputs are one file, with the references' outputs in it: leave other models, --references, "
@@ -169,7 +167,7 @@ def _from_outputs(names: list[str], options: FeatureOptions) -> FeatureEvidence:
     own, references, saved = answers_of_outputs(names[0], output=options.output)
     told = saved.describe()
     described = {"models": [told], "references": [{"name": f"reference {i + 1}"} for i in range(len(references))]}
-    _all_different([own, *references], [names[0], *(f"reference {i + 1}" for i in range(len(references)))])
+    _refuse_duplicates([own, *references], [names[0], *(f"reference {i + 1}" for i in range(len(references)))])
     return FeatureEvidence([own], references, None, [], [], described, None)
 
 
@@ -217,8 +215,8 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
         "mean_log_kl": statistic,
         "reference_mean_log_kl": reference,
         "ink": mark.ink if mark else None,
-        "place_in_ink": place_among(mark.ink, ink) if mark else None,
-        "place_in_reference_kl": place_among(reference, controls["reference_mean_log_kl"]) if theirs else None,
+        "place_in_ink": percentile_among(mark.ink, ink) if mark else None,
+        "place_in_reference_kl": percentile_among(reference, controls["reference_mean_log_kl"]) if theirs else None,
         "controls_kind": options.controls,
         "controls_asked": options.n_controls if mark else ranks.n_controls,
         "opacity_zero": opacity_zero,
@@ -340,7 +338,7 @@ def _same_classes(answers: list[MarkAnswers]) -> None:
         raise InputError(f"the models have {' and '.join(map(str, counts))} classes: give models of the same task")
 
 
-def _all_different(answers: list[MarkAnswers], names: Sequence[str]) -> None:
+def _refuse_duplicates(answers: list[MarkAnswers], names: Sequence[str]) -> None:
     """Refuse a model that is given twice: it would count as several, or be its own reference.
 
     Raises:

@@ -8,9 +8,9 @@ from math import exp, isfinite, log
 from typing import Any
 
 from memorisk.audits.feature.options import FeatureOptions
-from memorisk.report.earlier_rules import BY_REFERENCES, FORMS
+from memorisk.report.earlier_verdicts import BY_REFERENCES, FORMS
 from memorisk.statistics.memorization.mark_rank import POWER, references_needed
-from memorisk.statistics.verdicts.tiers import beside
+from memorisk.statistics.verdicts.tiers import format_against_gates
 
 UNMATCHED = ("letters", "random")
 METHODS = {
@@ -25,10 +25,10 @@ WEAK = (
     f"this is no proof: without references {MATCHED_LEVEL} of models that never saw the mark look like this at 5 %, by "
     "the shape of the mark"
 )
-ABSENT = (
+NOT_FOUND = (
     "not found does not mean that the mark was not in the training data: one image often leaves no trace in the answers"
 )
-MORE = "more references than these, or other models that share the mark"
+MORE_REFERENCES = "more references than these, or other models that share the mark"
 EDGE = 0.025
 """Nearer to an end of the controls than this in ink, the mark is not among its like."""
 
@@ -86,32 +86,45 @@ def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
     doubts, deciding = _doubts(rank, numbers, options)
     times = f"{exp(rank['m']):.3g} times as sensitive to the mark as "
     than = "the reference models are, each beside marks like it" if rank["n_references"] else "to marks like it"
-    smallest = beside(rank["smallest_p"], level, kind="g")
-    told = f"p {beside(p, level, digits=3, kind='g')} ({METHODS[rank['method']]}; the smallest possible was {smallest})"
+    smallest = format_against_gates(rank["smallest_p"], level, kind="g")
+    told = (
+        f"p {format_against_gates(p, level, digits=3, kind='g')} ({METHODS[rank['method']]}; the smallest possible was "
+        f"{smallest})"
+    )
     found = f"the model is {times}{than}; {told}"
     if rank["method"] != "references":
-        return "undecided", [found, *_without(rank, level), *doubts], [_enough(rank, level), *deciding]
+        return (
+            "undecided",
+            [found, *_undecided_controls(rank, level), *doubts],
+            [_enough_references(rank, level), *deciding],
+        )
     if p <= level:
         if doubts:
             return "undecided", [found, *doubts], deciding
-        return "fail", [found], [f"{MORE}: of models that never saw the mark {100 * level:g} % fail by chance"]
+        return (
+            "fail",
+            [found],
+            [f"{MORE_REFERENCES}: of models that never saw the mark {100 * level:g} % fail by chance"],
+        )
     if isfinite(rank["low"]) and rank["low"] > 0:
-        doubts.insert(0, f"the interval of M, {beside(rank['low'], 0)} to {rank['high']:.2f}, lies above 0")
-        deciding.insert(0, MORE)
+        doubts.insert(
+            0, f"the interval of M, {format_against_gates(rank['low'], 0)} to {rank['high']:.2f}, lies above 0"
+        )
+        deciding.insert(0, MORE_REFERENCES)
     limit = rank["noticeable"]
-    seen_from = beside(exp(limit), options.gate, digits=3, kind="g")
+    seen_from = format_against_gates(exp(limit), options.gate, digits=3, kind="g")
     if limit <= log(options.gate) and not doubts:
         noticed = f"a model {seen_from} times as sensitive or more would have been found in four of five cases"
-        return "pass", [found, noticed, ABSENT], []
+        return "pass", [found, noticed, NOT_FOUND], []
     if not limit <= log(options.gate):
         noticed = f"only a model {seen_from} times as sensitive or more would have been found in four of five "
         noticed += f"cases; a pass needs {options.gate:g} times or less"
         doubts.insert(0, noticed if isfinite(limit) else "nothing would have been found in four of five cases")
-        deciding = [MORE, *(way for way in deciding if way != MORE)]
+        deciding = [MORE_REFERENCES, *(way for way in deciding if way != MORE_REFERENCES)]
     return "undecided", [found, *doubts], deciding
 
 
-def _without(rank: dict[str, Any], level: float) -> list[str]:
+def _undecided_controls(rank: dict[str, Any], level: float) -> list[str]:
     """Why the controls decide nothing."""
     few = "without references" if not rank["n_references"] else f"with {rank['n_references']} references"
     if rank["smallest_p"] > level:
@@ -121,7 +134,7 @@ def _without(rank: dict[str, Any], level: float) -> list[str]:
     return [f"{few} it is not known how much less than its controls a mark of this shape moves"]
 
 
-def _enough(rank: dict[str, Any], level: float) -> str:
+def _enough_references(rank: dict[str, Any], level: float) -> str:
     """How many references would decide."""
     needed = references_needed(rank["n_models"], level)
     if needed is None:

@@ -1,8 +1,11 @@
-"""From what was measured to a `Result`: tables, numbers, verdict.
+"""From what was measured to a `Result`: tables, numbers, verdict; and pictures of the closest pairs.
 
-Tables: ``per_image`` a synthetic image (the manifest), ``per_group`` an exposed training patient, ``per_class`` counts
-before and after; ``tables/`` holds ``scores`` (a synthetic image and a detector), ``real_images`` (a calibration image
-and a detector), ``calibration`` (the pairs behind the thresholds), ``guarantees``, ``detectors``, ``diversity``.
+Tables: ``per_image`` a synthetic image (the manifest), ``per_group`` an exposed training patient, ``per_class``
+counts before and after; ``tables/`` holds ``scores`` (a synthetic image and a detector), ``real_images`` (a
+calibration image and a detector), ``calibration`` (the pairs behind the thresholds), ``guarantees``, ``detectors``,
+``diversity``.
+
+Pictures are made only when the user asked: a training image, a synthetic one, their difference.
 """
 
 from collections.abc import Sequence
@@ -11,22 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.filter.calibrating import Calibrated
-from memorisk.audits.filter.cost import Diversity
-from memorisk.audits.filter.deciding import REASONS, Decision
-from memorisk.audits.filter.exposing import exposed_numbers
-from memorisk.audits.filter.families import Family, not_promised
-from memorisk.audits.filter.measuring import Opened, detector_names, is_weak
+from memorisk.audits.filter.calibration import CalibratedThreshold, Family, not_promised
+from memorisk.audits.filter.decisions import REASONS, Decision, Diversity, exposed_numbers
 from memorisk.audits.filter.options import FilterOptions, ScreeningOptions
-from memorisk.audits.filter.screening import Screened
+from memorisk.audits.filter.screening import Screening, ScreeningDetector, detector_names, is_weak
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.filter.verdict import filter_verdict
+from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, side_by_side
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.report.columns import column_texts
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
+from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.pairs.guarantee import MissGuarantee
-from memorisk.statistics.proportions import Proportion
 from memorisk.training.detectors.pair_detectors import PairDetector
 
 
@@ -40,9 +41,9 @@ class FilterEvidence:
     counted: Sequence[MissGuarantee]
     """Of each family: how many identities there are and are needed."""
     decision: Decision
-    opened: Sequence[Opened] = ()
-    calibrated: Sequence[Calibrated] = ()
-    screened: Screened | None = None
+    opened: Sequence[ScreeningDetector] = ()
+    calibrated: Sequence[CalibratedThreshold] = ()
+    screened: Screening | None = None
     synthetic: Proportion | None = None
     """Share of the synthetic images that the detectors reject."""
     real: Proportion | None = None
@@ -121,7 +122,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> dict[str,
         "threshold_by": "user" if options.threshold else "guarantee" if screened is not None else None,
         "detectors": detector_names(evidence.detectors),
         "thresholds": [] if screened is None else list(screened.thresholds),
-        "guarantee": promise(evidence, options),
+        "guarantee": guarantee_words(evidence, options),
         "unseen": list(sets.unseen),
         "patients_known": sets.groups_given or options.one_image_per_patient,
         "patients_by_word": options.one_image_per_patient and not sets.groups_given,
@@ -137,14 +138,14 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> dict[str,
     }
 
 
-def promise(evidence: FilterEvidence, options: ScreeningOptions) -> str | None:
+def guarantee_words(evidence: FilterEvidence, options: ScreeningOptions) -> str | None:
     """The guarantee in METHODS' words, of all families together; None where none is given."""
     if options.threshold or evidence.missing or evidence.screened is None:
         return None
-    return promise_words(evidence.families, evidence.counted)
+    return families_words(evidence.families, evidence.counted)
 
 
-def promise_words(families: Sequence[Family], counted: Sequence[MissGuarantee]) -> str:
+def families_words(families: Sequence[Family], counted: Sequence[MissGuarantee]) -> str:
     """The guarantee of some families in METHODS' words.
 
     Args:
@@ -174,7 +175,7 @@ def _summary(
     }
 
 
-def described_detectors(opened: Sequence[Opened]) -> list[dict[str, Any]]:
+def described_detectors(opened: Sequence[ScreeningDetector]) -> list[dict[str, Any]]:
     """What a report says of each detector."""
     return [
         {
@@ -189,8 +190,28 @@ def described_detectors(opened: Sequence[Opened]) -> list[dict[str, Any]]:
     ]
 
 
-def _notes(opened: Opened) -> list[str]:
+def _notes(opened: ScreeningDetector) -> list[str]:
     """What the encoder says of itself; what its checks say names images, and is refused or rejected."""
     found = opened.train
     of_images = set(found.checks.sentences(found.ids, found.values.shape[1]))
     return [note for note in found.described.notes if note not in of_images]
+
+
+def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[Pair, np.ndarray]:
+    """Pictures of the pair that exposes each patient most, the closest first, by the ids that the report shows.
+
+    Args:
+        sets: The pixels.
+        result: Its tables say which pairs.
+        names: As the tables have them.
+    """
+    train = {str(name): row for row, name in enumerate(names.names(sets.train.manifest.images))}
+    made = {str(name): row for row, name in enumerate(names.names(sets.synthetic.manifest.images))}
+    shown = result.per_group.head(MAX_PICTURES)
+    pairs = zip(column_texts(shown, "training_image"), column_texts(shown, "synthetic_image"), strict=True)
+    return {
+        pair: side_by_side(
+            np.asarray(sets.train.images[train[pair[0]]]), np.asarray(sets.synthetic.images[made[pair[1]]])
+        )
+        for pair in pairs
+    }

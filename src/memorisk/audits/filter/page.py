@@ -1,32 +1,33 @@
 """The report of a filter, in the order in which a data-protection officer asks.
 
-May the kept set be shared, and what is promised? What did it cost? Whom did the rejected images expose, and which pairs
-are closest? What do the scores look like, what could not be read, what is not said?
+May the kept set be shared, and what is promised? What did it cost? Whom did the rejected images expose, and which
+pairs are closest? What do the scores look like, what could not be read, what is not said?
+
+The report of a loop (`audits.synthesize.page`) shares the sections with numbers (guarantee, cost, exposed patients
+and pairs, scores, images that were not read), and its end: how it was done, and the line below the page.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from memorisk.audits.filter import words
-from memorisk.audits.filter.closing import Told, footer, named, setup_section
-from memorisk.audits.filter.sections import (
-    cost_section,
-    exposed_facts,
-    exposed_section,
-    guarantee_section,
-    score_section,
-    unread_section,
-)
+from memorisk.audits.filter import wording
+from memorisk.audits.filter.decisions import REASONS, UNREADABLE
 from memorisk.audits.filter.verdict import is_weak_alone
-from memorisk.audits.synthetic.pictures import Pair
-from memorisk.audits.synthetic.words import Terms
+from memorisk.audits.generated.pictures import Pair
+from memorisk.audits.synthetic.sections import picture_gallery
+from memorisk.audits.synthetic.wording import Terms
 from memorisk.report.blocks import (
     Block,
     Callout,
+    Column,
+    Definitions,
+    Details,
     Fact,
     Facts,
+    Figure,
     Heading,
     Inline,
     Name,
@@ -34,9 +35,281 @@ from memorisk.report.blocks import (
     Paragraph,
     Section,
     Steps,
+    Table,
+    Text,
 )
-from memorisk.report.formats import capitalized, count, percent
+from memorisk.report.columns import capitalized, column_numbers, column_texts, count, decimal, percent, rows
+from memorisk.report.figures.histograms import distance_plot
 from memorisk.report.result import Result
+from memorisk.runs.errors import plural
+
+_NAMES = {"detector": "Detector", "family": "Copies"}
+
+
+def guarantee_section(result: Result, terms: Terms) -> list[Block]:
+    """The promise in METHODS' words, family by family, and what was left out for it."""
+    n = result.summary["numbers"]
+    blocks: list[Block] = []
+    if n["guarantee"]:
+        blocks += [Callout("note", "The promise", [Paragraph(Name(n["guarantee"]))])]
+    if n["filtered"]:
+        if n["n_kept"]:
+            blocks.append(Paragraph(wording.unpromised_words(n)))
+        told = wording.USER if n["threshold_by"] == "user" else wording.GUARANTEE
+        blocks.append(Paragraph(terms.fill(told)))
+    if n["guarantee"] and n["shared_by"] > 1:
+        blocks.append(Paragraph(_shared(n)))
+    blocks.append(_guarantees(result, terms))
+    if told := wording.excluded_words(n, terms):
+        blocks += [Paragraph("Calibration asks for new people, and counts each once:"), Steps(told)]
+    return blocks
+
+
+def cost_section(result: Result, terms: Terms) -> list[Block]:
+    """Rejected images by reason, detector and class; real images; diversity."""
+    n = result.summary["numbers"]
+    by_reason = [{"reason": reason, "n": n["rejected"][reason], "what": REASONS[reason]} for reason in REASONS]
+    reasons = Table(
+        frame=pd.DataFrame([row for row in by_reason if row["n"]], columns=["reason", "n", "what"]),
+        columns=[
+            Column(source="reason", heading="Reason", row_heading=True),
+            Column(source="n", heading="Images", format="count"),
+            Column(source="what", heading="What it means", wide=True),
+        ],
+        caption="Rejected images, by reason.",
+        elsewhere="manifest.parquet",
+        empty="No image is rejected.",
+    )
+    blocks: list[Block] = [Paragraph(terms.fill(wording.COST)), reasons, _detectors(result)]
+    if (real := n["real_rejected"]) is not None:
+        shown = {"share": percent(real["estimate"]), "low": percent(real["low"]), "high": percent(real["high"])}
+        blocks.append(Paragraph(terms.fill(wording.REAL, **shown, n=count(real["trials"]))))
+    if len(result.per_class):
+        blocks += [Heading("Classes"), _classes(result)]
+    columns = [
+        Column(source="detector", heading="Detector", row_heading=True),
+        Column(source="images", heading="Images"),
+        Column(source="n", heading="Number", format="count"),
+        Column(source="distinct", heading="Distinct nearest", format="count"),
+        Column(source="irs", heading="IRS [95 % interval]", format="decimal", interval=("low", "high")),
+        Column(source="n_equal", heading="Of as many", format="count"),
+        Column(source="equal", heading="IRS of these", format="decimal", interval=("equal_low", "equal_high")),
+    ]
+    caption = "Image retrieval score, before and after."
+    table = Table(frame=result.tables["diversity"], columns=columns, caption=caption)
+    return [*blocks, Heading("Diversity"), Paragraph(terms.fill(wording.DIVERSITY)), table]
+
+
+def exposed_section(
+    result: Result, terms: Terms, pictures: Mapping[Pair, np.ndarray] | None, redact: bool
+) -> list[Block]:
+    """Training patients to whom rejected images point, each with the closest pair."""
+    names = [
+        Column(source="group", heading=terms.unit.capitalize(), row_heading=True),
+        *([Column(source="training_image", heading="Training image")] if terms.units == "patients" else []),
+        Column(source="synthetic_image", heading="Synthetic image"),
+    ]
+    columns = [
+        *([] if redact else names),
+        Column(source="score", heading="Score", format="decimal"),
+        Column(source="threshold", heading="Threshold", format="decimal"),
+        Column(source="identical", heading="Same pixels", format="yes_no"),
+        Column(source="n_rejected", heading="Rejected images", format="count"),
+        Column(source="n_singled_out", heading="Singling out", format="count"),
+    ]
+    table = Table(
+        frame=result.per_group,
+        columns=columns,
+        caption=terms.fill(wording.EXPOSED_TABLE),
+        elsewhere="per_group.parquet",
+        empty="No rejected image points at anybody.",
+    )
+    counted = str(result.verdict["exposed"])
+    blocks: list[Block] = [Paragraph(terms.fill(wording.EXPOSED)), *([Paragraph(counted)] if counted else []), table]
+    if redact:
+        return [*blocks, Paragraph("Ids are left out of this report. They are in the run's own tables.")]
+    if pictures is None:
+        return [*blocks, Paragraph("Pictures are shown only when a gallery was asked for.")]
+    return [*blocks, picture_gallery(pictures, "The closest pairs", frozenset())] if pictures else blocks
+
+
+def exposed_facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
+    """How many are exposed, and at how many others a score points, beside what the threshold says of new people.
+
+    Args:
+        n: Numbers of the verdict.
+        terms: What a group is called.
+    """
+    identical, singled = (count(n[name]) for name in ("n_identical", "n_by_score_singled_out"))
+    new, real = f"of new {terms.units}: not known", n["real_rejected"]
+    if real is not None:
+        new = f"rejects {percent(real['low'])} to {percent(real['high'])} of new {terms.units}"
+    return [
+        Fact(f"Exposed {terms.units}", count(n["n_exposed"]), f"{identical} by identical pixels, {singled} by a score"),
+        Fact("Pointed at, not singled out", terms.counted(wording.pointed_patients(n)), new),
+    ]
+
+
+def score_section(result: Result) -> list[Block]:
+    """The distributions, a figure a detector."""
+    return [Paragraph(wording.SCORES), *(_figure(result, place) for place in range(len(result.summary["features"])))]
+
+
+def unread_section(result: Result, redact: bool) -> list[Block]:
+    """Synthetic images that could not be read."""
+    chosen = rows(result.per_image, [reason == UNREADABLE for reason in column_texts(result.per_image, "reason")])
+    if not len(chosen):
+        return [Paragraph("Every synthetic image could be read.")]
+    blocks: list[Block] = [Paragraph(wording.UNREAD)]
+    if redact:
+        return [*blocks, Paragraph(f"{plural(len(chosen), 'image', 'images')}; their names are left out.")]
+    columns = [Column(source="image", heading="Synthetic image", row_heading=True)]
+    if "detail" in chosen:
+        columns.append(Column(source="detail", heading="Why", wide=True))
+    return [*blocks, Table(frame=chosen, columns=columns, caption="Rejected unread.", elsewhere="manifest.parquet")]
+
+
+def _shared(n: dict[str, Any]) -> str:
+    return wording.SHARED.format(
+        detectors=plural(len(n["detectors"]), "detector", "detectors"),
+        families=plural(len(n["families"]), "family", "families"),
+        confidence=n["confidence"],
+        shared=n["shared_by"],
+        each=(1 - n["confidence"]) / n["shared_by"],
+    )
+
+
+def _guarantees(result: Result, terms: Terms) -> Table:
+    n, table = result.summary["numbers"], result.tables["guarantees"]
+    known = "missed" in table
+    columns = [
+        *([Column(source="detector", heading="Detector", row_heading=True)] if known else []),
+        Column(source="words", heading="Copies", row_heading=not known, wide=True),
+        Column(source="n_identities", heading="Identities", format="count"),
+        Column(source="needed", heading="Needed", format="count"),
+        Column(source="missing", heading="Missing", format="count"),
+    ]
+    if known and n["threshold_by"] == "user":
+        limits = ("missed_low", "missed_high")
+        columns += [
+            Column(source="missed", heading="Missed", format="count"),
+            Column(source="missed_share", heading="Share [95 % interval]", format="percent", interval=limits),
+        ]
+    elif known:
+        columns += [
+            Column(source="misses_allowed", heading="May be missed", format="count"),
+            Column(source="threshold", heading="Threshold by these", format="decimal"),
+            Column(source="missed", heading="Missed at the smallest", format="count"),
+        ]
+    caption = f"Calibration {terms.units} with a pair of each kind, and what the guarantee needs."
+    return Table(frame=table, columns=columns, caption=caption, elsewhere="tables/calibration.parquet")
+
+
+def _detectors(result: Result) -> Table:
+    columns = [
+        Column(source="detector", heading="Detector", row_heading=True),
+        Column(source="threshold", heading="Threshold", format="decimal"),
+        Column(source="n_rejected", heading="Rejected", format="count"),
+        Column(source="n_alone", heading="By it alone", format="count"),
+        Column(source="real_images", heading="Of real images", format="percent"),
+    ]
+    caption = "Images that reach the threshold, by detector. Scores of different detectors do not compare."
+    return Table(frame=result.tables["detectors"], columns=columns, caption=caption)
+
+
+def _classes(result: Result) -> Table:
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(source="n_before", heading="Before", format="count"),
+        Column(source="n_kept", heading="Kept", format="count"),
+        Column(source="n_rejected", heading="Rejected", format="count"),
+        Column(source="share_rejected", heading="Of the class", format="percent"),
+        Column(source="share_before", heading="Share before", format="percent"),
+        Column(source="share_kept", heading="Share kept", format="percent"),
+    ]
+    return Table(frame=result.per_class, columns=columns, caption="Class balance, before and after.")
+
+
+def _figure(result: Result, place: int) -> Figure:
+    """Depth below an image and itself: synthetic and real best matches, calibration pairs, threshold."""
+    found = result.summary["features"][place]
+    name, top = str(found["detector"]), float(found["top"])
+    threshold = float(result.summary["numbers"]["thresholds"][place])
+    pools = {"synthetic images, best match": _depth(result.tables["scores"], name, top)}
+    if len(real := result.tables["real_images"]):
+        pools["real images of new people, best match"] = _depth(real, name, top)
+    if len(pairs := result.tables["calibration"]):
+        pools["calibration pairs"] = _depth(pairs, name, top)
+    known = {what: values for what, values in pools.items() if len(values)}
+    marked = [max(top - threshold, 0.0)]
+    told = [f"{what}: median {decimal(np.median(values))}" for what, values in known.items()]
+    return Figure(
+        svg=distance_plot(known, x_title="Below the same vector", marked=marked, marked_as="threshold"),
+        title="Best matches and calibration pairs",
+        caption=[Name(name), f": {found['compares']}."],
+        alternative="; ".join(told) + f"; threshold {decimal(marked[0])}.",
+    )
+
+
+def _depth(table: pd.DataFrame, detector: str, top: float) -> np.ndarray:
+    """[n] how far the scores of a detector lie below the top; a head may put an unlike pair above it."""
+    score = column_numbers(rows(table, [name == detector for name in column_texts(table, "detector")]), "score")
+    return np.maximum(top - score[np.isfinite(score)], 0.0)
+
+
+DefinitionRows = list[tuple[Text, Text]]
+"""Titles, and what is said of each."""
+
+
+def setup_section(result: Result, first: DefinitionRows, settings: DefinitionRows, redact: bool) -> list[Block]:
+    """Everything to repeat it.
+
+    Args:
+        result: Of `analysis`.
+        first: Which images, in what form.
+        settings: Those that the command has alone.
+        redact: Leave out the notes of the run, which may name files.
+    """
+    n, s = result.summary["numbers"], result.summary
+    told = list(first)
+    for found in s["features"]:
+        told.append(("Detector", Name(f"{found['detector']}: {found['sentence']} Compared by {found['compares']}.")))
+    told += [
+        ("Miss rate, confidence", f"{n['miss_rate']:g}, {n['confidence']:g}"),
+        *settings,
+        ("Seed", f"{s['settings']['seed']}"),
+        ("Ids replaced by keyed hashes", "yes" if s["pseudonymised"] else "no"),
+    ]
+    told += [(f"Fingerprint, {what}", Name(str(value))) for what, value in n["data_hash"].items() if value]
+    blocks: list[Block] = [Definitions(told, compact=True)]
+    notes = [*n["notes"], *(note for found in s["features"] for note in found["notes"])]
+    if notes and not redact:
+        blocks += [Heading("Notes of the run"), Steps([Name(str(note)) for note in notes])]
+    versions: DefinitionRows = [(k, Name(str(v))) for k, v in s["versions"].items()]
+    return [*blocks, Details("Versions", [Definitions(versions, compact=True)])]
+
+
+def set_name(name: Any, counted: str, redact: bool) -> Text:
+    """Images by their name, where they have one that may be told, and their number.
+
+    Args:
+        name: "" where they have none.
+        counted: How many, in words.
+        redact: Leave out the name.
+    """
+    return counted if redact or not str(name) else [Name(str(name)), f", {counted}"]
+
+
+def footer(result: Result, redact: bool) -> str:
+    """What made the page, and who may see it.
+
+    Args:
+        result: Of `analysis`.
+        redact: Whether ids and images were left out.
+    """
+    version = result.summary["versions"].get("memorisk")
+    shown = "Ids and images are left out." if redact else "This file names training images: handle it as personal data."
+    return f"Made by memorisk {version}. {shown} It needs no network and asks for none."
 
 
 def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None, *, redact: bool = False) -> Page:
@@ -62,7 +335,7 @@ def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = Non
         ]
     sections += [
         Section("Not read", unread_section(result, redact), "unread"),
-        Section("What this does not say", [Steps(words.not_said(terms, n))], "limits"),
+        Section("What this does not say", [Steps(wording.limitations(terms, n))], "limits"),
         Section("How it was done", _setup(result, terms, redact), "setup"),
     ]
     return Page(
@@ -78,18 +351,18 @@ def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = Non
 def _lead(result: Result, terms: Terms) -> list[Block]:
     """The verdict in words, why, what would decide it, and the numbers to carry away."""
     v, n = result.verdict, result.summary["numbers"]
-    kind, headline = words.HEADLINES[result.status]
-    sentence = words.SENTENCES[result.status]
+    kind, headline = wording.HEADLINES[result.status]
+    sentence = wording.SENTENCES[result.status]
     if result.status == "undecided" and n["filtered"]:
         weak = is_weak_alone(v)
-        headline, sentence = (words.WEAKLY, words.KEPT_WEAKLY) if weak else (words.UNGUARANTEED, words.KEPT_SO)
+        headline, sentence = (wording.WEAKLY, wording.KEPT_WEAKLY) if weak else (wording.UNGUARANTEED, wording.KEPT_SO)
     blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps([Name(capitalized(why)) for why in v["why"]])]
     if v["what_would_decide"]:
         blocks += [Heading("What would decide it"), Steps([Name(capitalized(way)) for way in v["what_would_decide"]])]
     if n["n_kept"]:
-        blocks.append(Paragraph(words.unpromised(n)))
+        blocks.append(Paragraph(wording.unpromised_words(n)))
     if n["n_kept"] and n["weak_features"]:
-        blocks.append(Paragraph(words.WEAK))
+        blocks.append(Paragraph(wording.WEAK))
     if v["exposed"]:
         blocks.append(Paragraph(str(v["exposed"])))
     return [Callout(kind, headline, blocks), Facts(_facts(n, terms))]
@@ -118,7 +391,7 @@ def _missed(n: dict[str, Any]) -> tuple[str, str, str]:
         return "Copies missed", "-", "nothing was kept"
     if not n["guarantee"]:
         return "Copies missed", "no promise", ""
-    kinds, only = words.promised_kinds(n), "no others promised"
+    kinds, only = wording.promised_kinds(n), "no others promised"
     if len(n["kinds"]) > 3:
         return f"Copies missed, of {len(n['kinds'])} kinds", f"at most {percent(n['miss_rate'])}", f"{kinds}; {only}"
     return f"{capitalized(kinds)} copies missed", f"at most {percent(n['miss_rate'])}", only
@@ -127,7 +400,7 @@ def _missed(n: dict[str, Any]) -> tuple[str, str, str]:
 def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     """Everything to repeat it."""
     n, s = result.summary["numbers"], result.summary
-    told: Told = []
+    told: DefinitionRows = []
     for title, key, images, units in (
         ("Training", "training", n["n_train_images"], n["n_train_patients"]),
         ("Synthetic", "synthetic", n["n_synthetic"], None),
@@ -135,7 +408,7 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     ):
         counted = f"{count(images)} images"
         counted += f" of {terms.counted(units)}" if units is not None and terms.units == "patients" else ""
-        told.append((title, named(s["names"][key], counted, redact)))
+        told.append((title, set_name(s["names"][key], counted, redact)))
     height, width, channels = s["shape"]
     told.append(("Pixels", f"{height} x {width} x {channels}, by {s['settings']['resize']} where they were resized"))
     return setup_section(result, told, [], redact)

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.deciding import UNREADABLE
-from memorisk.audits.filter.measuring import detector_names
-from memorisk.audits.filter.screening import PIXELS, SCORE, Matches
+from memorisk.audits.filter.decisions import UNREADABLE
+from memorisk.audits.filter.screening import PIXELS, SCORE, Matches, detector_names
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.copies.orientations import ORIENTATIONS
+from memorisk.images.copies.near_copies import ORIENTATIONS
 
 if TYPE_CHECKING:
     from memorisk.audits.filter.analysis import FilterEvidence

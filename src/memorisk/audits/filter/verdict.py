@@ -13,15 +13,15 @@ The gate that stops a pipeline is ``no-guarantee``; where there is a threshold a
 from typing import Any
 
 from memorisk.audits.filter.options import ScreeningOptions
-from memorisk.audits.filter.words import exposed, not_counted
-from memorisk.audits.synthetic.words import Terms
-from memorisk.report.earlier_rules import FORMS
-from memorisk.runs.errors import several
+from memorisk.audits.filter.wording import excluded_words, exposed_words
+from memorisk.audits.synthetic.wording import Terms
+from memorisk.report.earlier_verdicts import FORMS
+from memorisk.runs.errors import plural
 
 NO_GUARANTEE, NOTHING_KEPT, WEAK_DETECTOR = "no-guarantee", "nothing-kept", "weak-detector"
-HIGHER = "a higher --threshold, or one with a guarantee"
-FEWER = "a generator that gives fewer copies"
-BETTER = "a detector that tells copies from other images better, or fewer and weaker families"
+HIGHER_THRESHOLD = "a higher --threshold, or one with a guarantee"
+FEWER_COPIES = "a generator that gives fewer copies"
+BETTER_DETECTOR = "a detector that tells copies from other images better, or fewer and weaker families"
 _OF_THE_PAGE = ("notes",)
 _HALF = 0.5  # real images found in TRAIN more often than this, and than synthetic ones, are hardly of new people
 _SPARES = 0.5  # a threshold that surely rejects fewer new people than this does not take everybody for a copy
@@ -44,7 +44,7 @@ def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions, *, audite
         why, deciding = [reason], [way]
     if is_nothing_kept(numbers):
         status, why = "fail", [f"every one of the {numbers['n_synthetic']:,} synthetic images is rejected", *why]
-        deciding, gate = [*_of_nothing(numbers), *deciding], NOTHING_KEPT
+        deciding, gate = [*_ways_where_nothing_passed(numbers), *deciding], NOTHING_KEPT
     return {
         "schema": FORMS["filter"],
         "audit": "filter",
@@ -52,7 +52,7 @@ def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions, *, audite
         "gate": "never" if options.fail_on == "never" else gate,
         "why": why or [numbers["guarantee"]],
         "what_would_decide": deciding,
-        "exposed": exposed(terms, numbers),
+        "exposed": exposed_words(terms, numbers),
         **{name: value for name, value in numbers.items() if name not in _OF_THE_PAGE},
     }
 
@@ -77,13 +77,13 @@ def is_weak_alone(verdict: dict[str, Any]) -> bool:
     return verdict["status"] == "undecided" and verdict["why"] == [weakness(verdict)[0]]
 
 
-def _of_nothing(numbers: dict[str, Any]) -> list[str]:
+def _ways_where_nothing_passed(numbers: dict[str, Any]) -> list[str]:
     """What would let images pass where none did: of a threshold that spares new people, first another generator."""
     real = numbers["real_rejected"]
-    other = HIGHER if numbers["threshold_by"] == "user" else BETTER
+    other = HIGHER_THRESHOLD if numbers["threshold_by"] == "user" else BETTER_DETECTOR
     if real is None:
-        return [other, FEWER]
-    return [FEWER, other] if real["high"] < _SPARES else [other]
+        return [other, FEWER_COPIES]
+    return [FEWER_COPIES, other] if real["high"] < _SPARES else [other]
 
 
 def _doubts(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]]:
@@ -126,7 +126,7 @@ def _doubts(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]
     if n := numbers["n_train_unread"]:
         found.append(
             (
-                f"{several(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} "
+                f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} "
                 "not read: copies of these are not found",
                 "training images that can be read, or a folder without these files if nothing was trained on them",
             )
@@ -141,12 +141,12 @@ def _missing(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str
     why = []
     for lack in numbers["lacking"]:
         if lack["missing"]:
-            have = several(lack["identities"], "identity is", "identities are")
+            have = plural(lack["identities"], "identity is", "identities are")
             why.append(
                 f"{target}{shared} needs {lack['needed']:,} new identities with a pair of {lack['family']}; {have} "
                 f"there, so {lack['missing']:,} are missing: no threshold is given, and nothing is kept"
             )
-    why += [told.removesuffix(".") for told in not_counted(numbers, terms)]
+    why += [told.removesuffix(".") for told in excluded_words(numbers, terms)]
     n = numbers["missing"]
     ways = [f"{n:,} more calibration {terms.units} {terms.whom} neither the generator nor a detector has seen"]
     if not numbers["calibration_given"]:

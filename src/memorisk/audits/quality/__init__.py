@@ -1,1 +1,5 @@
-"""How good is a set of synthetic images? Figures that name their features and their numbers of images."""
+"""How good is a set of synthetic images? Start with `run`.
+
+`figures` computes every figure beside that of held-out real images, `transfer` trains on synthetic and tests on
+real, `page` is the report.
+"""

@@ -1,10 +1,13 @@
-"""The page of ``memorisk quality``: the figures beside their reference, what they mean, what was trained, the setup."""
+"""The page of ``memorisk quality``: the figures beside their reference, their meaning, the trainings, the setup.
 
-from typing import TYPE_CHECKING
+The fixed wording says what each figure is, what its interval is about, and what it cannot say.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from memorisk.audits.quality import words
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -20,12 +23,91 @@ from memorisk.report.blocks import (
     Table,
     Text,
 )
-from memorisk.report.formats import count
-from memorisk.report.frames import rows, texts
-from memorisk.runs.errors import several
+from memorisk.report.columns import column_texts, count, rows
+from memorisk.runs.errors import plural
 
-if TYPE_CHECKING:  # it lays itself out by this module
-    from memorisk.audits.quality.quality import Quality
+if TYPE_CHECKING:
+    from memorisk.audits.quality.run import Quality
+
+MEANING: dict[str, str] = {
+    "FID": "Distance of the means and covariances of the features; 0 where they are equal. Lower is better. It falls "
+    "with the number of images, so that figures at different numbers do not compare.",
+    "KID": "Distance of the distributions by a cubic kernel, over all pairs; about 0 for images of one distribution, "
+    "and negative half of the time there. Lower is better. Its mean does not depend on the number of images, where "
+    "each patient has one.",
+    "MiFID": "FID, divided by the mean distance of a synthetic image to the nearest training image where that is below "
+    "0.1. The threshold is that of a competition, for Inception features. It is no test of copying: one copied "
+    "patient among thousands does not move it.",
+    "precision": "Share of the synthetic images that lie among the training images (k = 3): are they realistic?",
+    "recall": "Share of the training images that lie among the synthetic ones (k = 3): is everything there?",
+    "density": "Mean number of neighbourhoods of training images about a synthetic one, over k (k = 5); 1 where the "
+    "two are alike, above 1 where synthetic images crowd where training images are densest.",
+    "coverage": "Share of the training images with a synthetic image in their neighbourhood (k = 5).",
+    "IRS": "Share of the training images within reach: as many as an even draw would need for so many different "
+    "nearest neighbours. 1 where more cannot be excluded.",
+}
+"""Of each figure, in the order of the table."""
+
+NOT_PRIVACY = (
+    "These figures say nothing about privacy. Copies of the training images have the best figures there are: FID and "
+    "KID near 0, precision, recall and coverage near 1. Whether patients are copied is the question of memorisk audit "
+    "synthetic."
+)
+COMPARE = (
+    "Compare the column “as many synthetic” with the column “held-out real”: both are measured against the same "
+    "training images, at the same number. A perfect generator, one that draws new patients from the population, would "
+    "be near “held-out real”. Better than that is no improvement: it means nearer to the training images than new "
+    "patients are."
+)
+NO_REFERENCE = (
+    "No held-out images were given. What a perfect generator would get at these numbers of images is not known, and "
+    "the figures stand alone. Name held-out images with --held-out or --held-out-split."
+)
+INTERVAL = (
+    "An interval is about this figure at these numbers of images: what other images of the same generator, and other "
+    "patients of the same population, would give on average. Units are patients on the real side and single images on "
+    "the synthetic one. It is not about the figure that ever more images would approach, nor about what another "
+    "training of the generator would give."
+)
+TRANSFER = (
+    "Two networks a seed, by the same recipe: one trained on synthetic images, one on as many real ones. Both are "
+    "asked about the same held-out patients. Intervals are over patients and trainings."
+)
+ONE_TRAINING = (
+    "With one training of each, the interval speaks of these two networks only; --classifier-seeds trains more."
+)
+WEAK = (
+    "Pixels and their components judge shapes and greys and little else: such figures rank sets of one kind of image, "
+    "and do not compare with published ones, which are of a network. Name one with --features (docs/features.md)."
+)
+RANDOM = "The network has random weights: its figures are for trying the command out."
+CLUSTERED = (
+    "Several images of one patient lie near each other, so that the neighbourhoods about them are small: precision, "
+    "recall, density and coverage are lower than with one image a patient, for the reference as for the synthetic set."
+)
+
+
+def transfer_warnings(row: Mapping[str, Any]) -> list[str]:
+    """What must be known before classifiers trained on synthetic and on real images are compared.
+
+    Args:
+        row: Of the table of `memorisk.audits.quality.transfer.run_transfer`; all its rows say the same.
+    """
+    told = []
+    for arm in ("synthetic", "real"):
+        if missing := row[f"missing_{arm}"]:
+            told.append(
+                f"No {arm} image that was trained on has the label {missing}: these networks never learned it, and "
+                "their AUC of that label is none of what they learned."
+            )
+        if n := int(row[f"one_answer_{arm}"]):
+            networks = plural(row["n_trainings"], "network", "networks")
+            told.append(
+                f"Of the {networks} trained on {arm} images {n:,} gave every held-out image the same class: a balanced "
+                "accuracy of guessing, whatever the images are worth, and without an interval where all networks do "
+                "so. Train longer (--classifier-epochs) or name another network."
+            )
+    return told
 
 
 def quality_page(found: "Quality") -> Page:
@@ -51,14 +133,14 @@ def quality_page(found: "Quality") -> Page:
 
 def _lead(found: "Quality") -> list[Block]:
     n = found.numbers
-    reference = Paragraph(words.COMPARE if n["held_out_images"] else words.NO_REFERENCE)
+    reference = Paragraph(COMPARE if n["held_out_images"] else NO_REFERENCE)
     held = f"{count(n['held_out_patients'])} patients" if n["held_out_images"] else "none given"
     facts = [
         Fact("Training images", count(n["training_images"]), f"{count(n['training_patients'])} patients"),
         Fact("Synthetic images", count(n["synthetic_images"])),
         Fact("Held-out images", count(n["held_out_images"]), held),
     ]
-    return [Callout("note", "Quality is not privacy", [Paragraph(words.NOT_PRIVACY)]), reference, Facts(facts)]
+    return [Callout("note", "Quality is not privacy", [Paragraph(NOT_PRIVACY)]), reference, Facts(facts)]
 
 
 def _figures(found: "Quality") -> list[Block]:
@@ -67,18 +149,18 @@ def _figures(found: "Quality") -> list[Block]:
     for features, own in found.figures.groupby("features", sort=False):
         name = str(features)
         if name.startswith(("pixels", "pca")):
-            blocks.append(Callout("warning", ["In ", Name(name)], [Paragraph(words.WEAK)]))
+            blocks.append(Callout("warning", ["In ", Name(name)], [Paragraph(WEAK)]))
         if "random weights" in name:
-            blocks.append(Callout("warning", ["In ", Name(name)], [Paragraph(words.RANDOM)]))
+            blocks.append(Callout("warning", ["In ", Name(name)], [Paragraph(RANDOM)]))
         blocks.append(_table(own, bool(found.numbers["held_out_images"])))
-    blocks.append(Paragraph(words.INTERVAL))
+    blocks.append(Paragraph(INTERVAL))
     missing = rows(found.figures, found.figures["low"].isna().to_numpy())
     if len(missing):
-        named = zip(texts(missing, "name"), texts(missing, "method"), strict=True)
+        named = zip(column_texts(missing, "name"), column_texts(missing, "method"), strict=True)
         reasons: list[Text] = [[Name(name), ": ", Name(why)] for name, why in named]
         blocks.append(Steps(reasons))
     if found.numbers["training_images"] > found.numbers["training_patients"]:
-        blocks.append(Paragraph(words.CLUSTERED))
+        blocks.append(Paragraph(CLUSTERED))
     return blocks
 
 
@@ -113,24 +195,24 @@ def _transfer(found: "Quality") -> list[Block]:
         _with_limits("difference", "Difference"),
     ]
     said = (
-        f"{row['classifier']}, {several(int(row['n_trainings']), 'training', 'trainings')} of each on "
-        f"{several(int(row['n_train']), 'image', 'images')}; tested "
+        f"{row['classifier']}, {plural(int(row['n_trainings']), 'training', 'trainings')} of each on "
+        f"{plural(int(row['n_train']), 'image', 'images')}; tested "
         f"on {count(row['n_test'])} images of {count(row['n_patients'])} patients."
     )
-    warned = [Paragraph(text) for text in words.transfer_warnings(row)]
+    warned = [Paragraph(text) for text in transfer_warnings(row)]
     blocks: list[Block] = [
         *([Callout("warning", "This comparison says less than its numbers", warned)] if warned else []),
-        Paragraph(words.TRANSFER),
+        Paragraph(TRANSFER),
         Table(frame=found.transfer, columns=columns, caption=said, elsewhere="tables/train_on_synthetic.parquet"),
     ]
     if int(row["n_trainings"]) == 1:
-        blocks.append(Callout("note", "One training of each", [Paragraph(words.ONE_TRAINING)]))
+        blocks.append(Callout("note", "One training of each", [Paragraph(ONE_TRAINING)]))
     return blocks
 
 
 def _meanings(found: "Quality") -> list[Block]:
     measured = set(found.figures["figure"])
-    items: list[tuple[Text, Text]] = [(name, said) for name, said in words.MEANING.items() if name in measured]
+    items: list[tuple[Text, Text]] = [(name, said) for name, said in MEANING.items() if name in measured]
     return [Definitions(items)]
 
 

@@ -13,25 +13,23 @@ import pandas as pd
 import torch
 from scipy.special import softmax
 
+from memorisk.audits.generated.sets import Sets
 from memorisk.audits.quality.options import QualityOptions
-from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
 from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.files import read_array, write_array
-from memorisk.runs.fingerprint import file_fingerprint, fingerprint
-from memorisk.runs.progress import Progress
-from memorisk.statistics.quality.transfer import TransferFigure, balanced_accuracy, compare_training, mean_auc
-from memorisk.training.engine.fit import fit
-from memorisk.training.engine.job_cost import fit_cost
+from memorisk.runs.files import file_fingerprint, fingerprint, read_array, write_array
+from memorisk.runs.workload import Cost, Progress, total
+from memorisk.statistics.quality.utility import TransferFigure, balanced_accuracy, compare_training, mean_auc
+from memorisk.training.classifiers.fit import fit
+from memorisk.training.classifiers.joint_jobs import fit_cost
+from memorisk.training.engine.data import training_labels
 from memorisk.training.engine.options import TrainOptions, resolve_options
 from memorisk.training.engine.pixels import Normalisation, choose_normalisation
 from memorisk.training.engine.predict import predict_logits
-from memorisk.training.engine.targets import training_labels
 
 FOLDER = "classifiers"
 ARMS = ("synthetic", "real")
@@ -137,9 +135,9 @@ def run_transfer(data: TransferData, options: QualityOptions, folder: Path, prog
         rows.append(
             {
                 "measure": measure,
-                **_told("synthetic", found.synthetic),
-                **_told("real", found.real),
-                **_told("difference", found.difference),
+                **_describe("synthetic", found.synthetic),
+                **_describe("real", found.real),
+                **_describe("difference", found.difference),
                 "n_train": len(data.rows["real"]),
                 "n_test": len(data.held_targets),
                 "n_patients": len(np.unique(patients)),
@@ -168,7 +166,7 @@ def check_transfer(data: TransferData, options: QualityOptions) -> None:
         InputError: It is such a network.
     """
     name = _network(data, options)
-    _new(data, name, options, options.seed)
+    _new_job(data, name, options, options.seed)
 
 
 def _network(data: TransferData, options: QualityOptions) -> str:
@@ -176,7 +174,7 @@ def _network(data: TransferData, options: QualityOptions) -> str:
     return auto_model(int(data.held.images.shape[1])) if asked == "auto" else asked
 
 
-def _new(data: TransferData, name: str, options: QualityOptions, seed: int) -> torch.nn.Module:
+def _new_job(data: TransferData, name: str, options: QualityOptions, seed: int) -> torch.nn.Module:
     _, height, _, channels = data.held.images.shape
     return create_model(
         name,
@@ -207,7 +205,7 @@ def _trained_scores(
     before = torch.get_num_threads()
     torch.set_num_threads(options.threads)
     try:
-        model = _new(data, name, options, seed)
+        model = _new_job(data, name, options, seed)
         fit(
             model, store.images, data.targets[arm], rows, train, seed=seed, device=device, checkpoint=checkpoint,
             normalisation=normalisation,
@@ -234,5 +232,5 @@ def _one_answer(scores: np.ndarray) -> bool:
     return len(np.unique(scores.argmax(axis=1))) == 1
 
 
-def _told(arm: str, found: TransferFigure) -> dict[str, float]:
+def _describe(arm: str, found: TransferFigure) -> dict[str, float]:
     return {arm: found.estimate, f"{arm}_low": found.low, f"{arm}_high": found.high}

@@ -2,32 +2,213 @@
 
 * A classifier's audit of the very model (``--target``) noted the file's SHA-256 when it read it.
 * The audit of a mark noted a fingerprint of each model file: the file that has it is the one.
-* The audit of a set listed every file that it read (``files.parquet``): the folder must hold these bytes and no others,
-  or be a clean export of exactly these pixels (`memorisk.images.exports.clean_set`).
+* The audit of a set listed every file that it read (``files.parquet``): the folder must hold these bytes and no
+  others, or be a clean export of exactly these pixels (`memorisk.images.exports.clean_set`).
 * A filter and a loop noted the SHA-256 of the kept set when they wrote it: the folder must still have it.
 
 A file that holds more than its image or its tensors is refused in any case (`memorisk.images.containers`).
+`SetFiles` compares the files of a set that is to be released with those that an audit read.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from memorisk.audits.file_listing import read_listing
-from memorisk.audits.release.finished import FinishedAudit
-from memorisk.audits.release.set_files import SetFiles
-from memorisk.audits.synthetic.sets import SYNTHETIC
-from memorisk.images.containers.checking import weights_surplus
+import pandas as pd
+
+from memorisk.audits.generated.sets import SYNTHETIC
+from memorisk.audits.pseudonyms import read_listing
+from memorisk.audits.release.integrity import FinishedAudit
+from memorisk.images.clean_set import CLEAN_MANIFEST, clean_names, encode_png, read_manifest_bytes
 from memorisk.images.containers.safetensors import is_in_order, is_safetensors
-from memorisk.images.exports.listing import read_rows
-from memorisk.models.weights.weights import tensors_of
-from memorisk.report.differences import differences
-from memorisk.report.statements.statement import Released, Subject
+from memorisk.images.containers.surplus import surplus, weights_surplus
+from memorisk.images.file_hashes import read_rows
+from memorisk.images.pixels import hash_pixels, one_channel
+from memorisk.images.readers.registry import read_image
+from memorisk.models.weight_files import tensors_of
+from memorisk.report.statements.statement import Released, Subject, describe_differences
 from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
-from memorisk.runs.errors import InputError, one_line, several
-from memorisk.runs.fingerprint import file_fingerprint
-from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.files import file_fingerprint
+from memorisk.runs.workload import Progress, no_progress
+
+_ORDER = "its images stand in an order of their own: memorisk release keeps that of the audited ones"
+
+
+@dataclass(frozen=True)
+class SetFiles:
+    """Files below a folder, or one file.
+
+    Attributes:
+        root: The folder, or the file.
+        listing: SHA-256 of each by its name below the folder; of a file by the empty name.
+    """
+
+    root: Path
+    listing: Mapping[str, str]
+
+    @classmethod
+    def of(cls, path: Path, audited: Sequence[str]) -> "SetFiles":
+        """List what lies at a path now.
+
+        Args:
+            path: A folder; a file of images; or a table, which stands for the files that were audited beside it.
+            audited: Names of the files that an audit read.
+        """
+        if path.is_dir():
+            return cls(path, list_folder(path))
+        names = dict.fromkeys(audited)
+        if list(names) == [path.name] or not any((path.parent / name).is_file() for name in names):
+            return cls(path, {"": file_sha256(path)})
+        return cls(path.parent, {name: file_sha256(path.parent / name) for name in names})
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is one file."""
+        return set(self.listing) == {""}
+
+    def difference(
+        self, audited: pd.DataFrame, *, depth: int, hidden: bool, progress: Progress = no_progress
+    ) -> str | None:
+        """Name the first differences from what an audit read; None for the same bytes, or a clean export of them.
+
+        Args:
+            audited: Rows of the audit's listing that were read.
+            depth: Bits at which the audit decoded.
+            hidden: The audit hid the names of files.
+            progress: Called with (stage, done, total).
+        """
+        known = dict(zip(audited["path"], audited["sha256"], strict=True))
+        labels = dict(zip(audited["path"], audited["label"], strict=True))
+        if self.is_file:
+            return describe_differences(
+                known, {next(iter(known)): self.listing[""]} if len(known) == 1 else self.listing
+            )
+        table = self._labels(known)
+        found = {name: sha256 for name, sha256 in self.listing.items() if table is None or name != CLEAN_MANIFEST}
+        if hidden:
+            return self._hidden_difference(audited, found, table, depth, progress)
+        problem = describe_differences(known, found)
+        if problem is None and table is not None and any(labels[name] != label for name, label in table.items()):
+            return f"{CLEAN_MANIFEST} gives other labels than the audit saw"
+        if problem is None or table is None or not _has_clean_names(table):
+            return problem
+        return self._not_exported(audited, table, depth, progress)
+
+    def surplus(self, *, depth: int, progress: Progress = no_progress) -> list[tuple[str, str]]:
+        """Name the files that hold more than an image, with what they hold.
+
+        Args:
+            depth: Bits at which the audit decoded.
+            progress: Called with (stage, done, total).
+        """
+        names = [name for name in self.listing if name != CLEAN_MANIFEST or self._labels({}) is None]
+        found = []
+        for number, name in enumerate(names, 1):
+            if (more := surplus(self.root / name, depth=depth)) is not None:
+                found.append((name or self.root.name, more))
+            progress("looking for what files hold besides images", number, len(names))
+        return found
+
+    def released(self) -> Released:
+        """Describe the files for a statement."""
+        form = "file" if self.is_file else "folder"
+        size = sum((self.root / name).stat().st_size for name in self.listing)
+        sha256 = self.listing[""] if self.is_file else listing_sha256(self.listing)
+        return Released(
+            what="images", form=form, listing=dict(self.listing), sha256=sha256, files=len(self.listing), bytes=size,
+            audits=(),
+        )  # fmt: skip
+
+    def _labels(self, known: Mapping[str, str]) -> dict[str, str] | None:
+        """Labels of a clean set's table by file, in the order of names, which says nothing.
+
+        None where there is no such table, or the audit read the file as an image.
+        """
+        if CLEAN_MANIFEST not in self.listing or CLEAN_MANIFEST in known:
+            return None
+        labels = read_manifest_bytes((self.root / CLEAN_MANIFEST).read_bytes())
+        files = sorted(self.listing.keys() - {CLEAN_MANIFEST}, key=os.fsencode)
+        return labels if labels is not None and list(labels) == files else None
+
+    def _hidden_difference(
+        self,
+        audited: pd.DataFrame,
+        found: Mapping[str, str],
+        table: Mapping[str, str] | None,
+        depth: int,
+        progress: Progress,
+    ) -> str | None:
+        """Name the first difference from an audit that hid the names of files: contents and labels are compared.
+
+        Names that cannot be compared must be those of a clean set, which say nothing.
+        """
+        labelled = table is not None and any(table.values())
+        wanted = Counter(zip(audited["sha256"], audited["label"] if labelled else [""] * len(audited), strict=True))
+        left = [name for name, sha256 in found.items() if not _take_one(wanted, (sha256, (table or {}).get(name, "")))]
+        if not left and not wanted.total():
+            if not _has_clean_names(sorted(found)):
+                return "its file names, which the run hid, cannot be compared: memorisk release gives neutral ones"
+            return None if [found[name] for name in sorted(found)] == audited["sha256"].tolist() else _ORDER
+        if table is not None and _has_clean_names(table):
+            return self._not_exported(audited, table, depth, progress)
+        if left:
+            return f"{one_line(left[0], 80)} is not among the files that were audited, or was changed"
+        return f"{wanted.total():,} of the files that were audited are missing"
+
+    def _not_exported(
+        self, audited: pd.DataFrame, table: Mapping[str, str], depth: int, progress: Progress
+    ) -> str | None:
+        """Name the first way in which this is no clean export of the audited pixels; None for one.
+
+        A PNG file of given pixels has room for anything: in chunks about their display, in how they are compressed. So
+        each file must have the very bytes that ``memorisk release`` writes, in the same order.
+        """
+        labelled = any(table.values())
+        known = audited["label"] if labelled else [""] * len(audited)
+        rows = list(zip(audited["pixels"], known, strict=True))
+        wanted, found = Counter(rows), []
+        for number, (name, label) in enumerate(table.items(), 1):
+            try:
+                image = read_image(self.root / name, depth=depth)
+                found.append((hash_pixels(image), label))
+                if not _take_one(wanted, found[-1]):
+                    return f"{one_line(name, 80)} is not an image that was audited, or has another label"
+                written = encode_png(one_channel(image))
+            except InputError as error:
+                return str(error)
+            if hashlib.sha256(written).hexdigest() != self.listing[name]:  # not read again: it may have been exchanged
+                return (
+                    f"{one_line(name, 80)} has the pixels that were audited, but other bytes than memorisk release "
+                    "writes here, which may hold more: write the set anew with it, here and at the audit's --depth"
+                )
+            progress("comparing pixels with those that were audited", number, len(table))
+        if left := wanted.total():
+            return f"{left:,} of the images that were audited are missing"
+        by_path = [rows[k] for k in sorted(range(len(rows)), key=audited["path"].tolist().__getitem__)]
+        if found not in (rows, by_path):
+            return (
+                "its images stand in an order of their own: memorisk release keeps that of the images that were audited"
+            )
+        return None
+
+
+def _has_clean_names(names: Collection[str]) -> bool:
+    """Whether files have the names that a clean set has, which say nothing."""
+    return list(names) == clean_names(len(names))
+
+
+def _take_one(wanted: Counter[tuple[str, str]], one: tuple[str, str]) -> bool:
+    """Take one away from what is wanted, if it is."""
+    if not wanted[one]:
+        return False
+    wanted[one] -= 1
+    return True
+
 
 KEPT = "kept"
 _OTHER_FORMATS = (
@@ -37,7 +218,7 @@ _NAME_THEM = "Name what is to be released with --{what}, and it is checked that 
 
 
 @dataclass(frozen=True)
-class Offered:
+class ReleaseFiles:
     """What the user says is to be released."""
 
     weights: tuple[Path, ...] = ()
@@ -45,7 +226,7 @@ class Offered:
 
 
 @dataclass(frozen=True)
-class Bound:
+class Binding:
     """What a run is tied to.
 
     Attributes:
@@ -63,7 +244,7 @@ class Bound:
     not_examined: tuple[str, ...] = ()
 
 
-def bind(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progress = quiet) -> Bound:
+def bind(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: Progress = no_progress) -> Binding:
     """Tie a run to what it looked at.
 
     Args:
@@ -82,16 +263,16 @@ def bind(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progr
     if run.kind == "synthetic":
         return _set(run, subject, offered, progress)
     if run.kind in ("filter", "synthesize"):
-        return _kept(run, subject, offered, progress)
-    return Bound(subject)
+        return _kept_set(run, subject, offered, progress)
+    return Binding(subject)
 
 
-def _target(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
+def _target(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Binding:
     """The very model of a classifier's audit, or its tensors in a file without anything else."""
     target = run.summary.get("target") or {}
     known, tensors = target.get("sha256"), target.get("tensors_sha256")
     if not known:
-        return Bound(replace(subject, why="The run did not note which file it looked at: issue its command again."))
+        return Binding(replace(subject, why="The run did not note which file it looked at: issue its command again."))
     used, refused = [], {}
     for path in (path for path in offered.weights if path.is_file()):
         audited = file_sha256(path) == known
@@ -101,25 +282,27 @@ def _target(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
             refused[path] = _holds_more([(path.name, one) for one in more], path)
         else:
             used.append(path)
-    released = [_of_file("weights", path) for path in used]
+    released = [_release_of_file("weights", path) for path in used]
     if not used and not refused:
         released = [
             Released(what="weights", form="file", listing={"": known}, sha256=known, files=1, bytes=None, audits=())
         ]
-    return replace(_bound(subject, released, tuple(used)), refused=refused, not_examined=_unseen(used))
+    return replace(
+        _make_binding(subject, released, tuple(used)), refused=refused, not_examined=_unchecked_formats(used)
+    )
 
 
-def _models(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
+def _models(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Binding:
     """The model files of the audit of a mark, each with the files beside it."""
     models: list[Mapping[str, Any]] = list(run.verdict["models"]["models"])
     if any(model.get("kind") not in ("onnx", "export", "network") for model in models):
         why = "Outputs, or a function of the user's, were asked: which file they come from cannot be seen."
-        return Bound(replace(subject, what="outputs", why=why))
+        return Binding(replace(subject, what="outputs", why=why))
     wanted = {str(value) for model in models for value in _fingerprints(model)}
     tensors = {str(model["tensors_sha256"]): str(model["fingerprint"]) for model in models if "tensors_sha256" in model}
     found: dict[str, Path] = {}
     used, refused = [], {}
-    for path in dict.fromkeys((*offered.weights, *_named_models(run))):
+    for path in dict.fromkeys((*offered.weights, *_model_paths(run))):
         own = file_fingerprint(path) if path.is_file() else None
         value = own if own is None or own in wanted else _same_tensors(path, tensors)
         if value is None:
@@ -131,9 +314,9 @@ def _models(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
         used += [path] if path in offered.weights else []
     if set(found) != wanted:
         why = next(iter(refused.values()), _NAME_THEM.format(what="weights"))
-        return Bound(replace(subject, why=why), refused=refused)
-    bound = _bound(subject, [_of_file("weights", path) for path in found.values()], tuple(used))
-    return replace(bound, refused=refused, not_examined=_unseen(list(found.values())))
+        return Binding(replace(subject, why=why), refused=refused)
+    bound = _make_binding(subject, [_release_of_file("weights", path) for path in found.values()], tuple(used))
+    return replace(bound, refused=refused, not_examined=_unchecked_formats(list(found.values())))
 
 
 def _surplus(path: Path, *, audited: bool) -> list[str]:
@@ -142,7 +325,7 @@ def _surplus(path: Path, *, audited: bool) -> list[str]:
     return more if more or audited or is_in_order(path) else ["tensors in an order of its own"]
 
 
-def _unseen(paths: list[Path]) -> tuple[str, ...]:
+def _unchecked_formats(paths: list[Path]) -> tuple[str, ...]:
     """Tell of formats that are not looked into; of a file that was not named the format is not known."""
     return () if paths and all(is_safetensors(path) for path in paths) else (_OTHER_FORMATS,)
 
@@ -158,7 +341,7 @@ def _fingerprints(model: Mapping[str, Any]) -> Iterator[str]:
     yield from (str(value) for value in (model.get("data") or {}).values())
 
 
-def _named_models(run: FinishedAudit) -> Iterator[Path]:
+def _model_paths(run: FinishedAudit) -> Iterator[Path]:
     """Where the models of an audit of a mark were, and the files of weights that lie beside them."""
     for named in run.config.get("models") or ():
         path = Path(str(named))
@@ -167,11 +350,11 @@ def _named_models(run: FinishedAudit) -> Iterator[Path]:
             yield from (path.parent / str(name) for name in model.get("data") or {})
 
 
-def _set(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progress) -> Bound:
+def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: Progress) -> Binding:
     """The set of an audit: the very files that it read, or the same pixels written anew."""
     listing = read_rows(read_listing(run.folder, SYNTHETIC))
     if not len(listing):
-        return Bound(replace(subject, why="The images lay in no file: which files hold them cannot be seen."))
+        return Binding(replace(subject, why="The images lay in no file: which files hold them cannot be seen."))
     depth, hidden = int(run.config.get("depth", 8)), bool(run.config.get("pseudonymise"))
     refused: dict[Path, str] = {}
     own = Path(str(run.config.get("synthetic", "")))
@@ -184,19 +367,19 @@ def _set(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progr
             problem = _holds_more(more, path)
         if problem is None:
             return replace(
-                _bound(subject, [files.released()], (path,) if path in offered.images else ()), refused=refused
+                _make_binding(subject, [files.released()], (path,) if path in offered.images else ()), refused=refused
             )
         refused[path] = problem
-    return Bound(replace(subject, why=refused.get(own, _NAME_THEM.format(what="images"))), refused=refused)
+    return Binding(replace(subject, why=refused.get(own, _NAME_THEM.format(what="images"))), refused=refused)
 
 
-def _kept(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progress) -> Bound:
+def _kept_set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: Progress) -> Binding:
     """The kept set of a filter or a loop."""
     written = run.verdict.get("kept")
     if not written or not run.verdict["n_kept"]:
-        return Bound(replace(subject, why="Nothing was kept."))
+        return Binding(replace(subject, why="Nothing was kept."))
     if not written.get("sha256"):
-        return Bound(replace(subject, why="The run did not note what it kept: issue its command again."))
+        return Binding(replace(subject, why="The run did not note what it kept: issue its command again."))
     folder = run.folder / KEPT
     if not folder.is_dir():
         raise InputError(f"{one_line(folder)} is not there: the kept images were moved; put them back")
@@ -211,11 +394,11 @@ def _kept(run: FinishedAudit, subject: Subject, offered: Offered, progress: Prog
         raise InputError(_holds_more(more, folder))
     used, refused = [], {}
     for path in (path for path in offered.images if path.exists()):
-        if (problem := differences(listing, SetFiles.of(path, list(listing)).listing)) is None:
+        if (problem := describe_differences(listing, SetFiles.of(path, list(listing)).listing)) is None:
             used.append(path)
         else:
             refused[path] = problem
-    return replace(_bound(subject, [files.released()], tuple(used)), refused=refused)
+    return replace(_make_binding(subject, [files.released()], tuple(used)), refused=refused)
 
 
 def _holds_more(found: list[tuple[str, str]], path: Path) -> str:
@@ -223,8 +406,8 @@ def _holds_more(found: list[tuple[str, str]], path: Path) -> str:
     names = list(dict.fromkeys(name for name, _ in found))
     own = [what for name, what in found if name == names[0]]
     kinds = len({what for _, what in found} - set(own))
-    more = f" and {several(len(names) - 1, 'more file', 'more files')}" if len(names) > 1 else ""
-    others = f" ({several(kinds, 'other kind', 'other kinds')} of surplus in the others)" if kinds else ""
+    more = f" and {plural(len(names) - 1, 'more file', 'more files')}" if len(names) > 1 else ""
+    others = f" ({plural(kinds, 'other kind', 'other kinds')} of surplus in the others)" if kinds else ""
     place = "" if path.name == names[0] else f" in {one_line(path, 80)}"
     return (
         f"{one_line(names[0], 80)}{more}{place} {'hold' if more else 'holds'} {'; '.join(own)}{others}, which no audit "
@@ -232,7 +415,7 @@ def _holds_more(found: list[tuple[str, str]], path: Path) -> str:
     )
 
 
-def _of_file(what: str, path: Path) -> Released:
+def _release_of_file(what: str, path: Path) -> Released:
     """A file as it is."""
     sha256 = file_sha256(path)
     return Released(
@@ -240,7 +423,7 @@ def _of_file(what: str, path: Path) -> Released:
     )
 
 
-def _bound(subject: Subject, released: list[Released], used: tuple[Path, ...]) -> Bound:
+def _make_binding(subject: Subject, released: list[Released], used: tuple[Path, ...]) -> Binding:
     """What a run is tied to."""
     ties = replace(subject, sha256=tuple(one.sha256 for one in released), why="")
-    return Bound(ties, tuple(released), used)
+    return Binding(ties, tuple(released), used)

@@ -2,31 +2,148 @@
 
 Needs Python's own library alone where a statement is given, and ``cryptography`` to verify its signature: neither
 PyTorch nor an image library is installed where releases are made, and no patient's image is ever needed there.
+
+Several runs give one verdict: the worst of them, and where they do not fit together. A failure anywhere is a
+failure. A doubt anywhere, or a contradiction, is a doubt. A pass needs a run that asks about privacy and passes,
+and no other word from any: "not tested", "could not be told" and "not asked" never make one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
-from memorisk.audits.release.joining import joined
-from memorisk.report.differences import differences
-from memorisk.report.earlier_rules import audit_today, is_earlier
+from memorisk.report.earlier_verdicts import current_audit, is_earlier
 from memorisk.report.statements.envelope import LARGEST_ENVELOPE, open_envelope
 from memorisk.report.statements.signatures import SignatureError
 from memorisk.report.statements.statement import (
     FAIL,
     LISTED,
     LISTS,
+    NOT_ASKED,
     PASS,
     UNDECIDED,
     AuditStatement,
-    NotWholeError,
+    InvalidStatementError,
+    Part,
     Released,
     Statement,
+    Verdict,
+    describe_differences,
     read_statement,
 )
 from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
-from memorisk.runs.errors import InputError, one_line, several, unknown_name
+from memorisk.runs.errors import InputError, one_line, plural, unknown_name
+
+_NOBODY_ASKS = "no run asks about privacy"
+
+
+def worst_verdict(audits: Sequence[AuditStatement]) -> Verdict:
+    """The verdict of all runs together.
+
+    Args:
+        audits: What each says.
+    """
+    said, deciding = [], []
+    statuses = {audit.status for audit in audits}
+    asked = statuses - {NOT_ASKED}
+    against = contradictions(audits)
+    status = FAIL if FAIL in asked else PASS if asked == {PASS} and not _has_doubtful_training(audits) else UNDECIDED
+    for audit in audits:
+        if audit.status == status or (status == UNDECIDED and audit.status not in (PASS, NOT_ASKED)):
+            said += [f"{audit.kind}: {reason}" for reason in audit.why]
+            deciding += [f"{audit.kind}: {way}" for way in audit.what_would_decide]
+    if not asked:
+        said, deciding = [_NOBODY_ASKS], ["an audit of what is to be released"]
+    elif status == UNDECIDED and asked == {PASS}:
+        said, deciding = list(against), ["runs on the same training data"]
+    return Verdict(
+        status=status,
+        why=tuple(dict.fromkeys(said)),
+        what_would_decide=tuple(dict.fromkeys(deciding)),
+        contradictions=tuple(against),
+    )
+
+
+def contradictions(audits: Sequence[AuditStatement]) -> list[str]:
+    """Where runs do not fit together, a sentence each.
+
+    Args:
+        audits: What each says.
+    """
+    found = []
+    for (i, one), (j, other) in combinations(enumerate(audits), 2):
+        both = {one.status, other.status}
+        same = set(one.subject.sha256) & set(other.subject.sha256)
+        if both == {PASS, FAIL}:
+            what = "of the same files" if same else "of different things"
+            found.append(
+                f"runs {i + 1} ({one.kind}) and {j + 1} ({other.kind}), {what}: one passes and one fails; the failure "
+                "counts"
+            )
+        elif both == {PASS, UNDECIDED} and same:
+            found.append(
+                f"runs {i + 1} ({one.kind}) and {j + 1} ({other.kind}) are of the same files: one passes and one could "
+                "not decide; the doubt counts"
+            )
+        if _has_other_size(one, other):
+            found.append(
+                f"runs {i + 1} ({one.kind}) and {j + 1} ({other.kind}) are of different training data: their numbers "
+                "of training images or patients differ"
+            )
+        elif _has_other_fingerprint(one, other):
+            found.append(
+                f"runs {i + 1} ({one.kind}) and {j + 1} ({other.kind}) have as much training data, with another "
+                "fingerprint: read otherwise, as at another size, or other images"
+            )
+    return found
+
+
+def _training(audit: AuditStatement) -> Part | None:
+    """What the audited thing was trained on, where the run says so."""
+    return next((part for part in audit.data if part.part == "training"), None)
+
+
+def _has_other_size(one: AuditStatement, other: AuditStatement) -> bool:
+    """Whether two runs compare with training data of different sizes."""
+    ours, theirs = _training(one), _training(other)
+    if ours is None or theirs is None or ours.fingerprint == theirs.fingerprint:
+        return False
+    pairs = ((ours.images, theirs.images), (ours.units, theirs.units))
+    return any(a is not None and b is not None and a != b for a, b in pairs)
+
+
+def _has_other_fingerprint(one: AuditStatement, other: AuditStatement) -> bool:
+    """Whether two runs have as much training data, and another fingerprint of it."""
+    ours, theirs = _training(one), _training(other)
+    return ours is not None and theirs is not None and ours.fingerprint != theirs.fingerprint
+
+
+def _has_doubtful_training(audits: Sequence[AuditStatement]) -> bool:
+    """Whether runs that pass compare with different training data: nobody knows which is that of the release."""
+    asking = [audit for audit in audits if audit.status != NOT_ASKED]
+    return any(_has_other_size(one, other) for one, other in combinations(asking, 2))
+
+
+def merge_files(found: Sequence[Sequence[Released]]) -> tuple[Released, ...]:
+    """Everything that runs are tied to, each file once, with the runs that looked at it.
+
+    Args:
+        found: Of each run.
+    """
+    by_content: dict[tuple[str, str], list[tuple[int, Released]]] = {}
+    for number, files in enumerate(found):
+        for one in files:
+            by_content.setdefault((one.what, one.sha256), []).append((number, one))
+    return tuple(
+        Released(
+            what=what, form=rows[0][1].form, listing=rows[0][1].listing, sha256=sha256, files=rows[0][1].files,
+            bytes=next((one.bytes for _, one in rows if one.bytes is not None), None),
+            audits=tuple(dict.fromkeys(number for number, _ in rows)),
+        )
+        for (what, sha256), rows in by_content.items()
+    )  # fmt: skip
+
 
 REQUIRE = ("pass", "not-fail")
 STATEMENT = "privacy-statement.json"
@@ -38,7 +155,7 @@ _TO_DO = {
 
 
 @dataclass(frozen=True)
-class Gated:
+class GateDecision:
     """Whether a release may go on."""
 
     passed: bool
@@ -60,7 +177,7 @@ def gate(
     require: str = "pass",
     key: Sequence[str | Path] = (),
     require_signature: bool = False,
-) -> Gated:
+) -> GateDecision:
     """Ask whether files may be released under a statement.
 
     Args:
@@ -85,16 +202,18 @@ def gate(
         raise unknown_name("requirement", require, REQUIRE)
     if not weights and not images:
         raise InputError("nothing is named for release: name it with --weights FILE or --images FOLDER")
-    given = [_offered("weights", Path(path)) for path in weights] + [_offered("images", Path(path)) for path in images]
+    given = [_read_release("weights", Path(path)) for path in weights] + [
+        _read_release("images", Path(path)) for path in images
+    ]
     try:
         statement, signed = _statement(Path(source), [Path(one) for one in key])
-    except (NotWholeError, SignatureError) as error:
-        return Gated(False, str(error))
+    except (InvalidStatementError, SignatureError) as error:
+        return GateDecision(False, str(error))
     if problem := next(_problems(statement, given, require, signed, require_signature), None):
-        return Gated(False, problem, statement.verdict.status)
-    return Gated(
+        return GateDecision(False, problem, statement.verdict.status)
+    return GateDecision(
         True,
-        f"{_passed(statement, given)}; {signed.words}",
+        f"{_pass_sentence(statement, given)}; {signed.words}",
         statement.verdict.status,
         tuple((str(one.path), one.sha256) for one in given),
         tuple(_notes(statement, given)),
@@ -102,7 +221,7 @@ def gate(
 
 
 @dataclass(frozen=True)
-class _Offered:
+class _ReleaseFiles:
     """What is to be released, as it is now."""
 
     what: str
@@ -117,14 +236,14 @@ class _Offered:
 
 
 @dataclass(frozen=True)
-class _Signed:
+class _Signer:
     """Who says what a statement says."""
 
     verified: bool
     words: str
 
 
-def _offered(what: str, path: Path) -> _Offered:
+def _read_release(what: str, path: Path) -> _ReleaseFiles:
     """Read what is to be released.
 
     Raises:
@@ -132,7 +251,7 @@ def _offered(what: str, path: Path) -> _Offered:
     """
     try:
         if path.is_file():
-            return _Offered(what, path, {"": file_sha256(path)})
+            return _ReleaseFiles(what, path, {"": file_sha256(path)})
         if not path.is_dir():
             raise InputError(f"there is no file or folder {one_line(path)}")
         if not (listing := list_folder(path)):
@@ -140,10 +259,10 @@ def _offered(what: str, path: Path) -> _Offered:
     except OSError as error:
         where = one_line(error.filename or path, 120)
         raise InputError(f"{where} cannot be read: {one_line(error.strerror or error, 80)}") from None
-    return _Offered(what, path, listing)
+    return _ReleaseFiles(what, path, listing)
 
 
-def _statement(source: Path, keys: Sequence[Path]) -> tuple[Statement, _Signed]:
+def _statement(source: Path, keys: Sequence[Path]) -> tuple[Statement, _Signer]:
     """The statement that is named, or that of a run; and who signed it.
 
     Raises:
@@ -155,14 +274,16 @@ def _statement(source: Path, keys: Sequence[Path]) -> tuple[Statement, _Signed]:
     file = source / STATEMENT if source.is_dir() else source
     if file.is_file():
         return _signed_statement(file, keys)
-    from memorisk.audits.release.stating import state  # the run's own libraries are needed
+    from memorisk.audits.release.statement import make_statement  # the run's own libraries are needed
 
     if keys:
         raise SignatureError(f"{one_line(source)} is a run, which nobody signs: sign a statement of it")
-    return Statement.from_in_toto(state(source).as_in_toto(), one_line(source)), _Signed(False, "unsigned: of a run")
+    return Statement.from_in_toto(make_statement(source).as_in_toto(), one_line(source)), _Signer(
+        False, "unsigned: of a run"
+    )
 
 
-def _signed_statement(file: Path, keys: Sequence[Path]) -> tuple[Statement, _Signed]:
+def _signed_statement(file: Path, keys: Sequence[Path]) -> tuple[Statement, _Signer]:
     """Verify the signature of a statement's file, and only then parse what it says.
 
     Raises:
@@ -184,43 +305,43 @@ def _signed_statement(file: Path, keys: Sequence[Path]) -> tuple[Statement, _Sig
             raise SignatureError(f"{name} is not signed: ask its author for a signed one")
         signers = verify(envelope, trusted)
         words = f"signed by key {', '.join(f'{one[:_SHOWN]}...' for one in signers)}"
-        return read_statement(envelope.payload, name), _Signed(True, words)
+        return read_statement(envelope.payload, name), _Signer(True, words)
     if envelope is None:
-        return read_statement(data, name), _Signed(False, "unsigned: as its author claims")
+        return read_statement(data, name), _Signer(False, "unsigned: as its author claims")
     words = "signed, but not verified: as its author claims (verify it with --key)"
-    return read_statement(envelope.payload, name), _Signed(False, words)
+    return read_statement(envelope.payload, name), _Signer(False, words)
 
 
 def _problems(
-    statement: Statement, given: Sequence[_Offered], require: str, signed: _Signed, require_signature: bool
+    statement: Statement, given: Sequence[_ReleaseFiles], require: str, signed: _Signer, require_signature: bool
 ) -> Iterator[str]:
     """Why a release may not go on, the gravest first."""
     if require_signature and not signed.verified:
         yield f"the statement is {signed.words}, and a verified signature is required: name the public key with --key"
-    verdict, of_runs = statement.verdict, joined(statement.audits).status
+    verdict, of_runs = statement.verdict, worst_verdict(statement.audits).status
     if verdict.status != of_runs:
         yield f"the statement says {verdict.status}, and its runs together {of_runs}: write it again"
-    audits = [audit_today(audit) for audit in statement.audits]
-    today = joined(audits)
+    audits = [current_audit(audit) for audit in statement.audits]
+    today = worst_verdict(audits)
     if today.status != FAIL:
-        yield from _earlier(audits)
+        yield from _earlier_rules(audits)
     if today.status != PASS and not (require == "not-fail" and today.status == UNDECIDED):
         why = one_line(today.why[0], 200) if today.why else "without a reason"
         yield f"the verdict is {today.status} ({why}): {_TO_DO[today.status]}"
-    yield from _at_other_settings(statement)
+    yield from _other_settings(statement)
     for one in given:
-        if _of(statement, one) is None:
-            yield _not_audited(statement, one)
+        if _find_released(statement, one) is None:
+            yield _mismatch(statement, one)
 
 
-def _earlier(audits: Sequence[AuditStatement]) -> Iterator[str]:
+def _earlier_rules(audits: Sequence[AuditStatement]) -> Iterator[str]:
     """Runs whose verdict an earlier rule gave; they stop a release whatever it requires."""
     for number, audit in enumerate(audits, 1):
         if is_earlier(audit.why):
             yield f"run {number} ({audit.kind}): {audit.why[0]}; what would decide it: {audit.what_would_decide[0]}"
 
 
-def _at_other_settings(statement: Statement) -> Iterator[str]:
+def _other_settings(statement: Statement) -> Iterator[str]:
     """Passes by a list at another level or correction than the verdict's."""
     for number, audit in enumerate(statement.audits, 1):
         lists = {"level": audit.level, "correction": audit.settings.get("correction", LISTS["correction"])}
@@ -228,7 +349,7 @@ def _at_other_settings(statement: Statement) -> Iterator[str]:
             yield f"run {number} ({audit.kind}) was decided at other settings than {LISTS}: audit it again without them"
 
 
-def _of(statement: Statement, offered: _Offered) -> Released | None:
+def _find_released(statement: Statement, offered: _ReleaseFiles) -> Released | None:
     """What was audited with this content: the checksum of a folder is that of a text, which a file could hold."""
     return next(
         (
@@ -240,7 +361,7 @@ def _of(statement: Statement, offered: _Offered) -> Released | None:
     )
 
 
-def _not_audited(statement: Statement, offered: _Offered) -> str:
+def _mismatch(statement: Statement, offered: _ReleaseFiles) -> str:
     """Say that something else was audited, and name the files that differ."""
     known = [one for one in statement.released if one.what == offered.what]
     said = f"{one_line(offered.path, 120)} is not what was audited"
@@ -249,30 +370,30 @@ def _not_audited(statement: Statement, offered: _Offered) -> str:
         because = f" ({one_line(untied, 200)})" if untied else ""
         return f"{said}: the statement is tied to no {offered.what}{because}"
     nearest = max(known, key=lambda one: len(one.listing.items() & offered.listing.items()))
-    told = differences(nearest.listing, offered.listing) if nearest.form == "folder" else None
+    told = describe_differences(nearest.listing, offered.listing) if nearest.form == "folder" else None
     if told is None or not nearest.listing.items() & offered.listing.items():
         told = (
-            f"audited was sha256 {nearest.sha256[:_SHOWN]}..., {several(nearest.files, 'file', 'files')}, and this is "
-            f"{offered.sha256[:_SHOWN]}..., {several(len(offered.listing), 'file', 'files')}"
+            f"audited was sha256 {nearest.sha256[:_SHOWN]}..., {plural(nearest.files, 'file', 'files')}, and this is "
+            f"{offered.sha256[:_SHOWN]}..., {plural(len(offered.listing), 'file', 'files')}"
         )
     return f"{said}: {told}. Release what was audited, or audit this and state it again"
 
 
-def _passed(statement: Statement, given: Sequence[_Offered]) -> str:
+def _pass_sentence(statement: Statement, given: Sequence[_ReleaseFiles]) -> str:
     """What passed, under which runs."""
     said = []
     for offered in given:
-        one = _of(statement, offered)
+        one = _find_released(statement, offered)
         kinds = ", ".join(dict.fromkeys(statement.audits[n].kind for n in one.audits)) if one else ""
         said.append(f"{one_line(offered.path, 120)} is what was audited ({kinds})")
     return f"{statement.verdict.status}: {'; '.join(said)}"
 
 
-def _notes(statement: Statement, given: Sequence[_Offered]) -> Iterator[str]:
+def _notes(statement: Statement, given: Sequence[_ReleaseFiles]) -> Iterator[str]:
     """What a pass does not say."""
     if statement.verdict.status == UNDECIDED:
         yield "could not be decided, and was let through since that was asked for: this is no pass"
-    ties = {number for offered in given if (one := _of(statement, offered)) for number in one.audits}
+    ties = {number for offered in given if (one := _find_released(statement, offered)) for number in one.audits}
     for number, audit in enumerate(statement.audits):
         if number not in ties:
             yield f"run {number + 1} ({audit.kind}) is about something else than these files"

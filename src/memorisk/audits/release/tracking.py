@@ -1,19 +1,369 @@
-"""``memorisk track``: finished runs of any kind, logged where the user keeps experiments, each once."""
+"""``memorisk track``: finished runs of any kind, logged where the user keeps experiments, each once.
 
+The trackers are MLflow, TensorBoard and Weights & Biases offline; each knows a run that it has. A record holds
+verdict, figures with their limits, and settings; no id, no path, no image. Audits tell the figures of their
+statement. Benches, studies and trainings, which no statement is made of, tell the numbers of their own tables and
+of ``training.json``.
+"""
+
+import hashlib
+import json
+import math
+import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from memorisk.audits.release.records import record_of
-from memorisk.audits.release.trackers import check_place, open_tracker
-from memorisk.images.overlap import named_sources, refuse_overlap
-from memorisk.runs.errors import InputError, one_line
+import numpy as np
+
+from memorisk.audits.release.integrity import AGAIN, VERDICT, last_event, open_finished_audit
+from memorisk.audits.release.statement import describe_run
+from memorisk.audits.tracker_libraries import SERVER, mlflow_client, summary_writer, wandb_offline
+from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.report.statements.statement import AuditStatement
+from memorisk.runs.errors import InputError, MemoriskError, one_line, read_guard, unknown_name
+from memorisk.runs.files import fsync_folder, read_json, read_table
 from memorisk.runs.folder import read_config
+from memorisk.runs.locks import folder_lock
+
+REPORT = "report.html"
+MOST = 5000
+"""Numbers of a run that are logged; of more, the first."""
+_WORD = re.compile(r"[a-z][a-z0-9_.-]{0,39}")
+_INPUTS = re.compile(
+    r"out|images?|train|synthetic|held_out|calibration|probes?|file|models?|references|generator|detectors?|auditor|mark"
+    r"|target|target_classes|classes|store|review|paired|cluster|encoder|features|quality|weights|white_box|run|font|atlas"
+    r"|.*(_key|_root|_csv|_column|_from|_features|_settings|_split|_dir|_file|_to)"
+)
+_OF_PEOPLE = re.compile(r"(image|patient|group|id|path|source|file)s?")
 
 
 @dataclass(frozen=True)
-class Tracked:
+class Record:
+    """What is logged of a run."""
+
+    kind: str
+    status: str
+    """Of its verdict; empty where it has none."""
+    gate: str
+    sha256: str
+    """Of everything else here: a run that says the same is the same."""
+    figures: Mapping[str, float]
+    settings: Mapping[str, str | int | float | bool]
+    report: Path | None
+    """Which may show images and ids."""
+
+    @property
+    def name(self) -> str:
+        """Of the run in a tracker: its folder's name may be a patient's."""
+        return f"{self.kind}-{self.sha256[:12]}"
+
+
+def record_of(folder: str | Path) -> Record:
+    """Read a finished run of any kind.
+
+    Args:
+        folder: The run folder.
+
+    Raises:
+        InputError: It is none, unfinished, changed or damaged.
+    """
+    place = Path(folder)
+    config = read_config(place)
+    with read_guard(place):
+        return _read(place, config)
+
+
+def _read(place: Path, config: Mapping[str, Any]) -> Record:
+    """The record of a run with these settings."""
+    of_kind = _other_kind(place, config)
+    if of_kind is None:
+        with open_finished_audit(place) as run:
+            audit = describe_run(run)
+        return _record(audit.kind, audit.status, audit.gate, dict(figures_of(audit)), config, place)
+    if last_event(place) == "started":
+        raise InputError(f"{one_line(place)} has not finished: {AGAIN}")
+    found = dict(_numbers(place))
+    if not found:
+        raise InputError(f"{one_line(place)} holds no numbers of a finished run: {AGAIN}")
+    return _record(of_kind, "", "", found, config, place)
+
+
+def figures_of(audit: AuditStatement) -> Iterator[tuple[str, float]]:
+    """Every number of an audit's statement by name; limits of intervals as ``NAME_low`` and ``NAME_high``.
+
+    Args:
+        audit: What a run says.
+    """
+    yield "verdict/pass", float(audit.status == "pass")
+    for figure in audit.figures:
+        for part in ("value", "low", "high", "p_value", "n"):
+            value = getattr(figure, part)
+            if value is not None:
+                yield figure.name if part == "value" else f"{figure.name}_{part}", float(value)
+
+
+def safe_settings(config: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
+    """Settings that name nobody and nothing: numbers, switches, and single plain words.
+
+    Args:
+        config: Of a run.
+    """
+    found: dict[str, str | int | float | bool] = {}
+    for name, value in config.items():
+        if _INPUTS.fullmatch(name):
+            continue
+        word = isinstance(value, str) and _WORD.fullmatch(value) and not Path(value).exists()
+        if word or isinstance(value, bool | int | float):
+            found[name] = value
+    return found
+
+
+def _record(
+    kind: str, status: str, gate: str, found: dict[str, float], config: Mapping[str, Any], place: Path
+) -> Record:
+    """The record, named by what it says."""
+    figures = _disambiguate({name: found[name] for name in list(found)[:MOST]})
+    settings = safe_settings(config)
+    told = json.dumps([kind, status, gate, figures, settings], sort_keys=True, allow_nan=False)
+    report = place / REPORT
+    return Record(
+        kind, status, gate, hashlib.sha256(told.encode()).hexdigest(), figures, settings,
+        report if report.is_file() else None,
+    )  # fmt: skip
+
+
+def _disambiguate(figures: dict[str, float]) -> dict[str, float]:
+    """The same with names of which none is another's folder: a store of files keeps each as a path."""
+    folders = {name[: match.start()] for name in figures for match in re.finditer("/", name)}
+    return {f"{name}/value" if name in folders else name: value for name, value in figures.items()}
+
+
+def _other_kind(folder: Path, config: Mapping[str, Any]) -> str | None:
+    """What a run is called that is no audit; None for an audit."""
+    made = config.get("run")
+    made = made if isinstance(made, Mapping) else {}
+    if (folder / VERDICT).is_file() or made.get("audit"):
+        return None
+    if (folder / "defence.json").is_file():
+        return "regimes"
+    if "benchmark" in made:
+        return f"bench-{_slug(made['benchmark'])}"
+    if "study" in made or "datasets" in config:
+        return f"study-{_slug(made.get('study', ''))}".rstrip("-")
+    return "training" if any(_trainings(folder)) else None
+
+
+def _numbers(folder: Path) -> Iterator[tuple[str, float]]:
+    """Of trainings what ``training.json`` holds, of the others their tables."""
+    for file in _trainings(folder):
+        prefix = "" if file.parent == folder else f"{_slug(file.parent.name)}/"
+        yield from ((f"{prefix}{name}", value) for name, value in _leaves(read_json(file)))
+    if (folder / "defence.json").is_file():
+        for row in read_json(folder / "defence.json").get("regimes") or ():
+            yield from ((f"{_slug(row.get('regime', ''))}/{name}", value) for name, value in _leaves(row))
+    for file in sorted((folder / "tables").glob("*.parquet")):
+        yield from _cells(file)
+
+
+def _trainings(folder: Path) -> list[Path]:
+    """Its own, or those of its regimes."""
+    own = folder / "training.json"
+    return [own] if own.is_file() else sorted(folder.glob("*/training.json"))
+
+
+def _cells(file: Path) -> Iterator[tuple[str, float]]:
+    """The numbers of a table, named by the texts of their row; tables of people are left out."""
+    rows: list[dict[str, Any]] = read_table(file).to_dict("records")  # pyright: ignore[reportAssignmentType]
+    if rows and any(_OF_PEOPLE.fullmatch(str(name)) and isinstance(rows[0][name], str) for name in rows[0]):
+        return
+    seen: set[str] = set()
+    for number, row in enumerate(rows):
+        texts = [_slug(value) for value in row.values() if isinstance(value, str) and len(value) <= 40]
+        name = "/".join([file.stem, *texts[:3]])
+        name = f"{name}/{number}" if name in seen else name
+        seen.add(name)
+        yield from ((f"{name}/{column}", value) for column, value in _leaves(row))
+
+
+def _leaves(value: Any, before: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
+    """Every number in nested objects; nothing out of lists, which may be of people."""
+    if isinstance(value, Mapping) and depth < 4:
+        for name, inner in value.items():
+            if not _OF_PEOPLE.fullmatch(str(name)) or not isinstance(inner, Mapping):
+                yield from _leaves(inner, f"{before}/{_slug(name)}" if before else _slug(name), depth + 1)
+    elif before and isinstance(value, bool | int | float | np.number | np.bool_) and math.isfinite(float(value)):
+        yield before, float(value)
+
+
+def _slug(text: object) -> str:
+    """A name that every tracker takes."""
+    return re.sub(r"[^a-z0-9_.-]+", "_", str(text).lower()).strip("_") or "unnamed"
+
+
+EXPERIMENT = "memorisk"
+TRACKERS = ("mlflow", "tensorboard", "wandb")
+_KEY, _WHOLE = "memorisk.run", "memorisk.whole"
+_AT_ONCE = 100
+
+
+class Tracker(Protocol):
+    """Something that keeps runs."""
+
+    def log(self, record: Record, report: Path | None) -> bool:
+        """Keep a run, with its report where one is given; False where it is there already."""
+        ...
+
+
+def check_place(place: str) -> tuple[str, str]:
+    """Kind and place of a tracker.
+
+    Args:
+        place: ``mlflow:FOLDER``, ``mlflow:https://HOST``, ``tensorboard:FOLDER`` or ``wandb:FOLDER``.
+
+    Raises:
+        InputError: No such kind, or no place for it.
+    """
+    kind, _, where = place.partition(":")
+    if kind not in TRACKERS:
+        raise unknown_name("tracker", kind, TRACKERS)
+    if not where:
+        raise InputError(f"--to {one_line(kind)} names no place: {kind}:FOLDER")
+    if "://" in where and (kind != "mlflow" or not SERVER.match(where)):
+        only = "is only kept in a folder" if kind != "mlflow" else "takes a folder, http(s):// or sqlite:///"
+        raise InputError(f"--to {one_line(place, 120)}: {kind} {only}")
+    if "://" not in where and Path(where).exists() and not Path(where).is_dir():
+        raise InputError(f"--to {one_line(place, 120)} is a file: name a folder")
+    return kind, where
+
+
+def open_tracker(place: str) -> Tracker:
+    """A tracker by its kind and place.
+
+    Args:
+        place: As for `check_place`.
+
+    Raises:
+        InputError: Likewise.
+    """
+    kind, where = check_place(place)
+    return {"mlflow": Mlflow, "tensorboard": TensorBoard, "wandb": Wandb}[kind](where)
+
+
+class Mlflow:
+    """A store of MLflow: a folder, a database file, or a server that the user names."""
+
+    def __init__(self, place: str) -> None:
+        self.place, self.client = place, mlflow_client(place)
+
+    def log(self, record: Record, report: Path | None) -> bool:
+        """Keep a run; what a killed command left of it is removed first.
+
+        Raises:
+            MemoriskError: The store does not answer, or does not take it.
+        """
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return self._logged(record, report)
+        except MlflowException as error:
+            raise MemoriskError(
+                f"MLflow at {one_line(self.place, 120)} did not take the run ({one_line(error, 120)}); the same "
+                "command goes on"
+            ) from None
+
+    def _logged(self, record: Record, report: Path | None) -> bool:
+        from mlflow.entities import Metric, Param, RunTag
+
+        client = self.client
+        found = client.get_experiment_by_name(EXPERIMENT)
+        experiment = found.experiment_id if found else client.create_experiment(EXPERIMENT)
+        for run in client.search_runs([experiment], f"tags.`{_KEY}` = '{record.sha256}'"):
+            if run.data.tags.get(_WHOLE) == "yes":
+                return False
+            client.delete_run(run.info.run_id)
+        tags = {_KEY: record.sha256, "verdict": record.status or "none", "gate": record.gate, "kind": record.kind}
+        run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
+        metrics = [Metric(name, value, 0, 0) for name, value in record.figures.items()]
+        params = [Param(name, str(value)) for name, value in record.settings.items()]
+        for begin in range(0, max(len(metrics), len(params)), _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            client.log_batch(run, metrics=metrics[part], params=params[part])
+        if report is not None:
+            client.log_artifact(run, str(report))
+        client.log_batch(run, tags=[RunTag(_WHOLE, "yes")])
+        client.set_terminated(run)
+        return True
+
+
+class TensorBoard:
+    """Event files of TensorBoard, a folder a run."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def log(self, record: Record, report: Path | None) -> bool:
+        """Keep a run; its folder has its name only when it is whole."""
+        with _new_folder(self.folder, record.name) as place:
+            if place is None:
+                return False
+            writer = summary_writer(place)
+            for name, value in record.figures.items():
+                writer.add_scalar(name, value, 0)
+            writer.add_text("verdict", f"{record.kind}: {record.status or 'none'}", 0)
+            writer.add_text("settings", "\n\n".join(f"{k}: {v}" for k, v in record.settings.items()), 0)
+            writer.close()
+            for number, file in enumerate(sorted(place.glob("events.out.tfevents.*"))):
+                file.rename(place / f"events.out.tfevents.{number:010}")  # its own name holds that of the host
+            if report is not None:
+                shutil.copyfile(report, place / report.name)
+        return True
+
+
+class Wandb:
+    """Runs of Weights & Biases that stay in a folder; ``wandb sync`` is the user's own act."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def log(self, record: Record, report: Path | None) -> bool:
+        """Keep a run; its folder has its name only when it is whole."""
+        with _new_folder(self.folder, record.name) as place:
+            if place is None:
+                return False
+            with wandb_offline(place, name=record.name, key=record.sha256[:32], config=record.settings) as run:
+                run.log(dict(record.figures))
+                run.summary.update({"verdict": record.status or "none", "gate": record.gate, "kind": record.kind})
+            if report is not None:
+                shutil.copyfile(report, place / report.name)
+        return True
+
+
+@contextmanager
+def _new_folder(above: Path, name: str) -> Iterator[Path | None]:
+    """A folder that gets its name at the end; None where it has it already."""
+    above.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with folder_lock(above, name=".memorisk.lock", wait=True):
+        final, building = above / name, above / f".{name}.building"
+        if final.is_dir():
+            yield None
+            return
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(mode=0o700)
+        try:
+            yield building
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        building.rename(final)
+        fsync_folder(above)
+
+
+@dataclass(frozen=True)
+class TrackedRun:
     """A run in a tracker."""
 
     run: str
@@ -59,7 +409,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def track(
     runs: str | Path | Sequence[str | Path], *, to: str | Sequence[str], with_report: bool = False
-) -> list[Tracked]:
+) -> list[TrackedRun]:
     """Log finished runs: verdict, figures with their limits, settings; no id, no path, no image.
 
     Args:
@@ -89,12 +439,12 @@ def track(
         if with_report and record.report is None:
             raise InputError(f"{one_line(folder)} holds no report.html: leave --with-report out")
         for where in kept_in:
-            refuse_overlap(where, named_sources({f"the run {one_line(folder)}": folder}), called="--to")
+            refuse_overlap(where, path_sources({f"the run {one_line(folder)}": folder}), called="--to")
             _refuse_inside(where, folder)
     found = []
     for place in places:
         tracker = open_tracker(place)
         for folder, record in zip(folders, records, strict=True):
             new = tracker.log(record, record.report if with_report else None)
-            found.append(Tracked(str(folder), place, record.name, len(record.figures), new))
+            found.append(TrackedRun(str(folder), place, record.name, len(record.figures), new))
     return found

@@ -1,26 +1,144 @@
-"""From what was measured to a `Result`: the tables of a filter over everything drawn, and the loop's own.
+"""From what a loop measured to a `Result`: the tables of a filter over everything drawn, and the loop's own.
+
+The evidence is what the filter says of everything drawn, what the kept images bound, and what an auditor says. Kept
+images are read back from their files for the final audit.
 
 ``per_image`` is the ledger: a row an image ever drawn. ``tables/attempts``: a row an attempt. The rest is as
-`audits.filter.analysis` has it.
+`audits.filter.analysis` has it. Pictures of the closest pairs are made only when the user asked: rejected images
+are drawn once more, and not written.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.analysis import described_detectors, numbers_of
+from memorisk.audits.filter.analysis import FilterEvidence, closest_pairs, described_detectors, numbers_of
+from memorisk.audits.filter.calibration import CalibratedThreshold, Family
+from memorisk.audits.filter.decisions import Decision, diversity_of, real_share
+from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
+from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
+from memorisk.audits.generated.pictures import MAX_PICTURES, Pair
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthesize.evidence import LoopEvidence
+from memorisk.audits.synthesize.final_audit import FinalAudit
+from memorisk.audits.synthesize.ledger import Ledger, StoredForm, read_images, store_of_drawn, store_of_hashes
 from memorisk.audits.synthesize.options import SynthesizeOptions
-from memorisk.audits.synthesize.outlook import is_hopeless
-from memorisk.audits.synthesize.verdict import loop_verdict
-from memorisk.report.frames import rows, truths
+from memorisk.audits.synthesize.sets import RealSets
+from memorisk.audits.synthesize.verdict import is_hopeless, loop_verdict
+from memorisk.images.pixels import hash_pixels
+from memorisk.images.store import ImageStore
+from memorisk.models.generators.generators import Generator, GeneratorConfig
+from memorisk.report.columns import booleans, column_texts, rows
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
-from memorisk.training.generators.drawing.drawing import image_name
+from memorisk.runs.errors import RESUME_HINT, MemoriskError, one_line
+from memorisk.runs.workload import Progress
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.pairs.guarantee import MissGuarantee, RegeneratedCopies, regenerated_copies
+from memorisk.training.detectors.pair_detectors import PairDetector
+from memorisk.training.generators.draws import draw, image_name
+
+
+@dataclass(frozen=True, eq=False)
+class LoopEvidence:
+    """Everything that a report speaks of."""
+
+    config: GeneratorConfig
+    """Of the generator."""
+    source: str
+    """What identifies its weights."""
+    doubts: tuple[str, ...]
+    """Of `sets.RealSets`."""
+    filtered: FilterEvidence
+    """Everything drawn, as a filter judged it."""
+    ledger: Ledger | None = None
+    """None where there is no threshold, and nothing was drawn."""
+    copies: RegeneratedCopies | None = None
+    """What drawing again does to the guarantee."""
+    audited: FinalAudit | None = None
+    """None without an auditor, or nothing to audit."""
+    auditor: str | None = None
+    """What was named to audit the kept set, whether it had anything to look at or not."""
+    table_three: dict[str, Any] | None = None
+    """A row of the paper's table 3."""
+
+
+def real_matches(
+    opened: Sequence[ScreeningDetector],
+    sets: FilterSets,
+    thresholds: Sequence[float],
+    options: SynthesizeOptions,
+    progress: Progress,
+) -> tuple[Matches, ...]:
+    """What the detectors say of the calibration images, each beside the training images; nothing without them."""
+    if sets.calibration is None:
+        return ()
+    asked = replace(sets, synthetic=sets.calibration, asked=sets.calibration.manifest, calibration=None)
+    return screen(opened, asked, thresholds, options, progress).synthetic
+
+
+def filter_evidence(
+    ledger: Ledger,
+    sets: FilterSets,
+    detectors: Sequence[PairDetector],
+    families: Sequence[Family],
+    counted: Sequence[MissGuarantee],
+    opened: Sequence[ScreeningDetector],
+    calibrated: Sequence[CalibratedThreshold],
+    thresholds: Sequence[float],
+    real: tuple[Matches, ...],
+    seed: int,
+) -> FilterEvidence:
+    """Everything drawn, as evidence of a filter; "before" are the first draws of every place.
+
+    Args:
+        ledger: Of the loop.
+        sets: The real images.
+        detectors: As they were named.
+        families: What the guarantee is about.
+        counted: Identities for it.
+        opened: The detectors at work.
+        calibrated: Their thresholds, family by family.
+        thresholds: Of each detector.
+        real: Of `real_matches`.
+        seed: Of images drawn for comparisons.
+    """
+    plan, reason, train = ledger.plan, ledger.reason, sets.train
+    no_pixels = np.broadcast_to(np.zeros(1, np.uint8), (len(plan), *train.images.shape[1:]))
+    drawn = store_of_hashes(
+        train, no_pixels, ledger.hashes, plan["image"].tolist(), plan["class"].tolist(), "drawn images"
+    )
+    sets = replace(sets, synthetic=drawn, asked=drawn.manifest)
+    screened = ledger.screened(thresholds, real)
+    share, rejected = real_share(screened, sets, seed)
+    first = np.any(screened.reaches(screened.synthetic), axis=0)[ledger.first]
+    return FilterEvidence(
+        sets,
+        detectors,
+        families,
+        counted,
+        Decision(np.arange(len(plan)), reason),
+        opened,
+        calibrated,
+        screened,
+        clopper_pearson(int(first.sum()), len(first)),
+        share,
+        rejected,
+        diversity_of(screened, {"first draws": ledger.first, "kept": ledger.kept}, sets, seed),
+    )
+
+
+def bound_copies(ledger: Ledger, options: SynthesizeOptions) -> RegeneratedCopies:
+    """The bound on copies among the kept images; the units are places."""
+    number = ledger.plan["number"].to_numpy()
+    rejected = np.bincount(number[ledger.reason != ""], minlength=ledger.n_asked)
+    filled = np.isin(np.arange(ledger.n_asked), number[ledger.kept])
+    return regenerated_copies(rejected, filled, miss_rate=options.miss_rate, tries=options.most_tries)
+
 
 KEPT, REJECTED = "kept", "rejected"
 
@@ -48,7 +166,7 @@ def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseu
         names: Replaces ids of real images, or leaves them.
     """
     numbers, filtered, ledger = loop_numbers(evidence, options), evidence.filtered, evidence.ledger
-    known = drawn_names(evidence, names)
+    known = drawn_image_names(evidence, names)
     made = FilterTables(filtered, known)
     tables = {"guarantees": made.guarantees(), "calibration": made.calibration()}
     per_image = made.per_image()
@@ -105,7 +223,7 @@ def kept_table(result: Result) -> pd.DataFrame:
     """``manifest.csv``: a row a kept image, by its place."""
     if "number" not in result.per_image:
         return pd.DataFrame({name: pd.Series(dtype=object) for name in ("image", "path", "label")})
-    kept = truths(result.per_image, "kept")  # the ledger's order is that of places
+    kept = booleans(result.per_image, "kept")  # the ledger's order is that of places
     table = rows(result.per_image, kept)
     names = [image_name(int(number)) for number in table["number"]]
     columns = ("label", "seed", "attempt", "source", "detector", "score", "threshold", "probability", "nearest_image",
@@ -114,7 +232,7 @@ def kept_table(result: Result) -> pd.DataFrame:
     return pd.DataFrame(found | {name: table[name].to_numpy() for name in columns})
 
 
-def drawn_names(evidence: LoopEvidence, names: Pseudonyms) -> DrawnNames:
+def drawn_image_names(evidence: LoopEvidence, names: Pseudonyms) -> DrawnNames:
     """Pseudonyms that leave ids of drawn images, but those that are an id of somebody real."""
     sets, drawn = evidence.filtered.sets, set()
     if evidence.ledger is not None:
@@ -183,3 +301,81 @@ def _summary(
         "pseudonymised": options.pseudonymise,
         "versions": versions(),
     }
+
+
+_AT_ONCE = 256
+
+
+def kept_store(folder: Path, file: Path, ledger: Ledger, real: RealSets) -> ImageStore:
+    """The kept images as they are on the disk, in the form in which they were compared.
+
+    Args:
+        folder: Where their files lie.
+        file: Where the pixels that were compared are put together, ``.npy``.
+        ledger: Which they are.
+        real: For the form.
+
+    Raises:
+        MemoriskError: A file is not what was looked at.
+    """
+    rows = ledger.kept
+    plan, hashes = ledger.plan.iloc[rows].reset_index(drop=True), ledger.hashes[rows]
+    names = [image_name(int(number)) for number in plan["number"]]
+    pixels = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(len(rows), *real.form.shape))
+    for begin in range(0, len(rows), _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE)
+        pixels[part] = _checked(folder, names[part], hashes[part], real.form)
+    pixels.flags.writeable = False
+    train = real.filter.train
+    store = store_of_hashes(train, pixels, hashes, names, plan["class"].tolist(), "kept images")
+    known = set(map(str, train.manifest.images))
+    source = [str(image) if str(image) in known else "" for image in plan["source"]]
+    return replace(store, manifest=replace(store.manifest, table=store.manifest.table.assign(source=source)))
+
+
+def _checked(folder: Path, names: list[str], hashes: np.ndarray, form: StoredForm) -> np.ndarray:
+    """[n, *shape] of kept files, which must be what was screened."""
+    try:
+        pixels = form.pixels(read_images(folder, names))
+        changed = [
+            name for name, image, known in zip(names, pixels, hashes, strict=True) if hash_pixels(image) != known
+        ]
+    except (OSError, ValueError, SyntaxError) as error:
+        raise MemoriskError(f"kept images cannot be read: {one_line(error, 120)}; {RESUME_HINT}") from None
+    if changed:
+        raise MemoriskError(
+            f"kept image {changed[0]} has changed since it was screened: remove the folder, and begin again"
+        )
+    return pixels
+
+
+def rejected_pairs(
+    result: Result,
+    ledger: Ledger,
+    sets: FilterSets,
+    form: StoredForm,
+    generator: Generator,
+    names: Pseudonyms,
+    options: SynthesizeOptions,
+    device: str,
+) -> dict[Pair, np.ndarray]:
+    """Pictures of the pair that exposes each patient most, the closest first, by the ids that the report shows.
+
+    Args:
+        result: Its tables say which pairs.
+        ledger: For seeds and conditions.
+        sets: For the training images.
+        form: In which images were compared.
+        generator: Which draws them again.
+        names: As the tables have them.
+        options: How it draws.
+        device: Where.
+    """
+    shown = set(column_texts(result.per_group.head(MAX_PICTURES), "synthetic_image"))
+    plan = ledger.plan
+    chosen = rows(plan, [str(image) in shown for image in plan["image"]]).reset_index(drop=True)
+    if not len(chosen):
+        return {}
+    pixels = form.pixels(draw(generator, chosen, options.sampling(), device))
+    again = store_of_drawn(sets.train, pixels, chosen["image"].tolist(), chosen["class"].tolist(), "drawn images")
+    return closest_pairs(replace(sets, synthetic=again), result, names)

@@ -7,21 +7,19 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.classifier.options import ReportOptions
-from memorisk.audits.synthesize.drawn import store_of_drawn, store_of_hashes
+from memorisk.audits.synthesize.ledger import store_of_drawn, store_of_hashes
 from memorisk.audits.synthesize.options import SynthesizeOptions
-from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.audits.synthetic.plan import SyntheticPlan
+from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
 from memorisk.images.options import ImageOptions
 from memorisk.images.store import ImageStore
-from memorisk.models.detectors.detectors import WEIGHTS
-from memorisk.report.frames import numbers, rows, texts
+from memorisk.models.provenance import WEIGHTS
+from memorisk.report.columns import column_numbers, column_texts, rows
 from memorisk.report.result import Result
-from memorisk.runs.cost import Cost
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.fingerprint import file_fingerprint
-from memorisk.runs.progress import Progress
-from memorisk.statistics.copies.nearer_set import NearerSet, nearer_set
+from memorisk.runs.files import file_fingerprint
+from memorisk.runs.workload import Cost, Progress
+from memorisk.statistics.copies.set_memorization import NearnessTest, nearness_test
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
 AUDIT = "audit"
@@ -30,7 +28,7 @@ NEARER_LEVEL = 0.01
 
 
 @dataclass(frozen=True)
-class Audited:
+class FinalAudit:
     """What the auditor found."""
 
     auditor: str
@@ -43,7 +41,7 @@ class Audited:
     """Training patients that it lists."""
     n_certain: int
     """Of whom an image was copied for certain: by its pixels, or a person's word."""
-    nearer: NearerSet
+    nearer: NearnessTest
     """All training patients against all held-out ones."""
 
     @property
@@ -68,7 +66,7 @@ def open_auditor(options: SynthesizeOptions, detectors: list[PairDetector]) -> P
     if auditor.source.kind == "saved":
         raise InputError(f"auditor {auditor.name} holds saved features, of other images: name what computed them")
     for detector in detectors:
-        if _identity(auditor) == _identity(detector):
+        if _detector_identity(auditor) == _detector_identity(detector):
             raise InputError(
                 f"--auditor {auditor.name} is --detector {detector.name}, which chooses the images itself: give one of "
                 "the two another detector"
@@ -76,7 +74,7 @@ def open_auditor(options: SynthesizeOptions, detectors: list[PairDetector]) -> P
     return auditor
 
 
-def _identity(detector: PairDetector) -> Any:
+def _detector_identity(detector: PairDetector) -> Any:
     """What makes two detectors one, whatever their folders are called."""
     if detector.source.kind == "detector":
         return file_fingerprint(Path(detector.source.name) / WEIGHTS)
@@ -85,7 +83,7 @@ def _identity(detector: PairDetector) -> Any:
 
 def audit_kept(
     out: Path, train: ImageStore, kept: ImageStore, held: ImageStore, options: SynthesizeOptions, progress: Progress
-) -> Audited:
+) -> FinalAudit:
     """Audit the kept set into a folder of its own.
 
     Args:
@@ -103,7 +101,7 @@ def audit_kept(
     how = _settings(options)
     result = audit_synthetic(train, kept, held_out=held, out=out / AUDIT, progress=progress, paired=paired, **how)
     assert isinstance(result, Result)
-    return said_by(result)
+    return summarise_audit(result)
 
 
 def check_audit(train: ImageStore, held: ImageStore, options: SynthesizeOptions, progress: Progress) -> None:
@@ -147,18 +145,18 @@ def _settings(options: SynthesizeOptions) -> dict[str, Any]:
     return shared | {name: getattr(options, name) for name in more} | {"detector": (str(options.auditor),)}
 
 
-def said_by(result: Result) -> Audited:
+def summarise_audit(result: Result) -> FinalAudit:
     """What an audit with held-out images says of its set."""
     v, real = result.verdict, result.tables["real_images"]
-    part = np.array(texts(real, "part"))
+    part = np.array(column_texts(real, "part"))
     sides = [rows(real, part == name) for name in ("training", "held out")]
-    distance = [numbers(side, "distance") for side in sides]
-    group = [np.array(texts(side, "group")) for side in sides]
-    return Audited(
+    distance = [column_numbers(side, "distance") for side in sides]
+    group = [np.array(column_texts(side, "group")) for side in sides]
+    return FinalAudit(
         auditor=str(v["detectors"][0]),
         status=result.status,
         why=tuple(str(why) for why in v["why"]),
         n_listed=int(v["n_listed"] or 0),
         n_certain=int(v["n_certain_patients"]),
-        nearer=nearer_set(*distance, *group),
+        nearer=nearness_test(*distance, *group),
     )

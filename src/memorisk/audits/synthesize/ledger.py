@@ -1,21 +1,29 @@
-"""Every image ever drawn: its number, attempt and seed, the scores that were taken of it, and whether it was kept.
+"""Every image ever drawn: its number, attempt and seed, its scores, whether it was kept, and its stored form.
 
-Written a block at a time while the loop runs, in numbers alone (rows of the training images, no ids), and put together
-at the end as what a filter says of a set (`audits.filter.screening`).
+The ledger is written a block at a time while the loop runs, in numbers alone (rows of the training images, no ids).
+At the end it is put together as what a filter says of a set (`audits.filter.screening`).
+
+A drawn image is brought to the form in which training images are stored, as its file would be.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.screening import Matches, Screened
-from memorisk.images.copies.orientations import SamePixels
+from memorisk.audits.filter.screening import Matches, Screening
+from memorisk.images.copies.near_copies import SamePixels
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.pixels import PixelRule, hash_pixels
+from memorisk.images.store import ImageStore
+from memorisk.models.generators.generators import GeneratorConfig
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_array, read_table, write_array, write_table
 
-PLAN = ("image", "number", "attempt", "seed", "label", "class", "source", "condition")
+PLAN_COLUMNS = ("image", "number", "attempt", "seed", "label", "class", "source", "condition")
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +31,7 @@ class Block:
     """Images that were drawn and screened together."""
 
     plan: pd.DataFrame
-    """A row an image: `training.generators.drawing.drawing.plan_draws`."""
+    """A row an image: `training.generators.draws.plan_draws`."""
     hashes: np.ndarray
     """[n] of the pixels as they were compared."""
     matches: tuple[Matches, ...]
@@ -47,7 +55,7 @@ class Block:
 
     def save(self, folder: Path, name: str) -> None:
         """Write it, the table last: a block without its table is drawn again."""
-        columns = {name: self.plan[name].to_numpy() for name in PLAN if name != "source"}
+        columns = {name: self.plan[name].to_numpy() for name in PLAN_COLUMNS if name != "source"}
         columns |= {"pixel_hash": self.hashes, "identical": self.same.row, "reason": self.reason}
         columns |= {"orientation": self.same.orientation}
         for place, found in enumerate(self.matches):
@@ -133,7 +141,7 @@ class Ledger:
         rows = np.flatnonzero(self.reason == "")
         return rows[np.argsort(self.plan["number"].to_numpy()[rows], kind="stable")]
 
-    def screened(self, thresholds: Sequence[float], real: tuple[Matches, ...]) -> Screened:
+    def screened(self, thresholds: Sequence[float], real: tuple[Matches, ...]) -> Screening:
         """What the detectors say of everything drawn.
 
         Args:
@@ -146,4 +154,99 @@ class Ledger:
             for place in range(len(thresholds))
         ]
         same = [np.concatenate([getattr(b.same, what) for b in self.blocks]) for what in ("row", "orientation")]
-        return Screened(tuple(thresholds), tuple(joined), real, SamePixels(*same))
+        return Screening(tuple(thresholds), tuple(joined), real, SamePixels(*same))
+
+
+@dataclass(frozen=True)
+class StoredForm:
+    """How a drawn image is stored beside training images."""
+
+    rule: PixelRule
+    shape: tuple[int, int, int]
+    """Height, width and channels of the training images as they are stored."""
+
+    @classmethod
+    def of(cls, train: ImageStore, config: GeneratorConfig, options: ImageOptions) -> "StoredForm":
+        """The form of a training set, where a generator's images can be brought to it.
+
+        Args:
+            train: The training images.
+            config: Of the generator.
+            options: How images are read.
+
+        Raises:
+            InputError: Sizes, channels or depth do not go together.
+        """
+        _, height, width, channels = (int(n) for n in train.images.shape)
+        drawn, stored = f"{config.size[0]} x {config.size[1]}", f"{height} x {width}"
+        name = one_line(config.name, 60)
+        if train.images.dtype != np.uint8:
+            raise InputError(f"{name} draws 8-bit images, and training images are stored at 16: leave depth out")
+        if options.size is None and tuple(config.size) != (height, width):
+            raise InputError(f"{name} draws images of {drawn}, and training images are stored at {stored}: give size")
+        return cls(PixelRule.of(options), (height, width, channels))
+
+    def pixels(self, images: np.ndarray) -> np.ndarray:
+        """Drawn images in this form.
+
+        Args:
+            images: [n, H, W, C] uint8.
+
+        Returns:
+            [n, *shape] uint8.
+
+        Raises:
+            InputError: They are coloured, and the training images are grey.
+        """
+        made = np.empty((len(images), *self.shape), dtype=np.uint8)
+        for row, image in enumerate(images):
+            one = self.rule.prepare(image)
+            if one.shape[2] > self.shape[2]:
+                raise InputError(
+                    "the generator's images are coloured, and the training images grey: give channels, 3 or 1"
+                )
+            made[row] = one
+        return made
+
+    def note(self, config: GeneratorConfig) -> str:
+        """What is done to an image before it is compared; empty for nothing."""
+        if (*config.size, config.channels) == self.shape:
+            return ""
+        drawn, stored = (" x ".join(map(str, form)) for form in ((*config.size, config.channels), self.shape))
+        return f"Images are drawn as {drawn}, kept as such, and compared as {stored}, as training images are stored."
+
+
+def store_of_drawn(train: ImageStore, pixels: np.ndarray, names: list[str], labels: list[str], name: str) -> ImageStore:
+    """Pixels in the stored form as a store beside the training images, so that their features are kept there.
+
+    Args:
+        train: The training images.
+        pixels: [n, H, W, C] uint8.
+        names: [n] ids.
+        labels: [n].
+        name: Of the set.
+    """
+    hashes = np.array([hash_pixels(image) for image in pixels], dtype=object)
+    return store_of_hashes(train, pixels, hashes, names, labels, name)
+
+
+def store_of_hashes(
+    train: ImageStore, pixels: np.ndarray, hashes: np.ndarray, names: list[str], labels: list[str], name: str
+) -> ImageStore:
+    """As `store_of_drawn`, of images whose hashes are known."""
+    table = pd.DataFrame({"image": names, "path": "", "label": labels, "group": names}, dtype=object)
+    nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
+    manifest = Manifest(table, None, name)
+    return replace(train, images=pixels, manifest=manifest, pixel_hashes=hashes, skipped=nothing, key="drawn")
+
+
+def read_images(folder: Path, names: list[str]) -> np.ndarray:
+    """[n, H, W, C] uint8 of images on the disk, as they were drawn."""
+    from PIL import Image
+
+    images = []
+    for name in names:
+        with Image.open(folder / f"{name}.png") as file:
+            image = np.asarray(file)
+        images.append(image[..., None] if image.ndim == 2 else image)
+    return np.stack(images)

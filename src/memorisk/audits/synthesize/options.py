@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from memorisk.audits.filter.options import ScreeningOptions, plain_settings
-from memorisk.models.generators.sampling_options import SamplingOptions
+from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.functions import FunctionOptions
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import FunctionOptions, settings_of
 
 BALANCES = ("classes", "training")
 
@@ -76,7 +75,7 @@ class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
         if self.plant_kinds and self.auditor is None:
             raise InputError("plant_kinds says what the audit of the kept set is about, and no auditor is given")
         if self.plant_kinds:
-            from memorisk.images.copies.planting import planted_kinds  # numpy, which --help does without
+            from memorisk.images.alterations.plants import planted_kinds  # numpy, which --help does without
 
             planted_kinds(self.plant_kinds)
 

@@ -2,7 +2,7 @@
 
 Paper 004, section 3.4: "If the model produces a sample that matches its training counterpart too closely, the sample is
 rejected and regenerated." Here it must not match any training image. A place keeps its class or condition over its
-attempts; only the seed changes (`training.generators.drawing.drawing.image_seed`).
+attempts; only the seed changes (`training.generators.draws.image_seed`).
 
 Blocks lie the same whatever was done before, and each is written when it is screened: a killed loop goes on from there,
 and ends at the same bytes.
@@ -15,37 +15,37 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.measuring import Opened
-from memorisk.audits.filter.screening import SCORE, Matches, screen
+from memorisk.audits.filter.screening import SCORE, Matches, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
-from memorisk.audits.generated.image_sets import select_rows, stack_stores
-from memorisk.audits.synthesize.drawn import StoredForm, read_images, store_of_drawn
-from memorisk.audits.synthesize.ledger import Block, Ledger
+from memorisk.audits.generated.sets import select_rows, stack_stores
+from memorisk.audits.synthesize.ledger import Block, Ledger, StoredForm, read_images, store_of_drawn
 from memorisk.audits.synthesize.options import SynthesizeOptions
-from memorisk.audits.synthesize.outlook import is_hopeless, said_of
-from memorisk.images.copies.orientations import SamePixels
-from memorisk.images.decoding.decoding import hash_pixels
-from memorisk.images.exports.clean_set import encode_png
+from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
+from memorisk.images.clean_set import encode_png
+from memorisk.images.copies.near_copies import SamePixels
+from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Generator
-from memorisk.runs.progress import Progress, quiet
-from memorisk.statistics.proportions import Proportion
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.statistics.intervals import Proportion
 from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.features.matrix import Features
-from memorisk.training.generators.drawing.drawing import draw, draw_again, image_name
+from memorisk.training.generators.draws import draw, draw_again, image_name
 
 STAGE = "drawing and screening"
 BLOCK = 256
 """Images of a block at least; a generator's batch where that is larger."""
-BESIDE = 2  # training images beside a block: features of a handful of images may all be alike, which is refused
+TRAINING_BESIDE_BLOCK = (
+    2  # training images beside a block: features of a handful of images may all be alike, which is refused
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Screen:
+class DrawScreening:
     """What an image is held to."""
 
-    opened: Sequence[Opened]
+    opened: Sequence[ScreeningDetector]
     """The detectors."""
     sets: FilterSets
     """For the training images."""
@@ -70,9 +70,9 @@ class Screen:
         train, n = self.sets.train, len(plan)
         pixels, names = self.form.pixels(images), plan["image"].tolist()
         drawn = store_of_drawn(train, pixels, names, plan["class"].tolist(), "drawn")
-        both = stack_stores([drawn, select_rows(train, np.arange(min(BESIDE, len(train.images))))])
+        both = stack_stores([drawn, select_rows(train, np.arange(min(TRAINING_BESIDE_BLOCK, len(train.images))))])
         sets = replace(self.sets, synthetic=both, asked=both.manifest, calibration=None)
-        found = screen(self.opened, sets, self.thresholds, self.options, quiet)
+        found = screen(self.opened, sets, self.thresholds, self.options, no_progress)
         of_source = np.array([self._of_source(one, both, plan) for one in self.opened])
         reason = found.reason[:n]
         matched = (of_source >= np.array(self.thresholds)[:, None]).any(axis=0)
@@ -87,7 +87,7 @@ class Screen:
             quality=np.array(quality_features(self.quality, both, train, self.options).values[:n]),
         )
 
-    def _of_source(self, opened: Opened, store: ImageStore, plan: pd.DataFrame) -> np.ndarray:
+    def _of_source(self, opened: ScreeningDetector, store: ImageStore, plan: pd.DataFrame) -> np.ndarray:
         """[n] score of each image and the training image that it was conditioned on; NaN without."""
         place = {str(image): row for row, image in enumerate(self.sets.train.manifest.images)}
         rows = np.array([place.get(str(source), -1) for source in plan["source"]], dtype=np.int64)
@@ -95,7 +95,7 @@ class Screen:
         known = np.flatnonzero(rows >= 0)
         if not len(known):
             return score
-        values = np.asarray(opened.features(store, self.options, quiet).values[: len(plan)])
+        values = np.asarray(opened.features(store, self.options, no_progress).values[: len(plan)])
         known = known[opened.usable(values[known])]
         if len(known):
             score[known] = opened.similarity.scores(values[known], opened.train.values[rows[known]])
@@ -103,7 +103,11 @@ class Screen:
 
 
 def quality_features(
-    detector: PairDetector, store: ImageStore, train: ImageStore, options: SynthesizeOptions, progress: Progress = quiet
+    detector: PairDetector,
+    store: ImageStore,
+    train: ImageStore,
+    options: SynthesizeOptions,
+    progress: Progress = no_progress,
 ) -> Features:
     """Features by which quality is measured.
 
@@ -123,7 +127,7 @@ def quality_features(
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class LoopFolders:
     """Where the loop writes."""
 
     blocks: Path
@@ -135,9 +139,14 @@ class Places:
 
 
 def run_rounds(
-    generator: Generator, plan: pd.DataFrame, screen_by: Screen, places: Places, device: str, new: Proportion | None,
+    generator: Generator,
+    plan: pd.DataFrame,
+    screen_by: DrawScreening,
+    places: LoopFolders,
+    device: str,
+    new: Proportion | None,
     progress: Progress,
-) -> Ledger:  # fmt: skip
+) -> Ledger:
     """Fill every place of a plan, or give it up after the last try; all of them after the first where that is hopeless.
 
     Where the threshold rejects (nearly) every new patient's real image, and not one first draw passed, no place is
@@ -145,7 +154,7 @@ def run_rounds(
 
     Args:
         generator: Which draws.
-        plan: The first attempt at every place: `training.generators.drawing.drawing.plan_draws`.
+        plan: The first attempt at every place: `training.generators.draws.plan_draws`.
         screen_by: What an image is held to.
         places: Where it is written.
         device: Of the generator.
@@ -159,14 +168,14 @@ def run_rounds(
     options, blocks, waiting = screen_by.options, [], plan
     filled, size, stage = 0, max(BLOCK, options.batch), STAGE
     if new is not None and is_hopeless(new):
-        stage = f"{STAGE} ({said_of(asdict(new), 'patients')})"
+        stage = f"{STAGE} ({rejection_words(asdict(new), 'patients')})"
     for attempt in range(options.most_tries):
         failed = []
         for begin in range(0, len(waiting), size):
             progress(stage, filled, len(plan))
             part, name = waiting.iloc[begin : begin + size].reset_index(drop=True), f"{attempt:04d}-{begin:08d}"
             block = Block.load(places.blocks, name, part)
-            if block is None or not _all_there(block, places, screen_by.form):
+            if block is None or not _are_images_complete(block, places, screen_by.form):
                 with limited_threads(options.threads):
                     images = draw(generator, part, options.sampling(), device)
                 block = screen_by.block(part, images)
@@ -183,7 +192,7 @@ def run_rounds(
     return Ledger(tuple(blocks), len(plan))
 
 
-def _written(block: Block, places: Places) -> Iterator[tuple[int, Path, str]]:
+def _image_files(block: Block, places: LoopFolders) -> Iterator[tuple[int, Path, str]]:
     """The images of a block that are to be on the disk, each with its folder and name."""
     columns = (block.plan["number"], block.plan["attempt"], block.kept)
     for row, (number, attempt, kept) in enumerate(zip(*columns, strict=True)):
@@ -193,21 +202,21 @@ def _written(block: Block, places: Places) -> Iterator[tuple[int, Path, str]]:
             yield row, places.rejected, image_name(number, attempt)
 
 
-def _write_images(block: Block, images: np.ndarray, places: Places) -> None:
+def _write_images(block: Block, images: np.ndarray, places: LoopFolders) -> None:
     """Write the images of a block; a torn file is found and drawn again, so that none is waited for."""
-    for row, folder, name in _written(block, places):
+    for row, folder, name in _image_files(block, places):
         temporary = folder / f".{name}.part"
         temporary.write_bytes(encode_png(images[row]))
         temporary.chmod(0o600)
         temporary.replace(folder / f"{name}.png")
 
 
-def _all_there(block: Block, places: Places, form: StoredForm) -> bool:
+def _are_images_complete(block: Block, places: LoopFolders, form: StoredForm) -> bool:
     """Whether the images of a block are on the disk as they were screened."""
     try:
         return all(
             hash_pixels(form.pixels(read_images(folder, [name]))[0]) == block.hashes[row]
-            for row, folder, name in _written(block, places)
+            for row, folder, name in _image_files(block, places)
         )
     except (OSError, ValueError, SyntaxError):  # what Pillow calls a broken file
         return False

@@ -1,24 +1,68 @@
-"""The real images of a loop: training, calibration and held-out ones, decoded alike; and whom the generator knows."""
+"""The real images of a loop: training, calibration and held-out ones, decoded alike; and whom the generator knows.
 
-from collections.abc import Sequence
+Generated images among real ones are refused: each would count as a patient's, and be searched for copies of itself.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from memorisk.audits.filter import sets as filter_sets
 from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
-from memorisk.audits.generated.generator_knowledge import refuse_known, trained_on_more, unknown_weights
-from memorisk.audits.generated.image_sets import Source, decode_alike, is_blank, manifest_of, read_source, split_source
-from memorisk.audits.synthesize.drawn import StoredForm, store_of_drawn
+from memorisk.audits.generated.knowledge import refuse_known, trained_on_more, unknown_weights
+from memorisk.audits.generated.sets import Source, decode_alike, is_blank, manifest_of, read_source, split_source
+from memorisk.audits.synthesize.ledger import StoredForm, store_of_drawn
 from memorisk.audits.synthesize.options import SynthesizeOptions
-from memorisk.audits.synthesize.written import refuse_generated
-from memorisk.images.manifest import Manifest
+from memorisk.audits.synthesize.table_three import COMPLETION_FILE
+from memorisk.images.manifest import BUILTIN, Manifest
+from memorisk.images.sources.registry import GENERATED
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
 from memorisk.models.generators.generators import Generator
-from memorisk.runs.errors import InputError, several
-from memorisk.runs.progress import Progress
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.workload import Progress
 from memorisk.training.detectors.pair_detectors import PairDetector
+
+WRITERS = {GENERATED: "generate", COMPLETION_FILE: "synthesize"}
+"""The file that marks a finished folder, and the command that writes it."""
+
+
+def refuse_generated(what: str, source: Manifest | ImageStore) -> None:
+    """Refuse a folder of ``memorisk generate`` or ``synthesize`` among real images.
+
+    Args:
+        what: Which real images they are to be.
+        source: The images; of any that lie in no folder nothing is known.
+
+    Raises:
+        InputError: An image lies in such a folder, at whatever depth.
+    """
+    for folder in _folders(manifest_of(source)):
+        for file, command in WRITERS.items():
+            if (folder / file).is_file():
+                raise InputError(
+                    f"the {what} images hold the folder {one_line(folder)}, which memorisk {command} wrote ({file}): a "
+                    "generated image would count as a patient's; leave that folder out"
+                )
+
+
+def _folders(manifest: Manifest) -> Iterator[Path]:
+    """Folders in which images lie, those above them up to the root, and the one above that: each once."""
+    if manifest.root is None:
+        return
+    root = manifest.root.absolute()
+    yield from (root, root.parent)  # of a generated set's own folder of images
+    seen = {root}
+    paths = (str(path) for path in manifest.table["path"] if path and not str(path).startswith(BUILTIN))
+    for folder in {path.rpartition("/")[0] for path in paths if "/" in path}:
+        for above in (root / folder, *(root / folder).parents):
+            if above in seen or not above.is_relative_to(root):
+                break
+            seen.add(above)
+            yield above
+
 
 HELD_OUT = "held-out"
 
@@ -83,7 +127,7 @@ def read_real(
     form = StoredForm.of(stores[TRAIN], generator.config, options.of_synthetic())
     blank = store_of_drawn(stores[TRAIN], np.zeros((1, *form.shape), np.uint8), ["nothing"], [""], "nothing")
     manifests = filter_sets.Manifests(stores[TRAIN], blank, stores.get(CALIBRATION), tuple(notes))
-    sets = filter_sets.decode(manifests, detectors, options, progress)
+    sets = filter_sets.decode_sets(manifests, detectors, options, progress)
     said = [
         refuse_known(generator, stores[what], f"the {what} images")
         for what in (CALIBRATION, HELD_OUT)
@@ -117,12 +161,12 @@ def _refuse_shared(stores: dict[str, ImageStore]) -> None:
         both = sorted(set(held.groups) & set(other.groups))
         if both and (held.groups_given or other.groups_given):
             raise InputError(
-                f"{several(len(both), 'patient is', 'patients are')} in {what} and held out ({listed(both)}): split by "
+                f"{plural(len(both), 'patient is', 'patients are')} in {what} and held out ({listed(both)}): split by "
                 "patient"
             )
         if what == CALIBRATION:
             theirs, ours = (stores[part].pixel_hashes.astype(str) for part in (HELD_OUT, CALIBRATION))
             same = np.flatnonzero(np.isin(theirs, ours))
             if n := int((~is_blank(stores[HELD_OUT], same)).sum()):
-                told = several(n, "held-out image calibrates", "held-out images calibrate")
+                told = plural(n, "held-out image calibrates", "held-out images calibrate")
                 raise InputError(f"{told}, too: give other images")

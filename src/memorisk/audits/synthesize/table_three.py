@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.measuring import Opened
+from memorisk.audits.filter.screening import ScreeningDetector
 from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.rounds import quality_features
@@ -25,31 +25,31 @@ from memorisk.report.blocks import Column, Table
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json
-from memorisk.runs.progress import Progress
+from memorisk.runs.workload import Progress
 from memorisk.scores.similarity import Similarity
-from memorisk.statistics.copies.memorization_rate import memorization_rate
-from memorisk.statistics.quality.frechet import frechet_distance
+from memorisk.statistics.copies.set_memorization import memorization_rate
+from memorisk.statistics.quality.feature_distances import frechet_distance
 from memorisk.statistics.quality.retrieval_score import irs_of
 from memorisk.training.detectors.pair_detectors import PairDetector
 
-FINISHED = "synthesize.json"
+COMPLETION_FILE = "synthesize.json"
 FIGURES = ("FID", "IRS", "MemRate")
 SETS = ("before", "kept", "reference")
-ORDER = ("label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label")
+CONDITION_ORDER = ("label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label")
 """Of the rows, as in the paper; other conditions follow."""
-CONDITIONED = {"none": "unconditional", "class": "class", "vector": "condition"}
+CONDITION_NAMES = {"none": "unconditional", "class": "class", "vector": "condition"}
 _STREAM = 79  # keeps these draws apart from others of the same seed
-_FEWEST = 2
+_MIN_IMAGES = 2
 _OF_LOOP = "the threshold of the loop"
 _NO_RATE = (
     "MemRate is empty: {name} gives no probability, and its threshold was given, not calibrated, so that nothing says "
     "which images are of one identity"
 )
-_CHOSE = "by the detector that chose at this threshold the rate after the loop is 0 by its making"
+_CHOSEN_BY_IT = "by the detector that chose at this threshold the rate after the loop is 0 by its making"
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class MemRateDetector:
     """Whose MemRate it is."""
 
     name: str
@@ -79,7 +79,7 @@ def table_three_row(
     train: ImageStore,
     reference: ImageStore | None,
     config: GeneratorConfig,
-    opened: Sequence[Opened],
+    opened: Sequence[ScreeningDetector],
     thresholds: Sequence[float],
     auditor: PairDetector | None,
     quality: PairDetector,
@@ -103,7 +103,7 @@ def table_three_row(
     Raises:
         InputError: Features cannot be had.
     """
-    if len(ledger.kept) < _FEWEST:
+    if len(ledger.kept) < _MIN_IMAGES:
         return None
     of_train = quality_features(quality, train, train, options, progress)
     values = {"before": ledger.quality[ledger.first], "kept": ledger.quality[ledger.kept]}
@@ -115,17 +115,17 @@ def table_three_row(
     values = {what: some[good[what]] for what, some in values.items()}
     group = {what: some[good[what]] for what, some in group.items()}
     n = min(len(some) for some in values.values())
-    if n < _FEWEST:
+    if n < _MIN_IMAGES:
         return None
     base = np.asarray(of_train.values)
     by = quality.similarity(base)
     figures = _figures(values, group, base, train.manifest.groups.astype(str), by, n, options, progress)
-    judge = _judge(opened, thresholds, auditor, by, options)
+    judge = _memrate_detector(opened, thresholds, auditor, by, options)
     paired = bool(np.isfinite(ledger.of_source).any())
-    rates = {} if judge is None else _rates(judge, ledger, opened[0], train, base, reference, paired, options)
+    rates = {} if judge is None else _memrates(judge, ledger, opened[0], train, base, reference, paired, options)
     return {
         "generator": config.name,
-        "conditioning": config.conditioning or CONDITIONED[config.conditioned_on],
+        "conditioning": config.conditioning or CONDITION_NAMES[config.conditioned_on],
         "n": n,
         "n_training": len(base),
         "features": of_train.described.encoder,
@@ -162,33 +162,35 @@ def _figures(
     return figures
 
 
-def _judge(
-    opened: Sequence[Opened],
+def _memrate_detector(
+    opened: Sequence[ScreeningDetector],
     thresholds: Sequence[float],
     auditor: PairDetector | None,
     by: Similarity,
     options: SynthesizeOptions,
-) -> Judge | None:
+) -> MemRateDetector | None:
     """The auditor where it gives probabilities, and its features are there; else the first detector that chose.
 
     None where that one gives no probabilities and its threshold is not calibrated.
     """
     half = "P above 0.5"
     if auditor is not None and auditor.head is not None and by.at_half == by.at_half:
-        return Judge(auditor.name, by, by.at_half, half, auditor, of_features=True)
+        return MemRateDetector(auditor.name, by, by.at_half, half, auditor, of_features=True)
     first = opened[0]
     if first.similarity.at_half == first.similarity.at_half:
-        return Judge(first.name, first.similarity, first.similarity.at_half, half, first.detector, of_features=False)
+        return MemRateDetector(
+            first.name, first.similarity, first.similarity.at_half, half, first.detector, of_features=False
+        )
     if options.threshold:
         return None
     threshold = float(np.nextafter(thresholds[0], -np.inf))
-    return Judge(first.name, first.similarity, threshold, _OF_LOOP, first.detector, of_features=False)
+    return MemRateDetector(first.name, first.similarity, threshold, _OF_LOOP, first.detector, of_features=False)
 
 
-def _rates(
-    judge: Judge,
+def _memrates(
+    judge: MemRateDetector,
     ledger: Ledger,
-    first: Opened,
+    first: ScreeningDetector,
     train: ImageStore,
     base: np.ndarray,
     reference: ImageStore | None,
@@ -247,16 +249,16 @@ def table_three(runs: Sequence[str | Path]) -> pd.DataFrame:
     rows = []
     for run in runs:
         try:
-            found = read_json(Path(run) / FINISHED)
+            found = read_json(Path(run) / COMPLETION_FILE)
         except (OSError, ValueError):
             raise InputError(
-                f"{one_line(run)} holds no finished run of synthesize: there is no {FINISHED} in it"
+                f"{one_line(run)} holds no finished run of synthesize: there is no {COMPLETION_FILE} in it"
             ) from None
         row = found.get("table_three")
         if not isinstance(row, dict):
             raise InputError(f"{one_line(run)} kept too few images to measure their quality")
         rows.append({"run": str(run), **row})
-    known = {name: place for place, name in enumerate(ORDER)}
+    known = {name: place for place, name in enumerate(CONDITION_ORDER)}
     rows.sort(key=lambda row: known.get(str(row["conditioning"]), len(known)))
     return flat_rows(rows)
 
@@ -306,4 +308,4 @@ def rate_words(row: Mapping[Any, Any]) -> str:
         return str(said)
     pairs = "with the training image it was conditioned on" if row["paired"] else "with any training image"
     told = f"MemRate by {row['memorized_by']}, {row['memorized_at']}, {pairs}"
-    return f"{told}; {_CHOSE}" if row["memorized_at"] == _OF_LOOP else told
+    return f"{told}; {_CHOSEN_BY_IT}" if row["memorized_at"] == _OF_LOOP else told

@@ -1,4 +1,4 @@
-"""What may be said of a set that a loop made.
+"""What may be said of a set that a loop made, and what calibration says of a threshold before anything is drawn.
 
 * ``pass``: every place is filled, a guarantee stands behind the threshold, and the auditor, if there is one, found
   nothing.
@@ -7,16 +7,65 @@
 * ``fail``: nothing was kept, or the auditor found training patients in what was.
 
 The gate that stops a pipeline is the filter's, ``no-guarantee`` or, where nothing was kept, ``nothing-kept``.
+
+The acceptance forecast: a threshold that rejects (nearly) every new person's real image, copied or not, is
+hopeless.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from memorisk.audits.filter.verdict import BETTER, FEWER, HIGHER, filter_verdict, weakness
+import numpy as np
+
+from memorisk.audits.filter.decisions import real_share
+from memorisk.audits.filter.screening import Matches, Screening
+from memorisk.audits.filter.sets import FilterSets
+from memorisk.audits.filter.verdict import BETTER_DETECTOR, FEWER_COPIES, HIGHER_THRESHOLD, filter_verdict, weakness
 from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
 from memorisk.audits.synthesize.options import SynthesizeOptions
-from memorisk.audits.synthesize.outlook import said_of
-from memorisk.report.earlier_rules import FORMS
-from memorisk.runs.errors import several
+from memorisk.images.copies.near_copies import SamePixels
+from memorisk.report.earlier_verdicts import FORMS
+from memorisk.runs.errors import plural
+from memorisk.statistics.intervals import Proportion
+
+NEARLY_ALL = 0.9
+"""A threshold is hopeless where it rejects at least this share of new people: the lower 95 % limit of the share."""
+
+
+def new_patient_rejection(
+    thresholds: Sequence[float], beside: tuple[Matches, ...], sets: FilterSets, seed: int
+) -> Proportion | None:
+    """Share of new patients whose real image would be rejected, as `audits.filter.decisions.real_share` has it.
+
+    Args:
+        thresholds: Of each detector.
+        beside: What the detectors say of the calibration images; none without them.
+        sets: For the patients.
+        seed: Of the image drawn of each.
+
+    Returns:
+        The share with its interval; None without calibration images.
+    """
+    if not beside:
+        return None
+    nothing = SamePixels(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    return real_share(Screening(tuple(thresholds), (), beside, nothing), sets, seed)[0]
+
+
+def is_hopeless(share: Proportion | None) -> bool:
+    """Whether (nearly) everybody would be rejected, so that few images or none will pass."""
+    return share is not None and share.low >= NEARLY_ALL
+
+
+def rejection_words(share: dict[str, Any], units: str) -> str:
+    """The share in a sentence.
+
+    Args:
+        share: A `Proportion` as a dict.
+        units: What new people are called.
+    """
+    low, high = (100 * share[name] for name in ("low", "high"))
+    return f"the threshold rejects {low:.0f} to {high:.0f} % of new {units}, who are copied nowhere"
 
 
 def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[str, Any]:
@@ -30,7 +79,7 @@ def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[st
     status = of_filter["status"]
     why = [] if status == "pass" else list(of_filter["why"])
     deciding = list(of_filter["what_would_decide"])
-    bad, doubts = _bad(numbers), _doubts(numbers)
+    bad, doubts = _audit_failures(numbers), _doubts(numbers)
     if bad:
         status = "fail"
     elif doubts and status == "pass":
@@ -51,7 +100,7 @@ def _passed(numbers: dict[str, Any]) -> list[str]:
     return [numbers["guarantee"], *([] if audit is None else [f"the audit: {audit['why'][0]}"])]
 
 
-def _bad(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+def _audit_failures(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     """What the auditor found."""
     audit = numbers["audited"]
     if audit is None or audit["clean"]:
@@ -59,7 +108,7 @@ def _bad(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     way = "another threshold (a smaller --miss-rate, more families) or detector; a generator that memorizes less"
     found = []
     if audit["n_listed"]:
-        n = several(audit["n_listed"], "training patient", "training patients")
+        n = plural(audit["n_listed"], "training patient", "training patients")
         found.append((f"the auditor lists {n} as nearer to the kept set than new people are", way))
     if audit["nearer"]["p_value"] <= NEARER_LEVEL:
         p = audit["nearer"]["p_value"]
@@ -76,22 +125,22 @@ def _hopeless(numbers: dict[str, Any]) -> str:
     if not numbers["hopeless"]:
         return ""
     again = "; none was tried again, since not one image passed" if numbers["gave_up"] else ""
-    return f": {said_of(numbers['real_rejected'], numbers['units'])}{again}"
+    return f": {rejection_words(numbers['real_rejected'], numbers['units'])}{again}"
 
 
 def _way(numbers: dict[str, Any]) -> str:
     """What would fill places."""
     if not numbers["hopeless"]:
-        return f"{FEWER}, or a larger --most-tries" if numbers["n_kept"] else "a larger --most-tries"
-    return HIGHER if numbers["threshold_by"] == "user" else BETTER
+        return f"{FEWER_COPIES}, or a larger --most-tries" if numbers["n_kept"] else "a larger --most-tries"
+    return HIGHER_THRESHOLD if numbers["threshold_by"] == "user" else BETTER_DETECTOR
 
 
 def _doubts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     """What is missing for a pass that the filter does not know of."""
     found = []
     if n := numbers["n_empty"]:
-        told = several(n, "place stayed empty", "places stayed empty")
-        tries = several(1 if numbers["gave_up"] else numbers["most_tries"], "try", "tries")
+        told = plural(n, "place stayed empty", "places stayed empty")
+        tries = plural(1 if numbers["gave_up"] else numbers["most_tries"], "try", "tries")
         found.append((f"{told} after {tries}{_hopeless(numbers)}", _way(numbers)))
     found += [(doubt, "TRAIN as the generator had it") for doubt in numbers["doubts"]]
     audit = numbers["audited"]

@@ -13,26 +13,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.image_sets import is_blank, shows_nothing
+from memorisk.audits.generated.evidence import PairedFindings, SyntheticEvidence, compare_pairs
+from memorisk.audits.generated.knowledge import UNKNOWN_TRAINING
+from memorisk.audits.generated.plants import kinds_promise, missed_kinds
+from memorisk.audits.generated.sets import is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.clusters import Clusters, copy_clusters
-from memorisk.audits.synthetic.detector_tables import detector_table, paired_table, spread_table
-from memorisk.audits.synthetic.evidence import SyntheticEvidence
-from memorisk.audits.synthetic.findings import Findings, Published, find, held_out_for_kinds
-from memorisk.audits.synthetic.flagged import Flag, flag_pairs, review_table
-from memorisk.audits.synthetic.kinds import kinds_promise, missed_kinds
-from memorisk.audits.synthetic.knowledge import UNSEEN
+from memorisk.audits.synthetic.findings import Findings, LiteratureStatistics, compute_findings, held_out_for_kinds
+from memorisk.audits.synthetic.flags import Clusters, Flag, copy_clusters, flag_pairs, review_table
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.pairing import PairedFindings, compare_pairs
-from memorisk.audits.synthetic.sets import n_unread
-from memorisk.audits.synthetic.tables import SyntheticTables
+from memorisk.audits.synthetic.tables import SyntheticTables, detector_table, paired_table, spread_table
 from memorisk.audits.synthetic.verdict import synthetic_verdict
+from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.near_copies import NO_PAIRS, near_copies
-from memorisk.images.copies.planting import KINDS
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
 from memorisk.statistics.copies.reversed_queries import held_out_needed
-from memorisk.statistics.copies.singled_out import copies_noticed
+from memorisk.statistics.copies.tails import copies_for_power
 
 
 def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, names: Pseudonyms) -> Result:
@@ -44,7 +40,7 @@ def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, na
         names: Replaces ids, or leaves them.
     """
     distances = [view.distances for view in evidence.views]
-    found = find(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)
+    found = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)
     paired = _paired(evidence, found, options)
     flags = flag_pairs(evidence, found, paired)
     clusters = _clusters(flags, evidence, found)
@@ -144,7 +140,9 @@ def _paired_numbers(evidence: SyntheticEvidence, paired: tuple[PairedFindings, .
 def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> dict[str, Any]:
     """The numbers behind the verdict, in JSON's own types but for NaN."""
     sets, asked, power, views = evidence.sets, found.asked, found.power, evidence.views
-    by_kind = None if power is None else {kind: asdict(power.kinds[kind]) for kind in KINDS if kind in power.kinds}
+    by_kind = (
+        None if power is None else {kind: asdict(power.kinds[kind]) for kind in PLANT_KINDS if kind in power.kinds}
+    )
     missed = missed_kinds(by_kind or {}, options.kinds, options.recall)
     train, given = sets.train.manifest, sets.synthetic.manifest.labels
     return {
@@ -172,7 +170,7 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "recall_by_kind": by_kind,
         "fewest_copied": None
         if power is None
-        else copies_noticed(min(share.low for share in power.kinds.values()), options.recall),
+        else copies_for_power(min(share.low for share in power.kinds.values()), options.recall),
         "held_out_for_kinds": held_out_for_kinds(found, evidence.copies, evidence.plants, missed, options)
         if power is not None and missed
         else None,
@@ -184,13 +182,13 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "unlike_by": views[found.unlike_by].name,
         "patients_known": sets.groups_given or options.one_image_per_patient,
         "patients_by_word": options.one_image_per_patient and not sets.groups_given,
-        "detector_unseen": any(UNSEEN in view.features.notes for view in views),
+        "detector_unseen": any(UNKNOWN_TRAINING in view.features.notes for view in views),
         "n_synthetic_unread": n_unread(sets.synthetic),
-        "n_synthetic_blank": int(shows_nothing(sets.synthetic).sum()),
+        "n_synthetic_blank": int(is_nearly_blank(sets.synthetic).sum()),
         "n_synthetic_far": found.far,
         "far_by": views[found.far_by].name,
         "n_train_unread": n_unread(sets.train),
-        "n_train_blank": int(shows_nothing(sets.train).sum()),
+        "n_train_blank": int(is_nearly_blank(sets.train).sum()),
         "n_train_frames_left": sets.frames_left[0],
         "n_synthetic_frames_left": sets.frames_left[1],
         "n_synthetic_distinct": len(np.unique(sets.synthetic.pixel_hashes.astype(str))),
@@ -273,7 +271,7 @@ def _summary(
     }
 
 
-def _published(found: Published) -> dict[str, Any]:
+def _published(found: LiteratureStatistics) -> dict[str, Any]:
     """The statistics of the literature."""
     c_t, gap = found.c_t, found.wasserstein
     return {

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from memorisk.audits.synthetic.comparing import Distances, PixelCopies
-from memorisk.audits.synthetic.hidden import Plants
+from memorisk.audits.generated.distances import Distances, PixelCopies
+from memorisk.audits.generated.plants import Plants
+from memorisk.audits.generated.review import NO_REVIEW, Review
+from memorisk.audits.generated.sets import Sets
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
-from memorisk.audits.synthetic.reviewing import NOTHING, Review
-from memorisk.audits.synthetic.sets import Sets
 from memorisk.statistics.copies.calibration import group_values, one_per_group
 from memorisk.statistics.copies.copy_tests import (
     Authenticity,
@@ -26,30 +26,35 @@ from memorisk.statistics.copies.copy_tests import (
     data_copying,
     wasserstein,
 )
-from memorisk.statistics.copies.image_counts import CountedImages
-from memorisk.statistics.copies.neighbour_test import NeighbourTest, neighbour_test
-from memorisk.statistics.copies.planted_copies import CopiesBound, PlantPower, copied_p, copies_bound, plant_power
+from memorisk.statistics.copies.planted_copies import (
+    CopiesBound,
+    PlantPower,
+    copies_bound,
+    plant_power,
+    planted_p_values,
+)
 from memorisk.statistics.copies.reversed_queries import (
     Exposures,
     Nearness,
     ReversedQueries,
-    ahead_p,
     exposures,
     nearness,
+    precedence_p,
+    preceding_units,
     reversed_queries,
-    units_ahead,
 )
-from memorisk.statistics.copies.singled_out import (
+from memorisk.statistics.copies.tails import (
     CHANCE,
-    ENOUGH_HELD_OUT,
+    MIN_HELD_OUT,
     TailCut,
     closeness,
     largest_lead,
-    leads,
+    neighbour_leads,
     tail_cut,
 )
+from memorisk.statistics.exchangeability import ImageCounts, NeighbourTest, neighbour_test
 
-FAR = 0.9
+FAR_SHARE = 0.9
 """Share of the held-out patients who lie nearer to the training images than an image that is called far."""
 _ROUNDING = 1e-12
 
@@ -84,7 +89,7 @@ class PixelCounts:
 
 
 @dataclass(frozen=True)
-class Published:
+class LiteratureStatistics:
     """Statistics of the literature, which mix copies with a narrow spread; never used for the verdict."""
 
     wasserstein: WassersteinTest | None
@@ -97,7 +102,7 @@ class Published:
 
 @dataclass(frozen=True, eq=False)
 class SingledOut:
-    """Single out who is nearer to the set than chance explains, by one detector (`statistics.copies.singled_out`)."""
+    """Single out who is nearer to the set than chance explains, by one detector (`statistics.copies.tails`)."""
 
     near: TailCut
     """On closeness."""
@@ -158,7 +163,7 @@ class DetectorFindings:
     unlike: NeighbourTest | None
     """Whether training and held-out images lie apart or together; None where there are none, or some of these were left
     out for being training images, which leaves no random split."""
-    published: Published
+    published: LiteratureStatistics
     """Statistics of the literature."""
 
 
@@ -203,8 +208,8 @@ class Findings:
     unlike_by: int
     """The detector that has it."""
     far: int | None
-    """Synthetic images that lie farther from the training images than `FAR` of the held-out patients, by the detector
-    by which most do; None without held-out images."""
+    """Synthetic images farther from the training images than `FAR_SHARE` of the held-out patients, by the detector by
+    which most are; None without held-out images."""
     far_by: int
     """The detector by which most do."""
 
@@ -214,13 +219,13 @@ class Findings:
         return self.by[self.ahead_by].asked
 
 
-def find(
+def compute_findings(
     sets: Sets,
     distances: Sequence[Distances],
     copies: PixelCopies,
     plants: Plants,
     options: SyntheticOptions,
-    review: Review = NOTHING,
+    review: Review = NO_REVIEW,
 ) -> Findings:
     """Everything that is computed from the distances.
 
@@ -254,7 +259,7 @@ def find(
         at_verdict = [_lists(d, patients, theirs, VERDICT_LEVEL / number, options.seed)[0] for d in distances]
     made, whose = _singled_by_any(distances, by, patients)
     power, bound = _power(by, copies, plants, patients, int(made.sum()), len(made), options.seed)
-    far = [0 if one.near_new is None else int((one.near_new.share >= FAR).sum()) for one in by]
+    far = [0 if one.near_new is None else int((one.near_new.share >= FAR_SHARE).sum()) for one in by]
     return Findings(
         by=by,
         patients=patients,
@@ -310,16 +315,16 @@ def _lists(
     if not len(moved):
         return was, was
     p = was.p_value.copy()
-    p[moved] = copied_p(distance[moved], was.n_images[moved], d.held, theirs)
+    p[moved] = planted_p_values(distance[moved], was.n_images[moved], d.held, theirs)
     listed = was.listed.rejected & (p <= was.listed.q * was.listed.n_rejected / was.listed.m * (1 + _ROUNDING))
-    ahead = int(units_ahead(d.standing, d.held, patients, was.counted).sum())
+    ahead = int(preceding_units(d.standing, d.held, patients, was.counted).sum())
     stands = replace(
         was,
         distance=distance,
         p_value=p,
         listed=replace(was.listed, rejected=listed),
         ahead=ahead,
-        p_ahead=ahead_p(ahead, len(was.unit), was.n_held),
+        p_ahead=precedence_p(ahead, len(was.unit), was.n_held),
     )
     return stands, was
 
@@ -340,16 +345,16 @@ def _of_detector(
     if asked is not None:
         exposed = exposures(asked, d.standing, d.standing_nearest, patients)
         images_of = dict(zip(asked.unit.tolist(), asked.n_images.tolist(), strict=True))
-        set_p = copied_p(d.synthetic, [images_of[p] for p in patients[d.nearest]], d.held, theirs)
+        set_p = planted_p_values(d.synthetic, [images_of[p] for p in patients[d.nearest]], d.held, theirs)
         near_new = nearness(d.synthetic, d.held_to_train, theirs, d.second)
         singled = _singled_out(d, copies, asked, theirs, CHANCE / number)
         if plants.n:
             source = patients[plants.source]
-            plant_p = copied_p(d.plant_source, [images_of[s] for s in source], d.held, theirs)
+            plant_p = planted_p_values(d.plant_source, [images_of[s] for s in source], d.held, theirs)
             power = plant_power(singled.plants(), source, kinds=plants.kind.tolist(), seed=seed)
-    unlike = _unlike(sets, d, patients, theirs, number, seed)
+    unlike = _exchangeability_test(sets, d, patients, theirs, number, seed)
     return DetectorFindings(
-        asked, exposed, set_p, near_new, plant_p, singled, power, unlike, _published(d, theirs, seed)
+        asked, exposed, set_p, near_new, plant_p, singled, power, unlike, _literature_statistics(d, theirs, seed)
     )
 
 
@@ -365,8 +370,8 @@ def _singled_out(
     if counted.one_each:
         trials *= max(1.0, counted.mean_train / counted.mean_held)
     held_unit = np.unique(theirs, return_inverse=True)[1]
-    lead = leads(d.synthetic, np.minimum(d.second, d.synthetic_held), logits=d.logits)
-    held_lead = leads(d.synthetic_held, np.minimum(d.synthetic_held_second, d.synthetic), logits=d.logits)
+    lead = neighbour_leads(d.synthetic, np.minimum(d.second, d.synthetic_held), logits=d.logits)
+    held_lead = neighbour_leads(d.synthetic_held, np.minimum(d.synthetic_held_second, d.synthetic), logits=d.logits)
     held = closeness(group_values(d.held, theirs), logits=d.logits)
     near_cut = tail_cut(held, trials, chance / 2)
     lead_cut = tail_cut(largest_lead(held_lead, held_unit[d.synthetic_held_nearest], len(held)), trials, chance / 2)
@@ -374,7 +379,7 @@ def _singled_out(
     images[[made for made, real in copies.dismissed if d.nearest[made] == real]] = False
     images[copies.blank] = False
     train = (closeness(d.standing, logits=d.logits) > near_cut.cut) & ~np.isin(d.standing_nearest, copies.blank)
-    plants = closeness(d.plant_source, logits=d.logits), leads(d.plant_source, d.plant_other, logits=d.logits)
+    plants = closeness(d.plant_source, logits=d.logits), neighbour_leads(d.plant_source, d.plant_other, logits=d.logits)
     return SingledOut(near_cut, lead_cut, lead, images, train, *plants)
 
 
@@ -415,17 +420,17 @@ def held_out_for_kinds(
         options: What a pass needs.
 
     Returns:
-        The first of twice, four, eight and sixteen times as many (no fewer than `ENOUGH_HELD_OUT`); None where none
+        The first of twice, four, eight and sixteen times as many (no fewer than `MIN_HELD_OUT`); None where none
         suffices.
     """
     now = len(np.unique(found.held_patients))
-    if any(one.singled is not None and not one.singled.near.n_tail for one in found.by) and now < ENOUGH_HELD_OUT:
-        return ENOUGH_HELD_OUT
+    if any(one.singled is not None and not one.singled.near.n_tail for one in found.by) and now < MIN_HELD_OUT:
+        return MIN_HELD_OUT
     for times in (2, 4, 8, 16):
-        noticed = _noticed(found.by, copies, plants, max(ENOUGH_HELD_OUT, times * now))
+        noticed = _noticed(found.by, copies, plants, max(MIN_HELD_OUT, times * now))
         power = plant_power(noticed, found.patients[plants.source], kinds=plants.kind.tolist(), seed=options.seed)
         if all(kind in power.kinds and power.kinds[kind].low >= options.recall for kind in kinds):
-            return max(ENOUGH_HELD_OUT, times * now)
+            return max(MIN_HELD_OUT, times * now)
     return None
 
 
@@ -437,7 +442,7 @@ def _least_alike(tests: Sequence[NeighbourTest | None]) -> NeighbourTest | None:
     return replace(least, p_value=min(1.0, len(found) * least.p_value))
 
 
-def _unlike(
+def _exchangeability_test(
     sets: Sets, distances: Distances, patients: np.ndarray, theirs: np.ndarray, number: int, seed: int
 ) -> NeighbourTest | None:
     """Of one of so many detectors, with draws enough for a p-value far below the verdict's level times all of them."""
@@ -450,14 +455,14 @@ def _unlike(
 
 def _pixels(
     sets: Sets, copies: PixelCopies, patients: np.ndarray, held: np.ndarray, review: Review,
-    counted: CountedImages | None,
+    counted: ImageCounts | None,
 ) -> PixelCounts:  # fmt: skip
     """Counts of all images, and the p of those that count."""
     certain = (copies.identical >= 0) & ~copies.in_both
     ours = np.isin(np.arange(len(patients)), copies.near_train.second)
     theirs = np.isin(np.arange(len(held)), copies.near_held.second)
     n, m = len(np.unique(patients)), len(np.unique(held))
-    some = [ours, theirs] if counted is None else [_only(ours, counted.train), _only(theirs, counted.held)]
+    some = [ours, theirs] if counted is None else [_within(ours, counted.train), _within(theirs, counted.held)]
     return PixelCounts(
         certain=int(certain.sum()),
         certain_patients=len(np.unique(patients[copies.identical[certain]])),
@@ -473,7 +478,7 @@ def _pixels(
     )
 
 
-def _only(chosen: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _within(chosen: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """[n] what is chosen among these rows."""
     kept = np.zeros(len(chosen), bool)
     kept[rows] = chosen[rows]
@@ -494,13 +499,13 @@ def near_p(train: int, held: int, n_train: int, n_held: int) -> float:
     return float(stats.hypergeom.sf(train - 1, n_train + n_held, train + held, n_train))
 
 
-def _published(distances: Distances, held_patients: np.ndarray, seed: int) -> Published:
+def _literature_statistics(distances: Distances, held_patients: np.ndarray, seed: int) -> LiteratureStatistics:
     if not len(held_patients):
         alone = authenticity(distances.synthetic, distances.nearest, distances.among_train)
-        return Published(None, None, alone)
+        return LiteratureStatistics(None, None, alone)
     one_each = one_per_group(held_patients, seed=seed)
     new = distances.held_to_train[one_each]
-    return Published(
+    return LiteratureStatistics(
         wasserstein=wasserstein(distances.synthetic, new, seed=seed),
         c_t=data_copying(distances.synthetic, new),
         authentic=authenticity(

@@ -125,12 +125,12 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of copies that are planted, in the order of `images.copies.planting.KINDS`.
+        """The kinds of copies that are planted, in the order of `images.alterations.plants.PLANT_KINDS`.
 
         Raises:
             InputError: There is no kind of a given name.
         """
-        from memorisk.images.copies.planting import planted_kinds  # numpy, which --help does without
+        from memorisk.images.alterations.plants import planted_kinds  # numpy, which --help does without
 
         return planted_kinds(self.plant_kinds)
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.synthetic import words
-from memorisk.audits.synthetic.kinds import least_found
+from memorisk.audits.generated.pictures import Pictures, suspects
+from memorisk.audits.generated.plants import least_noticed_kind
+from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.pair_sections import (
     cluster_block,
     confirmed_callout,
@@ -18,7 +19,6 @@ from memorisk.audits.synthetic.pair_sections import (
     review_section,
     unread_block,
 )
-from memorisk.audits.synthetic.pictures import Pictures, suspects
 from memorisk.audits.synthetic.sections import (
     describing_section,
     distance_section,
@@ -26,7 +26,7 @@ from memorisk.audits.synthetic.sections import (
     picture_gallery,
     power_section,
 )
-from memorisk.audits.synthetic.words import Terms
+from memorisk.audits.synthetic.wording import Terms
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -45,11 +45,10 @@ from memorisk.report.blocks import (
     Table,
     Text,
 )
-from memorisk.report.formats import capitalized, count, percent, probability
-from memorisk.report.frames import rows, texts, truths
+from memorisk.report.columns import booleans, capitalized, column_texts, count, percent, probability, rows
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
-from memorisk.runs.errors import several
+from memorisk.runs.errors import plural
 
 
 def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: bool = False) -> Page:
@@ -74,7 +73,7 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
         Section("Closest pairs", pair_section(result, terms, pictures, redact), "pairs"),
         Section("Pairs that a person judged", review_section(result, terms, redact), "review"),
         Section("What the p-values rest on", _rests(result, terms), "limits"),
-        Section("What was not looked at", [Steps(list(words.NOT_LOOKED_AT)), *unread_block(result)], "not-looked-at"),
+        Section("What was not looked at", [Steps(list(wording.NOT_LOOKED_AT)), *unread_block(result)], "not-looked-at"),
         Section("How it was done", _setup(result, terms, redact), "setup"),
     ]
     return Page(
@@ -101,9 +100,9 @@ def _paired(result: Result, terms: Terms, pictures: Pictures | None, redact: boo
 def _lead(result: Result, terms: Terms) -> list[Block]:
     """The verdict in words, why, what would decide it, and the numbers to carry away."""
     v = result.verdict
-    kind, headline = words.HEADLINES[result.status]
+    kind, headline = wording.HEADLINES[result.status]
     certain = result.status == "fail" and v["n_certain_copies"] + v["n_confirmed"]
-    blocks: list[Block] = [Paragraph(terms.fill(words.CERTAIN if certain else words.SENTENCES[result.status]))]
+    blocks: list[Block] = [Paragraph(terms.fill(wording.CERTAIN if certain else wording.SENTENCES[result.status]))]
     blocks += [Heading("Why"), Steps([capitalized(why) for why in v["why"]])]
     if v["what_would_decide"]:
         blocks += [Heading(WAYS[result.status]), Steps([capitalized(way) for way in v["what_would_decide"]])]
@@ -144,7 +143,7 @@ def _fewest(n: dict[str, Any]) -> list[Fact]:
     if n["recall"] is None or "fewest_copied" not in n:
         return []
     fewest = n["fewest_copied"]
-    told = "no number" if fewest is None else several(fewest, "copy", "copies")
+    told = "no number" if fewest is None else plural(fewest, "copy", "copies")
     return [Fact("Surely noticed from", told, "a pass needs 1")]
 
 
@@ -158,7 +157,7 @@ def _least_found(n: dict[str, Any]) -> list[Fact]:
     """The kind of copy that is missed most."""
     if not n["recall_by_kind"]:
         return []
-    kind = least_found(n["recall_by_kind"])
+    kind = least_noticed_kind(n["recall_by_kind"])
     found = n["recall_by_kind"][kind]
     limits = f"{kind}, {percent(found['low'])} to {percent(found['high'])}"
     return [Fact("Of the kind noticed least", percent(found["estimate"]), limits)]
@@ -181,8 +180,8 @@ def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bo
     blocks += _singled(result, terms, redact) if n.get("n_singled") else []
     clusters = cluster_block(result, terms, redact)
     if n["n_listed"] is None:
-        return [*blocks, *clusters, Callout("note", "Nobody can be listed", [Paragraph(terms.fill(words.NOBODY))])]
-    blocks.append(Callout("note", "What it means to be listed", [Paragraph(terms.fill(words.LISTED))]))
+        return [*blocks, *clusters, Callout("note", "Nobody can be listed", [Paragraph(terms.fill(wording.NOBODY))])]
+    blocks.append(Callout("note", "What it means to be listed", [Paragraph(terms.fill(wording.LISTED))]))
     chosen = suspects(result)
     blocks.append(_patients(result, terms, redact, listed=True))
     if n["n_ahead"]:
@@ -190,17 +189,17 @@ def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bo
         blocks.append(
             Paragraph(
                 f"{terms.counted(n['n_ahead'], 'training')} {lie} nearer to the set than every held-out one. A random "
-                f"split has so many with probability {words.p_words(n['p_ahead'])}."
+                f"split has so many with probability {wording.p_words(n['p_ahead'])}."
             )
         )
     if not n["n_listed"] and len(chosen):
         expected = n["n_train_patients"] / (n["n_held_patients"] + 1)
         blocks += [
             _patients(result, terms, redact, listed=False),
-            Paragraph(terms.fill(words.AHEAD, expected=f"{expected:.2g}")),
+            Paragraph(terms.fill(wording.AHEAD, expected=f"{expected:.2g}")),
         ]
     if n["n_exposing"]:
-        blocks.append(Paragraph(terms.fill(words.REST, n=count(n["n_exposing"]))))
+        blocks.append(Paragraph(terms.fill(wording.REST, n=count(n["n_exposing"]))))
     if pictures is not None and pictures.exposed:
         blocks.append(picture_gallery(pictures.exposed, "The pairs of this table", pictures.mirrored))
     blocks += clusters
@@ -230,13 +229,13 @@ def _singled(result: Result, terms: Terms, redact: bool) -> list[Block]:
         elsewhere="tables/singled_out.parquet",
         visible_rows=10,
     )
-    return [Callout("warning", "Singled out", [Paragraph(terms.fill(words.SINGLED))]), shown]
+    return [Callout("warning", "Singled out", [Paragraph(terms.fill(wording.SINGLED))]), shown]
 
 
 def _patients(result: Result, terms: Terms, redact: bool, *, listed: bool) -> Table:
     """The list, or those nearer than every held-out patient."""
     n = result.summary["numbers"]
-    shown = rows(result.per_group, truths(result.per_group, "listed" if listed else "ahead"))
+    shown = rows(result.per_group, booleans(result.per_group, "listed" if listed else "ahead"))
     shown = shown.sort_values(["p_value", "distance", "group"], kind="stable")
     names = [
         Column(source="group", heading=terms.unit.capitalize(), row_heading=True),
@@ -258,7 +257,7 @@ def _patients(result: Result, terms: Terms, redact: bool, *, listed: bool) -> Ta
     if listed:
         caption = (
             f"Listed training {terms.units}, smallest p first, each with the synthetic image nearest to it. At most "
-            f"{words.share(n['level'])} of them are expected to be there by chance."
+            f"{wording.share(n['level'])} of them are expected to be there by chance."
         )
     return Table(
         frame=shown,
@@ -272,7 +271,7 @@ def _patients(result: Result, terms: Terms, redact: bool, *, listed: bool) -> Ta
 def _certain(result: Result, terms: Terms, redact: bool) -> list[Block]:
     """Pixel-identical copies."""
     n, pairs = result.summary["numbers"], result.tables["pairs"]
-    chosen = rows(pairs, _of_part(pairs, "training") & truths(pairs, "identical") & ~truths(pairs, "in_both"))
+    chosen = rows(pairs, _of_part(pairs, "training") & booleans(pairs, "identical") & ~booleans(pairs, "in_both"))
     height, width, _ = result.summary["shape"]
     have = "image has" if n["n_certain_copies"] == 1 else "images have"
     shared = "" if n["n_held_patients"] is None else " that no held-out image shares"
@@ -295,7 +294,7 @@ def _certain(result: Result, terms: Terms, redact: bool) -> list[Block]:
 
 def _rests(result: Result, terms: Terms) -> list[Block]:
     n = result.summary["numbers"]
-    blocks: list[Block] = [Steps(words.assumptions(terms, bool(result.summary["groups_given"])))]
+    blocks: list[Block] = [Steps(wording.assumptions(terms, bool(result.summary["groups_given"])))]
     if n["n_held_shared_patients"]:
         blocks.append(
             Paragraph(
@@ -345,7 +344,7 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
 
 def _of_part(table: pd.DataFrame, part: str) -> np.ndarray:
     """[n] which rows are of a part."""
-    return np.array([value == part for value in texts(table, "part")], dtype=bool)
+    return np.array([value == part for value in column_texts(table, "part")], dtype=bool)
 
 
 def _footer(result: Result, redact: bool) -> str:

@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from memorisk.audits.synthetic import words
-from memorisk.audits.synthetic.reviewing import CONFIRM, DISMISS
-from memorisk.audits.synthetic.spreads import OTHER
-from memorisk.audits.synthetic.words import Terms
+from memorisk.audits.generated.evidence import TWO_IDENTITIES
+from memorisk.audits.generated.review import CONFIRM, DISMISS
+from memorisk.audits.synthetic import wording
+from memorisk.audits.synthetic.wording import Terms
 from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Heading, Name, Paragraph, Table
-from memorisk.report.figures.logit import logit_plot
-from memorisk.report.formats import count, percent
-from memorisk.report.frames import numbers, rows, texts, truths
+from memorisk.report.columns import booleans, column_numbers, column_texts, count, percent, rows
+from memorisk.report.figures.histograms import logit_plot
 from memorisk.report.result import Result
 
 MANY = 0.001
@@ -24,7 +23,7 @@ MANY = 0.001
 def detector_block(result: Result, terms: Terms) -> list[Block]:
     """What each of several detectors says; of one with a head, whom it calls copied by its own threshold."""
     table = result.tables["detectors"]
-    several, heads = len(table) > 1, bool(np.isfinite(numbers(table, "above_half")).any())
+    several, heads = len(table) > 1, bool(np.isfinite(column_numbers(table, "above_half")).any())
     if not several and not heads:
         return []
     held = result.summary["numbers"]["n_held_patients"] is not None
@@ -37,12 +36,12 @@ def detector_block(result: Result, terms: Terms) -> list[Block]:
         Column(source="found", heading="Planted copies found", format="percent", interval=("low", "high")),
     ]
     columns = [Column(source="detector", heading="Detector", row_heading=True), *(each if held else [])]
-    text = words.SHARED.format(n=len(table), level=words.share(result.summary["numbers"]["level"] / len(table)))
+    text = wording.SHARED.format(n=len(table), level=wording.share(result.summary["numbers"]["level"] / len(table)))
     caption = "What each detector says by itself." if several else "What the detector says."
     shown = Table(frame=table, columns=[*columns, *(above if heads else [])], caption=caption)
     blocks: list[Block] = [Paragraph(text)] if several else []
     blocks.append(shown)
-    return [*blocks, Paragraph(terms.fill(words.ABOVE_HALF))] if heads else blocks
+    return [*blocks, Paragraph(terms.fill(wording.ABOVE_HALF))] if heads else blocks
 
 
 def spread_figures(result: Result, one: dict[str, Any], terms: Terms) -> list[Block]:
@@ -50,28 +49,28 @@ def spread_figures(result: Result, one: dict[str, Any], terms: Terms) -> list[Bl
     if not one["head"]:
         return []
     table = result.tables["spread"]
-    mine = rows(table, [name == one["name"] for name in texts(table, "detector")])
+    mine = rows(table, [name == one["name"] for name in column_texts(table, "detector")])
     counts = {
-        kind: numbers(rows(mine, [k == kind for k in texts(mine, "kind")]), "pairs")
-        for kind in dict.fromkeys(texts(mine, "kind"))
+        kind: column_numbers(rows(mine, [k == kind for k in column_texts(mine, "kind")]), "pairs")
+        for kind in dict.fromkeys(column_texts(mine, "kind"))
     }
-    first = rows(mine, [k == next(iter(counts)) for k in texts(mine, "kind")])
-    edges = np.r_[numbers(first, "low"), numbers(first, "high")[-1]]
+    first = rows(mine, [k == next(iter(counts)) for k in column_texts(mine, "kind")])
+    edges = np.r_[column_numbers(first, "low"), column_numbers(first, "high")[-1]]
     above = {kind: float(n[edges[:-1] >= -1e-9].sum() / max(n.sum(), 1)) for kind, n in counts.items()}
     told = "; ".join(f"{kind}: {percent(share)} of {count(counts[kind].sum())} with P > 0.5"
                      for kind, share in above.items())  # fmt: skip
     figure = Figure(
         svg=logit_plot(edges, counts),
         title="All pairs by the detector's logit",
-        caption=terms.fill(words.SPREAD),
+        caption=terms.fill(wording.SPREAD),
         alternative=f"{told}.",
     )
-    apart = float(max(counts[OTHER].sum(), 1))
+    apart = float(max(counts[TWO_IDENTITIES].sum(), 1))
     share = one["above_itself"] / apart
-    itself = words.ITSELF.format(p=f"{expit(one['itself']):.2f}", share=percent(share), units=terms.units)
+    itself = wording.ITSELF.format(p=f"{expit(one['itself']):.2f}", share=percent(share), units=terms.units)
     blocks: list[Block] = [Heading("Pairs of images"), figure, Paragraph(f"Pairs by their images: {told}. {itself}")]
     if share > MANY:
-        blocks.append(Callout("warning", "Exact copies do not stand out", [Paragraph(words.BLIND)]))
+        blocks.append(Callout("warning", "Exact copies do not stand out", [Paragraph(wording.BLIND)]))
     return blocks
 
 
@@ -87,7 +86,7 @@ def paired_section(result: Result, terms: Terms, redact: bool, pictures: Sequenc
                 **{f"held_{k}": said["held"][k] if said["held"] else np.nan for k in ("estimate", "low", "high")},
                 **{f"excess_{k}": said["excess"][k] if said["excess"] else np.nan for k in ("estimate", "low", "high")},
                 "trials": np.nan if said["rate"] is None else float(said["rate"]["n_identities"]),
-                "threshold": "P > 0.5" if said["probability"] else said["promise"] or words.NO_THRESHOLD,
+                "threshold": "P > 0.5" if said["probability"] else said["promise"] or wording.NO_THRESHOLD,
             }
             for said in found["rates"]
         ]
@@ -108,14 +107,14 @@ def paired_section(result: Result, terms: Terms, redact: bool, pictures: Sequenc
     if found["n_unpaired"]:
         said += f" Of {count(found['n_unpaired'])} that image was not said; they are compared with all, as every image."
     caption = f"Every {terms.unit} counts alike, whatever the number of its images."
-    blocks: list[Block] = [Paragraph(f"{said} {terms.fill(words.PAIRED)}")]
+    blocks: list[Block] = [Paragraph(f"{said} {terms.fill(wording.PAIRED)}")]
     blocks.append(Table(frame=table, columns=columns, caption=caption))
     alike = [said["detector"] for said in found["rates"] if said["excess"] and said["excess"]["low"] <= 0]
     if alike:
-        told = ["MemRate by ", Name(" and ".join(alike)), terms.fill(words.NOT_LARGER)]
+        told = ["MemRate by ", Name(" and ".join(alike)), terms.fill(wording.NOT_LARGER)]
         blocks.append(Callout("warning", "No more than by chance", [Paragraph(told)]))
     pairs = result.tables["paired"]
-    chosen = rows(pairs, truths(pairs, "memorized")).sort_values("score", ascending=False, kind="stable")
+    chosen = rows(pairs, booleans(pairs, "memorized")).sort_values("score", ascending=False, kind="stable")
     if redact or not len(chosen):
         return blocks
     shown = [
@@ -145,17 +144,17 @@ def cluster_block(result: Result, terms: Terms, redact: bool) -> list[Block]:
     ]
     shown = Table(frame=table, columns=columns, caption="Those with training images first, then the largest.",
                   elsewhere="tables/clusters.parquet", visible_rows=10)  # fmt: skip
-    return [Heading("Clusters of copies"), Paragraph(terms.fill(words.CLUSTERS)), shown]
+    return [Heading("Clusters of copies"), Paragraph(terms.fill(wording.CLUSTERS)), shown]
 
 
 def review_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
     """What a person is asked to look at, and what persons said."""
     table = result.tables["review"]
-    verdicts = texts(table, "verdict")
+    verdicts = column_texts(table, "verdict")
     open_pairs = sum(not verdict for verdict in verdicts)
     blocks: list[Block] = []
     if open_pairs:
-        blocks.append(Paragraph(words.REVIEW.format(n=count(open_pairs), are="is" if open_pairs == 1 else "are")))
+        blocks.append(Paragraph(wording.REVIEW.format(n=count(open_pairs), are="is" if open_pairs == 1 else "are")))
     for verdict, title in ((DISMISS, "Dismissed"), (CONFIRM, "Confirmed")):
         said = rows(table, [v == verdict for v in verdicts])
         if len(said):
@@ -166,7 +165,7 @@ def review_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
 def _judged(table: pd.DataFrame, title: str, terms: Terms, redact: bool) -> list[Block]:
     """Pairs that a person dismissed or confirmed."""
     n = len(table)
-    text = words.DISMISSED if title == "Dismissed" else words.CONFIRMED
+    text = wording.DISMISSED if title == "Dismissed" else wording.CONFIRMED
     names = [
         Column(source="synthetic_image", heading="Synthetic image", row_heading=True),
         Column(source="training_image", heading="Training image"),
@@ -186,7 +185,7 @@ def confirmed_callout(result: Result, terms: Terms) -> list[Block]:
     n = result.summary["numbers"]["n_confirmed"]
     if not n:
         return []
-    patients = int(truths(result.per_group, "confirmed").sum())
+    patients = int(booleans(result.per_group, "confirmed").sum())
     text = f"A person confirmed {count(n)} pairs of a synthetic and a training image as copies. They show "
     return [Callout("fail", "Confirmed copies", [Paragraph(f"{text}{terms.counted(patients)}.")])]
 

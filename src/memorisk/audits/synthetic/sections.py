@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.synthetic import words
+from memorisk.audits.generated.pictures import PICTURE_SIDE, Pair, Pictures
+from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.pair_sections import detector_block, spread_figures
-from memorisk.audits.synthetic.pictures import SIDE, Pair, Pictures
-from memorisk.audits.synthetic.words import Terms
+from memorisk.audits.synthetic.wording import Terms
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -24,13 +24,21 @@ from memorisk.report.blocks import (
     Table,
     Text,
     Thumbnail,
+    data_uri,
 )
-from memorisk.report.figures.distance import distance_plot
-from memorisk.report.figures.series import series_plot
-from memorisk.report.formats import capitalized, count, decimal, percent, probability
-from memorisk.report.frames import numbers, rows, texts
+from memorisk.report.columns import (
+    capitalized,
+    column_numbers,
+    column_texts,
+    count,
+    decimal,
+    percent,
+    probability,
+    rows,
+)
+from memorisk.report.figures.histograms import distance_plot
+from memorisk.report.figures.intervals import series_plot
 from memorisk.report.result import Result
-from memorisk.report.thumbnails import data_uri
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 
@@ -45,11 +53,11 @@ def power_section(result: Result, terms: Terms) -> list[Block]:
         if notes := one["features"]["notes"]:
             blocks.append(Steps([Name(str(note)) for note in notes]))
     if n["weak_features"]:
-        blocks.append(Callout("warning", "A weak detector", [Paragraph(words.WEAK)]))
+        blocks.append(Callout("warning", "A weak detector", [Paragraph(wording.WEAK)]))
     blocks += detector_block(result, terms)
     if n["recall"] is None:
         why = "held_out" if n["n_held_patients"] is None else "saved" if n["saved_features"] else "none"
-        return [*blocks, Paragraph(words.NO_POWER[why]), *_lists(result, terms)]
+        return [*blocks, Paragraph(wording.NO_POWER[why]), *_lists(result, terms)]
     return [*blocks, *_power(result, terms), *_lists(result, terms)]
 
 
@@ -57,7 +65,7 @@ def _power(result: Result, terms: Terms) -> list[Block]:
     """Planted copies found, by kind, and the share of the set that copies can be."""
     n = result.summary["numbers"]
     blocks: list[Block] = [
-        Paragraph(terms.fill(words.POWER)),
+        Paragraph(terms.fill(wording.POWER)),
         Paragraph(f"{capitalized(n['promise'])}."),
         _kinds_table(result, terms),
         _kinds_figure(result),
@@ -66,7 +74,7 @@ def _power(result: Result, terms: Terms) -> list[Block]:
         blocks.append(
             Paragraph(
                 f"At most {percent(n['copies_bound'])} of the set are copies of the planted kinds, in whatever mixture "
-                f"(hence by the kind found least), with {words.share(BOUND_LEVEL)} confidence, if its images were "
+                f"(hence by the kind found least), with {wording.share(BOUND_LEVEL)} confidence, if its images were "
                 "drawn independently."
             )
         )
@@ -132,7 +140,7 @@ def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block
         "per_image.parquet.",
         visible_rows=10,
     )
-    text = terms.fill(words.NEARER) + ("" if first["head"] else " " + terms.fill(words.RATIO))
+    text = terms.fill(wording.NEARER) + ("" if first["head"] else " " + terms.fill(wording.RATIO))
     blocks: list[Block] = [Paragraph(text)]
     if n["n_detectors"] > 1:
         blocks.append(Paragraph(["By ", Name(str(first["name"])), "; the others' are in tables/images_by_detector."]))
@@ -152,10 +160,10 @@ def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block
 def pair_section(result: Result, terms: Terms, pictures: Pictures | None, redact: bool) -> list[Block]:
     """Equal and nearly equal pixels, training beside held out, and pictures where they were asked for."""
     n = result.summary["numbers"]
-    text = f"{words.PIXELS} {n.get('near_rule') or words.EARLIER_NEAR}"
+    text = f"{wording.PIXELS} {n.get('near_rule') or wording.EARLIER_NEAR}"
     if n["near_p"] is not None:
         text += f" Of a random split at least so many would be training {terms.units} with probability "
-        text += f"{words.p_words(n['near_p'])}."
+        text += f"{wording.p_words(n['near_p'])}."
     if n["n_shared_pixels"]:
         text += f" {count(n['n_shared_pixels'])} of the equal ones are held-out images as well: nobody's for certain."
     blocks: list[Block] = [Paragraph(text), _pixel_counts(n, terms)]
@@ -185,7 +193,7 @@ def picture_gallery(pairs: Mapping[Pair, np.ndarray], title: str, mirrored: froz
     """
     items = [
         Thumbnail(
-            data_uri=data_uri(pixels, side=SIDE),
+            data_uri=data_uri(pixels, side=PICTURE_SIDE),
             caption=[
                 ["training ", Name(pair[0])],
                 ["synthetic ", Name(pair[1])],
@@ -214,7 +222,7 @@ def _lists(result: Result, terms: Terms) -> list[Block]:
         caption = f"With these numbers a list names {terms.counted(n['shortest_list'])} or more, or nobody."
     return [
         Heading("How short a list could be"),
-        Paragraph(terms.fill(words.SHORT_LISTS, n_held=count(n["n_held_patients"]))),
+        Paragraph(terms.fill(wording.SHORT_LISTS, n_held=count(n["n_held_patients"]))),
         Table(frame=pd.DataFrame(lists), columns=columns, caption=caption),
     ]
 
@@ -242,7 +250,7 @@ def _kinds_table(result: Result, terms: Terms) -> Table:
 def _kinds_figure(result: Result) -> Figure:
     table = result.tables["kinds"]
     labels = [str(kind) for kind in table["kind"]]
-    limits = numbers(table, "share"), numbers(table, "low"), numbers(table, "high")
+    limits = column_numbers(table, "share"), column_numbers(table, "low"), column_numbers(table, "high")
     wanted = float(result.summary["settings"]["recall"])
     told = [f"{kind}: {percent(share)}" for kind, share in zip(labels, limits[0], strict=True) if np.isfinite(share)]
     return Figure(
@@ -250,27 +258,31 @@ def _kinds_figure(result: Result) -> Figure:
             labels, {"found": limits}, x_title="Share found, with 95 % interval", reference=wanted, cut=False
         ),
         title="Planted copies found, by kind",
-        caption=f"The line is the {words.share(wanted)} that the lower end of every kind's interval must reach.",
+        caption=f"The line is the {wording.share(wanted)} that the lower end of every kind's interval must reach.",
         alternative="; ".join(told) + ".",
     )
 
 
 def _of(table: pd.DataFrame, detector: str) -> pd.DataFrame:
     """A detector's rows."""
-    return rows(table, [name == detector for name in texts(table, "detector")])
+    return rows(table, [name == detector for name in column_texts(table, "detector")])
 
 
 def _reversed_figure(result: Result, detector: str, head: bool, terms: Terms) -> Figure:
     real = _of(result.tables["real_images"], detector)
-    training = rows(real, [part == "training" for part in texts(real, "part")])
-    pools = {f"training {terms.units}": group_values(numbers(training, "distance"), texts(training, "group"))}
+    training = rows(real, [part == "training" for part in column_texts(real, "part")])
+    pools = {
+        f"training {terms.units}": group_values(column_numbers(training, "distance"), column_texts(training, "group"))
+    }
     text: Text = f"Without held-out {terms.units} there is nothing to compare these distances with."
     marked = np.empty(0)
     if "held_out" in result.tables:
-        pools[f"held-out {terms.units}"] = numbers(_of(result.tables["held_out"], detector), "distance")
-        text = terms.fill(words.REVERSED)
+        pools[f"held-out {terms.units}"] = column_numbers(_of(result.tables["held_out"], detector), "distance")
+        text = terms.fill(wording.REVERSED)
         listed = _of(result.tables["exposures"], detector)
-        marked = group_values(numbers(listed, "distance"), texts(listed, "group")) if len(listed) else marked
+        marked = (
+            group_values(column_numbers(listed, "distance"), column_texts(listed, "group")) if len(listed) else marked
+        )
     told = [f"{name}: median {decimal(np.median(values))}" for name, values in pools.items()]
     title = f"{'Minus the logit' if head else 'Distance'} to the nearest synthetic image"
     return Figure(
@@ -283,21 +295,21 @@ def _reversed_figure(result: Result, detector: str, head: bool, terms: Terms) ->
 
 def _usual_figure(result: Result, detector: str, head: bool) -> Figure:
     real = _of(result.tables["real_images"], detector)
-    held = [part == "held out" for part in texts(real, "part")]
+    held = [part == "held out" for part in column_texts(real, "part")]
     by_detector = result.tables.get("images_by_detector")
     generated = result.per_image if by_detector is None else _of(by_detector, detector)
     pools = {
-        "generated": numbers(generated, "distance"),
-        "held-out images": numbers(rows(real, held), "distance_to_training"),
+        "generated": column_numbers(generated, "distance"),
+        "held-out images": column_numbers(rows(real, held), "distance_to_training"),
     }
     if "plants" in result.tables:
-        pools["planted copies"] = numbers(_of(result.tables["plants"], detector), "distance_nearest")
+        pools["planted copies"] = column_numbers(_of(result.tables["plants"], detector), "distance_nearest")
     known = {name: values for name, values in pools.items() if len(values)}
     title = f"{'Minus the logit' if head else 'Distance'} to the nearest training image"
     return Figure(
         svg=distance_plot(known, x_title=title),
         title="Generated, held-out and planted images",
-        caption=words.USUAL,
+        caption=wording.USUAL,
         alternative="; ".join(f"{name}: median {decimal(np.median(v))}" for name, v in known.items()) + ".",
     )
 
@@ -315,7 +327,7 @@ def _published(result: Result, found: dict[str, Any], terms: Terms) -> list[dict
     limits = f"{percent(share['low'])} to {percent(share['high'])}"
     known.append(("authentic", f"{percent(share['estimate'])} ({limits})", beside))
     return [
-        {"statistic": words.PUBLISHED[k][0], "value": v, "beside": b, "cannot": terms.fill(words.PUBLISHED[k][1])}
+        {"statistic": wording.PUBLISHED[k][0], "value": v, "beside": b, "cannot": terms.fill(wording.PUBLISHED[k][1])}
         for k, v, b in known
     ]
 

@@ -1,21 +1,24 @@
-"""The tables of a synthetic audit, under the ids that the run may write."""
+"""The tables of a synthetic audit, under the ids that the run may write.
+
+Those of the detectors say what each detector says, what it says of conditioned pairs, and how its logits are
+spread.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.generated.evidence import DetectorView, PairedFindings, SyntheticEvidence, probability
+from memorisk.audits.generated.plants import Plants
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.clusters import Clusters
-from memorisk.audits.synthetic.evidence import SyntheticEvidence, View, probability
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
-from memorisk.audits.synthetic.flagged import singled_pairs
-from memorisk.audits.synthetic.hidden import Plants
-from memorisk.images.copies.orientations import MIRRORED, ORIENTATIONS
-from memorisk.images.copies.planting import KINDS
+from memorisk.audits.synthetic.flags import Clusters, singled_pairs
+from memorisk.images.alterations.plants import PLANT_KINDS
+from memorisk.images.copies.near_copies import MIRRORED, ORIENTATIONS
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.planted_copies import PlantPower
-from memorisk.statistics.copies.reversed_queries import units_ahead
+from memorisk.statistics.copies.reversed_queries import preceding_units
 
 
 class SyntheticTables:
@@ -68,7 +71,7 @@ class SyntheticTables:
         """A row a detector and synthetic image."""
         return self._by_detector(self._image_rows)
 
-    def _image_rows(self, view: View, found: DetectorFindings) -> dict[str, np.ndarray]:
+    def _image_rows(self, view: DetectorView, found: DetectorFindings) -> dict[str, np.ndarray]:
         d, n, near_new = view.distances, len(self.image), found.near_new
         ratio = np.full(n, np.nan)
         if not view.has_head:
@@ -110,7 +113,7 @@ class SyntheticTables:
         )
         return self._ordered(table, "group")
 
-    def _patient_rows(self, view: View, found: DetectorFindings) -> dict[str, np.ndarray]:
+    def _patient_rows(self, view: DetectorView, found: DetectorFindings) -> dict[str, np.ndarray]:
         d, patients, asked = view.distances, self.found.patients, found.asked
         distance = group_values(d.standing, patients)
         index = np.searchsorted(self.found.unit, patients)
@@ -120,7 +123,7 @@ class SyntheticTables:
         blank, nobody = np.full(len(distance), np.nan), np.zeros(len(distance), bool)
         return {
             "listed": nobody if asked is None else asked.listed.rejected,
-            "ahead": nobody if asked is None else units_ahead(d.standing, d.held, patients, asked.counted),
+            "ahead": nobody if asked is None else preceding_units(d.standing, d.held, patients, asked.counted),
             "distance": distance,
             "probability": probability(view, distance),
             "p_value": blank if asked is None else asked.p_value,
@@ -148,7 +151,7 @@ class SyntheticTables:
         unit, counts = np.unique(self.found.held_patients, return_counts=True)
         names = self.key.names(unit)
 
-        def rows(view: View, _: DetectorFindings) -> dict[str, np.ndarray]:
+        def rows(view: DetectorView, _: DetectorFindings) -> dict[str, np.ndarray]:
             """Of one detector."""
             distance = group_values(view.distances.held, self.found.held_patients)
             return {"group": names, "n_images": counts, "distance": distance}
@@ -160,7 +163,7 @@ class SyntheticTables:
         n, m = len(self.train_image), len(self.held_image)
         part = np.array(["training"] * n + ["held out"] * m, dtype=object)
 
-        def rows(view: View, _: DetectorFindings) -> dict[str, np.ndarray]:
+        def rows(view: DetectorView, _: DetectorFindings) -> dict[str, np.ndarray]:
             """Of one detector."""
             d = view.distances
             return {
@@ -182,7 +185,7 @@ class SyntheticTables:
         base[pasted] = self.image[planted.base[pasted]]
         nothing = np.zeros(planted.n, bool)
 
-        def rows(view: View, found: DetectorFindings) -> dict[str, np.ndarray]:
+        def rows(view: DetectorView, found: DetectorFindings) -> dict[str, np.ndarray]:
             """Of one detector."""
             return {
                 "kind": planted.kind,
@@ -334,7 +337,7 @@ class SyntheticTables:
         ).reset_index(drop=True)
 
     def _by_detector(
-        self, rows: Callable[[View, DetectorFindings], dict[str, np.ndarray]], *order: str
+        self, rows: Callable[[DetectorView, DetectorFindings], dict[str, np.ndarray]], *order: str
     ) -> pd.DataFrame:
         """The rows of every detector, one after the other."""
         parts = []
@@ -357,7 +360,7 @@ class SyntheticTables:
 def _kinds(plants: Plants, power: PlantPower | None) -> pd.DataFrame:
     """A row a kind: planted, patients, found, with an interval."""
     rows = []
-    for kind in KINDS.values():
+    for kind in PLANT_KINDS.values():
         share = None if power is None else power.kinds.get(kind.name)
         rows.append(
             {
@@ -378,3 +381,81 @@ def _some(names: np.ndarray, most: int = 20) -> str:
     """Names in a row, the first of many."""
     more = f", ... ({len(names):,} in all)" if len(names) > most else ""
     return ", ".join(str(name) for name in names[:most]) + more
+
+
+def detector_table(evidence: SyntheticEvidence, found: Findings) -> pd.DataFrame:
+    """A row a detector: its list, its test of the set as a whole, the copies that it finds alone.
+
+    Of a head also the patients with a pair of P > 0.5, training and held out: the latter are its false alarms.
+    """
+    rows = []
+    for view, one in zip(evidence.views, found.by, strict=True):
+        recall = None if one.power is None else one.power.recall
+        asked = one.asked
+        rows.append(
+            {
+                "detector": view.name,
+                "features": view.features.described.encoder,
+                "measure": view.measure,
+                "listed": np.nan if asked is None else float(asked.listed.n_rejected),
+                "ahead": np.nan if asked is None else float(asked.ahead),
+                "p_ahead": np.nan if asked is None else asked.p_ahead,
+                "singled_out": np.nan if one.singled is None else float(one.singled.images.sum()),
+                "singled_below": np.nan if one.singled is None else _distance(view, one.singled.near.cut),
+                "singled_lead": np.nan if one.singled is None else one.singled.lead.cut,
+                "parts_p": np.nan if one.unlike is None else one.unlike.p_value,
+                "found": np.nan if recall is None else recall.estimate,
+                "low": np.nan if recall is None else recall.low,
+                "high": np.nan if recall is None else recall.high,
+                "above_half": _above_half(view, view.distances.standing, found.patients),
+                "above_half_held": _above_half(view, view.distances.held, found.held_patients),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _distance(view: DetectorView, closeness: float) -> float:
+    """The distance that has this closeness; below it somebody is singled out."""
+    return -closeness if view.has_head else float(np.exp(-closeness))
+
+
+def _above_half(view: DetectorView, distance: np.ndarray, patients: np.ndarray) -> float:
+    """Share of patients with a synthetic image of P > 0.5; NaN without a head, or patients."""
+    if not view.has_head or not len(distance):
+        return np.nan
+    return float((probability(view, group_values(distance, patients)) > 0.5).mean())
+
+
+def paired_table(
+    evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...], names: Pseudonyms
+) -> pd.DataFrame:
+    """A row a detector and pair: a synthetic image, the training image it was conditioned on, how alike they are."""
+    pairing, sets = evidence.pairing, evidence.sets
+    assert pairing is not None
+    parts = []
+    for view, said in zip(evidence.views, paired, strict=True):
+        table = pd.DataFrame(
+            {
+                "detector": np.array([view.name] * len(said.score), dtype=object),
+                "image": names.names(sets.synthetic.manifest.images[pairing.synthetic]),
+                "training_image": names.names(sets.train.manifest.images[pairing.train]),
+                "group": names.names(found.patients[pairing.train]),
+                "score": said.score,
+                "probability": probability(view, -said.score),
+                "memorized": said.memorized,
+            }
+        )
+        parts.append(table if names.key is None else table.sort_values(["image"], kind="stable"))
+    return pd.concat(parts, ignore_index=True)
+
+
+def spread_table(evidence: SyntheticEvidence) -> pd.DataFrame:
+    """A row a detector with a head, kind of pair and bin of the logit: the pairs in it."""
+    rows = [
+        (view.name, kind, float(low), float(high), int(n))
+        for view in evidence.views
+        if view.spread is not None
+        for kind, counts in view.spread.counts.items()
+        for low, high, n in zip(view.spread.edges[:-1], view.spread.edges[1:], counts, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["detector", "kind", "low", "high", "pairs"])

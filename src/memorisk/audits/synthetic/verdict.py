@@ -5,7 +5,7 @@
   nearly identical synthetic image than held-out patients do (p at most 1 %); or a synthetic image has the very pixels
   of a training image that no held-out one shares; or a person confirmed a pair as a copy. Pairs that a person dismissed
   count nowhere, are told first in every verdict, and keep a pass away where their pixels are identical.
-* ``pass``: none of these; no image is singled out (`memorisk.statistics.copies.singled_out`); one copy of a planted
+* ``pass``: none of these; no image is singled out (`memorisk.statistics.copies.tails`); one copy of a planted
   kind (``--plant-kinds``) would have been, or seen by its pixels, with probability at least ``--recall``, for every
   kind by the lower end of its own interval; and there is no doubt of what the comparison rests on: pairs, patients, the
   detector, the held-out images, the set itself.
@@ -19,15 +19,15 @@ with probability at most 3.5 %, whatever the detector (the largest of P(Bin(40, 
 
 from typing import Any
 
-from memorisk.audits.generated.image_sets import LEAST_SHOWN
-from memorisk.audits.synthetic.findings import FAR
-from memorisk.audits.synthetic.kinds import about, not_surely_found, ways_out
+from memorisk.audits.generated.plants import deciding_ways, kinds_words, recall_doubt
+from memorisk.audits.generated.sets import MIN_GREY_LEVELS
+from memorisk.audits.synthetic.findings import FAR_SHARE
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
-from memorisk.audits.synthetic.words import Terms, p_words, share
-from memorisk.report.earlier_rules import FORMS
-from memorisk.runs.errors import several
+from memorisk.audits.synthetic.wording import Terms, p_words, share
+from memorisk.report.earlier_verdicts import FORMS
+from memorisk.runs.errors import plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
-from memorisk.statistics.copies.singled_out import CHANCE, ENOUGH_HELD_OUT
+from memorisk.statistics.copies.tails import CHANCE, MIN_HELD_OUT
 
 AHEAD_LEVEL = 0.05
 """At or below this p the training patients nearer than every held-out one are too many for chance."""
@@ -51,7 +51,7 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         options: What a pass needs.
     """
     terms = Terms(numbers["units"])
-    status, why, deciding = "fail", _found(numbers, terms), [_after_failure(numbers)]
+    status, why, deciding = "fail", _failures(numbers, terms), [_after_failure(numbers)]
     unlike = _unlike(numbers, terms)
     apart = unlike is not None and not numbers["unlike"]["together"]
     if why and unlike is not None and apart and not numbers["n_certain_copies"] + numbers["n_confirmed"]:
@@ -70,17 +70,17 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         "audit": "synthetic",
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
-        "why": [*_judged(numbers), *why, *_one_image_each(numbers)],
+        "why": [*_review_words(numbers), *why, *_one_image_each(numbers)],
         "what_would_decide": deciding,
         **{name: value for name, value in numbers.items() if name not in _OF_THE_PAGE},
     }
 
 
-def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
+def _failures(numbers: dict[str, Any], terms: Terms) -> list[str]:
     """Reasons to fail."""
     said = []
     if n := numbers["n_confirmed"]:
-        said.append(f"a person confirmed {several(n, 'pair', 'pairs')} as a copy of a training image")
+        said.append(f"a person confirmed {plural(n, 'pair', 'pairs')} as a copy of a training image")
     if n := numbers["n_certain_copies"]:
         are = "image has" if n == 1 else "images have"
         shared = "" if numbers["n_held_patients"] is None else ", and of no held-out one"
@@ -113,7 +113,7 @@ def _after_failure(numbers: dict[str, Any]) -> str:
     )
 
 
-def _judged(numbers: dict[str, Any]) -> list[str]:
+def _review_words(numbers: dict[str, Any]) -> list[str]:
     """Say what a person decided, whatever the verdict; it stands before everything else."""
     said = []
     if n := numbers["n_dismissed"]:
@@ -121,12 +121,12 @@ def _judged(numbers: dict[str, Any]) -> list[str]:
         told = ", ".join(f"{m:,} {'is' if m == 1 else 'are'} {what}" for what, m in alike.items() if m)
         patients = f", without which {m:,} more would be listed" if (m := numbers["n_dismissed_patients"]) else ""
         said.append(
-            f"{several(n, 'pair was', 'pairs were')} dismissed by a person and counted as no copies"
+            f"{plural(n, 'pair was', 'pairs were')} dismissed by a person and counted as no copies"
             f"{patients}{f' (of these {told})' if told else ''}; who and why stands under “Pairs that a person judged”"
         )
     if n := numbers["n_review_changed"]:
         said.append(
-            f"{several(n, 'pair that was judged is', 'pairs that were judged are')} of images that were changed since: "
+            f"{plural(n, 'pair that was judged is', 'pairs that were judged are')} of images that were changed since: "
             "what was said of them does not count, and they are asked about again"
         )
     return said
@@ -155,7 +155,7 @@ def _near_words(numbers: dict[str, Any], terms: Terms) -> str:
 
 def _give_held_out(numbers: dict[str, Any], terms: Terms) -> str:
     return (
-        f"--held-out with {ENOUGH_HELD_OUT:,} {terms.units} or more {terms.whom} the generator never saw, a random "
+        f"--held-out with {MIN_HELD_OUT:,} {terms.units} or more {terms.whom} the generator never saw, a random "
         "part of the same data"
     )
 
@@ -171,7 +171,7 @@ def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) ->
         _seen_held_out(numbers),
         _near_held_out(numbers, terms),
         _unlike(numbers, terms),
-        _nobody_known(numbers),
+        _unknown_patients(numbers),
         _unseen_detector(numbers),
         _not_looked_at(numbers),
         _another_kind(numbers, terms),
@@ -187,7 +187,7 @@ def _dismissed_copies(numbers: dict[str, Any]) -> tuple[str, str] | None:
     if not (n := numbers["n_dismissed_identical"]):
         return None
     return (
-        f"{several(n, 'pair', 'pairs')} with identical pixels {'was' if n == 1 else 'were'} dismissed by a person: a "
+        f"{plural(n, 'pair', 'pairs')} with identical pixels {'was' if n == 1 else 'were'} dismissed by a person: a "
         "set with the very pixels of a training image does not pass",
         "the set without these images",
     )
@@ -216,7 +216,7 @@ def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Ter
             f"--detector with features that can be computed of new images, and --plants {SyntheticOptions.plants}",
         )
     by_kind, planted = numbers["recall_by_kind"], numbers["plant_kinds"]
-    why = not_surely_found(by_kind, planted, options.recall)
+    why = recall_doubt(by_kind, planted, options.recall)
     if why is None:
         return None
     better = "trained to find copies" if numbers["weak_features"] else "trained to find copies of these kinds"
@@ -227,7 +227,7 @@ def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Ter
         held_out = f"about {wanted:,} held-out {terms.units} ({there}), by the spread of these"
     asked, patients = options.plants, numbers["n_train_patients"]
     why = f"{why}; {numbers['promise']}"
-    return why, ways_out(by_kind, planted, options.recall, better, patients, asked, held_out)
+    return why, deciding_ways(by_kind, planted, options.recall, better, patients, asked, held_out)
 
 
 def _near_pairs(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
@@ -282,7 +282,7 @@ def _unlike(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
     )
 
 
-def _nobody_known(numbers: dict[str, Any]) -> tuple[str, str] | None:
+def _unknown_patients(numbers: dict[str, Any]) -> tuple[str, str] | None:
     if numbers["patients_known"]:
         return None
     return (
@@ -306,13 +306,14 @@ def _not_looked_at(numbers: dict[str, Any]) -> tuple[str, str] | None:
     distinct = numbers["n_synthetic_distinct"]
     if n := numbers["n_synthetic_unread"]:
         return (
-            f"{several(n, 'file or image', 'files or images')} of the synthetic set {'was' if n == 1 else 'were'} not "
+            f"{plural(n, 'file or image', 'files or images')} of the synthetic set {'was' if n == 1 else 'were'} not "
             "read, and nothing is said of them",
             "a synthetic set of images that can be read, without other files",
         )
     if n := numbers["n_synthetic_blank"]:
         return (
-            f"{several(n, 'synthetic image shows', 'synthetic images show')} next to nothing (fewer than {LEAST_SHOWN} "
+            f"{plural(n, 'synthetic image shows', 'synthetic images show')} next to nothing (fewer than "
+            f"{MIN_GREY_LEVELS} "
             "grey levels of 256): what the files hold was not seen, as under transparency, or in 16-bit files of "
             "values to 255",
             "the set without these images, or with files that show what they hold (memorisk images check names them)",
@@ -337,8 +338,8 @@ def _another_kind(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | No
     by = f" by {numbers['far_by']}" if numbers["n_detectors"] > 1 else ""
     return (
         f"{n:,} of {numbers['n_synthetic']:,} synthetic images lie farther from the training images{by} than "
-        f"{share(FAR)} of held-out {terms.units} do: images of another kind, or prepared in another way (inverted, "
-        "framed, another window or size), as no planted copy is",
+        f"{share(FAR_SHARE)} of held-out {terms.units} do: images of another kind, or prepared in another way "
+        "(inverted, framed, another window or size), as no planted copy is",
         "the generator's images, prepared as the training images are; or a detector trained on how they differ "
         "(--detector)",
     )
@@ -348,14 +349,14 @@ def _train_unread(numbers: dict[str, Any]) -> tuple[str, str] | None:
     """Training images whose copies would not be found."""
     if n := numbers["n_train_unread"]:
         return (
-            f"{several(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not "
+            f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not "
             "read: copies of these are not found",
             "training images that can be read, or a folder without these files if nothing was trained on them",
         )
     if n := numbers["n_train_blank"]:
         return (
-            f"{several(n, 'training image shows', 'training images show')} next to nothing (fewer than {LEAST_SHOWN} "
-            "grey levels of 256): copies of what the generator was trained on are not found",
+            f"{plural(n, 'training image shows', 'training images show')} next to nothing (fewer than "
+            f"{MIN_GREY_LEVELS} grey levels of 256): copies of what the generator was trained on are not found",
             "training images as the generator saw them, or without these files if nothing was trained on them "
             "(memorisk images check names them)",
         )
@@ -387,7 +388,7 @@ def _seen_held_out(numbers: dict[str, Any]) -> tuple[str, str] | None:
 def _passed(numbers: dict[str, Any], terms: Terms) -> list[str]:
     """Say what a pass rests on."""
     told = [
-        f"this pass is about {about(numbers['plant_kinds'])}",
+        f"this pass is about {kinds_words(numbers['plant_kinds'])}",
         f"no training {terms.unit} is listed as nearer to the set than held-out {terms.units} are",
         "no image is singled out",
         numbers["promise"],

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
-from memorisk.models.generators.sampling_options import SamplingOptions
+from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import settings_of
 

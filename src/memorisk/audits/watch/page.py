@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.watch.looks import Look
-from memorisk.audits.watch.verdict import RULES, verdict_of
+from memorisk.audits.watch.evaluations import Evaluation
+from memorisk.audits.watch.verdict import RULES, watch_verdict
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -23,12 +23,12 @@ from memorisk.report.blocks import (
     Table,
     Text,
 )
-from memorisk.report.figures.steps import steps_plot
-from memorisk.report.formats import capitalized, count, percent
+from memorisk.report.columns import capitalized, count, percent
+from memorisk.report.figures.curves import steps_plot
 from memorisk.runs.environment import versions
 
 if TYPE_CHECKING:  # which writes the page
-    from memorisk.audits.watch.watching import MemorizationWatch
+    from memorisk.audits.watch.memorization_watch import MemorizationWatch
 
 _CHOSE = (
     "The held-out images of this watch chose, or may choose, the step at which the training ends. For the audit of "
@@ -68,7 +68,7 @@ def _lead(watch: "MemorizationWatch") -> list[Block]:
     if not looks:
         return [Callout("note", "Nothing was looked at yet")]
     last = looks[-1]
-    kind, title, said = verdict_of(watch)
+    kind, title, said = watch_verdict(watch)
     facts = [
         Fact("Looks", count(len(looks)), "" if watch.options.looks is None else f"of {count(watch.options.looks)}"),
         Fact("Last step", count(last.step)),
@@ -84,12 +84,12 @@ def _lead(watch: "MemorizationWatch") -> list[Block]:
     return [Callout(kind, title, [Paragraph(said)]), *told, Facts(facts)]
 
 
-def _compared(look: Look, watch: "MemorizationWatch") -> int:
+def _compared(look: Evaluation, watch: "MemorizationWatch") -> int:
     """Images, drawn ones and held-out ones alike, whose FID is compared."""
     return min(look.n_images, len(watch.real.held.images))
 
 
-def _of_whom(look: Look) -> str:
+def _of_whom(look: Evaluation) -> str:
     """How many could have been listed."""
     if look.shortest_list > look.n_train:
         return f"of {count(look.n_train)}; no list was possible, for want of held-out patients"
@@ -97,7 +97,7 @@ def _of_whom(look: Look) -> str:
     return f"of {count(look.n_train)}" + (f"; no list below {count(short)} was possible" if short > 1 else "")
 
 
-def _share(look: Look) -> tuple[str, str]:
+def _share(look: Evaluation) -> tuple[str, str]:
     """The share and its limits."""
     if look.share != look.share:
         return "not known", ""

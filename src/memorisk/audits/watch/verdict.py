@@ -1,20 +1,175 @@
-"""What may be said of a training after its looks: the rule's word, and that there was none where none could speak.
+"""When an evaluation stops a training, and what may be said of a training after its evaluations.
 
-A rule that cannot stop a training (``never``, or one that needs more held-out patients) tests nothing: that it did not
-stop says nothing of memorization. A look whose own interval lies above the nominal rate, or that lists patients,
-is told all the same; that look's error is not shared with the others.
+The verdict is the rule's word, or that there was none where none could speak. A rule that cannot stop a training
+(``never``, or one that needs more held-out patients) tests nothing: that it did not stop says nothing of
+memorization. An evaluation whose own interval lies above the nominal rate, or that lists patients, is told all the
+same. Its error is not shared with the others.
 """
 
-from typing import TYPE_CHECKING
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from memorisk.audits.watch.deciding import hardly_possible, held_out_needed
-from memorisk.audits.watch.looks import Look
+from memorisk.audits.watch.evaluations import Evaluation
+from memorisk.audits.watch.measurements import Nearness
+from memorisk.audits.watch.options import WatchOptions
 from memorisk.report.blocks import Kind
-from memorisk.report.formats import count, percent
-from memorisk.runs.errors import several
+from memorisk.report.columns import count, percent
+from memorisk.runs.errors import InputError, plural
+from memorisk.statistics.multiple_testing import ErrorSpending, held_out_for_limit
 
-if TYPE_CHECKING:  # which writes the page
-    from memorisk.audits.watch.watching import MemorizationWatch
+if TYPE_CHECKING:
+    from memorisk.audits.watch.memorization_watch import MemorizationWatch
+
+_NO_DISTANCES = {
+    **dict.fromkeys(("share", "train_nearest", "held_nearest", "train_least", "held_least"), math.nan),
+    **{"share_low": 0.0, "share_high": 1.0, "share_floor": 0.0, "p_value": 1.0, "p_ahead": 1.0},
+    **dict.fromkeys(("listed", "shortest_list", "ahead"), 0),
+}
+
+
+def choose_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> WatchOptions:
+    """The settings with a rule in place of ``auto``: the first of share and test that can stop a training, or never.
+
+    Args:
+        options: As they were given.
+        shared: Error of the rule over the looks.
+        n_held: Held-out patients.
+    """
+    if options.stop_on != "auto":
+        return options
+    rules = (replace(options, stop_on="share"), replace(options, stop_on="test"))
+    possible = [rule for rule in rules if n_held >= held_out_needed(rule, shared)]
+    return possible[0] if possible else replace(options, stop_on="never")
+
+
+def rule_words(options: WatchOptions, shared: ErrorSpending, n_held: int, *, chosen: bool) -> str:
+    """Which rule stops the training and, of ``auto``, why it is that one; in a sentence.
+
+    Args:
+        options: With the rule.
+        shared: Its error over the looks.
+        n_held: Held-out patients.
+        chosen: Whether ``auto`` took it.
+    """
+    taken = options.stop_on
+    if not chosen:
+        return f"The rule is {taken}, as it was named."
+    share, test = (held_out_needed(replace(options, stop_on=rule), shared) for rule in ("share", "test"))
+    there = plural(n_held, "held-out patient", "held-out patients")
+    looks = "at this number of looks" if options.looks is None else f"at {plural(options.looks, 'look', 'looks')}"
+    why = {
+        "share": f"it needs {share:,} held-out patients {looks}, and there are {n_held:,}",
+        "test": f"share needs {share:,} held-out patients {looks}, and there are {n_held:,}; test needs {test:,}",
+        "never": f"{there} are too few for share, which needs {share:,} {looks}, and for test, which needs {test:,}",
+    }[taken]
+    return f"The rule is {taken}, which auto took: {why}."
+
+
+def is_share_unattainable(options: WatchOptions, shared: ErrorSpending, n_held: int) -> bool:
+    """Whether the held-out patients are too few for a lower limit of the share above 0, whatever the generator does.
+
+    Args:
+        options: Of the watch.
+        shared: Error of the rule over the looks.
+        n_held: Held-out patients.
+    """
+    return n_held < held_out_needed(replace(options, stop_on="share"), shared)
+
+
+def check_stopping_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> None:
+    """Refuse a rule that can stop nothing, so that nobody relies on it.
+
+    Args:
+        options: With the rule.
+        shared: Its error over the looks.
+        n_held: Held-out patients.
+
+    Raises:
+        InputError: There are too few of them for this rule.
+    """
+    first, needed = shared.of_look(1), held_out_needed(options, shared)
+    if n_held < needed:
+        fewer = options.stop_on != "test" and n_held >= _held_out_floor(options)
+        ways = "hold out more patients, plan fewer looks" + (", stop on test, which needs fewer" if fewer else "")
+        raise InputError(
+            f"stop_on {options.stop_on} needs {plural(needed, 'held-out patient', 'held-out patients')} at an error "
+            f"of {first:.2g} a look, and there are {n_held:,}: {ways}, or say never (stop_on)"
+        )
+
+
+def held_out_needed(options: WatchOptions, shared: ErrorSpending) -> int:
+    """Held-out patients with which a rule can stop a training at its first look.
+
+    Args:
+        options: With the rule.
+        shared: Its error over the looks.
+    """
+    first = shared.of_look(1)
+    return {
+        "share": max(_held_out_floor(options), held_out_for_limit(options.nominal, first)),
+        "test": _held_out_floor(options),
+        "listed": math.ceil(1 / first - 1e-9) - 1,
+        "never": 0,
+    }[options.stop_on]
+
+
+def _held_out_floor(options: WatchOptions) -> int:
+    """Held-out patients without whom there is no memorized share."""
+    return math.ceil(1 / options.nominal - 1e-9) - 1
+
+
+def exceeds_rule(seen: Nearness, options: WatchOptions, error: float) -> bool:
+    """Whether a look says what the rule waits for, with the error that it may make."""
+    if not error or options.stop_on == "never":
+        return False
+    return {
+        "share": seen.floor > options.nominal,
+        "test": seen.share.p_value <= error,
+        "listed": seen.listed_at_error,
+    }[options.stop_on]
+
+
+def evaluation_fields(seen: Nearness | None) -> dict[str, Any]:
+    """The fields of a look that distances give."""
+    if seen is None:
+        return dict(_NO_DISTANCES)
+    return {
+        "share": seen.share.estimate,
+        "share_low": seen.share.low,
+        "share_high": seen.share.high,
+        "share_floor": seen.floor,
+        "p_value": seen.share.p_value,
+        "listed": seen.queries.listed.n_rejected,
+        "shortest_list": seen.queries.shortest_list,
+        "ahead": seen.queries.ahead,
+        "p_ahead": seen.queries.p_ahead,
+        "train_nearest": seen.medians[0],
+        "held_nearest": seen.medians[1],
+        "train_least": seen.least[0],
+        "held_least": seen.least[1],
+    }
+
+
+def evaluation_note(nothing: bool, error: float, drawn: int, compared: int, few: str = "") -> str:
+    """What must be said of a look, empty for nothing.
+
+    Args:
+        nothing: Whether no drawn image could be compared.
+        error: Of the look.
+        drawn: Images.
+        compared: Of these.
+        few: That held-out patients are too few for a share; empty where they are not.
+    """
+    said = [few] if few else []
+    if nothing:
+        said.append("Nothing was compared: the detector's measure knows no distance of the drawn images.")
+    elif compared < drawn:
+        said.append(f"{drawn - compared:,} drawn images took no part: the measure knows no distance of them.")
+    if not error:
+        said.append("More looks than were planned: this one can stop nothing.")
+    return " ".join(said)
+
 
 RULES = {
     "share": "the lower limit of the memorized share, with this look's part of the error, is above the nominal rate",
@@ -36,7 +191,7 @@ def can_stop(watch: "MemorizationWatch") -> bool:
     return watch.options.stop_on != "never" and watch.real.n_held >= held_out_needed(watch.options, watch.shared)
 
 
-def verdict_of(watch: "MemorizationWatch") -> tuple[Kind, str, str]:
+def watch_verdict(watch: "MemorizationWatch") -> tuple[Kind, str, str]:
     """Kind, headline and a sentence or two.
 
     Args:
@@ -54,30 +209,30 @@ def verdict_of(watch: "MemorizationWatch") -> tuple[Kind, str, str]:
     told = next((look for look in looks if look.exceeded), looks[-1])
     if not can_stop(watch):
         title = "No rule could stop it: looks were only noted"
-        if _speaks(told):
+        if _shows_memorization(told):
             return ("warning", f"{title}, and step {told.step:,} speaks for memorization",
-                    f"{_seen(told, watch)}. {_BY_ITSELF} {watch.rule} {_UNTESTED}")  # fmt: skip
-        return "note", title, f"{_seen(told, watch)}. {watch.rule} {_UNTESTED}"
-    if _speaks(told):
+                    f"{_evaluation_words(told, watch)}. {_BY_ITSELF} {watch.rule} {_UNTESTED}")  # fmt: skip
+        return "note", title, f"{_evaluation_words(told, watch)}. {watch.rule} {_UNTESTED}"
+    if _shows_memorization(told):
         return ("warning", f"The rule did not say stop, but step {told.step:,} speaks for memorization",
-                f"{_seen(told, watch)}. {_BY_ITSELF} {watch.rule}")  # fmt: skip
+                f"{_evaluation_words(told, watch)}. {_BY_ITSELF} {watch.rule}")  # fmt: skip
     title = "No memorization was shown"
-    if hardly_possible(watch.options, watch.shared, n_held):
-        title += f", and could hardly have been, with {several(n_held, 'held-out patient', 'held-out patients')}"
-    return "note", title, f"{_seen(told, watch)}. {watch.rule} {_NO_PROOF}"
+    if is_share_unattainable(watch.options, watch.shared, n_held):
+        title += f", and could hardly have been, with {plural(n_held, 'held-out patient', 'held-out patients')}"
+    return "note", title, f"{_evaluation_words(told, watch)}. {watch.rule} {_NO_PROOF}"
 
 
-def _speaks(look: Look) -> bool:
+def _shows_memorization(look: Evaluation) -> bool:
     """Whether a look by itself shows memorization, by its 95 % interval, its list or the rule's own bound."""
     return look.exceeded or look.share_low > look.nominal or look.listed > 0
 
 
-def _seen(look: Look, watch: "MemorizationWatch") -> str:
-    """The share in words, as `statistics.memorization.memorized_share.MemorizedShare.words` has it, and the list."""
-    listed = f"; {several(look.listed, 'patient is', 'patients are')} listed" if look.listed else ""
+def _evaluation_words(look: Evaluation, watch: "MemorizationWatch") -> str:
+    """The share in words, as `statistics.copies.set_memorization.MemorizedShare.words` has it, and the list."""
+    listed = f"; {plural(look.listed, 'patient is', 'patients are')} listed" if look.listed else ""
     each = ", every patient by one image" if watch.real.counted.one_each else ""
     if look.share != look.share:
-        return f"{several(look.n_held, 'held-out patient is', 'held-out patients are')} too few to say a share{listed}"
+        return f"{plural(look.n_held, 'held-out patient is', 'held-out patients are')} too few to say a share{listed}"
     return (
         f"At step {look.step:,}, {percent(look.share)} ({percent(look.share_low)} to {percent(look.share_high)}) of "
         f"{count(look.n_train)} training patients are nearer to the drawn images than all but {percent(look.nominal)} "

@@ -1,1 +1,1 @@
-"""What the terminal shows of results and plans: a module a verb. Start with `common`, which all others use."""
+"""What the terminal shows of results and plans. Start with `common`, which most others use."""

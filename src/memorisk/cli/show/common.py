@@ -15,15 +15,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from memorisk.runs.errors import one_line, several
-from memorisk.runs.files import plain
-from memorisk.runs.progress import Progress as Reporter
+from memorisk.runs.errors import one_line, plural
+from memorisk.runs.files import json_value
+from memorisk.runs.workload import Progress as Reporter
 
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
-    from memorisk.audits.classifier.comparison.run import Comparison
+    from memorisk.audits.classifier.comparison import Comparison
     from memorisk.audits.classifier.dry_run import DryRun
     from memorisk.audits.classifier.explanations.run import Explanation
-    from memorisk.images.checks.checks import ImageCheck
+    from memorisk.images.set_check import ImageCheck
     from memorisk.report.result import Result
 
 LOG_SECONDS = 30.0
@@ -94,13 +94,13 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(Text(WAYS[result.status]))
         for hint in hints:
             console.print(Text(f"  {hint}"), soft_wrap=True)
-    from memorisk.audits.classifier.coverage import unscored_training
-    from memorisk.audits.classifier.reading import Reading
+    from memorisk.audits.classifier.evidence import training_sentence
+    from memorisk.audits.classifier.pages.wording import ResultView
 
-    if other := Reading.of(result, redact=False).two_lists():
+    if other := ResultView.of(result, redact=False).two_lists():
         console.print(Text(f"Note: {other}"), soft_wrap=True)
 
-    if unscored := unscored_training(result.summary):
+    if unscored := training_sentence(result.summary):
         console.print(Text(f"Note: {unscored}"), soft_wrap=True)
     if result.summary.get("groups_given") is False:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
@@ -112,18 +112,18 @@ def _noticed(result: Result) -> list[str]:
     """What the audit would have noticed of one patient, and in which classes nobody; a pass says it as a reason."""
     if result.status == "pass":
         return []
-    from memorisk.audits.classifier.coverage import singly_tested, units_of
-    from memorisk.audits.classifier.words import MISSED
-    from memorisk.statistics.verdicts.verdict import noticed_words
+    from memorisk.audits.classifier.evidence import classes_with_room, units_of
+    from memorisk.audits.classifier.pages.wording import UNFLAGGED
+    from memorisk.statistics.verdicts.verdict import power_sentence
 
     told, units, found = [], units_of(result.summary), result.summary.get("noticeable")
     if found:
-        text = noticed_words(found, units, one_line(found["label"], 40))
-        told.append(f"{MISSED.format(unit=units.one)}{text}" if result.status == "fail" else text)
-    if untested := result.per_class["label"][~singly_tested(result.per_class)].tolist():
+        text = power_sentence(found, units, one_line(found["label"], 40))
+        told.append(f"{UNFLAGGED.format(unit=units.one)}{text}" if result.status == "fail" else text)
+    if untested := result.per_class["label"][~classes_with_room(result.per_class)].tolist():
         named = ", ".join(one_line(label, 40) for label in untested[:MOST_NAMED])
         more = f" and {len(untested) - MOST_NAMED} more" if len(untested) > MOST_NAMED else ""
-        told.append(f"not tested for single {units.many}, {several(len(untested), 'class', 'classes')}: {named}{more}")
+        told.append(f"not tested for single {units.many}, {plural(len(untested), 'class', 'classes')}: {named}{more}")
     return told
 
 
@@ -133,9 +133,9 @@ def _class_table(result: Result) -> Table:
     for name in ("images", "share", "scored", "mean M", "95 % interval", "flagged"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("tier", no_wrap=True)
-    from memorisk.audits.classifier.coverage import flagged_if_tested
+    from memorisk.audits.classifier.evidence import flagged_counts
 
-    table_of_classes = result.per_class.assign(flagged=flagged_if_tested(result.per_class))
+    table_of_classes = result.per_class.assign(flagged=flagged_counts(result.per_class))
     for row in table_of_classes.sort_values("frequency", kind="stable").to_dict("records"):
         flagged = "not tested" if row["flagged"] != row["flagged"] else f"{row['flagged']:.0f}"
         table.add_row(
@@ -158,10 +158,10 @@ def _cell(label: str) -> Text:
 
 def _target(found: dict[str, Any], gate: float | None) -> Text:
     """What each attack finds in the very model that is to be released; the gate is what its AUC is compared with."""
-    from memorisk.statistics.verdicts.tiers import beside
+    from memorisk.statistics.verdicts.tiers import format_against_gates
 
     def written(value: float | None) -> str:
-        return "unknown" if value is None else beside(value, *([] if gate is None else [gate]))
+        return "unknown" if value is None else format_against_gates(value, *([] if gate is None else [gate]))
 
     aucs = ", ".join(
         f"{name.replace('_', ' ')} {written(a['auc'])} ({written(a['low'])} to {written(a['high'])})"
@@ -266,7 +266,7 @@ def show_check(found: ImageCheck, *, as_json: bool) -> None:
     if as_json:
         _json(found.to_dict())
         return
-    from memorisk.images.checks.checks import render_text
+    from memorisk.images.set_check_text import render_text
 
     text = render_text(found)
     _console().print(Text(text if isinstance(text, str) else "\n".join(text)), soft_wrap=True)
@@ -340,4 +340,4 @@ def _console() -> Console:
 
 
 def _json(value: Any) -> None:
-    sys.stdout.write(json_module.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_module.dumps(json_value(value), indent=2, ensure_ascii=False) + "\n")

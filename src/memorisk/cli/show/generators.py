@@ -1,8 +1,9 @@
-"""What the terminal shows of a trained generator, and of what its training would take."""
+"""What the terminal shows of trained generators and autoencoders, their plans, and the study of generators."""
 
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -10,10 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from memorisk.runs.errors import one_line
-from memorisk.runs.files import plain
+from memorisk.runs.files import json_value
 
-if TYPE_CHECKING:  # PyTorch comes with them
-    from memorisk.audits.watch.running import WatchPlan
+if TYPE_CHECKING:
+    from memorisk.audits.watch.run import WatchPlan
+    from memorisk.studies.generators.study import GeneratorsPlan, GeneratorsResult
+    from memorisk.training.autoencoders.command import AutoencoderPlan, TrainedAutoencoder
     from memorisk.training.generators.command import GeneratorPlan, TrainedGenerator
 
 _MOST_ROWS = 12
@@ -23,7 +26,7 @@ def show_generator(trained: "TrainedGenerator", *, as_json: bool) -> None:
     """Print the loss on training and held-out images from look to look, and where the generator lies."""
     summary = trained.summary
     if as_json:
-        sys.stdout.write(json.dumps(plain(summary), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(json_value(summary), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -49,7 +52,7 @@ def show_generator_plan(plan: "GeneratorPlan", *, as_json: bool, watch: "WatchPl
 
     if as_json:
         told = asdict(plan) | ({} if watch is None else {"watch": asdict(watch)})
-        sys.stdout.write(json.dumps(plain(told), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(json_value(told), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
     for name, count in plan.parts.items():
@@ -74,3 +77,105 @@ def _thinned(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _megabytes(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+
+
+def show_generators_plan(plan: "GeneratorsPlan") -> None:
+    """Print which generators the study would train, and how long."""
+    from memorisk.audits.classifier.dry_run import duration
+
+    console = Console()
+    table = Table(box=None, header_style="bold")
+    for heading in ("data set", "generator"):
+        table.add_column(heading)
+    for heading in ("images", "patients", "held out", "steps", "epochs", "readings", "trainings", "time"):
+        table.add_column(heading, justify="right")
+    for row in plan.table.to_dict("records"):
+        seconds = float(row["seconds"])
+        trainings = f"{row['waiting']} of {row['generators']}"
+        counts = (f"{row[name]:,}" for name in ("n_images", "n_patients", "n_held", "steps"))
+        time = "unknown" if seconds != seconds else duration(seconds) if row["waiting"] else "done"
+        named = (Text(str(row["dataset"])), Text(str(row["arm"])))
+        table.add_row(*named, *counts, f"{row['epochs']:.3g}", str(row["readings"]), trainings, time)
+    console.print(table)
+    for name, why in plan.problems.items():
+        console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
+    for line in plan.cost.lines():
+        console.print(Text(line))
+    n = sum(int(row["waiting"]) for row in plan.table.to_dict("records"))
+    console.print(Text(f"{n} trainings, about {duration(plan.seconds)} on this machine (training and drawing alone)"))
+
+
+def show_generators_study(result: "GeneratorsResult", out: Path) -> None:
+    """Print every table, what failed, and where the rest lies."""
+    from memorisk.studies.engine.tables import markdown_table
+    from memorisk.studies.generators.tables import tables_text
+
+    sys.stdout.write(tables_text(result.tables, markdown_table) + "\n")
+    console = Console()
+    for name, why in result.failed.items():
+        console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
+    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+
+
+_DIGITS = {"psnr": 2, "ssim": 3}
+
+
+def show_autoencoder(trained: "TrainedAutoencoder", *, as_json: bool) -> None:
+    """Print a row a part and measure: what is rendered, beside a resizing, and the difference over patients."""
+    summary = trained.summary
+    if as_json:
+        sys.stdout.write(json.dumps(json_value(summary), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))  # in 80 columns
+    for heading in ("rendered", "patients", "autoencoder (95 %)", "bilinear", "difference (95 %)"):
+        wraps = heading.endswith("(95 %)")  # rather than being cut
+        table.add_column(heading, justify="left" if heading == "rendered" else "right", no_wrap=not wraps)
+    for part in ("test", "validation"):
+        for measure, row in summary[part].items():
+            digits = _DIGITS[measure]
+            table.add_row(
+                f"{part} {measure.upper()}",
+                str(row["autoencoder"]["n_groups"]),
+                _with_limits(row["autoencoder"], digits),
+                f"{row['bilinear']['estimate']:.{digits}f}",
+                _with_limits(row["difference"], digits),
+            )
+    console.print(table)
+    shape = " x ".join(str(n) for n in summary["latents"]["shape"])
+    console.print(Text("PSNR in dB; a patient counts once, intervals are over patients"))
+    console.print(Text(f"{summary['baseline']}: made as small as the latent ({shape}), and as large again"))
+    at = f"epoch {summary['best_epoch']} of {len(summary['history'])}"
+    console.print(Text(f"{at} was chosen on the validation images: report those of test"))
+    for note in summary["notes"]:
+        console.print(Text(note), soft_wrap=True)
+    console.print(Text(f"autoencoder: {trained.folder / 'autoencoder'}"), soft_wrap=True)
+
+
+def show_autoencoder_plan(plan: "AutoencoderPlan", *, as_json: bool) -> None:
+    """Print what training an autoencoder would take."""
+    from memorisk.audits.classifier.dry_run import duration
+
+    if as_json:
+        sys.stdout.write(json.dumps(json_value(asdict(plan)), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    for name, count in plan.parts.items():
+        console.print(Text(f"{name}: {count['images']:,} images of {count['patients']:,} patients"))
+    shape = " x ".join(str(n) for n in plan.latent_shape)
+    console.print(Text(f"latents of {shape}, {plan.parameters:,} weights"))
+    console.print(
+        Text(f"at most {plan.steps:,} steps, about {duration(plan.seconds)} on this machine (training alone)")
+    )
+    for line in plan.cost.lines():
+        console.print(Text(line))
+    for note in plan.notes:
+        console.print(Text(note), soft_wrap=True)
+
+
+def _with_limits(interval: dict[str, Any], digits: int) -> str:
+    """An estimate with its interval, or what keeps it from having one."""
+    low, high = interval["low"], interval["high"]
+    known = all(value is not None and value == value for value in (low, high))
+    limits = f"{low:.{digits}f} to {high:.{digits}f}" if known else "too few patients"
+    return f"{interval['estimate']:.{digits}f} ({limits})"

@@ -9,14 +9,14 @@ from rich.text import Text
 
 from memorisk.audits.classifier.dry_run import duration
 from memorisk.audits.pair_plan import CardPlan, PairPlan, PairPlanOptions
-from memorisk.runs.files import plain
+from memorisk.runs.files import json_value
 
 
 def show_pair_search(plan: PairPlan, options: PairPlanOptions, *, as_json: bool) -> None:
     """Print a planned search over all pairs."""
     if as_json:
         told = {"asked": asdict(options), **asdict(plan)}
-        sys.stdout.write(json.dumps(plain(told), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(json_value(told), indent=2, ensure_ascii=False) + "\n")
         return
     counts = plan.counts
     lines = [

@@ -8,19 +8,19 @@ from rich.console import Console
 from rich.text import Text
 
 from memorisk.report.statements.statement import WAYS
-from memorisk.runs.errors import one_line, several
-from memorisk.runs.files import plain
+from memorisk.runs.errors import one_line, plural
+from memorisk.runs.files import json_value
 
 if TYPE_CHECKING:  # image libraries come with it
-    from memorisk.audits.release.exporting import Export
-    from memorisk.audits.release.stating import Stated
-    from memorisk.audits.release.tracking import Tracked
+    from memorisk.audits.release.export import Export
+    from memorisk.audits.release.statement import StatementFiles
+    from memorisk.audits.release.tracking import TrackedRun
 
 _MOST = 6
 _TITLES = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
 
 
-def show_stated(found: "Stated", *, as_json: bool) -> None:
+def show_statement(found: "StatementFiles", *, as_json: bool) -> None:
     """The joint verdict, each run's own, what it is tied to, and where the files lie."""
     statement = found.statement
     if as_json:
@@ -35,8 +35,7 @@ def show_stated(found: "Stated", *, as_json: bool) -> None:
         tied = "tied to what it looked at" if audit.subject.sha256 else "tied to no file"
         lines.append(f"Run {number}: {audit.kind}, {audit.status}, {tied}. {audit.subject.why}".strip())
     lines += [
-        f"Released: {one.what}, {several(one.files, 'file', 'files')}, sha256 {one.sha256}"
-        for one in statement.released
+        f"Released: {one.what}, {plural(one.files, 'file', 'files')}, sha256 {one.sha256}" for one in statement.released
     ]
     for line in (
         *lines,
@@ -55,10 +54,10 @@ def _shortened(texts: tuple[str, ...]) -> list[str]:
 def show_export(found: "Export", *, as_json: bool) -> None:
     """Show what was written, and what stays behind."""
     if as_json:
-        sys.stdout.write(json.dumps(plain(vars(found)), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(json_value(vars(found)), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
-    what = f"{several(found.images, 'image', 'images')} and metadata.csv" if found.images else "The tensors"
+    what = f"{plural(found.images, 'image', 'images')} and metadata.csv" if found.images else "The tensors"
     console.print(Text(f"{what} written to {found.out}, and nothing else."), soft_wrap=True)
     if found.frames_left:
         console.print(Text(_frames(found.frames_left)), soft_wrap=True)
@@ -71,16 +70,16 @@ def _frames(left: dict[str, int]) -> str:
     first = ", ".join(f"{one_line(path, 60)}: {n:,}" for path, n in [*left.items()][:_MOST])
     more = f", and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
     return (
-        f"Left behind: {several(sum(left.values()), 'further frame or page', 'further frames, pages or slices')} of "
-        f"{several(len(left), 'file', 'files')} ({first}{more}). --frames all writes them, too, where the audit looked "
+        f"Left behind: {plural(sum(left.values()), 'further frame or page', 'further frames, pages or slices')} of "
+        f"{plural(len(left), 'file', 'files')} ({first}{more}). --frames all writes them, too, where the audit looked "
         "at them with the same setting; --json lists all of these files."
     )
 
 
-def show_tracked(found: "list[Tracked]", *, as_json: bool) -> None:
+def show_tracking(found: "list[TrackedRun]", *, as_json: bool) -> None:
     """A line a run and tracker."""
     if as_json:
-        sys.stdout.write(json.dumps(plain([vars(one) for one in found]), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(json_value([vars(one) for one in found]), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
     for one in found:

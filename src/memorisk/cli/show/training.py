@@ -1,4 +1,4 @@
-"""What the terminal shows of trained models, regimes and studies."""
+"""What the terminal shows of trained classifiers and detectors of any kind, of regimes and studies."""
 
 import json
 import sys
@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from memorisk.cli.show.common import signed
-from memorisk.runs.files import plain
+from memorisk.runs.files import json_value
 
-if TYPE_CHECKING:  # PyTorch comes with them
-    from memorisk.audits.classifier.defences.run import DefenceResult
+if TYPE_CHECKING:
+    from memorisk.audits.classifier.retraining.defences import DefenceResult
     from memorisk.studies.rare_distinctive.plan import StudyPlan
-    from memorisk.studies.rare_distinctive.run import StudyResult
+    from memorisk.studies.rare_distinctive.study import StudyResult
     from memorisk.studies.unique_features.study import UniquePlan, UniqueResult
     from memorisk.training.classifiers.command import TrainedClassifiers
     from memorisk.training.detectors.command import DetectorPlan, TrainedDetector
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # PyTorch comes with them
 def show_trained(trained: "TrainedClassifiers", *, as_json: bool) -> None:
     """Print a row a regime: what it is good for, and what it promises."""
     if as_json:
-        sys.stdout.write(json.dumps(plain(trained.arms), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(json_value(trained.arms), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
     table = Table(box=None, header_style="bold")
@@ -49,7 +49,7 @@ def show_detector(trained: "TrainedDetector", *, as_json: bool) -> None:
     """Print a row a part and strength: copies found before and after the training, and the difference."""
     summary = trained.summary
     if as_json:
-        sys.stdout.write(json.dumps(plain(summary), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(json_value(summary), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -75,7 +75,7 @@ def show_detector_plan(plan: "DetectorPlan", *, as_json: bool) -> None:
     from memorisk.audits.classifier.dry_run import duration
 
     if as_json:
-        sys.stdout.write(json.dumps(plain(asdict(plan)), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(json_value(asdict(plan)), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
     for name, count in plan.parts.items():
@@ -91,7 +91,7 @@ def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
     """Print a row a regime: what it remembers, costs, promises, and was proved to leak."""
     table = found.table
     if as_json:
-        sys.stdout.write(json.dumps(plain(table.to_dict("records")), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(json_value(table.to_dict("records")), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
     shown = Table(box=None, header_style="bold")
@@ -150,16 +150,16 @@ def show_study_plan(plan: "StudyPlan") -> None:
 
 def show_study(result: "StudyResult", out: Path) -> None:
     """Print every table as the paper lays it out, what failed, and where the rest lies."""
-    from memorisk.studies.rare_distinctive.run import NOT_RUN
+    from memorisk.studies.rare_distinctive.study import NOT_RUN_YET
     from memorisk.studies.rare_distinctive.tables import tables_markdown
 
-    failed = [f"{why}: {n}" if why == NOT_RUN else f"failed: {n}: {why}" for n, why in result.runs.failed.items()]
+    failed = [f"{why}: {n}" if why == NOT_RUN_YET else f"failed: {n}: {why}" for n, why in result.runs.failed.items()]
     _show_tables(tables_markdown(result.tables), failed, out)
 
 
-def show_unique_plan(plan: "UniquePlan") -> None:
+def show_unique_features_plan(plan: "UniquePlan") -> None:
     """Print how many models the study of unique features would train."""
-    from memorisk.studies.unique_features.names import network_words, regulariser_words
+    from memorisk.studies.unique_features.plan import network_words, regulariser_words
 
     console = Console()
     table = Table(box=None, header_style="bold")
@@ -179,13 +179,13 @@ def show_unique_plan(plan: "UniquePlan") -> None:
     console.print(Text(f"{total}; how long each lasts is known only when its validation loss stops falling"))
 
 
-def show_unique(result: "UniqueResult", out: Path) -> None:
+def show_unique_features(result: "UniqueResult", out: Path) -> None:
     """Print every table as the paper lays it out, what failed, and where the rest lies."""
-    from memorisk.studies.rare_distinctive.text import markdown
+    from memorisk.studies.engine.tables import markdown_table
     from memorisk.studies.unique_features.tables import tables_text
 
     failed = [f"failed: {name}: {why}" for name, why in result.failed.items()]
-    _show_tables(tables_text(result.tables, markdown), failed, out)
+    _show_tables(tables_text(result.tables, markdown_table), failed, out)
 
 
 def _show_tables(text: str, failed: Iterable[str], out: Path) -> None:
@@ -223,3 +223,79 @@ def _use(held_out: dict[str, Any] | None) -> tuple[str, str, str]:
     accuracy, balanced = held_out["accuracy"], held_out["balanced"]
     limits = "" if accuracy["low"] is None else f" ({accuracy['low']:.3f} to {accuracy['high']:.3f})"
     return f"{accuracy['value']:.3f}{limits}", f"{balanced['value']:.3f}", f"{held_out['majority']:.3f}"
+
+
+_STAGES = {"stage1": "stage 1", "detector": "detector", "detector_less_stage1": "gain of stage 2"}
+
+
+def show_trained_detector(trained: "TrainedDetector", *, as_json: bool) -> None:
+    """Print what a detector is good for, in the terms of its kind."""
+    if trained.summary.get("kind") is None:
+        show_detector(trained, as_json=as_json)
+    elif as_json:
+        sys.stdout.write(json.dumps(json_value(trained.summary), indent=2, ensure_ascii=False) + "\n")
+    else:
+        _show(trained)
+
+
+def _show(trained: "TrainedDetector") -> None:
+    """A table of AUCs, one of copies found, and what must be said."""
+    summary, console = trained.summary, Console()
+    test = summary["test"]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("same patient, test", "data set"):
+        table.add_column(heading)
+    for heading in ("patients", "AUC (95 %)", "told apart, %"):
+        table.add_column(heading, justify="right")
+    for stage, words in _STAGES.items():
+        for name, found in test.get(stage, {}).get("auc", {}).items():
+            patients = str(found["n_positive_identities"]) if "n_positive_identities" in found else ""
+            apart = test[stage].get("specificity", {}).get(name)
+            shown = "" if apart is None else _identity_line(apart["interval"])
+            table.add_row(words, Text(name), patients, _estimate(found.get("interval", found)), shown)
+    if table.row_count:
+        console.print(table)
+        console.print(Text("told apart: pairs of two patients below the score that 95 % of the pairs of one reach"))
+        console.print(Text("(all of them, where fewer than 59 patients have pairs)"))
+    else:
+        console.print(Text("no patient has two test images: nothing to say about telling patients apart"))
+    _show_recalls(console, test)
+    best = ", ".join(f"{_STAGES[name]} {epoch}" for name, epoch in summary["best_epoch"].items())
+    console.print(Text(f"epochs chosen on validation patients: {best}"))
+    for note in summary["notes"]:
+        console.print(Text(note), soft_wrap=True)
+    console.print(Text(f"detector: {trained.folder / 'detector'}"), soft_wrap=True)
+
+
+def _show_recalls(console: Console, test: dict[str, Any]) -> None:
+    """Copies found at the strongest of each family."""
+    stages = [stage for stage in ("stage1", "detector") if test.get(stage, {}).get("recall")]
+    if not stages:
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("copies found at the strongest, %")
+    for stage in stages:
+        table.add_column(_STAGES[stage], justify="right")
+    for family in test[stages[0]]["recall"]:
+        by_stage = [test[stage]["recall"][family] for stage in stages]
+        strongest = list(by_stage[0])[-1]
+        table.add_row(f"{family} {strongest}", *(_share(found[strongest]) for found in by_stage))
+    console.print(table)
+    console.print(Text("found: above the score that half of the validation pairs of two patients stay below"))
+
+
+def _share(found: dict[str, Any]) -> str:
+    return f"{100 * found['estimate']:.1f} ({100 * found['low']:.1f} to {100 * found['high']:.1f})"
+
+
+def _identity_line(interval: dict[str, Any]) -> str:
+    return "" if interval["estimate"] is None else _share(interval)
+
+
+def _estimate(interval: dict[str, Any]) -> str:
+    if interval["estimate"] is None:
+        return "not measurable"
+    limits = ""
+    if interval["low"] is not None and interval["high"] is not None:
+        limits = f" ({interval['low']:.3f} to {interval['high']:.3f})"
+    return f"{interval['estimate']:.3f}{limits}"

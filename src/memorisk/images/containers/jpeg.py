@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil
 
-from memorisk.images.containers.icc import check_profile
-from memorisk.images.containers.parsing import Reader, SurplusError, resolutions
+from memorisk.images.containers.parsing import Reader, SurplusError, check_profile, resolutions
 
 _SEQUENTIAL = (0xC0, 0xC1)
 _OTHER_FRAMES = frozenset(range(0xC2, 0xD0)) - {0xC4, 0xC8, 0xCC}

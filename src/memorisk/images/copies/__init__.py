@@ -1,1 +1,4 @@
-"""Copies of images: equal ones (`duplicates`), nearly equal ones (`near_copies`), planted ones (`planting`)."""
+"""Copies of images. `duplicates` finds equal pixels and the most alike thumbnails of a set.
+
+`near_copies` finds nearly equal images and equal ones in another orientation; `details` confirms them.
+"""

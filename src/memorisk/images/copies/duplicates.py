@@ -1,11 +1,11 @@
 """Copies among images: equal pixels by hash, and the most alike ones of all pairs of a set, exactly.
 
 An image that lies in two splits, two groups or two classes leaks, ties patients together or contradicts itself, so
-copies are looked for before anything is trained (METHODS section 1, "Splits"). Every image is reduced to 32 x 32 greys
-and its coarse shading (a Gaussian of 2 pixels) is taken away; what the images of a set share is taken away, too
-(`whitening`), and what is left of two images is correlated, by blocks of matrix products: no index, no approximation,
-memory of a few blocks. From which similarity on two images are copies is no number of this module: `near_copies`
-takes it from the set.
+copies are looked for before anything is trained (METHODS section 1, "Splits"). Every image is reduced to 32 x 32
+greys and its coarse shading (a Gaussian of 2 pixels) is taken away; what the images of a set share is taken away,
+too (`details`), and what is left of two images is correlated, by blocks of matrix products: no index, no
+approximation, memory of a few blocks. From which similarity on two images are copies is no number of this module:
+`near_copies` takes it from the set.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image
 
-from memorisk.runs.progress import Counted
+from memorisk.runs.workload import CountProgress
 
 SIDE = 32
 _SHADING = 2.0  # standard deviation, in pixels of the thumbnail, of what counts as coarse
@@ -89,7 +89,7 @@ def near_pairs(
     laid: Sequence[np.ndarray] = (),
     block: int = 1024,
     limit: int = 1_000_000,
-    progress: Counted | None = None,
+    progress: CountProgress | None = None,
 ) -> NearPairs:
     """All pairs with a similarity of at least ``threshold``.
 
@@ -115,14 +115,14 @@ def near_pairs(
     return NearPairs(*_best(kept, limit, ordered=True), found=found)
 
 
-def closest_apart(
+def closest_between_groups(
     vectors: np.ndarray,
     groups: np.ndarray,
     count: int,
     *,
     laid: Sequence[np.ndarray] = (),
     block: int = 1024,
-    progress: Counted | None = None,
+    progress: CountProgress | None = None,
 ) -> NearPairs:
     """The most alike pairs of images of different groups.
 
@@ -155,7 +155,7 @@ def closest_apart(
 
 
 def _blocks(
-    vectors: np.ndarray, laid: Sequence[np.ndarray], block: int, progress: Counted | None
+    vectors: np.ndarray, laid: Sequence[np.ndarray], block: int, progress: CountProgress | None
 ) -> Iterator[tuple[int, int, np.ndarray]]:
     """First row, first column and similarities of blocks of pairs, each pair once; -1 where it is none."""
     n = len(vectors)

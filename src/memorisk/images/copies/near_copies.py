@@ -1,43 +1,54 @@
-"""Find images that are nearly the same, in one set or across two: candidates by thumbnails, confirmed as stored.
+"""Images that are nearly the same, in one set or across two, and images with the very pixels of another one.
 
-1. `copy_rule` learns three things from real images: what all of them share (`whitening`); the similarity of thumbnails
-   from which on fewer than 0.01 pairs of different people are expected in the whole set
+1. `copy_rule` learns three things from real images: what all of them share (`fit_whitening`); the similarity of
+   thumbnails from which on fewer than 0.01 pairs of different people are expected in the whole set
    (`statistics.copies.chance_pairs`); the correlation of fine details from which on a candidate is confirmed
-   (`fine_details`).
-2. `near_copies` finds the pairs of one set, `between_sets` those of two: all pairs, exactly, in bounded memory.
+   (`fine_rule`).
+2. `near_copies` finds the pairs of one set, `near_copies_between` those of two: all pairs, exactly, in bounded
+   memory. Candidates come from thumbnails and are confirmed as stored.
+3. `same_pixels` finds images with the pixels of another one, as it is, mirrored or turned: whoever is in it is in
+   both.
 
 The guarantee: among all pairs of different people of the set from which the rule was learned, fewer than
 `chance.expected` are expected to be confirmed by chance. It does not cover pairs that are not confirmed (a turned,
-cropped or redrawn copy is not found), and it does not say who is in an image: only records show that two ids are two
-people. Nobody should be dropped for looking like somebody else.
+cropped or redrawn copy is not found), and it does not say who is in an image: only records show that two ids are
+two people. Nobody should be dropped for looking like somebody else.
 
-**Without ids of people every image counts as its own person.** Several images of one person then raise the threshold,
-so that fewer copies are found; where such pairs are most of the tail, none are.
+**Without ids of people every image counts as its own person.** Several images of one person then raise the
+threshold, so that fewer copies are found; where such pairs are most of the tail, none are.
 
-The guarantee is about pairs: if A is like B and B is like C, nothing follows for A and C. To join pairs to groups use
-`statistics.pairs.identity_pairs.cliques`, in which every two images are a pair, and not connected components.
+The guarantee is about pairs: if A is like B and B is like C, nothing follows for A and C. To join pairs to groups
+use `statistics.pairs.identity_pairs.cliques`, in which every two images are a pair, and not connected components.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
-from memorisk.images.copies.duplicates import SIDE, closest_apart, near_pairs, thumbnail
-from memorisk.images.copies.fine_details import NULL, FineRule, Read, fine_rule, laid_thumbnails
-from memorisk.images.copies.whitening import Whitening, fit_whitening
+from memorisk.images.copies.details import (
+    NULL_PAIRS,
+    FineRule,
+    PixelReader,
+    Whitening,
+    fine_rule,
+    fit_whitening,
+    other_positions,
+)
+from memorisk.images.copies.duplicates import SIDE, closest_between_groups, near_pairs, thumbnail
+from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
-from memorisk.runs.progress import Counted
-from memorisk.runs.scratch import scratch_array
-from memorisk.statistics.copies.chance_pairs import ChanceThreshold, chance_threshold, pairs_of_people, tail_depth
+from memorisk.runs.arrays import scratch_array
+from memorisk.runs.workload import CountProgress
+from memorisk.statistics.copies.tails import ChanceThreshold, chance_threshold, pairs_of_people, tail_depth
 
-LIMIT = 20_000
+MAX_PAIRS = 20_000
 """Longest list of pairs; each is compared as stored, at about 200 pairs a second."""
-LEARNED = 20_000
+RULE_IMAGES = 20_000
 """Largest number of images from which a rule is learned; a search over all their pairs takes five seconds on a core."""
 _ROUNDING = 1e-4  # products of vectors of length 1 in float32 are wrong by less
-_CLOSEST = 1_000_000
+_MAX_CLOSEST_PAIRS = 1_000_000
 """Longest list of pairs of images that is searched for the most alike pairs of people: 20 MB."""
 
 
@@ -53,7 +64,7 @@ class CopyRule:
     """Threshold of fine details, at the stored resolution."""
     laid: str
     """Positions of a copy: "upright", "mirrored" (and upright), or "turned" by quarters and flipped
-    (`laid_thumbnails`)."""
+    (`other_positions`)."""
     ids_given: bool
     """Whether ids of people were given; else each image counts as its own person's."""
 
@@ -94,7 +105,7 @@ class NearCopies:
     laid: np.ndarray
     """[P] whether the images are more alike mirrored, or in another position of the rule, than as they are."""
     found: int
-    """Number of pairs of thumbnails; larger than P where the list was cut at `LIMIT`."""
+    """Number of pairs of thumbnails; larger than P where the list was cut at `MAX_PAIRS`."""
 
     def only(self, kept: np.ndarray) -> "NearCopies":
         """Select some of the pairs.
@@ -129,7 +140,7 @@ class BestMatches:
     """[n] whether it is larger mirrored, or in another position of the rule, than as the image is."""
 
 
-def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: Counted | None = None) -> np.ndarray:
+def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: CountProgress | None = None) -> np.ndarray:
     """Make thumbnails [n, 32, 32] uint8 of images [n, H, W, C] (`duplicates.thumbnail`), read one by one.
 
     Args:
@@ -147,13 +158,13 @@ def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: Counted |
 def copy_rule(
     small: np.ndarray,
     people: np.ndarray,
-    read: Read,
+    read: PixelReader,
     *,
     laid: str = "upright",
     ids_given: bool = True,
     compared_with: int | None = None,
     seed: int = 0,
-    progress: Counted | None = None,
+    progress: CountProgress | None = None,
 ) -> CopyRule:
     """Learn from real images the rule by which two images are nearly the same.
 
@@ -166,7 +177,7 @@ def copy_rule(
         ids_given: Whether ``people`` are ids of people; else they are ids of images.
         compared_with: Number of images that are compared with all these people; None where these are compared with
             each other.
-        seed: Random seed for drawing people where there are more than `LEARNED` images.
+        seed: Random seed for drawing people where there are more than `RULE_IMAGES` images.
         progress: Called with the rows compared and their number.
 
     Source:
@@ -176,16 +187,18 @@ def copy_rule(
     names, who = np.unique(people, return_inverse=True)
     n_people = len(names)
     compared = n_people * (n_people - 1) // 2 if compared_with is None else n_people * compared_with
-    chosen = np.random.default_rng(seed).permutation(n_people)[: max(1, n_people * LEARNED // max(LEARNED, len(small)))]
+    chosen = np.random.default_rng(seed).permutation(n_people)[
+        : max(1, n_people * RULE_IMAGES // max(RULE_IMAGES, len(small)))
+    ]
     vectors = whitening.table(small)
     rows = np.flatnonzero(np.isin(who, chosen) & vectors.any(axis=1))
     who = np.unique(who[rows], return_inverse=True)[1]
     n_seen = len(np.unique(who))
-    closest = closest_apart(
+    closest = closest_between_groups(
         vectors[rows],
         who,
-        min(_CLOSEST, (tail_depth(n_seen) + 1) * max(2, ceil(len(rows) / max(1, n_seen)) ** 2)),
-        laid=[whitening.table(other) for other in laid_thumbnails(small[rows], laid)],
+        min(_MAX_CLOSEST_PAIRS, (tail_depth(n_seen) + 1) * max(2, ceil(len(rows) / max(1, n_seen)) ** 2)),
+        laid=[whitening.table(other) for other in other_positions(small[rows], laid)],
         progress=progress,
     )
     one, other = who[closest.first], who[closest.second]
@@ -193,7 +206,7 @@ def copy_rule(
     null: list[tuple[int, int]] = []
     if chance.similarity is not None:
         below = closest.similarity < chance.similarity
-        null = [(int(rows[closest.first[k]]), int(rows[closest.second[k]])) for k in _one_each(one, other, below)]
+        null = [(int(rows[closest.first[k]]), int(rows[closest.second[k]])) for k in _disjoint_pairs(one, other, below)]
     return CopyRule(whitening, chance, fine_rule(null, read, laid), laid, ids_given)
 
 
@@ -202,7 +215,7 @@ def rule_of_stores(
     small: Sequence[np.ndarray],
     laid: str = "mirrored",
     compared_with: int | None = None,
-    progress: Counted | None = None,
+    progress: CountProgress | None = None,
 ) -> CopyRule:
     """Learn the rule from the real images of several stores together; ids of different stores are different people.
 
@@ -230,7 +243,12 @@ def rule_of_stores(
 
 
 def near_copies(
-    small: np.ndarray, rule: CopyRule, read: Read, *, limit: int = LIMIT, progress: Counted | None = None
+    small: np.ndarray,
+    rule: CopyRule,
+    read: PixelReader,
+    *,
+    limit: int = MAX_PAIRS,
+    progress: CountProgress | None = None,
 ) -> NearCopies:
     """Find all pairs of one set that are nearly the same.
 
@@ -247,23 +265,23 @@ def near_copies(
     if rule.chance.similarity is None:
         return NO_PAIRS
     vectors = rule.whitening.table(small)
-    laid = [rule.whitening.table(other) for other in laid_thumbnails(small, rule.laid)]
+    laid = [rule.whitening.table(other) for other in other_positions(small, rule.laid)]
     pairs = near_pairs(vectors, threshold=rule.chance.similarity, laid=laid, limit=limit, progress=progress)
     plain = np.einsum("pk,pk->p", vectors[pairs.first], vectors[pairs.second])
     other = pairs.similarity > np.minimum(plain, 1.0) + _ROUNDING
     return _confirmed(pairs.first, pairs.second, pairs.similarity, other, pairs.found, rule, read, read)
 
 
-def between_sets(
+def near_copies_between(
     first: np.ndarray,
     second: np.ndarray,
     rule: CopyRule,
-    read_first: Read,
-    read_second: Read,
+    read_first: PixelReader,
+    read_second: PixelReader,
     *,
     block: int = 1024,
-    limit: int = LIMIT,
-    progress: Counted | None = None,
+    limit: int = MAX_PAIRS,
+    progress: CountProgress | None = None,
 ) -> tuple[BestMatches, NearCopies]:
     """Find each image's most similar image of another set, and all pairs that are nearly the same, in one pass.
 
@@ -284,7 +302,7 @@ def between_sets(
         The most similar image for each image of the first set, and the pairs, the most alike first.
     """
     best = BestMatches(np.full(len(first), -1), np.full(len(first), -1.0, np.float32), np.zeros(len(first), bool))
-    tables = [rule.whitening.table(laid) for laid in (second, *laid_thumbnails(second, rule.laid))]
+    tables = [rule.whitening.table(laid) for laid in (second, *other_positions(second, rule.laid))]
     kept, found = [np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0, bool)], 0
     for i in range(0, len(first), block):
         one = rule.whitening.vectors(first[i : i + block])
@@ -315,7 +333,7 @@ def between_sets(
     return best, _confirmed(rows, columns, alike, turned, found, rule, read_first, read_second)
 
 
-def _one_each(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
+def _disjoint_pairs(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
     """List the first `fine_details.NULL` chosen pairs in which no person is twice."""
     seen: set[int] = set()
     found: list[int] = []
@@ -323,7 +341,7 @@ def _one_each(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[in
         if one[k] not in seen and other[k] not in seen:
             seen |= {int(one[k]), int(other[k])}
             found.append(int(k))
-            if len(found) == NULL:
+            if len(found) == NULL_PAIRS:
                 break
     return found
 
@@ -335,8 +353,8 @@ def _confirmed(
     laid: np.ndarray,
     found: int,
     rule: CopyRule,
-    one: Read,
-    other: Read,
+    one: PixelReader,
+    other: PixelReader,
 ) -> NearCopies:
     """Add the fine details of each pair, and whether they confirm it."""
     if rule.fine.threshold is None:
@@ -347,3 +365,64 @@ def _confirmed(
     fine = np.empty(len(order))
     fine[order] = rule.fine.similarity(rows, one, other, rule.laid)
     return NearCopies(first, second, similarity, fine, fine > rule.fine.threshold, laid, found)
+
+
+ORIENTATIONS = (
+    "as it is",
+    "turned by 90 degrees",
+    "turned by 180 degrees",
+    "turned by 270 degrees",
+    "mirrored",
+    "mirrored, turned by 90 degrees",
+    "mirrored, turned by 180 degrees",
+    "mirrored, turned by 270 degrees",
+)
+"""Four quarter turns, counterclockwise, of an image and of its mirror image (left to right)."""
+MIRRORED = ORIENTATIONS[4]
+
+
+@dataclass(frozen=True, eq=False)
+class SamePixels:
+    """Which images have the pixels of another one."""
+
+    row: np.ndarray
+    """[n] of the first other image with the same pixels, in the first orientation that has one; -1 for none."""
+    orientation: np.ndarray
+    """[n] place in `ORIENTATIONS`: what is done to the image to give the other; -1 for none."""
+
+
+def orientations(image: np.ndarray) -> Iterator[np.ndarray]:
+    """The eight orientations of an image.
+
+    Args:
+        image: [h, w, c].
+
+    Yields:
+        [h, w, c] or [w, h, c], in the order of `ORIENTATIONS`.
+    """
+    for side in (image, image[:, ::-1]):
+        for turns in range(4):
+            yield np.rot90(side, turns)
+
+
+def same_pixels(store: ImageStore, others: ImageStore) -> SamePixels:
+    """Which images of a store are an image of another store, pixel by pixel, mirrored or turned or neither.
+
+    By hashes: one of each other image, up to eight of each image. Of images that are no squares a quarter turn equals
+    only others of the turned shape, and all images of a store have one shape.
+
+    Args:
+        store: [n] images.
+        others: What they may be.
+    """
+    first = {value: row for row, value in reversed(list(enumerate(others.pixel_hashes)))}
+    shape, found = others.images.shape[1:3], np.full((2, len(store.images)), -1, dtype=np.int64)
+    for row, known in enumerate(store.pixel_hashes):
+        if known in first:
+            found[:, row] = first[known], 0
+            continue
+        for place, image in enumerate(orientations(np.asarray(store.images[row]))):
+            if place and image.shape[:2] == shape and (other := first.get(hash_pixels(image))) is not None:
+                found[:, row] = other, place
+                break
+    return SamePixels(*found)

@@ -1,1 +1,5 @@
-"""Published data sets by name, a module each; `layout` is what they share."""
+"""Published data sets by name. Start with `registry`; `layout` is what the readers share.
+
+The modules follow the form in which a set is published: annotation tables, class folders, lists of files, binary
+files.
+"""

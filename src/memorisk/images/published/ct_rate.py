@@ -1,38 +1,148 @@
 """CT-RATE's chest CT volumes as 2D slices chosen by ReXGroundingCT's masks (Hamamci 2024, Baharoon 2025).
 
 ``dataset/train_fixed/train_1/train_1_a/train_1_a_1.nii.gz`` (and ``valid_fixed``) of CT-RATE, and of ReXGroundingCT
-``dataset.json`` beside ``segmentations/train_1_a_1.nii.gz``, somewhere below one folder. Paper 004, appendix A: for
-every instance of a finding one slice, and one without any finding for each (``mask_slices`` says which). The label is
-all findings that the masks mark on the slice. Slices without a mark "are not guaranteed to be healthy". Group: the
-patient, ``train_1`` of ``train_1_a_1.nii.gz``. No slice is written: a row names a volume and a slice, which the NIfTI
-reader turns as radiologists see it. Greys: -1,000 to 1,000 Hounsfield units, CT-RATE's own range (the paper names
-none).
+``dataset.json`` beside ``segmentations/train_1_a_1.nii.gz``, somewhere below one folder. The label is all findings
+that the masks mark on the slice. Slices without a mark "are not guaranteed to be healthy". Group: the patient,
+``train_1`` of ``train_1_a_1.nii.gz``. No slice is written: a row names a volume and a slice, which the NIfTI reader
+turns as radiologists see it. Greys: -1,000 to 1,000 Hounsfield units, CT-RATE's own range (the paper names none).
+
+Paper 004, appendix A: "for each finding instance" one representative slice, and "a single slice without any labeled
+findings for each abnormal slice". The paper does not say which; here the instance's axial slice with the most
+marked voxels (the lowest of several), and slices without a mark spread evenly over those there are.
 """
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from memorisk.images.cache import cache_folder, content_fingerprints
 from memorisk.images.columns import NO_FINDING
+from memorisk.images.file_hashes import content_fingerprints
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.paths import plain_stem
 from memorisk.images.published.layout import OfficialFiles, draft_table, find_root, note_skipped
-from memorisk.images.published.mask_slices import AxialPlace, Marked, axial_place, read_marked
-from memorisk.images.readers.nifti import declared_plane
+from memorisk.images.readers.nifti import declared_plane, open_volume
 from memorisk.images.readers.registry import decoding
-from memorisk.images.sources.draft import Draft, finish
+from memorisk.images.sources.draft import Draft, finish_draft
+from memorisk.images.sources.files import plain_stem
 from memorisk.images.wording import listed
 from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.pool import run_jobs
-from memorisk.runs.files import read_json, write_json
-from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.files import fingerprint, read_json, write_json
+from memorisk.runs.storage.locations import cache_folder
+
+
+@dataclass(frozen=True)
+class FindingSlices:
+    """The slices of one volume that are taken, as ``images.readers.nifti`` counts axial ones (from the feet up)."""
+
+    slices: list[int]
+    """Slice of each image, those with marks first, both in order."""
+    findings: list[list[int]]
+    """For each image the findings (first axis of the mask) that it shows; empty for slices without a mark."""
+    instances: int
+    """Instances over all findings; several of one slice share an image."""
+
+
+def choose_slices(areas: np.ndarray, owners: np.ndarray) -> FindingSlices:
+    """The slices to take.
+
+    Args:
+        areas: [instances, slices] marked voxels of each instance on each slice.
+        owners: [instances] which finding each is one of.
+    """
+    n = areas.shape[1]
+    best = sorted({int(row.argmax()) for row in areas})
+    shown = [sorted({int(owner) for owner in owners[areas[:, at] > 0]}) for at in best]
+    free = np.flatnonzero(~(areas > 0).any(axis=0)) if len(areas) else np.arange(n)
+    wanted = min(len(best), len(free))
+    others = [int(free[int((k + 0.5) * len(free) / wanted)]) for k in range(wanted)]
+    return FindingSlices(best + others, shown + [[] for _ in others], len(areas))
+
+
+@dataclass(frozen=True)
+class AxialPlace:
+    """How a volume's stored voxels lie to its axial slices."""
+
+    shape: tuple[int, int, int]
+    axis: int
+    """Stored axis that runs from the feet to the head, or back."""
+    downwards: bool
+    """Whether it runs from the head to the feet."""
+
+
+def axial_place(volume: Path) -> AxialPlace:
+    """Where a volume's axial slices are, from its header.
+
+    Raises:
+        InputError: It is no volume.
+        MissingExtraError: nibabel is not installed.
+    """
+    with open_volume(volume) as image:
+        from nibabel.orientations import io_orientation
+
+        shape, places = [int(n) for n in image.shape], io_orientation(image.affine)
+    axes = np.flatnonzero(places[:, 0] == 2)
+    if len(shape) < 3 or len(axes) != 1:
+        raise InputError(f"{one_line(volume)}: is no volume with three axes of space")
+    return AxialPlace((shape[0], shape[1], shape[2]), int(axes[0]), bool(places[axes[0], 1] < 0))
+
+
+def read_marked(mask: Path, place: AxialPlace) -> FindingSlices:
+    """The slices of a volume that a mask ``[findings, x, y, z]`` (or of one finding ``[x, y, z]``) chooses.
+
+    Every value above zero is an instance of its finding. The mask has the volume's voxels, one by one; what its own
+    header says of orientation is not used, since its first axis is none of space.
+
+    Raises:
+        InputError: Mask and volume differ in shape, or the mask holds other values than whole numbers.
+    """
+    with open_volume(mask) as marks:
+        found = tuple(int(n) for n in marks.shape)
+        if found[-3:] != place.shape or len(found) > 4:
+            raise InputError(
+                f"{one_line(mask)}: a mask of shape {' x '.join(map(str, found))} does not fit the volume's "
+                f"{' x '.join(map(str, place.shape))}; get both of the same release"
+            )
+        areas, owners = _areas(_layers(marks, found, mask), place)
+    return choose_slices(areas[:, ::-1] if place.downwards else areas, owners)
+
+
+def _layers(marks: Any, shape: tuple[int, ...], mask: Path) -> Iterator[np.ndarray]:
+    """The mask ``[findings, x, y]`` at each z, in order, so that a packed file is run through once.
+
+    Raises:
+        InputError: It holds other values than whole numbers of at least zero.
+    """
+    for z in range(shape[-1]):
+        layer = np.asarray(marks.dataobj[..., z]).reshape(-1, *shape[-3:-1])
+        if layer.dtype.kind != "u" and not ((layer >= 0) & (layer == np.floor(layer))).all():
+            raise InputError(f"{one_line(mask)}: holds other values than the whole numbers of instances")
+        yield layer
+
+
+def _areas(layers: Iterator[np.ndarray], place: AxialPlace) -> tuple[np.ndarray, np.ndarray]:
+    """Marked voxels of each instance on each slice of the axial axis, and the finding of each instance."""
+    found: dict[tuple[int, int], np.ndarray] = {}
+    n = place.shape[place.axis]
+    for z, layer in enumerate(layers):
+        findings, x, y = np.nonzero(layer)
+        at = (x, y, np.full_like(x, z))[place.axis]
+        values = layer[findings, x, y].astype(np.int64)
+        codes, which = np.unique(findings << 32 | values, return_inverse=True)
+        for k, code in enumerate(codes.tolist()):
+            area = found.setdefault((code >> 32, code & 0xFFFFFFFF), np.zeros(n, np.int64))
+            area += np.bincount(at[which == k], minlength=n)
+    keys = sorted(found)
+    areas = np.array([found[key] for key in keys]).reshape(len(keys), n)
+    return areas, np.array([finding for finding, _ in keys], dtype=np.int64)
+
 
 FINDINGS = {
     "1a": "Bronchial wall thickening",
@@ -51,13 +161,13 @@ FINDINGS = {
     "2h": "Other focal",
 }
 """ReXGroundingCT's categories, non-focal (1) and focal (2)."""
-HOUNSFIELD = (-1000.0, 1000.0)
+HOUNSFIELD_RANGE = (-1000.0, 1000.0)
 PAPER_SLICES = 27_683  # paper 004, table 1
 _NAME = re.compile(r"((train|valid)_[0-9]+)_[a-z]+_[0-9]+\.nii\.gz")
 _TABLE, _MASKS = "dataset.json", "segmentations"
 _SPLITS = ("train", "val", "test")
 _FORMAT = 1  # part of the name under which chosen slices are kept: another rule reads the masks again
-_WORTH_PROCESSES = 4
+_MIN_VOLUMES_FOR_PROCESSES = 4
 
 
 def load_ct_rate(folder: Path, options: ImageOptions) -> Manifest:
@@ -89,13 +199,13 @@ def load_ct_rate(folder: Path, options: ImageOptions) -> Manifest:
     scans = _placed(_scans(table, draft), root, table, draft, options)
     rows = [row for scan, marked in _chosen(scans, draft, options) for row in _rows(scan, marked)]
     columns = {name: [row[name] for row in rows] for name in ("image", "path", "label", "group", "split", "frame")}
-    columns["member"] = [declared_plane("axial", *HOUNSFIELD)] * len(rows)
+    columns["member"] = [declared_plane("axial", *HOUNSFIELD_RANGE)] * len(rows)
     draft_table(draft, columns | {"dataset": [draft.name] * len(rows)}, pd.DataFrame(index=range(len(rows))))
     draft.table["frame"] = pd.array(draft.table["frame"].tolist(), dtype="Int64")
     _one_split(draft)
     _note_rules(draft)
     note_skipped(draft)
-    return finish(draft, options)
+    return finish_draft(draft, options)
 
 
 @dataclass(frozen=True)
@@ -214,14 +324,14 @@ def _placed(scans: list[_Scan], root: Path, table: Path, draft: Draft, options: 
     return found
 
 
-def _chosen(scans: list[_Scan], draft: Draft, options: ImageOptions) -> list[tuple[_Scan, Marked]]:
+def _chosen(scans: list[_Scan], draft: Draft, options: ImageOptions) -> list[tuple[_Scan, FindingSlices]]:
     """The slices of each scan, from the cache or from its mask.
 
     Raises:
         InputError: A mask or a header cannot be read and ``skip_unreadable`` is not set.
     """
     cache = cache_folder(options.store)
-    processes = available_cores() if len(scans) >= _WORTH_PROCESSES else 1
+    processes = available_cores() if len(scans) >= _MIN_VOLUMES_FOR_PROCESSES else 1
     contents = content_fingerprints([scan.mask for scan in scans], cache, processes=processes)
     kept = cache / "mask_slices"
     kept.mkdir(mode=0o700, exist_ok=True)
@@ -236,38 +346,38 @@ def _chosen(scans: list[_Scan], draft: Draft, options: ImageOptions) -> list[tup
     for scan, answer in zip(scans, answers, strict=True):
         if isinstance(answer, str):
             draft.skip(scan.name, "volume or mask cannot be read")
-    return [(s, answer) for s, answer in zip(scans, answers, strict=True) if isinstance(answer, Marked)]
+    return [(s, answer) for s, answer in zip(scans, answers, strict=True) if isinstance(answer, FindingSlices)]
 
 
-def _choose(job: tuple[str, str, str, str]) -> Marked | str:
+def _choose(job: tuple[str, str, str, str]) -> FindingSlices | str:
     """The slices of one scan, or why they cannot be told."""
     volume, mask, content, kept = job
     try:
         with decoding(Path(volume)):
             place = axial_place(Path(volume))
         book = Path(kept) / f"{fingerprint(_FORMAT, content, asdict(place), length=32)}.json"
-        known = _recalled(book)
+        known = _stored_slices(book)
         return known if known is not None else _read(Path(mask), place, book)
     except InputError as error:
         reason = str(error).removeprefix(f"{one_line(Path(volume))}: ").removeprefix(f"{one_line(Path(mask))}: ")
         return f"{Path(mask).name}: {reason}"
 
 
-def _recalled(book: Path) -> Marked | None:
+def _stored_slices(book: Path) -> FindingSlices | None:
     try:
-        return Marked(**read_json(book))
+        return FindingSlices(**read_json(book))
     except (OSError, ValueError, TypeError):  # not there, or cut short: the mask is read
         return None
 
 
-def _read(mask: Path, place: AxialPlace, book: Path) -> Marked:
+def _read(mask: Path, place: AxialPlace, book: Path) -> FindingSlices:
     with decoding(mask):
         marked = read_marked(mask, place)
     write_json(book, asdict(marked))
     return marked
 
 
-def _rows(scan: _Scan, marked: Marked) -> list[dict[str, Any]]:
+def _rows(scan: _Scan, marked: FindingSlices) -> list[dict[str, Any]]:
     """A row for each slice.
 
     Raises:
@@ -311,8 +421,8 @@ def _note_rules(draft: Draft) -> None:
         f"instances is enough) and {free:,} without a mark, spread evenly over each volume; they need not be healthy.",
         "Label: the categories of all findings marked on the slice, joined by |, or none. Group: the patient, "
         "train_1 of train_1_a_1.nii.gz. Split: ReXGroundingCT's.",
-        f"Greys: {HOUNSFIELD[0]:,.0f} to {HOUNSFIELD[1]:,.0f} Hounsfield units, as CT-RATE itself (--window percentile "
-        "or full replaces it).",
+        f"Greys: {HOUNSFIELD_RANGE[0]:,.0f} to {HOUNSFIELD_RANGE[1]:,.0f} Hounsfield units, as CT-RATE itself "
+        "(--window percentile or full replaces it).",
     ]
     if n != PAPER_SLICES:
         draft.notes.append(f"{n:,} slices are here; paper 004 says {PAPER_SLICES:,}.")

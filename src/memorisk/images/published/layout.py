@@ -14,11 +14,18 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import read_described, shown_names, texts, with_numbers
-from memorisk.images.decoding.formats import Kind
 from memorisk.images.options import ImageOptions
-from memorisk.images.paths import composed, plain_stem, refuse_escape, within
+from memorisk.images.readers.registry import Kind
 from memorisk.images.sources.draft import Draft, keep_user_columns
-from memorisk.images.sources.walk import KIND_BY_SUFFIX, suffix, walk_files
+from memorisk.images.sources.files import (
+    KIND_BY_SUFFIX,
+    compose_unicode,
+    is_within,
+    plain_stem,
+    refuse_escape,
+    suffix,
+    walk_files,
+)
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
@@ -96,7 +103,7 @@ def refuse_links_out(root: Path, files: Iterable[Path], options: ImageOptions, n
         InputError: There are some and ``follow_links`` is not set.
     """
     real_root = os.path.realpath(root)
-    leading = [path.name for path in files if not within(real_root, os.path.realpath(path))]
+    leading = [path.name for path in files if not is_within(real_root, os.path.realpath(path))]
     refuse_escape([] if options.follow_links else leading, name, "follow_links accepts them")
 
 
@@ -154,7 +161,7 @@ class OfficialFiles:
         chosen: list[str | None] = []
         doubtful = []
         for value in names:
-            found = self._by_name.get(composed(value.strip().replace("\\", "/").rsplit("/", 1)[-1]), [])
+            found = self._by_name.get(compose_unicode(value.strip().replace("\\", "/").rsplit("/", 1)[-1]), [])
             meant = [f for f in found if prefer and any(fnmatchcase(p, prefer) for p in f.split("/")[:-1])]
             found = meant or found
             if len(found) > 1:
@@ -178,7 +185,7 @@ class OfficialFiles:
 
 def _names(file: str) -> set[str]:
     """A file's name with and without its suffix."""
-    last = composed(file.strip().replace("\\", "/").rsplit("/", 1)[-1])
+    last = compose_unicode(file.strip().replace("\\", "/").rsplit("/", 1)[-1])
     return {last, plain_stem(last)}
 
 

@@ -1,1 +1,5 @@
-"""Files that hold images, a module a kind: raster, TIFF, DICOM, NIfTI, arrays, shards. Start with `registry`."""
+"""Files that hold images, one module per kind: raster, TIFF, DICOM, NIfTI, arrays, records, shards.
+
+Start with `read_image` in `registry`, which knows the kinds by their first bytes; `greys` maps values to 8 or 16
+bits.
+"""

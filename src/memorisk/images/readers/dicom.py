@@ -1,14 +1,26 @@
 """DICOM through pydicom: uncompressed, RLE, JPEG (baseline, extended, lossless, LS) and JPEG 2000.
 
 Rules: the middle frame (number of frames // 2) of a multi-frame file unless one is asked for. Grey: modality LUT or
-rescale, then the window (``images.readers.dicom_greys`` has the order), MONOCHROME1 inverted last. Colour: YBR becomes
-RGB, PALETTE COLOR becomes RGB, no window; deeper colour is taken at its full range of stored bits. Overlays and colour
-profiles are left out. Compressed frames are decoded by libraries of permissive licences in a fixed order, so that two
-machines with the same libraries give the same pixels: Pillow for baseline JPEG, GDCM for JPEG Lossless and JPEG-LS,
-OpenJPEG for JPEG 2000 (both in a process apart, ``images.readers.dicom_apart``), pydicom for RLE. Extended JPEG of 12
-bits needs pylibjpeg-libjpeg (GPL), which memorisk does not install, and is refused without it.
+rescale, then the window (``images.readers.greys`` has the order), MONOCHROME1 inverted last. Colour: YBR becomes
+RGB, PALETTE COLOR becomes RGB, no window; deeper colour is taken at its full range of stored bits. Overlays and
+colour profiles are left out. Libraries of permissive licences decode compressed frames in a fixed order, so that
+two machines with the same libraries give the same pixels: Pillow for baseline JPEG, GDCM for JPEG Lossless and
+JPEG-LS, OpenJPEG for JPEG 2000, pydicom for RLE. Extended JPEG of 12 bits needs pylibjpeg-libjpeg (GPL), which
+memorisk does not install, and is refused without it.
+
+GDCM and OpenJPEG run in a child process. GDCM is the one decoder of its kinds of a permissive licence, and a broken
+stream can make it end its process (a C++ exception that nobody catches); OpenJPEG may write beside its memory
+(CVE-2025-54874). A run must outlive one bad file: the child process is started when the first such file is met,
+asked for one frame at a time, and started anew if it died. It ends with the process that started it.
 """
 
+import atexit
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
 import zlib
 from functools import lru_cache
 from pathlib import Path
@@ -16,15 +28,124 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.decoding import jpeg
-from memorisk.images.decoding.formats import Reading
-from memorisk.images.decoding.greys import refuse_not_finite, show, stretch, to_depth
-from memorisk.images.readers.bounds import check_size
-from memorisk.images.readers.dicom_apart import DECODERS, decode_apart
-from memorisk.images.readers.dicom_greys import grey_image
+from memorisk.images.readers import raster
+from memorisk.images.readers.greys import grey_image, refuse_not_finite, stretch, to_depth, to_greys
 from memorisk.images.readers.raster import open_image, refuse_cut_short
+from memorisk.images.readers.registry import ReadOptions, check_size
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
-from memorisk.runs.formats.bounds import check_unpacked
+from memorisk.runs.processes import SAFE_ENVIRONMENT, safe_command
+from memorisk.runs.size_limits import check_unpacked
+
+DECODERS = {"gdcm": "GDCM", "pylibjpeg": "OpenJPEG"}
+"""What decodes in the process apart, by pydicom's name of it."""
+_CHILD_TIMEOUT_S = (
+    300.0  # a frame takes milliseconds to a few seconds; a decoder that loops for ever must not hold the run
+)
+_CHILD_CODE = "from memorisk.images.readers.dicom import answer_requests; answer_requests()"
+_LOCK = threading.Lock()
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+def decode_in_child(path: Path, frame: int, plugin: str) -> np.ndarray:
+    """Stored values of one frame, decoded in the process apart.
+
+    Args:
+        path: A DICOM file.
+        frame: Index of the frame.
+        plugin: One of `DECODERS`.
+
+    Returns:
+        ``[h, w]`` or ``[h, w, 3]``, as pydicom gives them.
+
+    Raises:
+        InputError: The decoder refused the frame, died of it, or took too long.
+    """
+    with _LOCK:
+        child = _child()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            request = {"path": os.fsencode(path.absolute()).hex(), "frame": frame, "plugin": plugin}
+            child.stdin.write(json.dumps(request).encode() + b"\n")
+            child.stdin.flush()
+            if not select.select([child.stdout], [], [], _CHILD_TIMEOUT_S)[0]:
+                raise InputError(
+                    f"{one_line(path)}: the decoder ({DECODERS[plugin]}) did not finish in {_CHILD_TIMEOUT_S:.0f} "
+                    "seconds"
+                )
+            reply = json.loads(child.stdout.readline() or b"null")
+            if reply is None:
+                raise BrokenPipeError
+            data = child.stdout.read(reply.get("bytes", 0))
+        except BaseException as error:
+            _end(child)
+            if isinstance(error, OSError | ValueError):
+                raise InputError(f"{one_line(path)}: the decoder ({DECODERS[plugin]}) broke down on it") from None
+            raise
+    if "error" in reply:
+        raise InputError(reply["error"])
+    return np.frombuffer(data, dtype=reply["dtype"]).reshape(reply["shape"])
+
+
+def answer_requests() -> None:
+    """The process apart: decode what is asked for on standard input, until it closes."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the decoder prints must not mix with the replies
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        try:
+            values = _decode(Path(os.fsdecode(bytes.fromhex(request["path"]))), request["frame"], request["plugin"])
+            head: dict[str, Any] = {"dtype": values.dtype.str, "shape": values.shape, "bytes": values.nbytes}
+            body = values.tobytes()
+        except Exception as error:  # the caller tells the user
+            head, body = {"error": one_line(" ".join(str(error).split()), 150)}, b""
+        replies.write(json.dumps(head).encode() + b"\n" + body)
+        replies.flush()
+
+
+def _decode(path: Path, frame: int, plugin: str) -> np.ndarray:
+    pass
+
+    pixel_array = pydicom_module().pixels.pixel_array
+    return np.ascontiguousarray(pixel_array(dataset(path), index=frame, decoding_plugin=plugin))
+
+
+def _child() -> subprocess.Popen[bytes]:
+    """The process apart of this process (a forked copy of it must not share one)."""
+    child = _children.get(os.getpid())
+    if child is None or child.poll() is not None:
+        if not _children:
+            atexit.register(_end_all)
+        environment = {**os.environ, **SAFE_ENVIRONMENT, "OMP_NUM_THREADS": "1"}
+        child = subprocess.Popen(
+            safe_command(_CHILD_CODE),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        _children[os.getpid()] = child
+    return child
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a process apart and let go of its pipes."""
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError:  # what could not be written to a dead process
+                continue
+    _children.pop(os.getpid(), None)
+
+
+def _end_all() -> None:
+    child = _children.get(os.getpid())
+    if child is not None:
+        _end(child)
+
 
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _DECODERS = (  # part of the transfer syntax' name, pydicom's plugins in the order they are tried
@@ -52,7 +173,7 @@ def pydicom_module() -> Any:
     return pydicom
 
 
-def read(path: Path, how: Reading) -> np.ndarray:
+def read(path: Path, how: ReadOptions) -> np.ndarray:
     """One frame, ``[h, w, c]`` uint8 or uint16; the module's docstring says how values are mapped.
 
     Raises:
@@ -145,7 +266,7 @@ def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
     for plugin in _plugins(syntax):
         try:
             if plugin in DECODERS:
-                values = decode_apart(path, frame, plugin)
+                values = decode_in_child(path, frame, plugin)
             else:
                 values = np.asarray(pixel_array(data, index=frame, decoding_plugin=plugin))
             return values.astype(values.dtype.newbyteorder("="), copy=False)
@@ -203,13 +324,13 @@ def _palette(values: np.ndarray, data: Any, depth: int) -> np.ndarray:
     return to_depth(colours.astype(np.uint16 if colours.dtype.itemsize > 1 else np.uint8), depth)
 
 
-def _colour(values: np.ndarray, data: Any, how: Reading) -> np.ndarray:
+def _colour(values: np.ndarray, data: Any, how: ReadOptions) -> np.ndarray:
     """RGB; deeper than 8 bits at the full range of the stored bits, or by percentiles if asked for."""
     bits = _whole(data, "BitsStored", 8)
     if values.dtype == np.uint8 and bits == 8:
         return to_depth(values, how.depth)
     if how.window == "percentile":
-        return show(values.astype(np.float64), how.window, how.depth)
+        return to_greys(values.astype(np.float64), how.window, how.depth)
     low = -(1 << (bits - 1)) if values.dtype.kind == "i" else 0
     return stretch(values, low, low + (1 << bits) - 1, how.depth)
 
@@ -253,9 +374,9 @@ def _check_codestream(data: Any, frame: int, path: Path, max_pixels: int) -> Non
         stream = get_frame(data.PixelData, frame, number_of_frames=frame_count(data))
     except Exception:  # broken encapsulation: the decoders say what is wrong with it
         return
-    if jpeg.is_jpeg(stream) and not jpeg.has_end(stream):
+    if raster.is_jpeg(stream) and not raster.has_end(stream):
         raise InputError(f"{one_line(path)}: a truncated JPEG frame (it has no end marker)")
-    size = jpeg.declared_size(stream)
+    size = raster.declared_size(stream)
     if size is not None:
         check_size(path, size[0], size[1], max_pixels)
     if "JPEG Baseline" in _transfer_syntax(data).name:

@@ -22,18 +22,17 @@ from typing import IO, Any
 
 import numpy as np
 
-from memorisk.images.decoding.formats import Reading
-from memorisk.images.decoding.greys import percentile_range, stretch, to_depth
-from memorisk.images.readers.bounds import check_size
+from memorisk.images.readers.greys import percentile_range, stretch, to_depth
+from memorisk.images.readers.registry import ReadOptions, check_size
 from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
-from memorisk.runs.formats.bounds import GzipStream
+from memorisk.runs.size_limits import GzipStream
 
 PLANES = {"sagittal": 0, "coronal": 1, "axial": 2}
 _SLICES = 10  # a volume may hold ten times the pixels that a frame may
 _PIECE = 1 << 20  # bytes read at a time
 
 
-def read(path: Path, how: Reading) -> np.ndarray:
+def read(path: Path, how: ReadOptions) -> np.ndarray:
     """One slice, ``[h, w, c]`` uint8 or uint16.
 
     Raises:

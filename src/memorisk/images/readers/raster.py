@@ -1,4 +1,4 @@
-"""PNG, JPEG, GIF, WebP, BMP, JPEG 2000, PGM/PPM through Pillow.
+"""PNG, JPEG, GIF, WebP, BMP, JPEG 2000, PGM/PPM through Pillow, and the markers of JPEG streams.
 
 Rules: the first frame of an animation unless one is asked for; EXIF orientation is turned; palettes become RGB; 1,
 2 and 4 bit greys are spread over 0..255; alpha is composited over black; CMYK (Adobe's inverted form too) becomes
@@ -6,32 +6,120 @@ RGB by Pillow's formula, without colour profiles; 16-bit grey (PNG, PGM, JPEG 20
 and is ``round(v / 257)`` at depth 8 (or percentiles, if asked for). Colour PNG of 16 bits: Pillow gives the higher
 byte of each value, so depth 16 adds nothing there; TIFF keeps both bytes. A truncated file is an error, never a
 grey half.
+
+The markers of a JPEG, JPEG-LS or JPEG 2000 stream (ITU T.81 B, T.800 A) are read without decoding: size, end,
+scans.
 """
 
 import io
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from memorisk.images.decoding import jpeg
-from memorisk.images.decoding.formats import Reading, sniff
-from memorisk.images.decoding.greys import over_black, refuse_not_finite, show, to_depth
-from memorisk.images.readers.bounds import FREE_PIXELS, check_size
+from memorisk.images.readers.greys import over_black, refuse_not_finite, to_depth, to_greys
+from memorisk.images.readers.registry import FREE_PIXELS, ReadOptions, check_size, sniff
 from memorisk.runs.errors import InputError, one_line
+
+_START, _END, _SCAN = b"\xff\xd8", b"\xff\xd9", 0xDA
+_MEANINGLESS = b"\0" + bytes(range(1, 255, 2)) * 2  # no ff, which begins markers; 00 first, which undoes one
+_JPEG_2000 = b"\xff\x4f\xff\x51"
+_FRAMES = frozenset((*range(0xC0, 0xD0), 0xF7)) - {0xC4, 0xC8, 0xCC}
+
+
+def is_jpeg(stream: bytes) -> bool:
+    """Whether a stream begins as JPEG or JPEG-LS."""
+    return stream[:2] == _START
+
+
+def declared_size(stream: bytes) -> tuple[int, int] | None:
+    """Width and height that a stream declares, or None where it says neither."""
+    if stream[:4] == _JPEG_2000 and len(stream) >= 24:
+        x1, y1, x0, y0 = (int.from_bytes(stream[i : i + 4], "big") for i in (8, 12, 16, 20))
+        return x1 - x0, y1 - y0
+    for marker, content in _segments(stream):
+        if marker in _FRAMES and len(content) >= 5:
+            return int.from_bytes(content[3:5], "big"), int.from_bytes(content[1:3], "big")
+    return None
+
+
+def has_end(stream: bytes) -> bool:
+    """Whether a stream has its end marker, padding aside."""
+    return _END in stream[-16:]
+
+
+def with_more_data(stream: bytes) -> bytes | None:
+    """The stream with meaningless data in front of its last end marker; None where it has none.
+
+    A decoder that has all it needs passes over them. One that lacks data takes them for those: within a segment as they
+    come, between two segments after the restart marker that it waits for there.
+    """
+    end = stream.rfind(_END)
+    if end < 0:
+        return None
+    seen = re.findall(rb"\xff([\xd0-\xd7])", stream[max(stream.rfind(b"\xff\xda"), 0) : end])
+    restart = bytes([0xFF, 0xD0 + (seen[-1][0] - 0xCF) % 8 if seen else 0xD0])
+    return stream[:end] + _MEANINGLESS + restart + _MEANINGLESS + stream[end:]
+
+
+def scans_missing(stream: bytes) -> bool:
+    """Whether a progressive JPEG lacks scans: some coefficient of some component was never sent to its last bit."""
+    component_ids: bytes | None = None
+    lowest: dict[int, list[int]] = {}
+    for marker, content in _segments(stream):
+        if marker in _FRAMES:
+            if marker not in (0xC2, 0xCA) or len(content) < 6:
+                return False
+            component_ids = content[6::3][: content[5]]
+            lowest = {c: [99] * 64 for c in component_ids}
+        elif marker == _SCAN and component_ids is not None and content and len(content) >= 4 + 2 * content[0]:
+            first, last, bits = content[1 + 2 * content[0] : 4 + 2 * content[0]]
+            for component in content[1 : 1 + 2 * content[0] : 2]:
+                if component in lowest:
+                    lowest[component][first : last + 1] = [bits & 15] * (min(last, 63) + 1 - first)
+    return any(bit for bits_of in lowest.values() for bit in bits_of)
+
+
+def scans(stream: bytes) -> int:
+    """Number of scans."""
+    return sum(marker == _SCAN for marker, _ in _segments(stream))
+
+
+def _segments(stream: bytes) -> Iterator[tuple[int, bytes]]:
+    """Marker and content of each segment of a JPEG; the coded data after a scan's header are passed over."""
+    place = 2 if is_jpeg(stream) else len(stream)
+    while place + 4 <= len(stream):
+        if stream[place] != 0xFF:  # coded data: the next ff that is neither stuffed, a fill byte nor a restart
+            place = stream.find(b"\xff", place)
+            if place < 0:
+                return
+        marker = stream[place + 1]
+        if marker == 0xFF:
+            place += 1
+        elif marker in (0x00, 0x01) or 0xD0 <= marker <= 0xD8:
+            place += 2
+        elif marker == 0xD9:
+            return
+        else:
+            length = int.from_bytes(stream[place + 2 : place + 4], "big")
+            yield marker, stream[place + 4 : place + 2 + length]
+            place += 2 + max(length, 2)
+
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MOST_SCANS = 100
 _BITS, _COLOUR_TYPE = 24, 25  # bytes of a PNG file: bits of a value; grey (0, 4) or colour
 
 
-def read(path: Path, how: Reading) -> np.ndarray:
+def read(path: Path, how: ReadOptions) -> np.ndarray:
     """One image, ``[h, w, c]`` uint8 or uint16; the module's docstring says how colours and depths are mapped."""
     return read_data(path.read_bytes(), path, how)
 
 
-def read_data(data: bytes, path: Path, how: Reading) -> np.ndarray:
+def read_data(data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
     """As :func:`read`, of the content of a file; ``path`` names it in messages."""
     image = open_image(data, path)
     check_size(path, image.size[0], image.size[1], how.max_pixels, stored=len(data))
@@ -104,7 +192,7 @@ def seek(image: Image.Image, frame: int, path: Path) -> None:
     image.seek(frame)
 
 
-def pixels(image: Image.Image, how: Reading, name: str, *, grey_only: bool = False) -> np.ndarray:
+def pixels(image: Image.Image, how: ReadOptions, name: str, *, grey_only: bool = False) -> np.ndarray:
     """Decode a Pillow image to ``[h, w, c]``.
 
     Args:
@@ -134,13 +222,13 @@ def pixels(image: Image.Image, how: Reading, name: str, *, grey_only: bool = Fal
     return to_depth(np.asarray(turned if turned.mode == "RGB" else turned.convert("RGB")), how.depth)
 
 
-def _deep_grey(values: np.ndarray, transparent: object, how: Reading) -> np.ndarray:
+def _deep_grey(values: np.ndarray, transparent: object, how: ReadOptions) -> np.ndarray:
     """Grey of more than 8 bits; a transparent grey value (PNG tRNS) becomes black."""
     if values.dtype == np.int32 and values.min(initial=0) >= 0 and values.max(initial=0) <= 65535:
         values = values.astype(np.uint16)
     if isinstance(transparent, int):
         values = np.where(values == transparent, 0, values).astype(values.dtype)
-    return show(values, how.window, how.depth)[..., None]
+    return to_greys(values, how.window, how.depth)[..., None]
 
 
 def _refuse_scans(image: Image.Image, data: bytes, path: Path) -> None:
@@ -152,7 +240,7 @@ def _refuse_scans(image: Image.Image, data: bytes, path: Path) -> None:
     Raises:
         InputError: It has more.
     """
-    n = jpeg.scans(data)
+    n = scans(data)
     if n * image.width * image.height > _MOST_SCANS * FREE_PIXELS:
         raise InputError(f"{one_line(path)}: {n:,} scans of {image.width:,} x {image.height:,} pixels; save it anew")
 
@@ -171,13 +259,13 @@ def refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
     image.load()
     last = image.getpixel((image.width - 1, image.height - 1))
     grey = all(v in (127, 128) for v in (last if isinstance(last, tuple) else (last,)))
-    doubtful = grey or jpeg.scans(data) > 1 or "progressive" in image.info
-    longer = jpeg.with_more_data(data) if doubtful else None
+    doubtful = grey or scans(data) > 1 or "progressive" in image.info
+    longer = with_more_data(data) if doubtful else None
     if longer is None:
         return
     again = open_image(longer, path)
     again.load()
-    if jpeg.scans_missing(data) or not np.array_equal(np.asarray(image), np.asarray(again)):
+    if scans_missing(data) or not np.array_equal(np.asarray(image), np.asarray(again)):
         raise InputError(f"{one_line(path)}: a truncated JPEG (its data end before its pixels do)")
 
 

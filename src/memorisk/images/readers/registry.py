@@ -1,24 +1,233 @@
-"""Readers of one image, chosen by the file's content and never by its name.
+"""Kinds of image files by their first bytes, limits on what they may declare, and `read_image`, which reads them.
 
-``read_image`` is the one door: every reader behind it gives ``[h, w, c]``, c = 1 (grey) or 3 (RGB), uint8 or
-uint16, and refuses what it cannot read with one line. The formats and the modules that read them are in
-``formats``.
+Every reader gives ``[h, w, c]``, c = 1 (grey) or 3 (RGB), uint8 or uint16, and refuses with one line what it cannot
+read. A file's content decides its reader, never its name. A new format needs one :class:`Format` in ``FORMATS`` and
+one module with ``read(path, how)`` and ``count_frames(path)``; where no first bytes tell it, the :class:`Format`
+stands in ``MEMBER_FORMATS``.
+
+Limits are checked before memory is allocated. A declared size is held against ``max_pixels`` and against the bytes
+that the file really has, of which each may stand for `memorisk.runs.formats.bounds.EXPANSION` pixels at most unless
+the image is small (`FREE_PIXELS`).
 """
 
+import struct
 import warnings
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from memorisk.images.decoding.formats import BUILTIN_DIGITS, NAMED, Format, Reading, file_head, sniff
-from memorisk.images.decoding.greys import to_depth
 from memorisk.images.options import MAX_PIXELS, Window
-from memorisk.images.readers.bounds import check_count
+from memorisk.images.readers.greys import to_depth
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import refuse_special
+from memorisk.runs.size_limits import EXPANSION
+
+Kind = Literal["raster", "dicom", "nifti", "arrays"]
+BUILTIN_DIGITS = "builtin:digits"  # the path of the images that come with the package
+# members of rows in files without first bytes of their own
+CIFAR10_RECORDS, CIFAR100_RECORDS, STL10_RECORDS = "records:cifar10", "records:cifar100", "records:stl10"
+SVHN_MATRIX = "matrix:svhn"
+HEAD_BYTES = 352  # a NIfTI-1 header with its extension flag is the longest that is looked at
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How one image is to be read; the fields are those of :func:`memorisk.images.readers.registry.read_image`."""
+
+    member: str | None = None
+    frame: int | None = None
+    depth: int = 8
+    window: Window = "declared"
+    max_pixels: int = MAX_PIXELS
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file: its name, what it holds, how its first bytes look and the module that reads it."""
+
+    name: str
+    kind: Kind
+    matches: Callable[[bytes], bool]
+    module: str
+
+
+def _begins(*magic: bytes) -> Callable[[bytes], bool]:
+    return lambda head: head.startswith(magic)
+
+
+def _is_webp(head: bytes) -> bool:
+    return head[:4] == b"RIFF" and head[8:12] == b"WEBP"
+
+
+def _is_bmp(head: bytes) -> bool:
+    """``BM`` alone is two letters of any text: the size of the second header must be one that exists."""
+    return (
+        head[:2] == b"BM"
+        and len(head) >= 18
+        and struct.unpack("<I", head[14:18])[0] in (12, 16, 40, 52, 56, 64, 108, 124)
+    )
+
+
+def _is_pnm(head: bytes) -> bool:
+    return len(head) > 3 and head[:2] in (b"P2", b"P3", b"P5", b"P6") and head[2:3] in b" \t\r\n"
+
+
+def _is_nifti(head: bytes) -> bool:
+    """NIfTI-1 or -2 in one file (magic ``n+1``, ``n+2``)."""
+    return head[344:348] == b"n+1\0" or head[4:8] == b"n+2\0"
+
+
+def _is_idx(head: bytes) -> bool:
+    """The format of MNIST: two zeros, a number type, the number of dimensions."""
+    return len(head) > 4 and head[:2] == b"\0\0" and head[2] in (8, 9, 11, 12, 13, 14) and 1 <= head[3] <= 4
+
+
+def _is_arrow_stream(head: bytes) -> bool:
+    """A continuation mark and the length of the first message, a schema."""
+    return head[:4] == b"\xff" * 4 and 0 < int.from_bytes(head[4:8], "little") < 1 << 26 and not head[4] % 8
+
+
+_VALUE_TYPES = frozenset(
+    b"AE AS AT CS DA DS DT FL FD IS LO LT OB OD OF OL OW PN SH SL SQ SS ST TM UC UI UL UN UR US UT".split()
+)
+
+
+def _is_dicom(head: bytes) -> bool:
+    """``DICM`` after the preamble; or, without a preamble, a first element of group 0002 or 0008 that makes sense."""
+    if head[128:132] == b"DICM":
+        return True
+    if len(head) < 12 or head[:2] not in (b"\x02\0", b"\x08\0", b"\0\x08"):
+        return False
+    if head[4:6] in _VALUE_TYPES:
+        return True
+    little = head[:2] != b"\0\x08"
+    element = int.from_bytes(head[2:4], "little" if little else "big")
+    length = int.from_bytes(head[4:8], "little" if little else "big")
+    return little and element in (0x0000, 0x0001, 0x0005, 0x0008, 0x0012, 0x0016, 0x0018) and length <= 64
+
+
+def _gzipped(matches: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
+    return lambda head: head[:2] == b"\x1f\x8b" and matches(_inflated_head(head))
+
+
+def _inflated_head(head: bytes) -> bytes:
+    """The first bytes of a gzip file's content; empty where it is none."""
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
+    except zlib.error:
+        return b""
+
+
+_RASTER = "memorisk.images.readers.raster"
+_ARRAYS = "memorisk.images.readers.arrays"
+_RECORDS = "memorisk.images.readers.records"
+SHARDS = "memorisk.images.readers.shards"
+PARQUET = "Parquet"
+FORMATS = (
+    # DICOM first: its preamble may hold the first bytes of a TIFF, for readers of both
+    Format("DICOM", "dicom", _is_dicom, "memorisk.images.readers.dicom"),
+    Format("PNG", "raster", _begins(b"\x89PNG\r\n\x1a\n"), _RASTER),
+    Format("JPEG", "raster", _begins(b"\xff\xd8\xff"), _RASTER),
+    Format("TIFF", "raster", _begins(b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), "memorisk.images.readers.tiff"),
+    Format("GIF", "raster", _begins(b"GIF87a", b"GIF89a"), _RASTER),
+    Format("WEBP", "raster", _is_webp, _RASTER),
+    Format("BMP", "raster", _is_bmp, _RASTER),
+    Format("JPEG2000", "raster", _begins(b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"), _RASTER),
+    Format("PPM", "raster", _is_pnm, _RASTER),
+    Format("NIfTI", "nifti", _is_nifti, "memorisk.images.readers.nifti"),
+    Format("NIfTI, gzipped", "nifti", _gzipped(_is_nifti), "memorisk.images.readers.nifti"),
+    Format("npy", "arrays", _begins(b"\x93NUMPY"), _ARRAYS),
+    Format("npz", "arrays", _begins(b"PK\x03\x04"), _ARRAYS),
+    Format("HDF5", "arrays", _begins(b"\x89HDF\r\n\x1a\n"), _ARRAYS),
+    Format("idx", "arrays", _is_idx, _ARRAYS),
+    Format("idx, gzipped", "arrays", _gzipped(_is_idx), _ARRAYS),
+    Format(PARQUET, "arrays", _begins(b"PAR1"), SHARDS),
+    Format("Arrow", "arrays", _begins(b"ARROW1\0\0"), SHARDS),
+    Format("Arrow stream", "arrays", _is_arrow_stream, SHARDS),
+)
+
+MEMBER_FORMATS = {
+    CIFAR10_RECORDS: Format("CIFAR-10 records", "arrays", lambda head: False, _RECORDS),
+    CIFAR100_RECORDS: Format("CIFAR-100 records", "arrays", lambda head: False, _RECORDS),
+    STL10_RECORDS: Format("STL-10 records", "arrays", lambda head: False, _RECORDS),
+    SVHN_MATRIX: Format("SVHN matrix", "arrays", lambda head: False, "memorisk.images.readers.svhn"),
+}
+"""Formats without first bytes of their own, by the ``member`` with which a source names them."""
+
+
+def sniff(head: bytes) -> Format | None:
+    """The format whose first bytes these are, or None."""
+    return next((f for f in FORMATS if f.matches(head)), None)
+
+
+def file_head(path: str | Path) -> bytes:
+    """The first bytes of a file; for gzip enough of them to see what is inside.
+
+    Raises:
+        InputError: It is a folder, a device or a pipe, whose bytes might never come or never end.
+        OSError: It is absent, or cannot be opened.
+    """
+    refuse_special(path)
+    with Path(path).open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        return head + file.read(4096) if head[:2] == b"\x1f\x8b" else head
+
+
+def file_format(path: str | Path) -> Format | None:
+    """The format of a file by its content, or None; a file that cannot be opened has none."""
+    try:
+        return sniff(file_head(path))
+    except (InputError, OSError, ValueError):
+        return None
+
+
+FREE_PIXELS = 1 << 24
+"""What any file may declare for a frame: 16 million pixels, at most 1 GiB while they are decoded and mapped (up to four
+channels of 64 bits, and a copy)."""
+
+
+def check_size(path: Path, width: int, height: int, max_pixels: int, *, stored: int | None = None) -> None:
+    """Refuse a frame that declares more pixels than allowed, before it is decoded.
+
+    Args:
+        path: The file, for the message.
+        width: In pixels.
+        height: In pixels.
+        max_pixels: Largest number of pixels allowed.
+        stored: Bytes that hold the frame where they are compressed; None where the reader compares the sizes itself.
+
+    Raises:
+        InputError: width x height is above max_pixels or beyond any compression of the stored bytes, or one is 0.
+    """
+    if width < 1 or height < 1:
+        raise InputError(f"{one_line(path)}: declares {width} x {height} pixels")
+    if width * height > max_pixels:
+        raise InputError(
+            f"{one_line(path)}: declares {width:,} x {height:,} pixels, more than the {max_pixels:,} allowed "
+            "(a decompression bomb?); raise max_pixels if it is right"
+        )
+    if stored is not None and width * height > max(FREE_PIXELS, EXPANSION * stored):
+        raise InputError(
+            f"{one_line(path)}: declares {width:,} x {height:,} pixels in {stored:,} bytes, more than {EXPANSION} for "
+            "each byte (a decompression bomb?); save it with less compression if it is right"
+        )
+
+
+def check_count(path: Path, n: int, what: str) -> None:
+    """Refuse more images than the file has bytes: each needs at least one.
+
+    Raises:
+        InputError: It is so.
+    """
+    stored = path.stat().st_size
+    if n > stored:
+        raise InputError(f"{one_line(path)}: declares {n:,} {what}, and the file has {stored:,} bytes")
 
 
 def read_image(
@@ -50,11 +259,13 @@ def read_image(
         MissingExtraError: Its format needs a library of the extra ``medical``.
     """
     if str(path) == BUILTIN_DIGITS:
-        from memorisk.images.digits import read_digit  # brings scikit-learn and pandas, which no other image needs
+        from memorisk.images.published.mnist import (
+            read_digit,  # brings scikit-learn and pandas, which no other image needs
+        )
 
         return to_depth(read_digit(frame), depth)
     file = Path(path)
-    how = Reading(member=member or None, frame=frame, depth=depth, window=window, max_pixels=max_pixels)
+    how = ReadOptions(member=member or None, frame=frame, depth=depth, window=window, max_pixels=max_pixels)
     reader: Any = import_module(_known_format(file, how.member).module)
     with decoding(file):
         return reader.read(file, how)
@@ -108,7 +319,7 @@ def _known_format(file: Path, member: str | None = None) -> Format:
         raise InputError(f"{one_line(file)}: {reason}") from None
     if not head:
         raise InputError(f"{one_line(file)}: the file is empty")
-    found = NAMED.get(member or "") or sniff(head)
+    found = MEMBER_FORMATS.get(member or "") or sniff(head)
     if found is None:
         raise InputError(f"{one_line(file)}: not an image of a known kind (its first bytes are {head[:8].hex(' ')})")
     return found

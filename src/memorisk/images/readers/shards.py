@@ -1,18 +1,24 @@
-"""Images in a column of Parquet and Arrow files, as the ``datasets`` library keeps them.
+"""Images in a column of Parquet and Arrow files (shards), as the ``datasets`` library keeps them, and its features.
 
-``member`` names the column, ``frame`` the row. A value is the content of an image file (PNG, JPEG, TIFF, DICOM, ...),
-alone or as ``bytes`` of a struct, and is read by the reader of its own first bytes, with all of that reader's rules and
-refusals. Rows are read one at a time, forward: in order, a file is gone through once, with the memory of one row of
-Parquet or one batch of Arrow, which is mapped. Every batch is validated before a value is taken, since offsets that
-point outside it are not looked at by Arrow.
+``member`` names the column, ``frame`` the row. A value is the content of an image file (PNG, JPEG, TIFF, DICOM,
+...), alone or as ``bytes`` of a struct, and is read by the reader of its own first bytes, with all of that reader's
+rules and refusals. Rows are read one at a time, forward: in order, a file is gone through once, with the memory of
+one row of Parquet or one batch of Arrow, which is mapped. Every batch is validated before a value is taken, since
+Arrow does not examine offsets that point outside it.
+
+The features of a data set are which columns hold images, which hold classes, and the classes' names. The library
+writes them as JSON into the schema of every Arrow and Parquet file (key ``huggingface``), into
+``dataset_info.json``, and on the hub as YAML into ``README.md``. Where none of them is there, a column of structs
+with exactly the fields ``bytes`` and ``path`` holds images.
 """
 
+import json
 import os
 import tempfile
 import threading
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
@@ -23,11 +29,155 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 
-from memorisk.images.decoding.formats import HEAD_BYTES, PARQUET, Reading, file_format, sniff
-from memorisk.images.sources.shard_features import holds_images
-from memorisk.runs.errors import InputError, MissingExtraError, one_line
-from memorisk.runs.formats.bounds import check_table
+from memorisk.images.columns import NO_FINDING, text
+from memorisk.images.readers.registry import HEAD_BYTES, PARQUET, ReadOptions, file_format, sniff
+from memorisk.runs.errors import CONTENT_ERRORS, InputError, MissingExtraError, one_line
+from memorisk.runs.size_limits import check_table
+from memorisk.runs.yaml_files import parse_yaml
+
+NOTE = b"memorisk_note"
+"""Key of a sentence in a schema that a manifest's notes repeat: where the data set came from."""
+_CARD_BYTES = 1 << 20
+_INFO = "dataset_info.json"
+
+
+@dataclass(frozen=True)
+class Features:
+    """Of the columns of a data set."""
+
+    images: tuple[str, ...]
+    """Columns that hold images, in the schema's order."""
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of the classes by column; the column holds their numbers, or lists of them."""
+
+
+def read_features(schema: pa.Schema, folder: Path) -> Features:
+    """The features of a file.
+
+    Args:
+        schema: Of the file.
+        folder: Where ``dataset_info.json`` or ``README.md`` of the data set may lie.
+
+    Returns:
+        Images and classes; a column that none of the three describes is an image by its type alone.
+    """
+    described = _in_schema(schema) or _in_info(folder / _INFO) or _in_card(folder / "README.md")
+    images = [name for name, kind in zip(schema.names, schema.types, strict=True) if holds_images(kind)]
+    named = {name for name, feature in described.items() if _kind(feature) == "Image"}
+    images += [n for n in schema.names if n in named and n not in images and _is_binary(schema.field(n).type)]
+    classes = {name: found for name, feature in described.items() if (found := _class_names(feature))}
+    return Features(tuple(n for n in schema.names if n in images), classes)
+
+
+def holds_images(kind: pa.DataType) -> bool:
+    """Whether a type is that of images: a struct of ``bytes`` and ``path``."""
+    return (
+        pa.types.is_struct(kind)
+        and {kind.field(i).name for i in range(kind.num_fields)} == {"bytes", "path"}
+        and _is_binary(kind.field("bytes").type)
+    )
+
+
+def class_texts(values: list[Any], names: tuple[str, ...] | None, column: str, source: str) -> list[str]:
+    """Labels of a column as text.
+
+    Args:
+        values: Numbers of classes or any single values; or lists of them, whose members are joined by ``|``.
+        names: Of the classes, if the column has any.
+        column: Its name.
+        source: The data set's name.
+
+    Returns:
+        One a value: "" for a missing one and for -1 (the library's mark of an unknown class), ``none`` for an empty
+        list.
+
+    Raises:
+        InputError: A number is that of no class.
+    """
+
+    def of(value: Any) -> str:
+        """One class as text."""
+        if names is None or not isinstance(value, int) or isinstance(value, bool):
+            return text(value).strip()
+        if value == -1:
+            return ""
+        if not 0 <= value < len(names):
+            raise InputError(
+                f"{one_line(source)}: column {one_line(column, 60)} holds class {value}, of {len(names)} (0 to "
+                f"{len(names) - 1}); the file and its features do not belong together"
+            )
+        return names[value]
+
+    return [("|".join(map(of, v)) or NO_FINDING) if isinstance(v, list) else of(v) for v in values]
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _in_schema(schema: pa.Schema) -> dict[str, Any]:
+    written = (schema.metadata or {}).get(b"huggingface", b"")
+    return _features(_json(written).get("info"))
+
+
+def _in_info(path: Path) -> dict[str, Any]:
+    try:
+        return _features(_json(path.read_bytes()))
+    except OSError:
+        return {}
+
+
+def _in_card(path: Path) -> dict[str, Any]:
+    """Of ``dataset_info`` in a card's YAML, whose ``features`` are a list; of several configurations the first."""
+    try:
+        with path.open("rb") as file:
+            _, head, _ = file.read(_CARD_BYTES).split(b"---", 2)
+        info = parse_yaml(head.decode("utf-8"))["dataset_info"]
+        listed = (info[0] if isinstance(info, list) else info)["features"]
+        found = {}
+        for feature in listed:
+            kind = feature.get("dtype", feature.get("list", feature.get("sequence")))
+            if kind == "image":
+                found[feature["name"]] = {"_type": "Image"}
+            elif isinstance(kind, dict) and "class_label" in kind:
+                names = kind["class_label"]["names"]
+                ordered = [names[key] for key in sorted(names, key=int)] if isinstance(names, dict) else names
+                found[feature["name"]] = {"_type": "ClassLabel", "names": ordered}
+        return found
+    except (*CONTENT_ERRORS, yaml.YAMLError):
+        return {}
+
+
+def _json(written: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(written or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _features(info: Any) -> dict[str, Any]:
+    found = info.get("features") if isinstance(info, dict) else None
+    return {str(name): feature for name, feature in found.items()} if isinstance(found, dict) else {}
+
+
+def _kind(feature: Any) -> Any:
+    return feature.get("_type") if isinstance(feature, dict) else None
+
+
+def _class_names(feature: Any) -> tuple[str, ...]:
+    """Names of a column of classes, or of lists of classes; empty where it is neither."""
+    if isinstance(feature, list) and feature:
+        return _class_names(feature[0])
+    if not isinstance(feature, dict):
+        return ()
+    if _kind(feature) in ("Sequence", "List", "LargeList"):
+        return _class_names(feature.get("feature"))
+    names = feature.get("names") if _kind(feature) == "ClassLabel" else None
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
 
 _LOCK = threading.RLock()  # a stream has one position
 _GZIP_HEAD = 4096
@@ -78,7 +228,7 @@ class ShardColumn:
             yield values
 
 
-def read(path: Path, how: Reading) -> np.ndarray:
+def read(path: Path, how: ReadOptions) -> np.ndarray:
     """One image, ``[h, w, c]`` uint8 or uint16, by the reader of its content.
 
     Raises:
@@ -204,7 +354,7 @@ def _opened(path: Path, column: str, size: int, modified: int, process: int) -> 
     return ShardColumn(path, column, [0, *accumulate(rows)][: max(1, len(rows))], sum(rows))
 
 
-def _through_file(data: bytes, named: Path, module: str, how: Reading) -> np.ndarray:
+def _through_file(data: bytes, named: Path, module: str, how: ReadOptions) -> np.ndarray:
     """Read by a reader that needs a file: a private one, gone when it is read."""
     reader: Any = import_module(module)
     with tempfile.TemporaryDirectory(prefix="memorisk-") as folder:

@@ -10,17 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.images.decoding.formats import Reading
-from memorisk.images.decoding.greys import to_depth
-from memorisk.images.readers.bounds import check_size
+from memorisk.images.readers.greys import to_depth
+from memorisk.images.readers.registry import ReadOptions, check_size
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.formats.bounds import check_unpacked
+from memorisk.runs.size_limits import check_unpacked
 
 SIDE = 32
 _MAX_IMAGES = 1_000_000  # the largest part has 531,131
 
 
-def read(path: Path, how: Reading) -> np.ndarray:
+def read(path: Path, how: ReadOptions) -> np.ndarray:
     """One image, ``[32, 32, 3]`` uint8 or uint16.
 
     Raises:

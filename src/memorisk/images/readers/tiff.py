@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 from tifffile import PHOTOMETRIC, TiffFile, TiffPage
 
-from memorisk.images.decoding.formats import Reading
-from memorisk.images.decoding.greys import over_black, refuse_not_finite, show
-from memorisk.images.readers.bounds import check_size
+from memorisk.images.readers.greys import over_black, refuse_not_finite, to_greys
 from memorisk.images.readers.raster import open_image, pixels, seek
+from memorisk.images.readers.registry import ReadOptions, check_size
 from memorisk.runs.errors import InputError, one_line
 
 # without a handler of its own Python prints tifffile's log of a broken file beside our one line
@@ -27,7 +26,7 @@ _CHANNELS = "{}: a TIFF of {} channels is neither grey nor RGB"
 _PLAIN = (PHOTOMETRIC.MINISBLACK, PHOTOMETRIC.MINISWHITE, PHOTOMETRIC.RGB)
 
 
-def read(path: Path, how: Reading) -> np.ndarray:
+def read(path: Path, how: ReadOptions) -> np.ndarray:
     """One page, ``[h, w, c]`` uint8 or uint16; the module's docstring says how colours and depths are mapped."""
     with TiffFile(path) as file:
         n = len(file.pages)
@@ -65,7 +64,7 @@ def _decoded(page: TiffPage) -> np.ndarray | None:
     return values if values.ndim == 3 else values[..., None]
 
 
-def _image(values: np.ndarray, page: TiffPage, how: Reading, path: Path) -> np.ndarray:
+def _image(values: np.ndarray, page: TiffPage, how: ReadOptions, path: Path) -> np.ndarray:
     """Values of a page as an image: bits, inversion, alpha, depth."""
     if values.dtype == bool:
         values = values.astype(np.uint8) * np.uint8(255)
@@ -76,11 +75,11 @@ def _image(values: np.ndarray, page: TiffPage, how: Reading, path: Path) -> np.n
     extra = [int(e) for e in page.extrasamples]
     if values.shape[2] != colours + len(extra) or (extra and extra[0] not in (0, 1, 2)) or len(extra) > 1:
         raise InputError(_CHANNELS.format(one_line(path), values.shape[2]))
-    shown = show(values[..., :colours], how.window, how.depth)
+    shown = to_greys(values[..., :colours], how.window, how.depth)
     if page.photometric == PHOTOMETRIC.MINISWHITE:
         shown = np.iinfo(shown.dtype).max - shown
     if extra == [2]:  # unassociated alpha; associated alpha (1) is multiplied in already, 0 is not alpha
-        shown = over_black(shown, show(values[..., colours], "full", how.depth))
+        shown = over_black(shown, to_greys(values[..., colours], "full", how.depth))
     return shown
 
 
@@ -110,7 +109,7 @@ def _turned(image: np.ndarray, orientation: int) -> np.ndarray:
     return np.ascontiguousarray(image)
 
 
-def _through_pillow(path: Path, how: Reading) -> np.ndarray:
+def _through_pillow(path: Path, how: ReadOptions) -> np.ndarray:
     """The same page by Pillow, which turns TIFF upright itself."""
     data = path.read_bytes()
     image = open_image(data, path)

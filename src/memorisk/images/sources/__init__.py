@@ -1,1 +1,4 @@
-"""Where images come from: folders, tables, arrays, DICOM trees, published sets. Start with `registry`."""
+"""Sources of images: folders, tables, arrays, DICOM trees, shards, Python data sets, URLs.
+
+Start with `load_manifest` in `registry`; `draft` has the steps that all sources share.
+"""

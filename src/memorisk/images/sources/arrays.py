@@ -15,12 +15,11 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.columns import NO_FINDING, texts
-from memorisk.images.decoding.formats import file_format
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.arrays import array_shapes, image_axes, open_rows, whole_array
-from memorisk.images.readers.registry import decoding
-from memorisk.images.sources.draft import Draft, finish, refuse_unused
+from memorisk.images.readers.registry import decoding, file_format
+from memorisk.images.sources.draft import Draft, finish_draft, refuse_unused
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
@@ -47,7 +46,7 @@ def load_arrays(path: Path, options: ImageOptions) -> Manifest:
 
     Raises:
         InputError: No array of images, arrays of different lengths, pickled objects, or what
-            :func:`memorisk.images.sources.draft.finish` refuses.
+            :func:`memorisk.images.sources.draft.finish_draft` refuses.
     """
     draft = Draft(table=pd.DataFrame(), root=path.parent, name=path.stem.removesuffix(".npy"))
     refuse_unused(options, path.name, allowed=("image_column", "label_column", "group_column"))
@@ -64,7 +63,7 @@ def load_arrays(path: Path, options: ImageOptions) -> Manifest:
     shown = [f"{one_line(p.images, 60)} with labels {one_line(p.labels or 'absent', 60)}" for p in parts if p.images]
     if shown:
         draft.notes.append(f"Arrays: {'; '.join(shown)}.")
-    return finish(draft, options)
+    return finish_draft(draft, options)
 
 
 def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions) -> list[Part]:

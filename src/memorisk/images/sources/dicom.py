@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from memorisk.images.manifest import NO_PICTURE
+from memorisk.images.manifest import NO_PATIENT_PICTURE
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.dicom import content_class, content_name, pydicom_module, refuse_deflate_bomb
 from memorisk.images.sources.draft import Draft
@@ -97,7 +97,7 @@ def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
     name = content_name(header)
     keyword = getattr(content_class(header), "keyword", "")
     if keyword in _NO_PICTURES or (keyword and not at_pixels and not any(word in keyword for word in _MAY_SHOW)):
-        return header, f"{NO_PICTURE} ({name})"
+        return header, f"{NO_PATIENT_PICTURE} ({name})"
     deflated = getattr(header, "file_meta", {}).get("TransferSyntaxUID") == library.uid.DeflatedExplicitVRLittleEndian
     if at_pixels or (deflated and "Rows" in header):
         return header, ""

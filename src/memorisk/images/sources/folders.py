@@ -1,29 +1,137 @@
-"""Folders: class folders of ordinary images or NIfTI volumes, or a tree of DICOM files.
+"""Folders: class folders of ordinary images or NIfTI volumes, a tree of DICOM files, images with a file of metadata.
 
 The class of an image is the folder it lies in. A train, val or test folder above the classes gives the split; where
 the images' own folders have such names they are splits, not classes. Where all images lie in one folder of a name
-that says nothing (``images``), there are no classes. A file of metadata beside the images says more
-(``images.sources.metadata``).
+that says nothing (``images``), there are no classes.
+
+``metadata.csv``, ``.jsonl`` or ``.parquet`` make what ``datasets`` calls an image folder. Each such file describes
+the images of its folder and of those below it: its column ``file_name`` is a path from there, the others are label,
+group and whatever else is known of the images. Where several files describe one image, the nearest does. A label
+there replaces the one of the folders' names; a folder called train, val or test is a split then, wherever it
+stands.
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from memorisk.images.columns import SPLITS
-from memorisk.images.decoding.formats import Kind, file_format
-from memorisk.images.manifest import TEXT, Manifest
+from memorisk.images.clean_set import CLEAN_MANIFEST, FILE_NAME_COLUMN, read_manifest_bytes
+from memorisk.images.columns import SPLITS, label_column, label_values, read_described, texts
+from memorisk.images.manifest import TEXT_FILE, Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.paths import refuse_escape
+from memorisk.images.readers.registry import Kind, file_format
 from memorisk.images.sources.dicom import dicom_draft
-from memorisk.images.sources.draft import Draft, finish, refuse_unused
-from memorisk.images.sources.metadata import folder_metadata, join_metadata
-from memorisk.images.sources.shard_folders import hub_shards
-from memorisk.images.sources.shards import load_shards
-from memorisk.images.sources.walk import KIND_BY_SUFFIX, Walk, suffix, walk_files
+from memorisk.images.sources.draft import Draft, finish_draft, refuse_unused, take_columns
+from memorisk.images.sources.files import KIND_BY_SUFFIX, Walk, compose_unicode, refuse_escape, suffix, walk_files
+from memorisk.images.sources.shards import hub_shards, load_shards
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.tables import unquote_table
+
+NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What the files say, one below the other."""
+
+    files: tuple[str, ...]
+    """Relative paths."""
+    table: pd.DataFrame
+    """Their rows; a column that a file lacks is empty there."""
+    paths: list[str]
+    """Of each row the image's path from the folder."""
+
+
+def folder_metadata(root: Path, files: list[str], options: ImageOptions) -> Metadata | None:
+    """The metadata of a folder, or None where there is none or another table is to be joined.
+
+    Args:
+        root: The folder.
+        files: Relative paths of its files that are no images.
+        options: ``labels_csv`` takes the place of metadata.
+
+    Raises:
+        InputError: A file cannot be read, or names something outside the folder.
+    """
+    if options.labels_csv is not None:
+        return None
+    found: list[tuple[str, pd.DataFrame]] = []
+    for file in sorted((f for f in files if f.rsplit("/", 1)[-1] in NAMES), key=lambda f: f.count("/")):
+        table = read_described(root / file)
+        if file.endswith(CLEAN_MANIFEST) and read_manifest_bytes((root / file).read_bytes()) is not None:
+            table = unquote_table(table)
+        if FILE_NAME_COLUMN in table.columns:
+            found.append((file, table))
+    if not found:
+        return None
+    paths, escaping = [], []
+    for file, table in found:
+        for name in texts(table[FILE_NAME_COLUMN]):
+            path = _below(file.rpartition("/")[0], name)
+            paths.append(path or "")
+            escaping += [name] if path is None else []
+    refuse_escape(escaping, root.name, f"{FILE_NAME_COLUMN} is a path below the folder that the metadata lie in")
+    joined = pd.concat([table for _, table in found], ignore_index=True)
+    return Metadata(tuple(file for file, _ in found), joined, paths)
+
+
+def join_metadata(draft: Draft, metadata: Metadata, options: ImageOptions) -> None:
+    """Give a draft's rows what the metadata say of them: label, group, split and other columns.
+
+    Raises:
+        InputError: A file describes an image twice, or a named column does not exist.
+    """
+    source = " and ".join(metadata.files)
+    rows: dict[str, int] = {}
+    for row, path in enumerate(metadata.paths):
+        rows[compose_unicode(path)] = row  # of several files the deeper one comes later
+    _refuse_twice(metadata)
+    chosen = [rows.get(compose_unicode(path)) for path in draft.table["path"].tolist()]
+    matched = [row for row in chosen if row is not None]
+    draft.notes.append(
+        f"{one_line(source)}: {len(matched):,} of {len(chosen):,} images have a row, {len(set(matched)):,} of "
+        f"{len(metadata.paths):,} rows an image."
+    )
+    used = {FILE_NAME_COLUMN}
+    others = metadata.table.drop(columns=FILE_NAME_COLUMN)
+    label = None if options.label_from is not None else label_column(others, options.label_column, source)
+    if label is not None:
+        labels = label_values(metadata.table, label, source)
+        draft.table["label"] = ["" if row is None else labels[row] for row in chosen]
+        draft.notes.append(f"Label: column {one_line(label, 60)} of {one_line(source)}, not the folders' names.")
+        folders = [path.lower().split("/")[:-1] for path in draft.table["path"].tolist()]
+        draft.table["split"] = [next((SPLITS[f] for f in reversed(of) if f in SPLITS), "") for of in folders]
+        used.update([label] if label in metadata.table.columns else [part.strip() for part in label.split(",")])
+    take_columns(draft, metadata.table, chosen, options, used=used, source=source)
+
+
+def _refuse_twice(metadata: Metadata) -> None:
+    """Refuse an image that two rows of one file describe.
+
+    Raises:
+        InputError: There are some.
+    """
+    seen, twice = set(), []
+    folders = {file.rpartition("/")[0] for file in metadata.files}
+    for path in metadata.paths:
+        twice += [path] if path in seen else []
+        seen.add(path)
+    if twice and len(folders) == len(metadata.files) == 1:
+        raise InputError(
+            f"{one_line(metadata.files[0])}: {len(twice):,} images have several rows ({listed(twice)}); give each one"
+        )
+
+
+def _below(folder: str, name: str) -> str | None:
+    """A row's path from the source's folder; None where it leaves the folder of its metadata."""
+    parts = [part for part in name.strip().replace("\\", "/").split("/") if part != "."]
+    if not parts or parts[0] == "" or ".." in parts or ":" in parts[0]:
+        return None
+    return "/".join([*folder.split("/"), *parts]) if folder else "/".join(parts)
+
 
 _NOT_CLASSES = frozenset(
     (
@@ -55,7 +163,7 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
 
     Raises:
         InputError: No images, kinds mixed without a layout, links that leave the folder, names that are not UTF-8, or
-            what :func:`memorisk.images.sources.draft.finish` refuses.
+            what :func:`memorisk.images.sources.draft.finish_draft` refuses.
     """
     walk = walk_files(root, follow_links=options.follow_links)
     refuse_escape(walk.escaping, root.name or ".", "follow_links accepts them")
@@ -74,7 +182,7 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
         others = [file for file in others if file not in metadata.files]
     _note_others(draft, walk, by_kind, others, kind, options)
     if kind == "dicom":
-        return finish(dicom_draft(draft, by_kind["dicom"], options), options)
+        return finish_draft(dicom_draft(draft, by_kind["dicom"], options), options)
     files = by_kind.get(kind, [])
     draft.table = pd.DataFrame({"image": files, "path": files}, dtype=object)
     labels, splits = folder_labels(files)
@@ -84,7 +192,7 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
         draft.table["split"] = splits
     if metadata is not None:
         join_metadata(draft, metadata, options)
-    return finish(draft, options)
+    return finish_draft(draft, options)
 
 
 def folder_labels(files: list[str]) -> tuple[list[str], list[str]]:
@@ -194,7 +302,7 @@ def _note_others(
     for file in walk.not_utf8:
         draft.skip(file, "the file name is not UTF-8")
     for file in others:
-        draft.skip(file, TEXT if _is_text(draft.root / file) else "of a kind that is not read")
+        draft.skip(file, TEXT_FILE if _is_text(draft.root / file) else "of a kind that is not read")
     for other, files in by_kind.items():
         if other != kind:
             for file in files:

@@ -11,12 +11,11 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import Role, label_column, label_values, pick, read_described, texts, with_numbers
-from memorisk.images.decoding.formats import file_format
 from memorisk.images.manifest import BUILTIN, REQUIRED, Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.paths import FileFinder, refuse_escape
-from memorisk.images.sources.draft import Draft, finish, keep_user_columns
-from memorisk.images.sources.walk import KIND_BY_SUFFIX, suffix, walk_files
+from memorisk.images.readers.registry import file_format
+from memorisk.images.sources.draft import Draft, finish_draft, keep_user_columns
+from memorisk.images.sources.files import KIND_BY_SUFFIX, FileFinder, refuse_escape, suffix, walk_files
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
 
@@ -31,7 +30,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
 
     Raises:
         InputError: No column names the images, files are missing or outside, or what
-            :func:`memorisk.images.sources.draft.finish` refuses.
+            :func:`memorisk.images.sources.draft.finish_draft` refuses.
     """
     described = read_described(path, quoted=quoted)
     if not len(described):
@@ -51,7 +50,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
         draft.group_fallback = (
             f"name another group_column, give a group_from, or group_column={own} to make each image its own"
         )
-    return finish(draft, options)
+    return finish_draft(draft, options)
 
 
 def _roles(described: pd.DataFrame, options: ImageOptions, source: str, draft: Draft) -> dict[str, str]:

@@ -1,1 +1,4 @@
-"""Models that can only be asked: PyTorch, ONNX, exported ones, saved outputs. Start with `predictors`."""
+"""Models that can only be asked: PyTorch, ONNX, exported programs, saved outputs. Start with `predictors`.
+
+`preprocessing` declares how pixels become a network's input.
+"""

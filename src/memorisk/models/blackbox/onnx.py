@@ -1,16 +1,164 @@
-"""ONNX files through onnxruntime: one image input, one [n, classes] output, on the processor or a GPU."""
+"""ONNX files: checked as data, then run through onnxruntime.
 
+**Checks.** What is checked of an ONNX file before onnxruntime sees it: damage, operators, opsets, where its data
+lie.
+
+**Running.** ONNX files through onnxruntime: one image input, one [n, classes] output, on the processor or a GPU.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import numpy as np
 
-from memorisk.models.blackbox.asked import Answerer, Ask, ask_in_batches
-from memorisk.models.blackbox.onnx_files import check_onnx, external_files
+from memorisk.models.blackbox.predictors import BatchFunction, BlackBoxModel, predict_in_batches
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
-from memorisk.runs.fingerprint import file_fingerprint
+from memorisk.runs.files import file_fingerprint
+
+BUILT_IN = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
+"""Domains whose operators onnxruntime brings along."""
+
+_LISTED = 5
+
+
+def check_onnx(file: Path) -> Any:
+    """Read a file's graph, without its external data, and refuse what should not or cannot be run.
+
+    onnxruntime itself checks the graph when it loads it; onnx's checker would refuse files that run, as those that do
+    not state the shapes of their outputs.
+
+    Args:
+        file: The ONNX file.
+
+    Returns:
+        The ``onnx.ModelProto``.
+
+    Raises:
+        MissingExtraError: onnx is not installed.
+        InputError: A damaged file, custom operators, a newer opset than is known, or external data that are missing,
+            too short or outside the file's folder.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise MissingExtraError("onnx", "onnx", "reading ONNX files") from None
+    said = one_line(file.name, 80)
+    try:
+        model = onnx.load_model(str(file), format="protobuf", load_external_data=False)
+    except Exception as error:  # protobuf raises kinds of its own
+        raise InputError(f"{said} cannot be read as ONNX: {one_line(error, 120)}; export it again") from error
+    if not model.graph.node or not model.graph.output:
+        raise InputError(f"{said} is no ONNX file of a network, or is damaged: it holds no graph; export it again")
+    _check_operators(model, said)
+    _check_opset(model, said, onnx.defs.onnx_opset_version())
+    for tensor in _tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            _check_external(tensor, file, said)
+    return model
+
+
+def external_files(model: Any) -> list[str]:
+    """Names of the files beside an ONNX file that hold its weights, sorted; the model was checked before."""
+    return sorted({_entries(tensor).get("location", "") for tensor in _tensors(model) if tensor.data_location == 1})
+
+
+def _check_operators(model: Any, said: str) -> None:
+    local = {(function.domain, function.name) for function in model.functions}
+    custom = sorted(
+        {
+            f"{node.domain}.{node.op_type}"
+            for node in _nodes(model)
+            if node.domain not in BUILT_IN and (node.domain, node.op_type) not in local
+        }
+    )
+    if custom:
+        listed = ", ".join(one_line(name, 60) for name in custom[:_LISTED])
+        listed += f", ... ({len(custom)} in all)" if len(custom) > _LISTED else ""
+        raise InputError(
+            f"{said} needs custom operators, whose code is not in the file: {listed}; export it with ONNX's own "
+            "operators, or give saved outputs"
+        )
+
+
+def _check_opset(model: Any, said: str, known: int) -> None:
+    for opset in model.opset_import:
+        if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= known:
+            raise InputError(
+                f"{said} is of ONNX opset {opset.version}; the installed onnx knows 1 to {known}: export it with "
+                f"opset_version={known} or lower, or upgrade onnx and onnxruntime"
+            )
+
+
+def _check_external(tensor: Any, file: Path, said: str) -> None:
+    """Refuse data outside the ONNX file's own folder, by name and after links are followed."""
+    entries = _entries(tensor)
+    location = entries.get("location", "")
+    name = one_line(location, 120)
+    parts = PurePosixPath(location.replace("\\", "/")).parts
+    outside = (
+        not location
+        or "\0" in location
+        or location.startswith("*")  # onnxruntime's own mark for an address in memory
+        or PurePosixPath(location).is_absolute()
+        or bool(PureWindowsPath(location).anchor)
+        or ".." in parts
+    )
+    folder = file.parent
+    if outside or not (folder / location).resolve().is_relative_to(folder.resolve()):
+        raise InputError(
+            f"{said} keeps weights in {name or 'a file without a name'}, outside its own folder: put that file beside "
+            "it and export it so, or save it as one file (external_data=False)"
+        )
+    beside = folder / location
+    if not beside.is_file():
+        raise InputError(f"{said} keeps weights in {name}, which is not beside it: put it there under that name")
+    try:
+        offset, length = int(entries.get("offset", 0)), int(entries.get("length", 0))
+    except ValueError:
+        offset, length = -1, -1
+    if offset < 0 or length < 0 or offset + length > beside.stat().st_size:
+        raise InputError(f"{said} keeps weights in {name}, which is too short or damaged: copy it again")
+
+
+def _entries(tensor: Any) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def _graphs(model: Any) -> Iterator[Any]:
+    """The graph, those within its nodes, and the bodies of functions."""
+    waiting = [model.graph, *model.functions]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                waiting.extend([attribute.g] if attribute.HasField("g") else [])
+                waiting.extend(attribute.graphs)
+
+
+def _nodes(model: Any) -> Iterator[Any]:
+    for graph in _graphs(model):
+        yield from graph.node
+
+
+def _tensors(model: Any) -> Iterator[Any]:
+    """All tensors that may lie in other files: initialisers, sparse ones, and attributes of nodes."""
+    for graph in _graphs(model):
+        if hasattr(graph, "initializer"):
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+        attributes = [attribute for node in graph.node for attribute in node.attribute]
+        for attribute in [*attributes, *getattr(graph, "attribute_proto", ())]:
+            yield from [attribute.t] if attribute.HasField("t") else []
+            yield from attribute.tensors
+            for sparse in [*([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []),
+                           *attribute.sparse_tensors]:  # fmt: skip
+                yield from (sparse.values, sparse.indices)
+
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
@@ -30,7 +178,7 @@ class ImageInput:
     """Whether it takes [n, H, W, C]."""
 
 
-def open_onnx(file: Path, preprocessing: Preprocessing, device: str, threads: int | None) -> Answerer:
+def open_onnx(file: Path, preprocessing: Preprocessing, device: str, threads: int | None) -> BlackBoxModel:
     """Check and load an ONNX file; nothing is written, and nothing read but the file and its data beside it.
 
     Args:
@@ -51,7 +199,7 @@ def open_onnx(file: Path, preprocessing: Preprocessing, device: str, threads: in
         raise InputError(f"{said} is damaged: it holds names that are no text; export it again") from error
 
 
-def _open(file: Path, said: str, preprocessing: Preprocessing, device: str, threads: int | None) -> Answerer:
+def _open(file: Path, said: str, preprocessing: Preprocessing, device: str, threads: int | None) -> BlackBoxModel:
     proto = check_onnx(file)
     notes: list[str] = []
     session = _session(file, said, device, threads, notes)
@@ -76,7 +224,7 @@ def _open(file: Path, said: str, preprocessing: Preprocessing, device: str, thre
         "device": "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu",
         "notes": notes,
     }
-    return Answerer(file.name, _ask(session, image, output), facts)
+    return BlackBoxModel(file.name, _ask(session, image, output), facts)
 
 
 def _session(file: Path, said: str, device: str, threads: int | None, notes: list[str]) -> Any:
@@ -156,7 +304,7 @@ def _output(session: Any, image: ImageInput, said: str, x: np.ndarray, notes: li
     return fit[0]
 
 
-def _ask(session: Any, image: ImageInput, output: str) -> Ask:
+def _ask(session: Any, image: ImageInput, output: str) -> BatchFunction:
     def once(x: np.ndarray) -> np.ndarray:
         """Answers of one pass."""
         answers = session.run([output], {image.name: _fed(x, image)})[0]
@@ -165,7 +313,7 @@ def _ask(session: Any, image: ImageInput, output: str) -> Ask:
     if image.batch is None:
         return once
     size = image.batch
-    return lambda x: ask_in_batches(once, x, size, size)
+    return lambda x: predict_in_batches(once, x, size, size)
 
 
 def _fed(x: np.ndarray, image: ImageInput) -> np.ndarray:

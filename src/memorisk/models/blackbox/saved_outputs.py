@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.models.blackbox.outputs import OutputReader
-from memorisk.runs.damaged import NO_ARRAYS
-from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import atomic_path
-from memorisk.runs.fingerprint import file_fingerprint
+from memorisk.models.blackbox.predictors import OutputReader
+from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line
+from memorisk.runs.files import atomic_path, file_fingerprint
 
-FORMS: dict[str, str] = {
+ARRAY_SHAPES: dict[str, str] = {
     "clean": "nK",
     "marked": "nK",
     "controls": "CnK",
@@ -29,7 +27,7 @@ FORMS: dict[str, str] = {
 }
 """Arrays by name, and what their axes count: images n, classes K, controls C, reference models R."""
 
-REQUIRED = ("clean", "marked", "controls")
+REQUIRED_ARRAYS = ("clean", "marked", "controls")
 _REFERENCES = ("references_clean", "references_marked", "references_controls")
 _WORDS = {"n": "images", "K": "classes", "C": "controls", "R": "reference models"}
 _BLOCK = 1 << 22
@@ -67,7 +65,7 @@ class SavedOutputs:
         """Open a file and check all of it.
 
         Args:
-            path: An ``.npz``, as `write_saved_outputs` or ``numpy.savez`` writes it; arrays named as in `FORMS`.
+            path: An ``.npz``, as `write_saved_outputs` or ``numpy.savez`` writes it; arrays named as in `ARRAY_SHAPES`.
             output: "logits", "probabilities", or "auto" to tell from ``clean``.
 
         Raises:
@@ -80,7 +78,7 @@ class SavedOutputs:
             raise InputError(f"there is no file of saved outputs {one_line(path)}")
         shapes = _shapes(file)
         reader = OutputReader(f"{file.name}: clean", output)
-        for name in sorted(shapes, key=list(FORMS).index):
+        for name in sorted(shapes, key=list(ARRAY_SHAPES).index):
             reader.name = f"{one_line(file.name, 80)}: {name}"
             for block in _blocks(file, name):
                 reader.read(block)
@@ -222,7 +220,7 @@ def write_saved_outputs(
         raise InputError(f"saved outputs are an .npz file; {one_line(target.name, 80)} is named otherwise")
     _check_shapes({name: (value.shape, value.dtype) for name, value in arrays.items()}, one_line(target.name, 80))
     reader = OutputReader(target.name, output)
-    for name in sorted(arrays, key=list(FORMS).index):
+    for name in sorted(arrays, key=list(ARRAY_SHAPES).index):
         reader.name = f"{one_line(target.name, 80)}: {name}"
         reader.read(arrays[name].reshape(-1, arrays[name].shape[-1]))
     packed = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
@@ -240,14 +238,14 @@ def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
         with zipfile.ZipFile(file) as archive:
             for member in archive.namelist():
                 name = member.removesuffix(".npy")
-                if name not in FORMS or name in found or not member.endswith(".npy"):
+                if name not in ARRAY_SHAPES or name in found or not member.endswith(".npy"):
                     raise InputError(
-                        f"{said} holds {one_line(member, 60)}, once each of {', '.join(FORMS)} may be there: leave "
-                        "other arrays out"
+                        f"{said} holds {one_line(member, 60)}, once each of {', '.join(ARRAY_SHAPES)} may be there: "
+                        "leave other arrays out"
                     )
                 with archive.open(member) as stream:
                     found[name] = _header(stream)[:2]
-    except NO_ARRAYS as error:
+    except ARRAY_ERRORS as error:
         raise InputError(
             f"{said} cannot be read as an .npz of arrays: {one_line(error, 120)}; save it again"
         ) from error
@@ -255,16 +253,16 @@ def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _check_shapes(found: dict[str, tuple[tuple[int, ...], np.dtype]], said: str) -> dict[str, tuple[int, ...]]:
-    missing = [name for name in REQUIRED if name not in found]
+    missing = [name for name in REQUIRED_ARRAYS if name not in found]
     if missing:
-        raise InputError(f"{said} lacks {', '.join(missing)}; it must hold {', '.join(REQUIRED)}")
+        raise InputError(f"{said} lacks {', '.join(missing)}; it must hold {', '.join(REQUIRED_ARRAYS)}")
     absent = [name for name in _REFERENCES if name not in found]
     if 0 < len(absent) < len(_REFERENCES):
         raise InputError(f"{said} lacks {', '.join(absent)}: references need all of {', '.join(_REFERENCES)}")
     sizes: dict[str, tuple[int, str]] = {}
-    for name in sorted(found, key=list(FORMS).index):
+    for name in sorted(found, key=list(ARRAY_SHAPES).index):
         shape, dtype = found[name]
-        axes = FORMS[name]
+        axes = ARRAY_SHAPES[name]
         if dtype.kind != "f":
             held = "objects" if dtype.hasobject else one_line(dtype, 40)
             raise InputError(f"{said}: {name} holds {held}; it must hold floating-point logits or probabilities")
@@ -303,7 +301,7 @@ def _blocks(file: Path, name: str) -> Iterator[np.ndarray]:
             for start in range(0, rows, step):
                 count = min(step, rows - start)
                 yield np.frombuffer(_exactly(stream, count * columns * dtype.itemsize), dtype).reshape(count, columns)
-    except NO_ARRAYS as error:
+    except ARRAY_ERRORS as error:
         raise InputError(f"{said}: {name} is damaged: {one_line(error, 120)}; save it again") from error
 
 

@@ -13,21 +13,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from memorisk.models.classifiers.cifar_resnet import CifarResNet
-from memorisk.models.classifiers.small import SmallCNN, SmallResNet
-from memorisk.models.classifiers.small_vit import small_vit
+from memorisk.models.classifiers.small_networks import CifarResNet, SmallCNN, SmallResNet, SqueezeNet, small_vit
 from memorisk.models.classifiers.specs import SPECS, ModelSpec, model_spec
-from memorisk.models.classifiers.squeezenet import SqueezeNet
 from memorisk.models.classifiers.unique_features import NAMES, DenseNet100, paper_net
-from memorisk.models.weights.downloads import quiet_hub
-from memorisk.models.weights.parts import freeze_trunk
-from memorisk.models.weights.weights import SUFFIXES, Note, load_weights
+from memorisk.models.hub import quiet_hub
+from memorisk.models.network_parts import freeze_trunk
+from memorisk.models.weight_files import SUFFIXES, Note, load_weights
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 Builder = Callable[[int, int, int], nn.Module]
 """(num_classes, in_chans, image_size) -> network."""
 
-OWN: dict[str, Builder] = {
+OWN_NETWORKS: dict[str, Builder] = {
     "small_cnn": SmallCNN,
     "small_resnet": SmallResNet,
     "resnet20_cifar": lambda k, c, size: CifarResNet(k, c, blocks=3),
@@ -84,7 +81,7 @@ def create_model(
     tag = "" if kind != "download" else spec.default_weights if weights == "default" else str(weights)
     with seeded(seed):
         if spec.source == "memorisk":
-            model = OWN[spec.architecture](num_classes, in_chans, image_size)
+            model = OWN_NETWORKS[spec.architecture](num_classes, in_chans, image_size)
         else:
             model = _build_timm(spec, num_classes, in_chans, image_size, tag or "")
     if kind == "file":

@@ -1,1 +1,4 @@
-"""Networks that give features of images: `encoders` names them, `networks` builds them."""
+"""Networks that give features of images: `feature_sources` reads their names, `networks` builds them.
+
+`transformers` opens networks of the transformers library.
+"""

@@ -1,32 +1,179 @@
-"""Encoders: what `models.encoders.encoders` names, resolved for images of a stated size, and loaded only when used.
+"""Encoders of images: networks and pixels, how batches are prepared, and principal components of pixels.
 
-An encoder is known before its network is: what it is called, how it wants its images and which content identifies it,
-so that features that were computed before are found again without loading anything. Features of a network are its
-pre-head output, what the linear layer sees.
+**Encoders.** What `models.encoders.feature_sources` names, resolved for images of a stated size, and loaded only
+when used.
+
+An encoder is known before its network is: what it is called, how it wants its images and which content identifies
+it, so that features that were computed before are found again without loading anything. Features of a network are
+its pre-head output, what the linear layer sees.
+
+**Preparation.** Pixels of a batch on their way into a network: channels, size, normalisation, in this order, on the
+device.
+
+**Components.** Principal components of pixels: fitted on reference images only, kept, applied to any others.
+
+Fitting is `memorisk.training.features.pca.fit_pixel_pca`; here is what it gives.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from memorisk.images.cache import content_fingerprints
+from memorisk.images.file_hashes import content_fingerprints
 from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
 from memorisk.models.classifiers.specs import ModelSpec
 from memorisk.models.classifiers.zoo import create_model, is_download
-from memorisk.models.encoders.encoders import RANDOM, FeatureSource, check_network
-from memorisk.models.encoders.pca import PixelPca, PixelProjection
-from memorisk.models.weights.parts import trunk_output
-from memorisk.models.weights.weights import head_and_stem
-from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.fingerprint import fingerprint
+from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, check_network
+from memorisk.models.network_parts import trunk_output
+from memorisk.models.weight_files import head_and_stem
+from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line
+from memorisk.runs.files import atomic_path, fingerprint
+from memorisk.runs.size_limits import check_arrays
 
-State = Literal["pretrained", "trained", "random", "fitted", "no network"]
-Stored = tuple[int, int, int]
+_KEYS = ("mean", "directions", "variance", "total_variance", "n_fitted", "shape", "side")
+
+
+@dataclass(frozen=True, eq=False)
+class PixelPca:
+    """Principal components of pixels x in [0, 1]: features are ``(x - mean) @ directions.T``, not whitened.
+
+    Attributes:
+        mean: [D] float64, D = h w C, in the order of storage.
+        directions: [K, D] float64, orthonormal, by falling variance; in each the entry of largest magnitude is positive
+            (the first of them where several are as large), so that a sign does not depend on the machine.
+        variance: [K] of the reference images along each direction, with n - 1.
+        total_variance: Over all directions.
+        n_fitted: Reference images.
+        shape: Height, width and channels of the pixels after resizing.
+        side: Pixels a side they were resized to; None as they are stored.
+    """
+
+    mean: np.ndarray
+    directions: np.ndarray
+    variance: np.ndarray
+    total_variance: float
+    n_fitted: int
+    shape: tuple[int, int, int]
+    side: int | None
+
+    @property
+    def components(self) -> int:
+        """K."""
+        return len(self.directions)
+
+    @property
+    def explained(self) -> float:
+        """Share of the reference images' variance that the components hold, at most 1."""
+        return min(1.0, float(self.variance.sum() / self.total_variance)) if self.total_variance else 1.0
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of what is applied."""
+        return fingerprint(self.mean, self.directions, list(self.shape), self.side, length=32)
+
+    def save(self, path: str | Path) -> None:
+        """Write it as ``.npz``, atomically and with private permissions; nothing is pickled."""
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            np.savez(
+                file,
+                mean=self.mean,
+                directions=self.directions,
+                variance=self.variance,
+                total_variance=self.total_variance,
+                n_fitted=self.n_fitted,
+                shape=self.shape,
+                side=self.side or 0,
+            )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PixelPca":
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            InputError: The file is missing, damaged or something else.
+        """
+        try:
+            check_arrays(path)
+            with np.load(path, allow_pickle=False) as archive:
+                found = {key: archive[key] for key in _KEYS}
+            loaded = cls(
+                mean=found["mean"].astype(np.float64),
+                directions=found["directions"].astype(np.float64),
+                variance=found["variance"].astype(np.float64),
+                total_variance=float(found["total_variance"]),
+                n_fitted=int(found["n_fitted"]),
+                shape=(int(found["shape"][0]), int(found["shape"][1]), int(found["shape"][2])),
+                side=int(found["side"]) or None,
+            )
+            width = int(np.prod(loaded.shape))
+            if loaded.mean.shape != (width,) or loaded.directions.shape != (len(loaded.variance), width):
+                raise ValueError("its arrays do not fit together")
+            if not (np.isfinite(loaded.mean).all() and np.isfinite(loaded.directions).all()):
+                raise ValueError("it holds values that are not finite")
+        except ARRAY_ERRORS as error:
+            raise InputError(f"fitted PCA {one_line(path)} cannot be read: {one_line(error, 120)}") from None
+        return loaded
+
+
+class PixelProjection(nn.Module):
+    """A fitted PCA as a module.
+
+    Args:
+        fitted: What was fitted.
+    """
+
+    mean: torch.Tensor
+    directions: torch.Tensor
+
+    def __init__(self, fitted: PixelPca) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.from_numpy(fitted.mean))
+        self.register_buffer("directions", torch.from_numpy(fitted.directions))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[b, C, h, w] float64 in [0, 1] to [b, K]."""
+        return (x.movedim(1, -1).flatten(1) - self.mean) @ self.directions.T
+
+
+def preparation(
+    preprocessing: Preprocessing | None, device: torch.device, dtype: torch.dtype
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What turns pixels in [0, 1], [b, c, H, W], into what the network sees, channels last.
+
+    Grey images are repeated where the network has more channels; resizing is bilinear with antialias.
+
+    Args:
+        preprocessing: Of the network; None leaves pixels as they are.
+        device: Where the pixels are.
+        dtype: Of the pixels.
+    """
+    if preprocessing is None:
+        return lambda x: x.contiguous(memory_format=torch.channels_last)
+    size, channels = preprocessing.size, preprocessing.channels
+    mean = torch.tensor(preprocessing.mean, device=device, dtype=dtype)[:, None, None]
+    std = torch.tensor(preprocessing.std, device=device, dtype=dtype)[:, None, None]
+    as_they_are = not any(preprocessing.mean) and all(value == 1 for value in preprocessing.std)
+
+    def prepare(x: torch.Tensor) -> torch.Tensor:
+        """Channels, size, normalisation."""
+        if x.shape[1] == 1 and channels > 1:
+            x = x.expand(-1, channels, -1, -1)
+        if x.shape[2:] != size:
+            x = F.interpolate(x, size, mode="bilinear", antialias=True, align_corners=False)
+        return (x if as_they_are else (x - mean) / std).contiguous(memory_format=torch.channels_last)
+
+    return prepare
+
+
+NetworkState = Literal["pretrained", "trained", "random", "fitted", "no network"]
+StoredShape = tuple[int, int, int]
 """Height, width and channels that images are stored in."""
 
 _CODE = 1  # part of every identity: a change of what an encoder computes makes new features
@@ -52,7 +199,7 @@ class Encoder:
 
     name: str
     weights: str
-    state: State
+    state: NetworkState
     preprocessing: Preprocessing
     identity: dict[str, Any]
     weights_fingerprint: str
@@ -79,7 +226,7 @@ class Trunk(nn.Module):
         return trunk_output(self.network, x)
 
 
-class Flat(nn.Module):
+class FlattenPixels(nn.Module):
     """Pixels as they are: [b, C, h, w] to [b, h w C], in the order of storage."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -89,7 +236,7 @@ class Flat(nn.Module):
 
 def open_encoder(
     source: FeatureSource,
-    stored: Stored,
+    stored: StoredShape,
     *,
     size: int | None = None,
     normalise: str | None = None,
@@ -100,7 +247,7 @@ def open_encoder(
     """The encoder that a source names, for images of one stored shape.
 
     Args:
-        source: As `memorisk.models.encoders.encoders.parse_source` gave it; not saved features.
+        source: As `memorisk.models.encoders.feature_sources.parse_source` gave it; not saved features.
         stored: Height, width and channels of the images.
         size: Pixels a side that a network gets; by default what it was trained at, and for memorisk's own networks
             what is stored.
@@ -116,7 +263,11 @@ def open_encoder(
     if source.kind in ("pixels", "pca"):
         if size is not None or normalise is not None:
             raise InputError(f"{source.shown}: size and normalise are a network's; a size of pixels is named pixels:32")
-        return _pixel_encoder(source, stored) if source.kind == "pixels" else pca_encoder(_of(fitted, source), stored)
+        return (
+            _pixel_encoder(source, stored)
+            if source.kind == "pixels"
+            else pca_encoder(_fitted_pca(fitted, source), stored)
+        )
     if size is not None and size < 1:
         raise InputError(f"size is {size}; it must be at least 1")
     if source.kind == "transformers":
@@ -124,7 +275,7 @@ def open_encoder(
 
         return open_transformers(source, stored, size=size, normalise=normalise, seed=seed, books=books)
     if source.kind == "detector":
-        from memorisk.models.encoders.detectors import open_detector
+        from memorisk.models.copy_detectors import open_detector
 
         return open_detector(source, stored, size=size, normalise=normalise)
     if source.kind == "network":
@@ -141,7 +292,7 @@ def state_fingerprint(model: nn.Module) -> str:
     return fingerprint(*found, length=32)
 
 
-def size_notes(stored: Stored, given: tuple[int, int], made_for: int | None, trained: bool) -> list[str]:
+def size_notes(stored: StoredShape, given: tuple[int, int], made_for: int | None, trained: bool) -> list[str]:
     """What must be said of the size a network gets its images in."""
     height, width, _ = stored
     notes = []
@@ -158,7 +309,7 @@ def size_notes(stored: Stored, given: tuple[int, int], made_for: int | None, tra
     return notes
 
 
-def check_channels(said: str, stored: Stored, channels: int) -> None:
+def check_channels(said: str, stored: StoredShape, channels: int) -> None:
     """Refuse colour images for a network of grey ones; grey ones are repeated where it needs three channels."""
     if channels == 1 and stored[2] != 1:
         raise InputError(f"{said} takes grey images and these have {stored[2]} channels: store them with channels 1")
@@ -170,7 +321,7 @@ def random_note(name: str) -> str:
 
 
 def _network_encoder(
-    source: FeatureSource, stored: Stored, size: int | None, normalise: str | None, seed: int, books: Path | None
+    source: FeatureSource, stored: StoredShape, size: int | None, normalise: str | None, seed: int, books: Path | None
 ) -> Encoder:
     spec = check_network(source.name, source.weights)
     kind = RANDOM if source.weights == RANDOM else "download" if is_download(source.weights, spec) else "file"
@@ -249,8 +400,8 @@ def _weights_words(source: FeatureSource, kind: str, spec: ModelSpec, seed: int)
     return Path(str(source.weights)).name
 
 
-def _pixel_encoder(source: FeatureSource, stored: Stored) -> Encoder:
-    preprocessing = as_stored(stored, source.side)
+def _pixel_encoder(source: FeatureSource, stored: StoredShape) -> Encoder:
+    preprocessing = stored_preprocessing(stored, source.side)
     name = "pixels" if source.side is None else f"pixels:{source.side}"
     return Encoder(
         name=name,
@@ -259,13 +410,13 @@ def _pixel_encoder(source: FeatureSource, stored: Stored) -> Encoder:
         preprocessing=preprocessing,
         identity={"code": _CODE, "architecture": "pixels", "preprocessing": preprocessing.describe()},
         weights_fingerprint="",
-        load=lambda: (Flat(), ()),
+        load=lambda: (FlattenPixels(), ()),
         dtype=torch.float64,
         mixed=False,
     )
 
 
-def pca_encoder(fitted: PixelPca, stored: Stored) -> Encoder:
+def pca_encoder(fitted: PixelPca, stored: StoredShape) -> Encoder:
     """The encoder of a fitted PCA.
 
     Args:
@@ -275,7 +426,7 @@ def pca_encoder(fitted: PixelPca, stored: Stored) -> Encoder:
     Raises:
         InputError: The images have another shape than those it was fitted on.
     """
-    preprocessing = as_stored(stored, fitted.side)
+    preprocessing = stored_preprocessing(stored, fitted.side)
     if (*preprocessing.size, stored[2]) != fitted.shape:
         raise InputError(
             f"the PCA was fitted on pixels {list(fitted.shape)}, and these images give "
@@ -299,13 +450,13 @@ def pca_encoder(fitted: PixelPca, stored: Stored) -> Encoder:
     )
 
 
-def as_stored(stored: Stored, side: int | None) -> Preprocessing:
+def stored_preprocessing(stored: StoredShape, side: int | None) -> Preprocessing:
     """Pixels in [0, 1], resized or not, in the channels they are stored in."""
     size = stored[:2] if side is None else (side, side)
     return Preprocessing(size, stored[2], (0.0,) * stored[2], (1.0,) * stored[2])
 
 
-def _of(fitted: PixelPca | None, source: FeatureSource) -> PixelPca:
+def _fitted_pca(fitted: PixelPca | None, source: FeatureSource) -> PixelPca:
     if fitted is None:
         raise InputError(f"{source.shown} is fitted on reference images only: name them (reference)")
     if fitted.components != source.components or fitted.side != source.side:

@@ -16,22 +16,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from memorisk.images.cache import content_fingerprints
+from memorisk.images.file_hashes import content_fingerprints
 from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
 from memorisk.models.classifiers.specs import IMAGENET_MEAN, IMAGENET_STD
 from memorisk.models.classifiers.zoo import seeded
-from memorisk.models.encoders.encoders import DEFAULT, RANDOM, FeatureSource
+from memorisk.models.encoders.feature_sources import DEFAULT, RANDOM, FeatureSource
 from memorisk.models.encoders.networks import (
     Encoder,
-    Stored,
+    StoredShape,
     check_channels,
     random_note,
     size_notes,
     state_fingerprint,
 )
-from memorisk.models.weights.downloads import quiet_hub
+from memorisk.models.hub import quiet_hub
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
-from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.files import fingerprint
 
 _CODE = 1  # part of the identity: a change of what is computed makes new features
 _FILES = ("config.json", "preprocessor_config.json", "model*.safetensors", "model.safetensors.index.json")
@@ -39,7 +39,13 @@ _FALLBACK_SIDE = 224
 
 
 def open_transformers(
-    source: FeatureSource, stored: Stored, *, size: int | None, normalise: str | None, seed: int, books: Path | None
+    source: FeatureSource,
+    stored: StoredShape,
+    *,
+    size: int | None,
+    normalise: str | None,
+    seed: int,
+    books: Path | None,
 ) -> Encoder:
     """The encoder of a network of transformers.
 
@@ -100,7 +106,7 @@ def open_transformers(
     )
 
 
-class Pooled(nn.Module):
+class PooledFeatures(nn.Module):
     """A network of transformers as one that gives a vector an image.
 
     Args:
@@ -239,7 +245,7 @@ def _loaded(
         raise
     except Exception as error:  # the library, torch and safetensors each raise their own kinds
         raise InputError(f"{said} cannot be loaded from safetensors: {one_line(error, 160)}") from None
-    module = Pooled(network, pooler=pooler).eval()
+    module = PooledFeatures(network, pooler=pooler).eval()
     _check_repeats(module, said, shape)
     return module, notes
 

@@ -1,1 +1,5 @@
-"""Generators: `generators` opens one, `diffusion_sampling` draws from it. `dit` and `stylegan2` are the networks."""
+"""Generators of images. Start with `generators`, which opens one of any kind.
+
+`dit` holds diffusion transformers, `stylegan2_generator` with `stylegan2_networks` a GAN,
+`conditions` the pseudo-conditions of images (paper 004).
+"""

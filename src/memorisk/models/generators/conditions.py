@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.runs.damaged import NO_ARRAYS
-from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import atomic_path, sound_characters
-from memorisk.runs.formats.bounds import check_arrays
+from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line
+from memorisk.runs.files import atomic_path, check_characters
+from memorisk.runs.size_limits import check_arrays
 
 CONDITIONS = "conditions.npz"
 _TEXTS = ("images", "labels", "notes")
@@ -84,10 +83,10 @@ class Conditions:
         try:
             check_arrays(file)
             with np.load(file, allow_pickle=False) as found:
-                texts = {name: sound_characters(found[name]) for name in _TEXTS}
+                texts = {name: check_characters(found[name]) for name in _TEXTS}
                 notes = tuple(str(note) for note in texts["notes"].tolist())
                 return cls(found["values"], texts["images"], texts["labels"], str(found["conditioning"]), notes)
         except FileNotFoundError:
             raise InputError(f"{one_line(folder)} holds no conditions: there is no {CONDITIONS} in it") from None
-        except NO_ARRAYS as error:
+        except ARRAY_ERRORS as error:
             raise InputError(f"{one_line(file)} is no table of conditions: {one_line(error, 120)}") from None

@@ -1,6 +1,7 @@
 """A generator of images: what is asked of one, whatever its kind, and its folder on the disk.
 
-A diffusion transformer (`memorisk.models.generators.dit.dit`), a GAN (`memorisk.models.generators.stylegan2.stylegan2`)
+A diffusion transformer (`memorisk.models.generators.dit.folder`), a GAN
+(`memorisk.models.generators.stylegan2_generator`)
 or a user's own function. Every image has a seed of its own, and nothing else that is random: image by image or in one
 batch, the same seed and the same condition give the same image on the same machine.
 """
@@ -14,16 +15,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from memorisk.images.store import ImageStore
-from memorisk.models.detectors.folder import Seen
-from memorisk.models.generators.sampling_options import SamplingOptions
-from memorisk.runs.damaged import ASTRAY
-from memorisk.runs.errors import InputError, MemoriskError, one_line, several
+from memorisk.models.provenance import SeenImages
+from memorisk.models.settings import SamplingOptions
+from memorisk.runs.errors import CONTENT_ERRORS, InputError, MemoriskError, one_line, plural
 from memorisk.runs.files import read_json, write_json
-from memorisk.runs.functions import load_named
+from memorisk.runs.settings import load_named
 
 DESCRIPTION = "generator.json"
-KINDS = ("dit", "gan", "function")
-CONDITIONED_ON = ("none", "class", "vector")
+GENERATOR_KINDS = ("dit", "gan", "function")
+CONDITION_KINDS = ("none", "class", "vector")
 _FORMAT = 1
 _SEEDS = 1 << 63
 
@@ -33,7 +33,7 @@ class GeneratorConfig:
     """What a generator makes, and of what."""
 
     kind: str
-    """One of `KINDS`."""
+    """One of `GENERATOR_KINDS`."""
     name: str
     """As a report may show it."""
     size: tuple[int, int]
@@ -117,7 +117,7 @@ class Generator(Protocol):
         """
         ...
 
-    def seen_parts(self, store: ImageStore) -> Seen | None:
+    def seen_parts(self, store: ImageStore) -> SeenImages | None:
         """Which images of a store it was trained or chosen on; None where that is not known."""
         ...
 
@@ -184,9 +184,9 @@ def read_description(folder: Path) -> GeneratorConfig:
         sizes = [*config.size, config.channels, config.condition_dim + 1]
         good = len(config.size) == 2 and all(isinstance(n, int) and n > 0 for n in sizes)
         good &= isinstance(config.details, dict) and isinstance(config.name, str) and isinstance(config.latent, str)
-        if not good or config.kind not in KINDS or config.conditioned_on not in CONDITIONED_ON:
+        if not good or config.kind not in GENERATOR_KINDS or config.conditioned_on not in CONDITION_KINDS:
             raise ValueError(f"kind {config.kind}, size {config.size}, conditioned on {config.conditioned_on}")
-    except ASTRAY as error:
+    except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(file)} is no description of a generator: {one_line(error, 120)}") from None
     return config
 
@@ -213,12 +213,12 @@ def load_generator(text: str | Path, *, python_path: Sequence[str | Path] = ()) 
         folder = folder / "generator"
     config = read_description(folder)
     if config.kind == "dit":
-        from memorisk.models.generators.dit.dit import load_dit
+        from memorisk.models.generators.dit.folder import load_dit
 
         found: Any = load_dit(folder, config)  # pyright takes no cached_property for a protocol's property
         return found
     if config.kind == "gan":
-        from memorisk.models.generators.stylegan2.stylegan2 import load_gan
+        from memorisk.models.generators.stylegan2_generator import load_gan
 
         return load_gan(folder, config)
     raise InputError(f"{one_line(folder)} describes a user's function, which is named module:function instead")
@@ -254,14 +254,14 @@ class FunctionGenerator:
             raise InputError(f"{one_line(self.config.name, 60)} gives images of several sizes or channels: give one")
         return np.concatenate(found) if found else np.zeros((0, *shape), dtype=np.uint8)
 
-    def seen_parts(self, store: ImageStore) -> Seen | None:
+    def seen_parts(self, store: ImageStore) -> SeenImages | None:
         """None: nobody knows."""
         return None
 
 
 def _of_function(text: str, python_path: Sequence[str | Path]) -> FunctionGenerator:
     """A user's function, asked for one image to know what it gives."""
-    from memorisk.runs.functions import source_fingerprint
+    from memorisk.runs.settings import source_fingerprint
 
     call = load_named(text, "the generator", python_path)
     classes = tuple(str(name) for name in getattr(call, "classes", ()))
@@ -294,7 +294,7 @@ def _asked(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, nam
         raise
     except Exception as error:  # the function is the user's: anything may go wrong in it
         shown = ", ".join(map(str, part.seeds[:2].tolist())) + (", ..." if len(part) > 2 else "")
-        asked = f"{several(len(part), 'seed', 'seeds')} ({shown})"
+        asked = f"{plural(len(part), 'seed', 'seeds')} ({shown})"
         raise MemoriskError(
             f"your own function {one_line(name, 60)} failed for {asked}{_place(error)}: {type(error).__name__}: "
             f"{one_line(error, 120)}; mend it and give the same command again"

@@ -1,9 +1,9 @@
 """A privacy statement: what finished runs say of what is to be released, for machines; ``privacy-statement.json``.
 
 It is the predicate of an in-toto Statement, whose subjects are the released files and the results of the runs
-(`memorisk.report.statements.in_toto`); its form is ``schemas/privacy-statement-2.json`` (docs/release.md). Reading one
-needs only Python's own library, so that a gate on releases runs where neither PyTorch nor an image library is
-installed.
+(`memorisk.report.statements.envelope`); its form is ``schemas/privacy-statement-2.json`` (docs/release.md). Reading
+one needs only Python's own library, so that a gate on releases runs where neither PyTorch nor an image library is
+installed. `describe_differences` says how the files of a release differ from those that were audited.
 """
 
 import hashlib
@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Self
 
-from memorisk.report.statements.in_toto import InTotoStatement, ResourceDescriptor
-from memorisk.report.statements.json_schema import load_schema, violations
+from memorisk.report.statements.envelope import InTotoStatement, ResourceDescriptor
+from memorisk.report.statements.json_documents import load_schema, violations
 from memorisk.runs.checksums import listing_sha256
 from memorisk.runs.errors import InputError, one_line
 
@@ -30,7 +30,7 @@ RUNS = "runs"
 """Subjects below this name are the results of the runs; those below the name of a `Released` are its files."""
 
 
-class NotWholeError(InputError):
+class InvalidStatementError(InputError):
     """A statement that is not as its schema says, or was changed since it was written."""
 
 
@@ -214,10 +214,14 @@ class Statement:
                 f"{name} has format version {version}, known here is {VERSION}: use the memorisk that wrote it"
             )
         if odd := next(violations(told, load_schema(SCHEMA)), None):
-            raise NotWholeError(f"{name} is not whole: {one_line(odd, 160)}; write it again with memorisk statement")
+            raise InvalidStatementError(
+                f"{name} is not whole: {one_line(odd, 160)}; write it again with memorisk statement"
+            )
         content = {key: value for key, value in told.items() if key != "content_sha256"}
         if content_sha256(content, found.subject) != told["content_sha256"]:
-            raise NotWholeError(f"{name} was changed since it was written: write it again with memorisk statement")
+            raise InvalidStatementError(
+                f"{name} was changed since it was written: write it again with memorisk statement"
+            )
         return cls(
             memorisk=told["memorisk"],
             verdict=Verdict(**_tuples(told["verdict"])),
@@ -262,7 +266,9 @@ def _released(told: Mapping[str, Any], subject: Sequence[ResourceDescriptor], na
     }
     sha256 = listing.get("") if told["form"] == "file" else listing_sha256(listing)
     if sha256 != told["sha256"] or len(listing) != told["files"]:
-        raise NotWholeError(f"{name} is not whole: its files are not those of {one_line(own, 40)}; write it again")
+        raise InvalidStatementError(
+            f"{name} is not whole: its files are not those of {one_line(own, 40)}; write it again"
+        )
     return Released(**_tuples({k: v for k, v in told.items() if k != "name"}), listing=listing)
 
 
@@ -294,3 +300,30 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(one) for one in value]
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+_SHOWN = 3
+
+
+def describe_differences(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
+    """Name the files that were added, taken away or changed.
+
+    Args:
+        known: SHA-256 of each file by its name, as it was audited.
+        found: Likewise, as it is.
+
+    Returns:
+        A phrase; None where there is no difference.
+    """
+    told = {
+        "not among the files that were audited": sorted(found.keys() - known.keys()),
+        "missing": sorted(known.keys() - found.keys()),
+        "changed": sorted(name for name in found.keys() & known.keys() if found[name] != known[name]),
+    }
+    said = [f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {what}" for what, names in told.items() if names]
+    return "; ".join(said) or None
+
+
+def _listed(names: list[str]) -> str:
+    head = ", ".join(one_line(name, 80) for name in names[:_SHOWN])
+    return head if len(names) <= _SHOWN else f"{head} and {len(names) - _SHOWN:,} more"

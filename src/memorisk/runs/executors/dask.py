@@ -1,33 +1,136 @@
-"""Jobs on the workers of a Dask cluster.
+"""Jobs on the workers of a Dask cluster, and the watch over these workers.
 
-Dask's scheduler gives a job whose worker was lost to another one. A lost connection to the scheduler is ours to mend:
-the client is opened again, and what is not done is handed out once more; a job that runs twice leaves the same files.
+Dask's scheduler gives a job whose worker was lost to another one. A lost connection to the scheduler is ours to
+mend: the client is opened again, and what is not done is handed out once more; a job that runs twice leaves the
+same files.
+
+Dask notices by itself a worker that dies, or whose machine is cut off. A worker that is stopped keeps its
+connections and its jobs; Dask's own limit (``worker-ttl``) is a setting of the scheduler that may be switched off.
+Workers are therefore watched while jobs of ours run: one that says nothing loses its jobs.
 """
 
 import asyncio
 import logging
 import secrets
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
+from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError, MissingExtraError, one_line
 from memorisk.runs.executors import worker as remote
-from memorisk.runs.executors.dask_events import watched, workers_of
 from memorisk.runs.executors.placement import Placement
-from memorisk.runs.executors.worker import Expected, Outcome, attempt_remotely, check_workers, look, lost
+from memorisk.runs.executors.worker import (
+    LifeSigns,
+    Outcome,
+    WorkerRequirements,
+    attempt_remotely,
+    check_workers,
+    inspect_machine,
+    silence_message,
+    worker_loss,
+)
+
+WATCH_SECONDS = 5.0
+ANSWER_SECONDS = 30
+END_SECONDS = 10
+"""For which the nanny of a silent worker has time to end it."""
+_MISSED = 4
+"""Heartbeats that a worker must have missed: each comes once in 1 + n/200 seconds at the most, n workers."""
+
+
+@contextmanager
+def watch_workers(
+    client: Any, cluster: str, futures: Iterable[Any], only: Sequence[str] | None, patience: float
+) -> Iterator[None]:
+    """Look after the workers of jobs.
+
+    The jobs of one that gave no sign of life are given to others, and it is taken off the cluster, so that what it
+    answers later is not heard. Where none gives one, nobody could take them over: it is said once, and they wait.
+    When all workers that jobs are for are gone, the jobs are taken back, so that they are handed out again.
+
+    Args:
+        client: Of the cluster.
+        cluster: Its address, for messages.
+        futures: The jobs.
+        only: Addresses that jobs are for; None for any worker.
+        patience: Seconds without a sign of life.
+    """
+    keys = {future.key for future in futures}
+    signs, over, told = LifeSigns(), threading.Event(), False
+    every = min(WATCH_SECONDS, patience / 4)
+    log = logging.getLogger(__name__)
+
+    def look() -> None:
+        """Once."""
+        nonlocal told
+        workers = workers_of(client)
+        quiet = signs.quiet({address: worker["last_seen"] for address, worker in workers.items()}, every)
+        limit = max(patience, _MISSED * (1 + len(workers) / 200))
+        silent = [address for address, seconds in quiet.items() if seconds > limit]
+        if only is not None and not set(only) & set(workers):
+            client.cancel(list(futures), force=True)
+            over.set()
+        elif len(silent) < len(workers):
+            busy, told = client.processing() if silent else {}, False
+            taken = [address for address in silent if keys.intersection(busy.get(address, ()))]
+            for address in taken:
+                log.warning("%s", silence_message(address, quiet[address]))
+            if taken:
+                _take_off(client, taken)
+        elif not told:
+            log.warning("no worker at %s gives a sign of life: jobs wait for one", one_line(cluster, 80))
+            told = True
+
+    def watch() -> None:
+        """Look now and then."""
+        while not over.wait(every):
+            with suppress(OSError, TimeoutError, ValueError, RuntimeError):  # the wire is cut: that is seen elsewhere
+                look()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def workers_of(client: Any) -> dict[str, Any]:
+    """What the scheduler tells of each worker, by address.
+
+    Raises:
+        OSError: It does not answer.
+    """
+    if client.scheduler is None:
+        raise OSError("the scheduler is called again")
+    return client.sync(client.scheduler.identity, callback_timeout=ANSWER_SECONDS)["workers"]
+
+
+def _take_off(client: Any, addresses: Sequence[str]) -> None:
+    """Take workers off their cluster, as the scheduler does when ``worker-ttl`` is over: a nanny begins a new one."""
+    client.sync(
+        client.scheduler.restart_workers,
+        workers=list(addresses),
+        timeout=END_SECONDS,
+        wait_for_workers=False,
+        on_error="return",
+        stimulus_id="memorisk-worker-silent",
+    )
+
 
 CONNECT_SECONDS = 10
-PATIENCE = 120.0
+RECONNECT_SECONDS = 120.0
 """Seconds for which a scheduler that was there before is called again."""
-AGAIN_SECONDS = 2.0
+SILENT_WORKER_SECONDS = 2.0
 """For which a worker is waited for that said nothing the last time."""
-_silent: set[str] = set()
+_silent_workers: set[str] = set()
 
 
 def dask_outcomes(
-    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, wanted: Expected
+    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, wanted: WorkerRequirements
 ) -> Iterator[Outcome]:
     """Outcomes in the order in which jobs end.
 
@@ -46,9 +149,11 @@ def dask_outcomes(
     while waiting:
         with _open(place.cluster, again) as client:
             answered, silent = client.sync(_ask, client, wanted, list(workers_of(client)))
-            check_workers(list(answered.values()), place.cluster, silent, new=[a for a in silent if a not in _silent])
-            _silent.difference_update(answered)
-            _silent.update(silent)
+            check_workers(
+                list(answered.values()), place.cluster, silent, new=[a for a in silent if a not in _silent_workers]
+            )
+            _silent_workers.difference_update(answered)
+            _silent_workers.update(silent)
             submit = {"pure": False, "resources": _resources(client, place)}
             if silent:  # no mere preference: idle as they look, they would be given jobs of the others
                 submit["workers"] = list(answered)
@@ -60,16 +165,16 @@ def dask_outcomes(
             }
             try:
                 only = list(answered) if silent else None
-                with watched(client, place.cluster, list(futures), only, place.silence):
+                with watch_workers(client, place.cluster, list(futures), only, place.silence):
                     for outcome in _ended(client, futures):
                         del waiting[outcome.index]
                         yield outcome
             finally:
                 client.cancel(list(futures), force=True)
-        again = time.monotonic() + PATIENCE
+        again = time.monotonic() + RECONNECT_SECONDS
 
 
-def reach_dask(place: Placement) -> None:
+def check_dask(place: Placement) -> None:
     """Ask whether there is a scheduler, with a worker that offers what a job needs.
 
     Raises:
@@ -82,7 +187,7 @@ def reach_dask(place: Placement) -> None:
 
 
 async def _ask(
-    client: Any, wanted: Expected, addresses: list[str]
+    client: Any, wanted: WorkerRequirements, addresses: list[str]
 ) -> tuple[dict[str, tuple[str, str | None]], list[str]]:
     """What each worker says of itself, by address, and who says nothing in time; one that dies meanwhile is left out.
 
@@ -91,9 +196,15 @@ async def _ask(
 
     async def one(address: str) -> Any:
         """Its answer; None for none in time."""
-        seconds = min(AGAIN_SECONDS, remote.LOOK_SECONDS) if address in _silent else remote.LOOK_SECONDS
+        seconds = (
+            min(SILENT_WORKER_SECONDS, remote.INSPECTION_SECONDS)
+            if address in _silent_workers
+            else remote.INSPECTION_SECONDS
+        )
         try:
-            told = await asyncio.wait_for(client.run(look, wanted, workers=[address], on_error="return"), seconds)
+            told = await asyncio.wait_for(
+                client.run(inspect_machine, wanted, workers=[address], on_error="return"), seconds
+            )
         except TimeoutError:
             return None
         except (OSError, ValueError) as error:  # lost while it was asked
@@ -116,8 +227,8 @@ def _ended(client: Any, futures: dict[Any, int]) -> Iterator[Outcome]:
         elif future.status == "error":
             error = future.exception()
             if not isinstance(error, KilledWorker):
-                raise MemoriskError(f"a job did not reach its worker: {one_line(error, 200)}; {GOES_ON}") from error
-            yield lost(futures[future], error.allowed_failures + 1)
+                raise MemoriskError(f"a job did not reach its worker: {one_line(error, 200)}; {RESUME_HINT}") from error
+            yield worker_loss(futures[future], error.allowed_failures + 1)
 
 
 @contextmanager
@@ -153,7 +264,7 @@ def _open(address: str, again: float | None) -> Iterator[Any]:
                     "which prints its address"
                 ) from None
             if time.monotonic() > again:
-                raise MemoriskError(f"the scheduler at {said} was lost and does not come back; {GOES_ON}") from None
+                raise MemoriskError(f"the scheduler at {said} was lost and does not come back; {RESUME_HINT}") from None
             time.sleep(1)
     try:
         yield client

@@ -12,9 +12,9 @@ from memorisk.runs.errors import InputError, one_line, unknown_name
 EXECUTORS = ("local", "dask", "ray")
 _ADDRESSES = {"dask": "DASK_SCHEDULER_ADDRESS", "ray": "RAY_ADDRESS"}
 _EXAMPLES = {"dask": "tcp://HOST:8786", "ray": "ray://HOST:10001, or auto on a machine of the cluster"}
-SILENCE = 120.0
+SILENCE_SECONDS = 120.0
 """Seconds without a sign of life after which a worker's job is given to another."""
-_LEAST_SILENCE = 5.0
+_LEAST_SILENCE_SECONDS = 5.0
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -40,7 +40,7 @@ class Placement:
     gpus: int = 0
     folders: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
-    silence: float = SILENCE
+    silence: float = SILENCE_SECONDS
 
     @property
     def remote(self) -> bool:
@@ -79,10 +79,10 @@ class ClusterOptions:
                     )
         if self.job_memory is not None:
             parse_bytes(self.job_memory)
-        if self.worker_silence is not None and not _LEAST_SILENCE <= self.worker_silence < inf:
+        if self.worker_silence is not None and not _LEAST_SILENCE_SECONDS <= self.worker_silence < inf:
             raise InputError(
-                f"--worker-silence is {self.worker_silence:g}: give {_LEAST_SILENCE:g} seconds or more, in which a "
-                "worker that works says something"
+                f"--worker-silence is {self.worker_silence:g}: give {_LEAST_SILENCE_SECONDS:g} seconds or more, in "
+                "which a worker that works says something"
             )
 
     def reach_cluster(self, *, gpus: int = 0) -> None:
@@ -96,13 +96,13 @@ class ClusterOptions:
         """
         place = self.placement(gpus=gpus)
         if place.executor == "dask":
-            from memorisk.runs.executors.dask import reach_dask
+            from memorisk.runs.executors.dask import check_dask
 
-            reach_dask(place)
+            check_dask(place)
         elif place.executor == "ray":
-            from memorisk.runs.executors.ray import reach_ray
+            from memorisk.runs.executors.ray import check_ray
 
-            reach_ray(place)
+            check_ray(place)
 
     def placement(self, *folders: Path, cores: int = 1, gpus: int = 0) -> Placement:
         """Where jobs run that read and write these folders.
@@ -125,7 +125,7 @@ class ClusterOptions:
             )
         memory = None if self.job_memory is None else parse_bytes(self.job_memory)
         places = tuple(folder.resolve() for folder in folders)
-        silence = SILENCE if self.worker_silence is None else self.worker_silence
+        silence = SILENCE_SECONDS if self.worker_silence is None else self.worker_silence
         return Placement(self.executor, address, cores, memory, gpus, places, silence=silence)
 
 

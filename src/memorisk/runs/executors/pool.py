@@ -22,10 +22,10 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from memorisk.runs.child_processes import SAFE, safe_start, start_server
-from memorisk.runs.errors import GOES_ON, InputError, MemoriskError
+from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError
 from memorisk.runs.executors.placement import Placement
-from memorisk.runs.executors.worker import Outcome, attempt, expected
+from memorisk.runs.executors.worker import Outcome, attempt, worker_requirements
+from memorisk.runs.processes import SAFE_ENVIRONMENT, safe_start, start_server
 
 __all__ = ["Outcome", "connection", "prepare_workers", "run_jobs", "worker_pool"]
 
@@ -83,7 +83,7 @@ def run_jobs(
     if failed:
         if failed[0].bad_input:
             raise InputError(failed[0].error)
-        kept = f"; {GOES_ON}" if len(jobs) > 1 else ""
+        kept = f"; {RESUME_HINT}" if len(jobs) > 1 else ""
         raise MemoriskError(f"{len(failed)} of {len(jobs)} jobs failed, the first with: {failed[0].error}{kept}")
     return [o.value for o in sorted(outcomes, key=lambda o: o.index)]
 
@@ -163,7 +163,7 @@ def _side_by_side(
     except BrokenProcessPool as error:
         raise MemoriskError(
             "a worker process was killed, as the system does when memory runs out: fewer at a time (--processes) "
-            f"need less; {GOES_ON}"
+            f"need less; {RESUME_HINT}"
         ) from error
     finally:
         if not (well and found):
@@ -195,7 +195,7 @@ def _on_cluster(
     """Outcomes of jobs on a cluster, in the order in which they end."""
     if not jobs:
         return
-    with expected(place.folders, place.files) as wanted:
+    with worker_requirements(place.folders, place.files) as wanted:
         if place.executor == "dask":
             from memorisk.runs.executors.dask import dask_outcomes
 
@@ -213,7 +213,7 @@ def _begin_worker(parent: Connection, threads: int) -> None:
     """
     gc.freeze()  # what was imported before the fork is shared: a collection would touch, and so copy, all of it
     threadpool_limits(threads)
-    os.environ.update(SAFE)
+    os.environ.update(SAFE_ENVIRONMENT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:

@@ -1,8 +1,13 @@
-"""Jobs on the workers of a Ray cluster.
+"""Jobs on the workers of a Ray cluster, and the token that a cluster may ask for.
 
-Ray runs a job whose worker or machine was lost again elsewhere, up to `RETRIES` times; it keeps its own connections.
+Ray runs a job whose worker or machine was lost again elsewhere, up to `RETRIES` times; it keeps its own
+connections.
+
+The token (``RAY_AUTH_MODE=token``) is tried before anything is written. Ray itself asks for a token again for half
+a minute, ends the process where the file of one cannot be read, and at last says that nobody answers.
 """
 
+import importlib
 import importlib.util
 import logging
 import os
@@ -10,16 +15,101 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from memorisk.runs.child_processes import safe_start
-from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
-from memorisk.runs.executors.heartbeats import Pulse, Signs, silence
+from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError, MissingExtraError, one_line
 from memorisk.runs.executors.placement import Placement
-from memorisk.runs.executors.ray_token import try_token
-from memorisk.runs.executors.worker import Expected, Outcome, attempt_remotely, check_workers, look, lost
+from memorisk.runs.executors.worker import (
+    Heartbeat,
+    LifeSigns,
+    Outcome,
+    WorkerRequirements,
+    attempt_remotely,
+    check_workers,
+    inspect_machine,
+    silence_message,
+    worker_loss,
+)
+from memorisk.runs.processes import safe_start
+
+MODE, TOKEN, TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+OWN_FILE = Path("~/.ray/auth_token")
+"""Where Ray looks if neither variable is set."""
+_WAY_OUT = f"set {TOKEN}, or {TOKEN_FILE} to a file that holds it, or write it to {OWN_FILE}"
+
+
+def check_token(address: str) -> None:
+    """Ask the cluster whether it takes our token, or none.
+
+    Args:
+        address: ``host:port``, where somebody listens. Of ``ray://`` only our own side is looked at.
+
+    Raises:
+        InputError: We are to have a token and have none, or the cluster takes ours not.
+    """
+    if os.environ.get(MODE, "").lower() == "token":
+        _own_token()
+    if address.startswith("ray://"):
+        return
+    from ray import exceptions
+    from ray._private.services import canonicalize_bootstrap_address as found
+
+    refused = getattr(exceptions, "AuthenticationError", None)
+    if refused is None:  # Ray before 2.52 knows no tokens
+        return
+    try:
+        with _silent_stderr():
+            # as `ray health-check` does: Ray has no public way to ask once
+            importlib.import_module("ray._raylet").GcsClient(address=found(address) or address)
+    except refused:
+        raise InputError(
+            f"the Ray cluster at {one_line(address, 80)} takes jobs only with its token: set {MODE}=token and "
+            f"give the token: {_WAY_OUT}"
+        ) from None
+    except (exceptions.RayError, ConnectionError, RuntimeError, ValueError):
+        return  # what else is wrong is told when Ray connects
+
+
+def _own_token() -> None:
+    """See that there is a token where Ray will look.
+
+    Raises:
+        InputError: There is none.
+    """
+    if os.environ.get(TOKEN):
+        return
+    named = os.environ.get(TOKEN_FILE)
+    file = Path(named) if named else OWN_FILE.expanduser()
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        text = ""
+    if not text:
+        where = f"{TOKEN_FILE} names {one_line(named, 80)}, which" if named else f"{TOKEN} is not set and {OWN_FILE}"
+        raise InputError(f"{MODE} is token, but {where} holds no token that can be read: {_WAY_OUT}")
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Keep what Ray's own libraries write there out of our refusal, which is one line."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        for one in (kept, nowhere):
+            with suppress(OSError):
+                os.close(one)
+
 
 RETRIES = 5
 CONNECT_SECONDS = 10
@@ -33,14 +123,14 @@ START_SECONDS = 120.0
 
 
 def ray_outcomes(
-    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, wanted: Expected
+    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, wanted: WorkerRequirements
 ) -> Iterator[Outcome]:
     """Outcomes in the order in which jobs end; arguments and errors as for `runs.executors.dask.dask_outcomes`."""
     with open_ray(place.cluster) as ray:
         _check(ray, place, wanted)
-        task = ray.remote(attempt_remotely).options(max_retries=RETRIES, **_needs(place))
+        task = ray.remote(attempt_remotely).options(max_retries=RETRIES, **_resource_request(place))
         every = min(WATCH_SECONDS, place.silence / 4)
-        signs, waiting, looked = Signs(), {}, time.monotonic()
+        signs, waiting, looked = LifeSigns(), {}, time.monotonic()
         tries, deaths = Counter[int](), Counter[int]()
 
         def hand_out(index: int) -> None:
@@ -75,8 +165,8 @@ def ray_outcomes(
 
 
 def _silent(
-    signs: Signs,
-    waiting: dict[Any, tuple[int, Pulse | None]],
+    signs: LifeSigns,
+    waiting: dict[Any, tuple[int, Heartbeat | None]],
     every: float,
     patience: float,
     has_room: Callable[[], bool],
@@ -96,7 +186,7 @@ def _silent(
     for one in found:
         pulse = waiting[one][1]
         assert pulse is not None
-        log.warning("%s", silence(pulse.worker(), quiet[one]))
+        log.warning("%s", silence_message(pulse.worker(), quiet[one]))
         pulse.remove()
     idle = [one for one in shown if one not in begun] if stuck else []
     if idle:
@@ -107,15 +197,15 @@ def _silent(
 def _has_room(ray: Any, place: Placement) -> bool:
     """Whether the cluster could run one more job."""
     free = ray.available_resources()
-    return all(free.get(name, 0) >= n for name, n in _words(place).items())
+    return all(free.get(name, 0) >= n for name, n in _resource_names(place).items())
 
 
-def _words(place: Placement) -> dict[str, float]:
+def _resource_names(place: Placement) -> dict[str, float]:
     """What a job needs, as Ray's machines say what they have."""
     return {"CPU": place.cores, "GPU": place.gpus, "memory": place.memory or 0}
 
 
-def reach_ray(place: Placement) -> None:
+def check_ray(place: Placement) -> None:
     """Ask whether there is a cluster; what its machines have is asked when jobs begin, since Ray takes seconds to say.
 
     Raises:
@@ -124,13 +214,13 @@ def reach_ray(place: Placement) -> None:
     if importlib.util.find_spec("ray") is None:
         raise MissingExtraError("ray", "cluster", "executor ray")
     try:
-        _knock(place.cluster)
+        _check_port(place.cluster)
     except (OSError, ValueError) as error:
-        raise _nobody(place.cluster, error) from None
-    try_token(place.cluster)
+        raise _no_cluster_error(place.cluster, error) from None
+    check_token(place.cluster)
 
 
-def _nobody(address: str, error: Exception) -> InputError:
+def _no_cluster_error(address: str, error: Exception) -> InputError:
     """That no cluster answers."""
     return InputError(
         f"no Ray cluster answers at {one_line(address, 80)}: {one_line(error, 160)}; `ray status` tells of one"
@@ -146,9 +236,9 @@ def _outcome(ray: Any, task: Any, index: int) -> Outcome:
     try:
         return ray.get(task)
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError):
-        return lost(index, RETRIES + 1)
+        return worker_loss(index, RETRIES + 1)
     except ray.exceptions.RayError as error:
-        raise MemoriskError(f"a job did not reach its worker: {one_line(error, 200)}; {GOES_ON}") from error
+        raise MemoriskError(f"a job did not reach its worker: {one_line(error, 200)}; {RESUME_HINT}") from error
 
 
 @contextmanager
@@ -166,15 +256,15 @@ def open_ray(address: str) -> Iterator[Any]:
     mine = not ray.is_initialized()
     try:
         if mine:
-            _knock(address)
-            try_token(address)
+            _check_port(address)
+            check_token(address)
             job = {} if address.startswith("ray://") else {"job_config": _job_without_folders()}
             quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
             with safe_start():
                 ray.init(address=address, **job, **quiet)
             _keep_quiet()
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise _nobody(address, error) from None
+        raise _no_cluster_error(address, error) from None
     try:
         yield ray
     finally:
@@ -207,7 +297,7 @@ def _keep_quiet() -> None:
         worker._worker_logs_enabled = False
 
 
-def _knock(address: str) -> None:
+def _check_port(address: str) -> None:
     """See whether anybody listens, since Ray itself asks for minutes.
 
     Raises:
@@ -221,14 +311,14 @@ def _knock(address: str) -> None:
         pass
 
 
-def _needs(place: Placement) -> dict[str, Any]:
+def _resource_request(place: Placement) -> dict[str, Any]:
     """What a job asks for, in Ray's words."""
     asked: dict[str, Any] = {"num_cpus": place.cores}
     asked |= {"num_gpus": place.gpus} if place.gpus else {}
     return asked | ({"memory": place.memory} if place.memory else {})
 
 
-def _check(ray: Any, place: Placement, wanted: Expected) -> None:
+def _check(ray: Any, place: Placement, wanted: WorkerRequirements) -> None:
     """Ask every machine whether it can take jobs.
 
     Raises:
@@ -237,7 +327,7 @@ def _check(ray: Any, place: Placement, wanted: Expected) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Stay
 
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    words = _words(place)
+    words = _resource_names(place)
     able = [node for node in nodes if all(node["Resources"].get(name, 0) >= n for name, n in words.items())]
     if not able:
         needs = ", ".join(f"{name} {n:g}" for name, n in words.items() if n)
@@ -246,7 +336,9 @@ def _check(ray: Any, place: Placement, wanted: Expected) -> None:
             "(cores: --threads; of a pass of images those of this machine, or OMP_NUM_THREADS)"
         )
     asked = [
-        ray.remote(look).options(num_cpus=0, scheduling_strategy=Stay(node["NodeID"], soft=False)).remote(wanted)
+        ray.remote(inspect_machine)
+        .options(num_cpus=0, scheduling_strategy=Stay(node["NodeID"], soft=False))
+        .remote(wanted)
         for node in able
     ]
     ended, _ = ray.wait(asked, num_returns=len(asked), timeout=START_SECONDS)

@@ -1,34 +1,124 @@
-"""What a worker of a cluster does with a job, and what is asked of it before the first one.
+"""What a worker of a cluster does with a job, what is checked before the first one, and signs that a worker lives.
 
 A job sets the threads and the random state of its process while it runs, so that one process runs one job at a time
 whatever number of threads its worker has: results are those of this machine, byte for byte.
+
+`LifeSigns` holds when each worker was last heard of. A `Heartbeat` is a file by which a worker that has a job shows
+that it lives.
 """
 
 import logging
+import os
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from memorisk.runs.child_processes import SAFE, environment_of
 from memorisk.runs.environment import versions
-from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, one_line
-from memorisk.runs.executors.heartbeats import Pulse
+from memorisk.runs.errors import FULL_DISK_CODES, InputError, MemoriskError, one_line
+from memorisk.runs.processes import SAFE_ENVIRONMENT, environment_variables
 
-_DECIDING = ("memorisk", "numpy", "torch", "timm")
+
+class LifeSigns:
+    """For how long each of several has shown no sign of life, by this machine's clock alone.
+
+    Clocks of machines differ, so that what counts is that a sign changes. A look says no more than that nothing was
+    heard since the one before, and adds twice the usual time between looks at the most: whoever could not look for an
+    hour, stopped or cut off, does not take all for dead.
+    """
+
+    def __init__(self) -> None:
+        self._looked = time.monotonic()
+        self._last: dict[Any, tuple[Any, float]] = {}
+
+    def quiet(self, signs: Mapping[Any, Any], every: float) -> dict[Any, float]:
+        """Seconds since each sign last changed.
+
+        Args:
+            signs: What each shows now; those that are not named are forgotten.
+            every: Seconds between looks.
+        """
+        now = time.monotonic()
+        more, self._looked = min(now - self._looked, 2 * every), now
+        told = {}
+        for name, sign in signs.items():
+            before, seconds = self._last.get(name, (None, 0.0))
+            told[name] = (sign, seconds + more if sign == before else 0.0)
+        self._last = told
+        return {name: seconds for name, (_, seconds) in told.items()}
+
+
+def silence_message(worker: str, seconds: float) -> str:
+    """The line that says whose jobs were given to others."""
+    name = one_line(worker, 80)
+    return f"no sign of life of worker {name} for {seconds:.0f} seconds: its jobs are given to others"
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """A file on shared storage that a worker makes when it begins a job, touches while it lives, and removes."""
+
+    path: str
+    every: float
+    """Seconds between touches."""
+
+    def remove(self) -> None:
+        """Remove the file of a worker that is not asked any more: it makes no other."""
+        with suppress(OSError):
+            Path(self.path).unlink(missing_ok=True)
+
+    def seen(self) -> int | None:
+        """A number that changes as long as the worker lives; None where none has begun, or where it cannot be read."""
+        with suppress(OSError):
+            return Path(self.path).stat().st_mtime_ns
+        return None
+
+    def worker(self) -> str:
+        """Who has the job."""
+        with suppress(OSError, ValueError):
+            return Path(self.path).read_text(encoding="utf-8")
+        return "that cannot be named"
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Keep the file until this is left."""
+        over = threading.Event()
+
+        def touch() -> None:
+            """Until it is over, or the file is gone."""
+            while not over.wait(self.every):
+                try:
+                    os.utime(self.path)
+                except FileNotFoundError:
+                    return
+                except OSError:  # a shared disk that is away for a while
+                    continue
+
+        with suppress(OSError):
+            Path(self.path).write_text(f"{socket.gethostname()} (process {os.getpid()})", encoding="utf-8")
+        thread = threading.Thread(target=touch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            self.remove()
+
+
+_VERSIONED_LIBRARIES = ("memorisk", "numpy", "torch", "timm")
 """Libraries whose version a result may depend on."""
 _PATIENCE = 10.0  # seconds that a shared disk may take to show a new file
-LOOK_SECONDS = 20.0
+INSPECTION_SECONDS = 20.0
 """For which a worker is waited for that is asked whether it can take jobs; more than a shared disk may take."""
-_SEEN = ".seen-"
-_alone = threading.Lock()
+_MARK_PREFIX = ".seen-"
+_process_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -50,7 +140,7 @@ def attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
     except MemoriskError as error:
         return Outcome(index, error=str(error))
     except OSError as error:
-        if error.errno in NO_SPACE:
+        if error.errno in FULL_DISK_CODES:
             where = f" for {one_line(error.filename, 120)}" if error.filename else ""
             return Outcome(index, error=f"no space left on the disk{where}: free some")
         return Outcome(index, error=f"{type(error).__name__}: {one_line(error)}")
@@ -59,7 +149,7 @@ def attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
 
 
 @dataclass(frozen=True)
-class Expected:
+class WorkerRequirements:
     """What every worker must be like, so that results are those of whoever asks and arrive there."""
 
     marks: tuple[str, ...]
@@ -67,15 +157,15 @@ class Expected:
     versions: dict[str, str]
     """Of the libraries that results depend on."""
 
-    def pulse(self, name: str, every: float) -> Pulse | None:
+    def pulse(self, name: str, every: float) -> Heartbeat | None:
         """Where the worker of a job shows that it lives; None where no folder of the jobs can be written to.
 
         Args:
             name: Of the job, among those that are handed out now.
             every: Seconds between signs of life.
         """
-        made = next((mark for mark in self.marks if Path(mark).name.startswith(_SEEN)), None)
-        return None if made is None else Pulse(f"{made}-{name}", every)
+        made = next((mark for mark in self.marks if Path(mark).name.startswith(_MARK_PREFIX)), None)
+        return None if made is None else Heartbeat(f"{made}-{name}", every)
 
     def refuses(self) -> str | None:
         """Why this process is not like that; None where it is. A new file on a shared disk is waited for."""
@@ -87,7 +177,7 @@ class Expected:
                     "folder, image store (store) and weights on storage that all machines mount under one path"
                 )
             time.sleep(0.2)
-        here = deciding_versions()
+        here = result_versions()
         for name in sorted(here.keys() | self.versions.keys()):
             if here.get(name) != self.versions.get(name):
                 return (
@@ -100,16 +190,16 @@ class Expected:
 def _shown(mark: str) -> Path:
     """What a user knows of a mark: the folder of one that was made for the purpose, else the file itself."""
     path = Path(mark)
-    return path.parent if path.name.startswith(_SEEN) else path
+    return path.parent if path.name.startswith(_MARK_PREFIX) else path
 
 
-def deciding_versions() -> dict[str, str]:
+def result_versions() -> dict[str, str]:
     """Versions of what results depend on."""
-    return {name: version for name, version in versions().items() if name in _DECIDING}
+    return {name: version for name, version in versions().items() if name in _VERSIONED_LIBRARIES}
 
 
 @contextmanager
-def expected(folders: Sequence[Path], files: Sequence[Path] = ()) -> Iterator[Expected]:
+def worker_requirements(folders: Sequence[Path], files: Sequence[Path] = ()) -> Iterator[WorkerRequirements]:
     """What workers must see as long as this lasts: an empty file in each folder, or a file of one that is read only.
 
     Args:
@@ -119,14 +209,14 @@ def expected(folders: Sequence[Path], files: Sequence[Path] = ()) -> Iterator[Ex
     made, marks = [], []
     try:
         for folder in folders:
-            mark = folder / f"{_SEEN}{secrets.token_hex(8)}"
+            mark = folder / f"{_MARK_PREFIX}{secrets.token_hex(8)}"
             try:
                 mark.touch(mode=0o600)
                 made.append(mark)
             except OSError:
                 mark = next((file for file in sorted(folder.iterdir()) if file.is_file()), folder)
             marks.append(str(mark))
-        yield Expected((*marks, *map(str, files)), deciding_versions())
+        yield WorkerRequirements((*marks, *map(str, files)), result_versions())
     finally:
         for mark in made:
             mark.unlink(missing_ok=True)
@@ -134,13 +224,18 @@ def expected(folders: Sequence[Path], files: Sequence[Path] = ()) -> Iterator[Ex
                 pulse.unlink(missing_ok=True)
 
 
-def look(wanted: Expected) -> tuple[str, str | None]:
+def inspect_machine(wanted: WorkerRequirements) -> tuple[str, str | None]:
     """Name of a worker's machine, and why it cannot take jobs; None where it can."""
     return socket.gethostname(), wanted.refuses()
 
 
 def attempt_remotely(
-    function: Callable[[Any], Any], job: Any, index: int, threads: int, wanted: Expected, pulse: Pulse | None = None
+    function: Callable[[Any], Any],
+    job: Any,
+    index: int,
+    threads: int,
+    wanted: WorkerRequirements,
+    pulse: Heartbeat | None = None,
 ) -> Outcome:
     """Run a job in a worker of a cluster: alone in its process, with so many threads of native code.
 
@@ -155,7 +250,7 @@ def attempt_remotely(
     if (why := wanted.refuses()) is not None:
         return Outcome(index, error=f"worker {one_line(socket.gethostname(), 60)}: {why}", bad_input=True)
     shown = nullcontext() if pulse is None else pulse.shown()
-    with _alone, threadpool_limits(threads), environment_of(SAFE), shown:
+    with _process_lock, threadpool_limits(threads), environment_variables(SAFE_ENVIRONMENT), shown:
         return attempt(function, job, index)
 
 
@@ -191,7 +286,7 @@ def check_workers(
             raise InputError(f"worker {one_line(host, 60)}: {why}")
 
 
-def lost(index: int, times: int) -> Outcome:
+def worker_loss(index: int, times: int) -> Outcome:
     """Of a job whose worker died each time."""
     return Outcome(
         index,

@@ -14,17 +14,14 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from memorisk.runs.cache import cache_folder
-from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line
-from memorisk.runs.files import fsync_folder, write_text
-from memorisk.runs.fingerprint import fingerprint
-from memorisk.runs.lock import folder_lock
-from memorisk.runs.storage.origins import ORIGIN, TREE
-from memorisk.runs.storage.storage import PART, Entry, Storage
-from memorisk.runs.storage.urls import url_of
-from memorisk.runs.unfinished import write_guard
+from memorisk.runs.arrays import write_guard
+from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError, one_line
+from memorisk.runs.files import fingerprint, fsync_folder, write_text
+from memorisk.runs.locks import folder_lock
+from memorisk.runs.storage.filesystem import PART, Entry, Storage
+from memorisk.runs.storage.locations import ORIGIN, TREE, cache_folder, url_of
 
-MIRRORS, BOOK = "mirrors", "book.jsonl"
+MIRRORS, MIRROR_RECORD = "mirrors", "book.jsonl"
 TABLES = frozenset((".csv", ".tsv", ".txt", ".parquet", ".pq"))
 
 
@@ -64,9 +61,9 @@ def local_source(source: str | Path, store: Path | None = None, *, beside: bool 
             target.mkdir(mode=0o700, exist_ok=True)
             if not wanted:
                 raise InputError(f"{url} holds no files")
-            update(storage, wanted, target, folder / BOOK)
+            update_mirror(storage, wanted, target, folder / MIRROR_RECORD)
         else:
-            update(storage, {target.name: next(iter(wanted.values()))}, target.parent, folder / BOOK)
+            update_mirror(storage, {target.name: next(iter(wanted.values()))}, target.parent, folder / MIRROR_RECORD)
     return target
 
 
@@ -81,12 +78,12 @@ def _is_hidden(name: str) -> bool:
     return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
 
 
-def as_url_says(error: MemoriskError, local: Path, source: str | Path) -> MemoriskError:
+def name_url_in_error(error: MemoriskError, local: Path, source: str | Path) -> MemoriskError:
     """An error about a copy, in the words of what the user named."""
     return type(error)(str(error).replace(str(local), url_of(source) or str(source)))
 
 
-def update(storage: Storage, wanted: Mapping[str, Entry], target: Path, book: Path) -> None:
+def update_mirror(storage: Storage, wanted: Mapping[str, Entry], target: Path, book: Path) -> None:
     """Make a folder hold exactly these files of a storage.
 
     Args:
@@ -98,10 +95,10 @@ def update(storage: Storage, wanted: Mapping[str, Entry], target: Path, book: Pa
     Raises:
         MemoriskError: The storage does not answer, or the disk is full; what came stays.
     """
-    known = _recalled(book)
-    there = {n: target / n for n in wanted if known.get(n) == _told(wanted[n], target / n)}
+    known = _read_record(book)
+    there = {n: target / n for n in wanted if known.get(n) == _recorded_state(wanted[n], target / n)}
     _remove_others(target, set(wanted))
-    _remember(book, {n: known[n] for n in there})
+    _write_record(book, {n: known[n] for n in there})
     needed = {n: e for n, e in wanted.items() if n not in there}
     if not needed:
         return
@@ -117,13 +114,13 @@ def update(storage: Storage, wanted: Mapping[str, Entry], target: Path, book: Pa
             name = names[entry]
             parts[entry].chmod(0o600)
             parts[entry].replace(target / name)
-            lines.write(json.dumps([name, *_told(entry, target / name)]) + "\n")
+            lines.write(json.dumps([name, *_recorded_state(entry, target / name)]) + "\n")
             lines.flush()
 
         try:
             storage.fetch_all({entry: parts[entry] for entry in names}, done)
         except FileNotFoundError:
-            raise MemoriskError(f"{storage.url}: a file went away while it was read; {GOES_ON}") from None
+            raise MemoriskError(f"{storage.url}: a file went away while it was read; {RESUME_HINT}") from None
         finally:
             for part in parts.values():
                 part.unlink(missing_ok=True)
@@ -134,7 +131,7 @@ def _part(path: Path) -> Path:
     return path.with_name(f".{path.name[:60]}.{fingerprint(path.name)}{PART}")
 
 
-def _told(entry: Entry, path: Path) -> list[object]:
+def _recorded_state(entry: Entry, path: Path) -> list[object]:
     """What the book says of a file: of the storage's, and of ours, which nobody else may have changed."""
     try:
         status = path.stat(follow_symlinks=False)
@@ -143,7 +140,7 @@ def _told(entry: Entry, path: Path) -> list[object]:
     return [entry.size, entry.stamp, status.st_size, status.st_mtime_ns]
 
 
-def _recalled(book: Path) -> dict[str, list[object]]:
+def _read_record(book: Path) -> dict[str, list[object]]:
     found: dict[str, list[object]] = {}
     try:
         for line in book.read_text(encoding="utf-8").splitlines():
@@ -157,7 +154,7 @@ def _recalled(book: Path) -> dict[str, list[object]]:
     return found
 
 
-def _remember(book: Path, known: Mapping[str, list[object]]) -> None:
+def _write_record(book: Path, known: Mapping[str, list[object]]) -> None:
     write_text(book, "".join(json.dumps([name, *told]) + "\n" for name, told in known.items()))
 
 
@@ -190,5 +187,5 @@ def _refuse_too_much(storage: Storage, needed: Mapping[str, Entry], target: Path
     if total > free:
         raise MemoriskError(
             f"{storage.url} takes {total / 1e9:.2g} GB here, and {one_line(target)} has {free / 1e9:.2g} GB left: free "
-            f"some, or name a folder elsewhere with --store; {GOES_ON}"
+            f"some, or name a folder elsewhere with --store; {RESUME_HINT}"
         )

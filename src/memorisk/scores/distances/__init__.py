@@ -1,12 +1,12 @@
-"""Distances between embeddings: the 14 measures of paper 003, exact nearest neighbours, exact histograms."""
+"""Distances between embeddings: the 14 measures of paper 003, exact nearest neighbours, exact histograms.
 
-from memorisk.scores.distances.fitted import FittedMeasure
-from memorisk.scores.distances.fitting import fit_measure
-from memorisk.scores.distances.histograms import histogram
-from memorisk.scores.distances.neighbours import Neighbours, nearest
-from memorisk.scores.distances.pairs import pairwise, rowwise
-from memorisk.scores.distances.planted import finds_copies
-from memorisk.scores.distances.registry import MEASURES, Measure, find_measure
+Start with `measures` and `neighbours`. `definitions` is what every reported distance is; `bounds` proves what
+`kernels` and `gpu` may leave out. `published_code` repeats paper 003's code with its defects.
+"""
+
+from memorisk.scores.distances.fit import finds_copies, fit_measure
+from memorisk.scores.distances.measures import MEASURES, FittedMeasure, Measure, find_measure, pairwise, rowwise
+from memorisk.scores.distances.neighbours import Neighbours, histogram, nearest
 
 __all__ = [
     "MEASURES",

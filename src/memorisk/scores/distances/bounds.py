@@ -30,15 +30,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memorisk.scores.distances.fitted import BINARY, FittedMeasure
-from memorisk.scores.distances.pairs import Definition, definition
-from memorisk.scores.distances.parallel import Team
-from memorisk.scores.distances.rows import FloatArray, Rows, beside, library
+from memorisk.scores.distances.measures import BINARY, Definition, FittedMeasure, definition
+from memorisk.scores.distances.rows import FloatArray, Rows, Team, array_library, convert_like
 
 UNIT = 2.0**-24
 LOG_ERROR = 6e-7
 """Of ``kernels.logarithms`` beside 4 u |log|, held by a test over all fractions."""
-SHARE = 1.0 + 2.0**-10
+BOUND_ROOM = 1.0 + 2.0**-10
 """Multiplies every beta: room for the rounding of the bounds themselves."""
 MOST_POWERS = 16
 _NO_FORM = "none"
@@ -82,13 +80,13 @@ class Form:
     """The value's own power of the key: Minkowski's p."""
     rho: float
     """Relative bound."""
-    room: float = SHARE
+    room: float = BOUND_ROOM
     """Multiplies every beta."""
 
     def on_device(self) -> "Form":
         """The form where a GPU evaluates it: its quotients and logarithms are approximate."""
         rho = self.rho + 8 * UNIT * (self.family == "share")
-        return replace(self, rho=rho, room=SHARE * (2.0 if self.family == "entropy" else 1.0))
+        return replace(self, rho=rho, room=BOUND_ROOM * (2.0 if self.family == "entropy" else 1.0))
 
     def prepare(self, rows: Rows, first: int, last: int, workers: Team) -> Block:
         """Rows ``first`` to ``last`` made ready, some of them by each thread."""
@@ -112,7 +110,7 @@ class Form:
         elif self.measure.name in BINARY:
             beta = both * 0.0 if d < 1 << 22 else both + np.inf
         elif self.family == "product":
-            own = library(both).asarray(queries.own, dtype=both.dtype)
+            own = array_library(both).asarray(queries.own, dtype=both.dtype)
             beta = 3.0 * gamma(d + 8) * own * (1.0 + self.rho) + both**2 * (1.0 + 2.0**20) + 2.0**-100
         elif self.family == "sum":
             beta = both * (1.0 + self.rho) + (d * 2.0**-120) ** (1.0 / self.root)
@@ -137,15 +135,15 @@ class Form:
 
     def _fill(self, exact: FloatArray, out: Block) -> None:
         """One part of a block."""
-        from memorisk.scores.distances.shortening import shorten
+        from memorisk.scores.distances.kernels import round_to_float32
 
         out.exact[:] = exact
         if self.definition.weights.size or self.definition.whitening.size:
             moved, floor = self.moved(exact)
-            shorten(np.ascontiguousarray(moved), np.zeros(0), self.scale, self.family, self.root, out)
+            round_to_float32(np.ascontiguousarray(moved), np.zeros(0), self.scale, self.family, self.root, out)
             out.slack[:] += floor
         else:
-            shorten(exact, self.centre, self.scale, self.family, self.root, out)
+            round_to_float32(exact, self.centre, self.scale, self.family, self.root, out)
 
 
 def gamma(n: float) -> float:
@@ -213,8 +211,8 @@ def _centre_and_size(
 def _weighed(x: Any, parts: Definition) -> Any:
     """Rows times the roots of the weights, or times the whitening."""
     if parts.weights.size:
-        return x * beside(x, np.sqrt(parts.weights))
-    return x @ beside(x, parts.whitening) if parts.whitening.size else x
+        return x * convert_like(x, np.sqrt(parts.weights))
+    return x @ convert_like(x, parts.whitening) if parts.whitening.size else x
 
 
 def _scale(family: str, most: float, measure: FittedMeasure) -> float:
@@ -228,6 +226,6 @@ def _scale(family: str, most: float, measure: FittedMeasure) -> float:
     return 1.0
 
 
-def arguments(form: Form) -> tuple[Any, ...]:
+def kernel_arguments(form: Form) -> tuple[Any, ...]:
     """A form in the words of the compiled scans."""
     return (*form.definition, form.multiplier, form.power, form.root, form.rho)

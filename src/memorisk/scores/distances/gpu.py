@@ -1,46 +1,202 @@
 """Nearest neighbours and histograms on a GPU: the same rows and the same bits as on the CPU.
 
-Tiles of approximate values (`gpu_blocks.evaluate`) never leave the device. Of each only the least value of every 64
-references is looked at; what a pair's bounds (`bounds`) do not exclude from the nearest, or leave on either side of an
-edge, waits on the device as a pair of row numbers, and is evaluated by definition (`direct`) on the CPU's cores. Memory
-is that of a few blocks on both sides.
+PyTorch makes the blocks of rows and the tiles of values on the device, as `kernels` and `neighbours` do on the CPU.
+Tiles of approximate values (`evaluate`) never leave the device. Of each only the least value of every 64 references
+is looked at. What a pair's bounds (`bounds`) do not exclude from the nearest, or leave on either side of an edge,
+waits on the device as a pair of row numbers, and is evaluated by definition (`definitions`) on the CPU's cores.
+Memory is that of a few blocks on both sides.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memorisk.runs.errors import InputError
 from memorisk.scores.distances.bounds import Form, find_form
-from memorisk.scores.distances.direct import ROOM, insert_pairs, some_pairs
-from memorisk.scores.distances.fitted import FittedMeasure
-from memorisk.scores.distances.gpu_blocks import (
-    ELEMENTS,
-    PADDED,
-    QUERIES,
-    TILE,
-    DeviceBlock,
-    DeviceRows,
-    evaluate,
-    full_products,
-    prepare,
-)
-from memorisk.scores.distances.parallel import Team, team
-from memorisk.scores.distances.rows import FloatArray, rows_per_block
+from memorisk.scores.distances.definitions import ROOM, insert_pairs, some_pairs
+from memorisk.scores.distances.kernels import NORMS, SMALLEST, largest_summable, relative_slacks
+from memorisk.scores.distances.measures import FittedMeasure
+from memorisk.scores.distances.rows import FloatArray, Rows, Team, rows_per_block, team
+
+ELEMENTS = 1 << 24
+"""Numbers of a block of rows: 128 MiB in float64, a few times that while they are prepared."""
+QUERIES = 1 << 26
+"""Numbers of the queries held at once: 256 MiB in float32."""
+TILE = 1 << 28
+"""Values of a tile: 1 GiB."""
+PADDED = 128, 4
+"""Rows and columns of a block come in multiples of these; see `gpu_kernels`."""
+
+
+class DeviceRows(Rows):
+    """A table whose blocks are read onto a device; whole, once, where it takes less than a quarter of the free memory.
+
+    Args:
+        table: As for `Rows`.
+        what: As for `Rows`.
+        device: A ``torch.device``.
+    """
+
+    elements = ELEMENTS
+
+    def __init__(self, table: Any, what: str, device: Any) -> None:
+        import torch
+
+        super().__init__(table, what)
+        self.device = device
+        self._there: Any = None
+        if device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(device)
+            if self.n * self.d * self._table.dtype.itemsize < free // 4:
+                self._there = self._moved(self._table)
+
+    def block(self, first: int, last: int) -> Any:
+        """Rows ``first`` to ``last`` in float64, a tensor on the device."""
+        import torch
+
+        part = self._moved(self._table[first:last]) if self._there is None else self._there[first:last]
+        return part.to(torch.float64)
+
+    def _moved(self, part: Any) -> Any:
+        import torch
+
+        if not self._tensor:
+            part = torch.from_numpy(np.require(part, part.dtype.newbyteorder("="), ["C", "W"]))
+        return part.to(self.device)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceBlock:
+    """Rows made ready on a device; padded with zeros."""
+
+    short: Any
+    """[D, N] float32: the rows' columns."""
+    own: Any
+    """[N] float32, see `bounds.Block`."""
+    slack: Any
+    """[N] float64."""
+    size: int
+    """Rows without padding."""
+
+    def part(self, first: int, last: int) -> "DeviceBlock":
+        """Some of the rows; multiples of the padding, or the end."""
+        here = slice(first, last)
+        return DeviceBlock(self.short[:, here], self.own[here], self.slack[here], min(last, self.size) - first)
+
+
+def prepare(form: Form, rows: DeviceRows, first: int, last: int) -> DeviceBlock:
+    """Rows ``first`` to ``last``; see `bounds.Form.prepare`."""
+    import torch
+
+    n, d = (-(-size // step) * step for size, step in zip((last - first, rows.d), PADDED, strict=True))
+    short = torch.zeros((d, n), dtype=torch.float32, device=rows.device)
+    own, slack = torch.zeros_like(short[0]), torch.zeros_like(short[0], dtype=torch.float64)
+    step = rows_per_block(rows.d, rows.elements)
+    for start in range(first, last, step):
+        end = min(start + step, last)
+        here = slice(start - first, end - first)
+        near, own[here], slack[here] = _round_rows(form, form.measure.rows(rows.block(start, end)))
+        short[: rows.d, here] = near.T
+    return DeviceBlock(short, own, slack, last - first)
+
+
+def _round_rows(form: Form, exact: Any) -> tuple[Any, Any, Any]:
+    """Rows in float32, their own terms and their slacks; see `shortening`, whose kernel this is in other words."""
+    import torch
+
+    moved, lost = form.moved(exact)
+    value = moved * form.scale
+    norm, inside = NORMS[form.family], abs(value) <= largest_summable(value.shape[1], form.root)
+    near = torch.where(inside & (abs(value) >= (SMALLEST if norm == 3 else 0.0)), value, 0.0).float()
+    off = abs(value - near)
+    if norm == 2:
+        own = near.double().square().sum(1)
+        slack = off.square().sum(1).sqrt() + 2.0**-50 * own.sqrt() + form.drift() * form.scale
+    elif norm == 3:
+        own = torch.full_like(off[:, 0], value.shape[1])
+        slack = torch.where(off > 0, torch.where(near != 0, 2.0**-24, 1.0), 0.0).sum(1) + form.drift() * own
+    elif norm == 4:
+        own = torch.xlogy(value, 2.0 * value).sum(1)
+        slack = (1.0 - 2.0 * value).clip(0).sum(1) + own.clip(0)
+    else:
+        own = abs(value).sum(1)
+        slack = off.sum(1) + (2.0**-50 * bool(len(form.centre)) + form.drift()) * own
+    inside = inside.all(1) & (own < 1e36)  # a value is infinite only where its pair is left out
+    own, slack = torch.where(inside, own, 0.0), torch.where(inside, slack, torch.inf)
+    return near, own, (relative_slacks(slack, own) if form.family == "ratio" else slack) + lost
+
+
+def evaluate(form: Form, queries: DeviceBlock, references: DeviceBlock, tile: Any) -> Any:
+    """Fill a tile [M, N] of padded size, up to a number a row that is still to be added, [M]; see `blocks.evaluate`.
+
+    Raises:
+        InputError: The measure is no product, and there is no Triton.
+    """
+    import torch
+
+    rest = torch.zeros_like(queries.own)
+    if form.family == "none":
+        tile.zero_()
+    elif form.family == "product":
+        torch.addmm(references.own, queries.short.T, references.short, alpha=-2, out=tile)
+        if form.measure.name == "dice":
+            own = queries.own[:, None]
+            tile.add_(own).div_((own + references.own).clip_(1e-31))
+        else:
+            rest = queries.own
+    else:
+        try:
+            from memorisk.scores.distances.gpu_kernels import fill
+        except ImportError:
+            raise InputError(
+                f"{form.measure.name} on a GPU needs Triton, which is not installed: python -m pip install triton, or "
+                "give device='cpu'"
+            ) from None
+        fill(form, queries, references, tile)
+    tile[:, references.size :] = torch.inf
+    return rest
+
+
+@contextmanager
+def full_products(device: Any) -> Iterator[None]:
+    """Products of float32 in float32, whatever the caller has set; as it was on leaving.
+
+    Raises:
+        InputError: The environment forces shorter ones (NVIDIA_TF32_OVERRIDE).
+    """
+    import torch
+
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.autocast(device.type, enabled=False))
+        if device.type == "cuda":
+            stack.enter_context(torch.cuda.device(device))
+            matmul = torch.backends.cuda.matmul
+            try:
+                stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            except RuntimeError:  # set by PyTorch's newer names, which the older ones cannot tell
+                stack.callback(setattr, matmul, "fp32_precision", matmul.fp32_precision)
+            torch.set_float32_matmul_precision("highest")
+            fine = torch.full((128, 128), 1 + 2.0**-20, device=device)
+            if float((fine @ torch.eye(128, device=device)).min()) == 1:
+                raise InputError("this GPU multiplies in TF32 against PyTorch's setting; unset NVIDIA_TF32_OVERRIDE")
+        yield
+
 
 Ids = NDArray[np.int64]
 GROUP = 64
 """References of which the least value is looked at first."""
-GATHERED = 1 << 18
+GATHERED_GROUPS = 1 << 18
 """Such groups whose values are looked at at once."""
-WAITING = 1 << 22
+PENDING_PAIRS = 1 << 22
 """Pairs that wait before they are looked through again; or four times the answer's."""
-COUNTED = 1 << 24
+BINNED_VALUES = 1 << 24
 """Values that are sorted into bins at once."""
-SETTLED = 4096
+PAIRS_PER_THREAD = 4096
 """Pairs that one thread evaluates at a time."""
 
 
@@ -111,12 +267,12 @@ class Search:
 
         def task(first: int) -> None:
             """Some of the pairs, each row of them read once."""
-            part = slice(first, first + SETTLED)
+            part = slice(first, first + PAIRS_PER_THREAD)
             x, i = self._exact(self.left, rows[part])
             y, j = self._exact(self.right, columns[part])
             some_pairs(code, x, y, i, j, weights, whitening, p, out[part])
 
-        self.workers.run(task, range(0, len(rows), SETTLED))
+        self.workers.run(task, range(0, len(rows), PAIRS_PER_THREAD))
         return out
 
     def keys(self, distances: FloatArray) -> FloatArray:
@@ -145,7 +301,7 @@ class _Nearest:
         self.k = distances.shape[1]
         self.most = torch.full(distances.shape, torch.inf, dtype=torch.float64, device=search.left.device)
         """[m, k] upper bounds of the keys of the k nearest."""
-        self.room = max(WAITING, 4 * distances.size)
+        self.room = max(PENDING_PAIRS, 4 * distances.size)
         self.waiting: list[tuple[Any, Any, Any]] = []
         """Rows of the block, of the references, and lower bounds of their keys."""
 
@@ -162,7 +318,7 @@ class _Nearest:
         upper = self._rooted(lowest) * (1 + form.rho) + tile.betas[:, None]
         most = self.most[tile.rows] = torch.cat([self.most[tile.rows], upper], 1).topk(self.k, largest=False).values
         limits = self.search.limit(most[:, -1], tile.betas)
-        for part in (least <= limits[:, None]).nonzero().split(GATHERED):
+        for part in (least <= limits[:, None]).nonzero().split(GATHERED_GROUPS):
             i, g = part.T
             values = groups[i, g] + tile.rest[i, None]
             at, j = ((values <= limits[i, None]) & (values < torch.inf)).nonzero(as_tuple=True)
@@ -229,7 +385,7 @@ def count_pairs(search: Search, edges: FloatArray) -> Ids:
     counts = np.zeros(len(edges) - 1, np.int64)
     for rows, queries in search.queries():
         for tile in search.tiles(rows, queries):
-            step = max(1, COUNTED // tile.values.shape[1])
+            step = max(1, BINNED_VALUES // tile.values.shape[1])
             for first in range(0, len(tile.values), step):
                 part = slice(first, first + step)
                 values, betas = tile.values[part] + tile.rest[part, None], tile.betas[part, None]

@@ -1,17 +1,172 @@
-"""The nearest references of every query: exact, in blocks, with the distances of the definition."""
+"""The nearest references of every query, and histograms of distances: exact, in blocks, by the definition.
+
+Every pair of a query and a reference is visited once, a tile at a time; `evaluate` is the one place that chooses
+the evaluator. `nearest` finds neighbours. `histogram` counts how many pairs lie at which distance, without holding
+the distances.
+"""
 
 import operator
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from memorisk.runs.errors import InputError
-from memorisk.scores.distances.blocks import find_device, group_codes, open_tables, visit_tiles
-from memorisk.scores.distances.bounds import arguments
-from memorisk.scores.distances.fitted import FittedMeasure
-from memorisk.scores.distances.rows import FloatArray
+from memorisk.runs.errors import InputError, one_line
+from memorisk.scores.distances.bounds import Block, Form, find_form, kernel_arguments
+from memorisk.scores.distances.measures import FittedMeasure
+from memorisk.scores.distances.rows import FloatArray, Rows, rows_per_block, team
+
+Ids = NDArray[np.int64]
+Visit = Callable[[Form, Block, Block, NDArray[np.float32], np.ndarray, slice, slice], None]
+"""Takes form, queries, references, tile [m, n], betas [m] and which rows of the tables these are."""
+QUERIES = 1 << 22
+"""Numbers of the queries held at once: 32 MiB in float64."""
+TILE_ROWS = 128
+"""Queries of a tile."""
+
+
+def evaluate(form: Form, queries: Block, references: Block, tile: NDArray[np.float32]) -> None:
+    """Fill a tile [m, n] with values that ``form`` bounds; `gpu_blocks.evaluate` is a GPU's."""
+    from memorisk.scores.distances import kernels
+
+    name, x, y = form.measure.name, queries.short, references.short
+    if form.family == "none":
+        tile[:] = 0
+    elif form.family == "product":
+        np.matmul(x, y.T, out=tile)
+        kernels.squares_from_products(queries.own, references.own, tile)
+        if name == "dice":
+            kernels.shares_from(queries.own, references.own, False, tile)
+    elif form.family == "entropy":
+        kernels.entropies(x, y, queries.own, references.own, tile)
+    elif form.family == "share":
+        kernels.shares(x, y, tile)
+    elif form.family == "ratio" and form.measure.domain == "signed":
+        kernels.shares_of_sums(x, y, tile)
+    elif name == "chebyshev":
+        kernels.largest(x, y, tile)
+    elif name == "minkowski" and form.root > 1:
+        if form.root == 3:
+            kernels.cubes(x, y, tile)
+        else:
+            kernels.powers(x, y, int(form.root), tile)
+    else:
+        kernels.absolute_sums(x, y, np.float32(-1), tile)
+        if form.family == "ratio":
+            kernels.shares_from(queries.own, references.own, True, tile)
+
+
+def visit_tiles(
+    left: Rows, right: Rows, measure: FittedMeasure, visit: Visit, *, threads: int | None, block: int | None
+) -> None:
+    """Call ``visit`` on every tile; tiles of the same query never at once, references in ascending order.
+
+    Args:
+        left: Queries, checked.
+        right: References, checked.
+        measure: From `fit_measure`.
+        visit: See `Visit`.
+        threads: None for NUMBA_NUM_THREADS, or the cores.
+        block: Rows of a block; None for as many as fit the memory.
+    """
+    with team(threads) as workers:
+        form = find_form(measure, right, left.exact and right.exact)
+        few = block or rows_per_block(right.d)
+        many = block or rows_per_block(left.d, QUERIES)
+        height = min(TILE_ROWS, many)
+        tiles: SimpleQueue[NDArray[np.float32]] = SimpleQueue()
+        for _ in range(workers.threads):
+            tiles.put(np.empty((height, min(few, right.n)), np.float32))
+        for first in range(0, left.n, many):
+            queries = form.prepare(left, first, min(first + many, left.n), workers)
+            for start in range(0, right.n, few):
+                end = min(start + few, right.n)
+                references = form.prepare(right, start, end, workers)
+                betas = form.betas(queries, references)
+
+                def task(
+                    row: int, first=first, start=start, end=end, queries=queries, references=references, betas=betas
+                ) -> None:
+                    last = min(row + height, len(betas))
+                    tile = tiles.get()
+                    try:
+                        some = queries.part(row, last)
+                        values = tile.reshape(-1)[: (last - row) * (end - start)].reshape(last - row, end - start)
+                        evaluate(form, some, references, values)
+                        mine = slice(first + row, first + last)
+                        visit(form, some, references, values, betas[row:last], mine, slice(start, end))
+                    finally:
+                        tiles.put(tile)
+
+                workers.run(task, range(0, len(betas), height))
+
+
+def group_codes(exclude_same: Any, left: Rows, right: Rows) -> tuple[Ids, Ids]:
+    """Groups of queries and references as numbers, the same for the same group; empty where there are none.
+
+    Raises:
+        InputError: There is not one group a row.
+    """
+    if exclude_same is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    if not isinstance(exclude_same, tuple | list) or len(exclude_same) != 2:
+        raise InputError("exclude_same is no pair; give (groups of the queries, groups of the references)")
+    groups = [np.asarray(ids) for ids in exclude_same]
+    for ids, rows in zip(groups, (left, right), strict=True):
+        if ids.shape != (rows.n,):
+            raise InputError(
+                f"exclude_same has {one_line(ids.shape, 40)} groups for {rows.n} {rows.what}; give one a row"
+            )
+    kinds = {ids.dtype.kind for ids in groups}
+    if len(kinds & {"U", "S", "O"}) and len(kinds) > 1:
+        raise InputError("exclude_same holds text for one side and numbers for the other, so that none would agree")
+    codes = np.unique(np.concatenate(groups), return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return codes[: left.n].copy(), codes[left.n :].copy()
+
+
+def find_device(device: str, queries: Any, references: Any) -> Any:
+    """The GPU to search on, a ``torch.device``; None for the CPU.
+
+    Args:
+        device: "cpu", "cuda", "cuda:1", ...; "auto" for that of a table that is a tensor on a GPU, else the CPU.
+        queries: A table.
+        references: A table.
+
+    Raises:
+        InputError: The device is unknown or not there.
+    """
+    if device == "auto":
+        places = (getattr(table, "device", None) for table in (references, queries))
+        device = next((str(place) for place in places if getattr(place, "type", None) == "cuda"), "cpu")
+    if device == "cpu":
+        return None
+    from memorisk.runs.devices import check_device
+
+    found = check_device(device)
+    return found if found.type == "cuda" else None
+
+
+def open_tables(queries: Any, references: Any, measure: FittedMeasure, device: Any = None) -> tuple[Any, Any]:
+    """Both tables, checked; where a GPU is named, read onto it (`gpu_blocks.DeviceRows`).
+
+    Raises:
+        InputError: One of them is none that the measure takes, or there are no references.
+    """
+    if device is None:
+        left, right = Rows(queries, "queries"), Rows(references, "references")
+    else:
+        from memorisk.scores.distances.gpu import DeviceRows
+
+        left, right = DeviceRows(queries, "queries", device), DeviceRows(references, "references", device)
+    for rows in (left, right):
+        measure.check_rows(rows)
+    if not right.n:
+        raise InputError("there are no references")
+    return left, right
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +216,7 @@ def nearest(
         InputError: Shapes, types or rows that the measure does not take; a k below 1; groups that do not fit; a device
             that is not there, or is without Triton where the measure needs it.
     """
-    from memorisk.scores.distances.direct import scan_nearest
+    from memorisk.scores.distances.definitions import scan_nearest
 
     k, threads, block = _whole("k", k), _count(threads), _count(block)
     where = find_device(device, queries, references)
@@ -80,7 +235,7 @@ def nearest(
         """Look through the pairs of a tile."""
         scan_nearest(
             tile, betas, some.exact, others.exact, columns.start, mine[rows], theirs[columns],
-            distances[rows], indices[rows], *arguments(form),
+            distances[rows], indices[rows], *kernel_arguments(form),
         )  # fmt: skip
 
     visit_tiles(left, right, measure, visit, threads=threads, block=block)
@@ -101,3 +256,65 @@ def _whole(what: str, value: Any) -> int:
 def _count(value: int | None) -> int | None:
     """A number of rows or threads, or None."""
     return None if value is None else _whole("a number of rows or threads", value)
+
+
+def histogram(
+    queries: Any,
+    references: Any,
+    measure: FittedMeasure,
+    edges: ArrayLike,
+    *,
+    exclude_same: Any = None,
+    device: str = "auto",
+    threads: int | None = None,
+    block: int | None = None,
+) -> NDArray[np.int64]:
+    """Pairs by distance, exact at the edges: ``numpy.histogram(pairwise(...), edges)[0]`` in little memory.
+
+    Bins hold their lower edge, the last one its upper edge too. A pair whose approximate distance may lie on either
+    side of an edge is evaluated by definition, by the CPU also where a GPU approximates.
+
+    Args:
+        queries: [n, d]; an array, a memory map or a tensor.
+        references: [m, d].
+        measure: From `fit_measure`.
+        edges: [b + 1] increasing.
+        exclude_same: Pair of [n] and [m] groups: pairs of the same group are left out.
+        device: As for `nearest`.
+        threads: Of the computation; None for NUMBA_NUM_THREADS, or the cores.
+        block: As for `nearest`.
+
+    Returns:
+        [b] counts; pairs outside the edges are in none.
+
+    Raises:
+        InputError: Shapes, types or rows that the measure does not take; edges that do not increase; a device that is
+            not there, or is without Triton where the measure needs it.
+    """
+    from memorisk.scores.distances.definitions import scan_histogram
+
+    bounds = np.array(edges, dtype=np.float64)
+    if bounds.ndim != 1 or len(bounds) < 2 or not (np.diff(bounds) > 0).all():
+        raise InputError("the edges of a histogram must increase; give at least two")
+    threads, block = _count(threads), _count(block)
+    where = find_device(device, queries, references)
+    left, right = open_tables(queries, references, measure, where)
+    mine, theirs = group_codes(exclude_same, left, right)
+    if where is not None:
+        from memorisk.scores.distances.gpu import count_pairs, open_search
+
+        with open_search(left, right, measure, (mine, theirs), threads, block) as search:
+            return count_pairs(search, bounds)
+    total, lock = np.zeros(len(bounds), np.int64), threading.Lock()
+
+    def visit(form, some, others, tile, betas, rows, columns) -> None:
+        """Count the pairs of a tile."""
+        counts = np.zeros(len(bounds), np.int64)
+        scan_histogram(
+            tile, betas, some.exact, others.exact, mine[rows], theirs[columns], bounds, counts, *kernel_arguments(form)
+        )
+        with lock:
+            np.add(total, counts, out=total)
+
+    visit_tiles(left, right, measure, visit, threads=threads, block=block)
+    return total[:-1].copy()

@@ -1,11 +1,20 @@
-"""Rows from arrays, memory maps and tensors, a block at a time, in float64; rows that no measure takes are named."""
+"""Tables of vectors, read a block of rows at a time, and threads that work on the blocks.
+
+Rows come from arrays, memory maps and tensors, in float64; rows that no measure takes are named.
+
+Compiled kernels and matrix products both run outside Python's lock. The threads are Python's, not numba's own,
+which are never started: they end with the work, so that a process may fork before and after.
+"""
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from memorisk.runs.errors import InputError, one_line
 
@@ -28,14 +37,14 @@ def name_rows(rows: NDArray[np.int64]) -> str:
     return f"row {listed}" if len(rows) == 1 else f"rows {listed}"
 
 
-def library(x: Any) -> Any:
+def array_library(x: Any) -> Any:
     """NumPy or PyTorch, whichever holds an array; what is written in the words of both runs where its rows are."""
     return sys.modules[type(x).__module__.partition(".")[0]]
 
 
-def beside(x: Any, array: Any) -> Any:
+def convert_like(x: Any, array: Any) -> Any:
     """An array in the library and on the device of ``x``."""
-    return library(x).asarray(array, device=x.device)
+    return array_library(x).asarray(array, device=x.device)
 
 
 class Rows:
@@ -125,3 +134,44 @@ class Rows:
 def rows_per_block(d: int, elements: int = ELEMENTS) -> int:
     """Rows of ``d`` numbers in a block."""
     return max(1, elements // d)
+
+
+Task = TypeVar("Task")
+
+
+class Team:
+    """Runs a function over tasks with a fixed number of threads.
+
+    Args:
+        threads: Of them.
+        pool: Where they run; None for the caller's own thread.
+    """
+
+    def __init__(self, threads: int, pool: ThreadPoolExecutor | None) -> None:
+        self.threads, self._pool = threads, pool
+
+    def run(self, function: Callable[[Task], None], tasks: Sequence[Task]) -> None:
+        """The function of every task; the first error is raised."""
+        if self._pool is None:
+            for task in tasks:
+                function(task)
+        else:
+            for _ in self._pool.map(function, tasks):
+                pass
+
+
+@contextmanager
+def team(threads: int | None) -> Iterator[Team]:
+    """A team of the given number of threads, or of as many as numba is set to; each multiplies matrices alone.
+
+    BLAS is held to one thread in the whole process meanwhile and has its own number again afterwards.
+    """
+    from numba import config
+
+    number = int(getattr(config, "NUMBA_NUM_THREADS", 1)) if threads is None else threads
+    with threadpool_limits(1, user_api="blas"):
+        if number == 1:
+            yield Team(1, None)
+            return
+        with ThreadPoolExecutor(number) as pool:
+            yield Team(number, pool)

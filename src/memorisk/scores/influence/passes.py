@@ -1,4 +1,10 @@
-"""One batch: the squared gradient norm of every image and parameter, each by the way the plan gives it."""
+"""The pass over one batch, and the plan before it: the way by which each parameter's gradient norm is computed.
+
+`make_plan` finds which parameters have a short way, checked on a few images against autograd, an image at a time.
+The check is made at weights near the first checkpoint's, not at them: a fresh network's scales may be exactly zero,
+and zeros agree with anything. `batch_squares` gives the squared gradient norm of every image and parameter, each by
+the way the plan gives it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,10 +13,10 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from memorisk.scores.influence.losses import check_logits, direction
-from memorisk.scores.influence.norms import squares
-from memorisk.scores.influence.per_image import squares_of
-from memorisk.scores.influence.uses import Recorder, Use, gradients, sound_uses
+from memorisk.runs.errors import InputError, one_line
+from memorisk.scores.influence.gradient_norms import METHODS, per_image_squares, squared_norms, squares_by_loop
+from memorisk.scores.influence.inputs import check_logits, direction
+from memorisk.scores.influence.parameter_uses import ParameterUse, Recorder, gradients, verified_uses
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Traced:
 
     logits: torch.Tensor
     """[b, k]."""
-    uses: dict[str, Use]
+    uses: dict[str, ParameterUse]
     """Of the parameters with a short way in this pass."""
     reasons: dict[str, str]
     """Why others that the logits depend on have none."""
@@ -56,7 +62,7 @@ def trace(
     with recorder:
         output = functional_call(model, leaves, (x,)) if leaves else model(x)
     logits = check_logits(output, labels, loss)
-    uses, reasons = sound_uses(recorder, logits)
+    uses, reasons = verified_uses(recorder, logits)
     return Traced(logits, uses, reasons, leaves)
 
 
@@ -89,7 +95,7 @@ def short_squares(
                     raise
                 found[name] = torch.full((b,), torch.nan)
         else:
-            found[name] = squares(g)
+            found[name] = squared_norms(g)
     return found
 
 
@@ -127,6 +133,136 @@ def batch_squares(
     del traced
     long = [*plan.fallback, *unplanned]
     if long:
-        for squared in squares_of("loop" if unplanned else plan.method, model, x, unit, long).values():
+        for squared in per_image_squares("loop" if unplanned else plan.method, model, x, unit, long).values():
             total += squared.to(total.device)
     return (total * scale).cpu()
+
+
+TOLERANCE = 1e-4
+"""Relative difference of a parameter's squared norm from autograd's above which it goes the long way."""
+_NOISE = 1e-8  # share of an image's squared norm below which a parameter's is rounding (a key's bias in attention)
+_APART = 1e-3  # of the logits' size: above it an image's logits depend on the rest of its batch
+_SHIFT, _SMALLEST = 0.1, 0.02  # noise on the weights, relative to their size and at least
+
+Squares = dict[str, torch.Tensor]
+
+
+def make_plan(
+    model: nn.Module, parameters: Mapping[str, nn.Parameter], x: torch.Tensor, labels: torch.Tensor, loss: str
+) -> Plan:
+    """Find and check the way of each parameter. The weights are left changed: load a checkpoint afterwards.
+
+    Args:
+        model: In evaluation mode, at the first checkpoint's weights.
+        parameters: Those that require a gradient, by name.
+        x: [b, ...], a few images.
+        labels: [b, ...], theirs.
+        loss: One of `losses.LOSSES`.
+
+    Raises:
+        InputError: The network fails on the images, mixes them, or autograd cannot differentiate it.
+    """
+    _shift(parameters, model, x)
+    try:
+        traced = trace(model, parameters, x, labels, loss)
+        unit, _ = direction(traced.logits, labels, loss)
+        truth = squares_by_loop(model, x, unit, list(parameters))
+        _check_unmixed(model, traced.logits.detach(), x, labels, loss)
+    except InputError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+        shown = f"{tuple(x.shape)} {x.dtype}"
+        raise InputError(f"the network cannot be differentiated on images {shown}: {one_line(error)}") from error
+    total = _total(truth)
+    reasons, opaque = dict(traced.reasons), "the logits depend on it outside of autograd's graph"
+    reasons |= {n: opaque for n in parameters if n not in traced.uses and n not in reasons and bool(truth[n].any())}
+    kinds = {name: use.kind for name, use in traced.uses.items()}
+    found = short_squares(traced, list(kinds), unit, trial=True)
+    worst = torch.zeros(len(x), dtype=torch.float64)
+    for name in list(kinds):
+        if _agree(found[name].cpu(), truth[name], total):
+            worst += (found[name].cpu() - truth[name]).abs()
+        else:
+            reasons[name] = f"the short way of its {kinds.pop(name)} disagrees with autograd in the self-check"
+    expanded = _expandable(model, parameters, x, labels, loss, reasons, truth, unit)
+    fallback = {name: reason for name, reason in reasons.items() if name not in expanded}
+    method = _long_way(model, x, unit, list(fallback), truth) if fallback else "none"
+    return Plan(kinds, expanded, fallback, method, float((worst / total.clamp(min=1e-300)).max()))
+
+
+def _shift(parameters: Mapping[str, nn.Parameter], model: nn.Module, x: torch.Tensor) -> None:
+    """Move the weights a little off the checkpoint, unless the network overflows there."""
+    before = {name: p.detach().clone() for name, p in parameters.items()}
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in parameters.values():
+            size = float(p.float().square().mean().sqrt()) if p.numel() else 0.0
+            noise = torch.randn(p.shape, generator=generator, dtype=torch.float32)
+            p.add_(noise.to(p), alpha=max(_SHIFT * size, _SMALLEST * (size == 0)))
+        try:
+            fine = bool(torch.isfinite(model(x)).all())
+        except Exception:  # told, with its words, by the pass that follows
+            fine = True
+        if not fine:
+            for name, p in parameters.items():
+                p.copy_(before[name])
+
+
+def _check_unmixed(model: nn.Module, logits: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, loss: str) -> None:
+    with torch.no_grad():
+        alone = torch.cat([check_logits(model(x[i : i + 1]), labels[i : i + 1], loss) for i in range(len(x))])
+    if not bool(torch.isfinite(alone).all()):
+        raise InputError(
+            "the network's logits are not finite at the first checkpoint: check its weights and the images"
+        )
+    if float((alone - logits).abs().max()) > _APART * max(float(alone.abs().max()), 1e-6):
+        raise InputError(
+            "in evaluation mode the network gives an image other logits alone than in a batch (batch statistics, "
+            "or random numbers), so that no gradient is one image's: give batch norms running statistics"
+        )
+
+
+def _total(found: Squares) -> torch.Tensor:
+    return torch.stack(list(found.values())).sum(dim=0)
+
+
+def _agree(found: torch.Tensor, truth: torch.Tensor, total: torch.Tensor) -> bool:
+    return bool(((found - truth).abs() <= TOLERANCE * truth + _NOISE * total).all())
+
+
+def _expandable(
+    model: nn.Module,
+    parameters: Mapping[str, nn.Parameter],
+    x: torch.Tensor,
+    labels: torch.Tensor,
+    loss: str,
+    reasons: Mapping[str, str],
+    truth: Squares,
+    unit: torch.Tensor,
+) -> tuple[str, ...]:
+    """Parameters [1, ...] that the network also takes once per image, [b, ...], with the definition's gradients."""
+    kept: list[str] = []
+    for name in reasons:
+        if parameters[name].ndim < 2 or len(parameters[name]) != 1:
+            continue
+        try:
+            traced = trace(model, parameters, x, labels, loss, [*kept, name])
+            found = short_squares(traced, [*kept, name], unit)
+        except (RuntimeError, ValueError, TypeError, IndexError, InputError):
+            continue
+        if all(_agree(found[n].cpu(), truth[n], _total(truth)) for n in found):
+            kept.append(name)
+    return tuple(kept)
+
+
+def _long_way(model: nn.Module, x: torch.Tensor, unit: torch.Tensor, names: list[str], truth: Squares) -> str:
+    """The first of the long ways that runs on this network and agrees with the definition."""
+    total = _total(truth)
+    for method in METHODS[:-1]:
+        try:
+            found = per_image_squares(method, model, x, unit, names)
+        except Exception:  # whatever torch.func cannot trace, the loop can
+            continue
+        if all(_agree(found[name], truth[name], total) for name in names):
+            return method
+    return METHODS[-1]

@@ -1,9 +1,12 @@
-"""The head of a Siamese detector over all pairs, exactly: logits, pairs above a threshold, most similar, histograms."""
+"""The head of a Siamese detector over all pairs, exactly: logits, pairs above a threshold, histograms.
 
-from memorisk.scores.pairs.answers import Job, Pairs, Survey, Top, Work, jobs, merge
-from memorisk.scores.pairs.head import Head, check_head
-from memorisk.scores.pairs.one_pass import survey
-from memorisk.scores.pairs.uses import above, histogram, rowwise, score, top
+Start with `search` and `queries`. `quantization` defines the head and bounds its whole numbers, `scans` evaluate it
+by definition, `kernels` and `gpu` are fast sums.
+"""
+
+from memorisk.scores.pairs.quantization import Head, check_head
+from memorisk.scores.pairs.queries import Job, Pairs, Survey, Top, Work, jobs, merge
+from memorisk.scores.pairs.search import above, histogram, rowwise, score, survey, top
 
 __all__ = [
     "Head",

@@ -1,38 +1,184 @@
 """One pass over all pairs on a GPU: the same answers, to the bit, as the CPU's.
 
-Tiles of the same whole numbers V (`gpu_blocks.evaluate`) never leave the device. What `grid`'s bounds do not decide, a
-pair that may be above the threshold, among the most similar or on either side of an edge, comes back as two row numbers
-and is evaluated by definition (`scans`) on the CPU's cores. Of the most similar only the largest V of every 64 pairs is
-looked at first. No pair is given up after few columns: a GPU's threads would wait for the others.
+Rows are whole numbers on the device, and tiles of their signed sums V (`evaluate`) never leave it; `quantization`
+and `kernels` are the CPU's. What the bounds of `quantization` do not decide, a pair that may be above the
+threshold, among the most similar or on either side of an edge, comes back as two row numbers and is evaluated by
+definition (`scans`) on the CPU's cores. Of the most similar only the largest V of every 64 pairs is looked at
+first. No pair is given up after few columns: a GPU's threads would wait for the others.
 """
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from memorisk.scores.distances.rows import FloatArray
-from memorisk.scores.pairs.answers import Ids, Listed, Survey, Work
-from memorisk.scores.pairs.gpu_blocks import (
-    NONE,
-    PADDED,
-    ROWS,
-    DeviceBlock,
-    DeviceTable,
-    Exact,
-    evaluate,
-    on_device,
-    padded,
-)
-from memorisk.scores.pairs.one_pass import Pass
+from memorisk.runs.errors import InputError
+from memorisk.scores.distances.rows import FloatArray, Rows, Team, rows_per_block
+from memorisk.scores.pairs.quantization import Grid
+from memorisk.scores.pairs.queries import Ids, PairColumns, Survey, Work
+from memorisk.scores.pairs.search import Pass
 
-COUNTED = 1 << 24
+ROWS = 1 << 14
+"""Rows of a block: tiles of 1 GiB."""
+PADDED, CHUNK = 128, 16
+"""Multiples that rows and columns of a block come in; see `gpu_kernels`."""
+NONE = -(2**31)
+"""Stands for a pair that is left out."""
+EXACT_NUMBERS = 1 << 26
+"""Numbers of a table that is held in float64 for the definition: 512 MiB."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceBlock:
+    """Rows made ready on a device."""
+
+    short: Any
+    """[D, N] float32: |W| q, columns with a positive W first; padded with zeros."""
+    slack: FloatArray
+    """[m] r of `grid.Block`, on the host."""
+    first: int
+    """Number of the first row."""
+
+    @property
+    def size(self) -> int:
+        """Rows without padding."""
+        return len(self.slack)
+
+    def before(self, last: int) -> "DeviceBlock":
+        """The rows before this one."""
+        size = min(self.size, last - self.first)
+        return DeviceBlock(self.short[:, : padded(size, PADDED)], self.slack[:size], self.first)
+
+
+def padded(size: int, step: int) -> int:
+    """The next multiple."""
+    return -(-size // step) * step
+
+
+class DeviceTable:
+    """Some rows of a table, made ready block by block; the device keeps them if they fit ``table_room`` bytes.
+
+    Args:
+        rows: Checked.
+        first: First row.
+        last: The row after the last.
+        grid: How vectors become whole numbers.
+        workers: That round them.
+        device: A ``torch.device``.
+        block: Rows of a block; None for ``ROWS``.
+    """
+
+    def __init__(
+        self, rows: Rows, first: int, last: int, grid: Grid, workers: Team, device: Any, block: int | None
+    ) -> None:
+        self.rows, self.grid, self.workers, self.device = rows, grid, workers, device
+        step = block or ROWS
+        self.parts = [(at, min(at + step, last)) for at in range(first, last, step)]
+        weights = grid.whole.astype(np.int64)
+        self.columns = np.flatnonzero(weights > 0), np.flatnonzero(weights < 0)
+        self.more, less = (padded(len(some), CHUNK) for some in self.columns)
+        self.width = max(CHUNK, self.more + less)
+        keeps = 4 * self.width * (last - first) < table_room(device)
+        self._kept: dict[int, DeviceBlock] | None = {} if keeps else None
+
+    def block(self, number: int) -> DeviceBlock:
+        """A block by its number."""
+        if self._kept is None:
+            return self._prepared(number)
+        if number not in self._kept:
+            self._kept[number] = self._prepared(number)
+        return self._kept[number]
+
+    def _prepared(self, number: int) -> DeviceBlock:
+        import torch
+
+        first, last = self.parts[number]
+        made = self.grid.prepare(self.rows, first, last, self.workers)
+        there = torch.from_numpy(made.short).to(self.device)
+        short = torch.zeros((self.width, padded(last - first, PADDED)), dtype=torch.float32, device=self.device)
+        for start, some in zip((0, self.more), self.columns, strict=True):
+            size = torch.from_numpy(np.abs(self.grid.whole[some].astype(np.float32))).to(self.device)
+            chosen = there[:, torch.from_numpy(some).to(self.device)].float() * size
+            short[start : start + len(some), : last - first] = chosen.T
+        return DeviceBlock(short, made.slack, first)
+
+
+def table_room(device: Any) -> float:
+    """Bytes that a table may take: a quarter of what is free."""
+    import torch
+
+    return torch.cuda.mem_get_info(device)[0] / 4 if device.type == "cuda" else float("inf")
+
+
+def evaluate(table: DeviceTable, some: DeviceBlock, others: DeviceBlock, space: Any) -> Any:
+    """V of every pair, [M, N] int32 of padded size in ``space``; ``NONE`` where a row or a column is padding.
+
+    Raises:
+        InputError: There is no Triton.
+    """
+    try:
+        from memorisk.scores.pairs.gpu_kernels import signed_sums
+    except ImportError:
+        raise InputError(
+            "pairs on a GPU need Triton, which is not installed: python -m pip install triton, or give device='cpu'"
+        ) from None
+    m, n = some.short.shape[1], others.short.shape[1]
+    tile = space[: m * n].view(m, n)
+    signed_sums(some.short, others.short, table.more, tile)
+    tile[:, others.size :] = NONE
+    tile[some.size :] = NONE
+    return tile
+
+
+class Exact:
+    """Rows for the definition: all in float64 where they are few, else those that are asked for.
+
+    Args:
+        rows: The table.
+        workers: That read it.
+    """
+
+    def __init__(self, rows: Rows, workers: Team) -> None:
+        self._rows = rows
+        self._whole = whole = np.empty((rows.n, rows.d)) if rows.n * rows.d <= EXACT_NUMBERS else None
+        if whole is not None:
+            step = rows_per_block(rows.d)
+
+            def read(first: int) -> None:
+                """A block."""
+                whole[first : first + step] = rows.block(first, min(first + step, rows.n))
+
+            workers.run(read, range(0, rows.n, step))
+
+    def take(self, numbers: Any) -> tuple[FloatArray, Any]:
+        """A table [*, d] and where in it each of the numbers is."""
+        if self._whole is not None:
+            return self._whole, numbers
+        unique, places = np.unique(numbers, return_inverse=True)
+        return np.ascontiguousarray(self._rows.take(unique)), places.reshape(-1)
+
+
+@contextmanager
+def on_device(device: Any) -> Iterator[None]:
+    """What is made there is made on this device and records no gradients."""
+    import torch
+
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode())
+        if device.type == "cuda":
+            stack.enter_context(torch.cuda.device(device))
+        yield
+
+
+COMPARED_PAIRS = 1 << 24
 """Pairs that are compared with thresholds or edges at once."""
 GROUP = 64
 """Pairs of which the largest V is looked at first."""
-GATHERED = 1 << 18
+GATHERED_GROUPS = 1 << 18
 """Such groups whose pairs are looked at at once."""
-SETTLED = 4096
+PAIRS_PER_THREAD = 4096
 """Pairs that one thread evaluates at a time."""
 
 
@@ -97,11 +243,11 @@ class DevicePass(Pass):
 
         def task(at: int) -> None:
             """Some of the pairs."""
-            part = slice(at, at + SETTLED)
+            part = slice(at, at + PAIRS_PER_THREAD)
             (x, i), (y, j) = (rows.take(ids[part]) for rows, ids in zip(self.exact, (first, second), strict=True))
             some_pairs(x, y, i, j, self.head.weight, self.head.bias, out[part])
 
-        self.workers.run(task, range(0, len(first), SETTLED))
+        self.workers.run(task, range(0, len(first), PAIRS_PER_THREAD))
         return out
 
     def _least(self, values: FloatArray, slack: FloatArray, most: float) -> Any:
@@ -116,14 +262,14 @@ class DevicePass(Pass):
 
     def _above_there(self, tile: Any, some: DeviceBlock, others: DeviceBlock) -> int:
         """Pairs above the threshold; how many were evaluated by definition."""
-        from memorisk.scores.pairs.scans import surely
+        from memorisk.scores.pairs.scans import certain_sum
 
         threshold, evaluated = self.asked.threshold, 0
         if threshold is None:
             return 0
         most = float(others.slack.max())
-        sure = surely(threshold, self.head.bias, self.grid.step, float(some.slack.max()) + most)
-        step = max(1, COUNTED // tile.shape[1])
+        sure = certain_sum(threshold, self.head.bias, self.grid.step, float(some.slack.max()) + most)
+        step = max(1, COMPARED_PAIRS // tile.shape[1])
         for at in range(0, some.size, step):
             slack = some.slack[at : at + step]
             part = tile[at : at + len(slack)]
@@ -136,7 +282,7 @@ class DevicePass(Pass):
             first, second = some.first + at + i, others.first + j
             logits = self._logits(first, second)
             kept = logits >= wanted
-            self._list(Listed(first[kept], second[kept], logits[kept]), counted + int((logits >= threshold).sum()))
+            self._list(PairColumns(first[kept], second[kept], logits[kept]), counted + int((logits >= threshold).sum()))
             evaluated += len(logits)
         return evaluated
 
@@ -158,7 +304,7 @@ class DevicePass(Pass):
             gap = margin(float(some.slack.max()) + most, self.head.bias, self.grid.step)
             last = largest.topk(k, dim=1).values[:, -1].long()
             floor = torch.maximum(floor, (last - gap).clip(min=-MOST).int())
-        for part in (largest >= floor[:, None]).nonzero().split(GATHERED):
+        for part in (largest >= floor[:, None]).nonzero().split(GATHERED_GROUPS):
             i, g = part.T
             at, lane = (groups[i, g] >= floor[i, None]).nonzero(as_tuple=True)
             rows, columns = (ids.cpu().numpy() for ids in (i[at], g[at] * group + lane))
@@ -173,15 +319,15 @@ class DevicePass(Pass):
         """Bins of the tile's pairs; how many were evaluated by definition."""
         import torch
 
-        from memorisk.scores.pairs.scans import around
+        from memorisk.scores.pairs.scans import edge_sums
 
         edges, evaluated = self.asked.edges, 0
         if edges is None:
             return 0
         bounds, slack = np.empty((2, len(edges)), np.int64), float(some.slack.max() + others.slack.max())
-        around(edges, self.head.bias, self.grid.step, slack, *bounds)
+        edge_sums(edges, self.head.bias, self.grid.step, slack, *bounds)
         below, above = torch.from_numpy(bounds.astype(np.int32)).to(self.device)
-        bins, step = len(edges) - 1, max(1, COUNTED // tile.shape[1])
+        bins, step = len(edges) - 1, max(1, COMPARED_PAIRS // tile.shape[1])
         for at in range(0, some.size, step):
             part = tile[at : min(at + step, some.size)]
             place = torch.searchsorted(above, part, right=True, out_int32=True)

@@ -1,9 +1,11 @@
-"""Weighted sums of larger values, in whole numbers: the sums that LCMem's head needs of every pair.
+"""Compiled sums that LCMem's head needs of every pair, in whole numbers, and the rounding of rows to them.
 
 ``sum W |a - b| = 2 sum W max(a, b) - sum W a - sum W b`` takes two instructions of a processor with AVX-512
-(maximum; products of 16 bits added in 32) for 32 columns, where float32 takes three for 16. The vectors are spelt out
-since numba widens whole numbers to 64 bits, which no such instruction has; on other processors the same code becomes
-what they have.
+(maximum; products of 16 bits added in 32) for 32 columns, where float32 takes three for 16. The vectors are spelt
+out since numba widens whole numbers to 64 bits, which no such instruction has; on other processors the same code
+becomes what they have.
+
+`round_rows` measures what the rounding took from each row; the bound is in `quantization`.
 """
 
 import numpy as np
@@ -12,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from memorisk.scores.distances.compiling import compiled
+from memorisk.scores.distances.kernels import compiled
 
 SHARED = 1 << 15
 """Numbers of a block of second rows that stays near: 64 KiB."""
@@ -222,3 +224,48 @@ def shares_needed(x, y, own_x, own_y, rest, whole, stages, floors_x, floors_y, s
         shares /= cells
     else:
         shares[:] = 1.0
+
+
+@compiled()
+def round_rows(x, order, centre, size, whole, inverse, half, widest, stages, short, own, rest, slack):
+    """Fill a block's whole numbers, own sums, rests and slacks; see `grid.Block`.
+
+    Args:
+        x: [m, d] rows.
+        order: [c] columns, and so the next four.
+        centre: Of `grid.Grid`, and so all up to ``stages``.
+        size: Absolute weights.
+        whole: [D] W.
+        inverse: 1 / step.
+        half: Largest whole number.
+        widest: Largest of every column.
+        stages: [S].
+        short: [m, D] zeros, filled, and so the rest.
+        own: [m, S].
+        rest: [m, S].
+        slack: [m].
+    """
+    room = (x.shape[1] + 64) * 2.0**-49
+    for i in range(len(x)):
+        lost = most = 0.0
+        total = later = stage = 0
+        for t in range(len(order)):
+            if t == stages[stage]:
+                own[i, stage] = total
+                rest[i, stage] = later
+                stage += 1
+            times = abs(np.int64(whole[t]))
+            value = ((x[i, order[t]] - centre[t]) * size[t]) * inverse / times
+            near = min(max(np.floor(value + 0.5), -half), half)
+            short[i, t] = np.int16(near)
+            lost += times * abs(value - near)
+            most += times * abs(value)
+            total += np.int64(near) * whole[t]
+            if whole[t] > 0:
+                later += times * (np.int64(abs(near)) + widest[t])
+        for last in range(stage, len(stages)):
+            own[i, last] = total
+            rest[i, last] = later
+        for last in range(len(stages)):
+            rest[i, last] = later - rest[i, last]
+        slack[i] = lost * (1.0 + 2.0**-20) + most * room + 2.0**-60

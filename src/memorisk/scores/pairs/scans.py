@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from memorisk.scores.distances.compiling import compiled
+from memorisk.scores.distances.kernels import compiled
 
 MOST = 2**30
 """No V is as large; none is as small as its negative."""
@@ -135,7 +135,7 @@ def some_pairs(x, y, i, j, weight, bias, out):
 
 
 @compiled()
-def least(value, bias, step, slack):
+def least_sum(value, bias, step, slack):
     """The least V of a pair whose logit may be at least ``value``, between -MOST and MOST."""
     if value == np.inf:
         return MOST
@@ -147,7 +147,7 @@ def least(value, bias, step, slack):
 
 
 @compiled()
-def surely(value, bias, step, slack):
+def certain_sum(value, bias, step, slack):
     """The least V of which every pair's logit is above ``value``; MOST where there is none."""
     if value == -np.inf:
         return -MOST
@@ -160,9 +160,9 @@ def surely(value, bias, step, slack):
 
 @compiled()
 def floors(values, slack, most, bias, step, found):
-    """`least` of every row's own value and slack, where it is lower than what was found before."""
+    """`least_sum` of every row's own value and slack, where it is lower than what was found before."""
     for i in range(len(values)):
-        found[i] = min(found[i], least(values[i], bias, step, slack[i] + most))
+        found[i] = min(found[i], least_sum(values[i], bias, step, slack[i] + most))
 
 
 @compiled()
@@ -245,7 +245,7 @@ def scan_rows(tile, x, y, slack_x, most, base, offset, ids_x, ids_y, weight, bia
     for i in range(len(tile)):
         row, slack = tile[i], slack_x[i] + most
         gap = margin(slack, bias, step)
-        floor = np.int32(least(logits[i, k - 1], bias, step, slack))
+        floor = np.int32(least_sum(logits[i, k - 1], bias, step, slack))
         highest[:], floors[:] = -MOST, floor
         start = max(0, i + offset)
         for first in range(start, n, 16):
@@ -280,7 +280,7 @@ def scan_columns(tile, x, y, most, slack_y, base, low, high, offset, ids_x, ids_
     for j in range(low, high):
         slack = slack_y[j] + most
         margins[j] = margin(slack, bias, step)
-        floors[j] = least(logits[j - low, k - 1], bias, step, slack)
+        floors[j] = least_sum(logits[j - low, k - 1], bias, step, slack)
     for second in range(2):
         for i in range(len(tile)):
             row = tile[i]
@@ -313,9 +313,9 @@ def scan_above(
     floors = np.empty(16, np.int32)
     for i in range(len(tile)):
         row, slack = tile[i], slack_x[i] + most
-        floor = np.int32(least(threshold, bias, step, slack))
-        sure = np.int32(surely(threshold, bias, step, slack))
-        keep = np.int32(least(wanted, bias, step, slack))
+        floor = np.int32(least_sum(threshold, bias, step, slack))
+        sure = np.int32(certain_sum(threshold, bias, step, slack))
+        keep = np.int32(least_sum(wanted, bias, step, slack))
         floors[:] = floor
         for first in range(max(0, i + offset), n, 16):
             bits = _reaching(row, first, min(first + 16, n), floors, 0)
@@ -348,11 +348,11 @@ def _bin(value, edges):
 
 
 @compiled()
-def around(edges, bias, step, slack, below, above):
+def edge_sums(edges, bias, step, slack, below, above):
     """The V below which, [bins + 1], and from which on a logit is surely on that side of each edge; both ascend."""
     for e in range(len(edges)):
-        below[e] = least(edges[e], bias, step, slack)
-        above[e] = max(surely(edges[e], bias, step, slack), above[e - 1] if e else -MOST)
+        below[e] = least_sum(edges[e], bias, step, slack)
+        above[e] = max(certain_sum(edges[e], bias, step, slack), above[e - 1] if e else -MOST)
     for e in range(len(edges) - 2, -1, -1):
         below[e] = min(below[e], below[e + 1])
 
@@ -379,7 +379,7 @@ def scan_histogram(tile, x, y, slack, offset, ids_x, ids_y, weight, bias, step, 
     """
     n, bins, evaluated = tile.shape[1], len(edges) - 1, 0
     below, above = np.empty(bins + 1, np.int64), np.empty(bins + 1, np.int64)
-    around(edges, bias, step, slack, below, above)
+    edge_sums(edges, bias, step, slack, below, above)
     shift = 0
     while ((CELLS - 2) << shift) < above[bins] - below[0]:
         shift += 1

@@ -23,7 +23,7 @@ from scipy import stats
 from memorisk.runs.errors import InputError, unknown_name
 
 FloatArray = NDArray[np.float64]
-Of = Literal["smallest", "random", "largest"]
+GroupStatistic = Literal["smallest", "random", "largest"]
 
 _ROUNDING = 1e-9
 
@@ -148,7 +148,7 @@ def sensitivity_threshold(
     *,
     sensitivity: float = 0.95,
     confidence: float | None = 0.95,
-    of: Of = "random",
+    of: GroupStatistic = "random",
     seed: int = 0,
 ) -> Threshold:
     """The smallest order statistic at which a new source's copy is flagged with the given probability.
@@ -238,7 +238,7 @@ def identities_needed(level: float, confidence: float | None = None) -> int:
 
 
 def group_values(
-    distance: ArrayLike, group: ArrayLike | None = None, *, of: Of = "smallest", seed: int = 0
+    distance: ArrayLike, group: ArrayLike | None = None, *, of: GroupStatistic = "smallest", seed: int = 0
 ) -> FloatArray:
     """One distance per group, in the order of the sorted group ids.
 

@@ -1,11 +1,11 @@
 """How well would copies have been found? Planted copies, read blind (METHODS section 5, "Power, in every report").
 
-Known copies of random training images are hidden among the synthetic images for features and distances, and taken out
-again for p-values and list. Left in, they are listed themselves and, Benjamini-Hochberg being a step-up procedure, make
-it easier for others to be listed: with 100 plants most audits name a patient who has no copy
+Known copies of random training images are hidden among the synthetic images for features and distances, and taken
+out again for p-values and list. Left in, they are listed themselves and, Benjamini-Hochberg being a step-up
+procedure, make it easier for others to be listed: with 100 plants most audits name a patient who has no copy
 (``docs/results/synthetic_null.md``).
 
-Which plants count as noticed is decided before and without them (`singled_out`, equal pixels, a list): a plant is a
+Which plants count as noticed is decided before and without them (`tails`, equal pixels, a list): a plant is a
 mask here. What is counted in the set must be counted by the same rule (`copies_bound`).
 """
 
@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import check_distances, one_per_group
+from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.statistics.memorization.nulls import unit_p_values
-from memorisk.statistics.proportions import Proportion, clopper_pearson
 
 FloatArray = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ class CopiesBound:
     """Joint confidence of ``upper``."""
 
 
-def copied_p(
+def planted_p_values(
     distance: ArrayLike,
     n_images: ArrayLike,
     held_distance: ArrayLike,

@@ -5,25 +5,25 @@ patients are ranked among held-out patients, who ask the same set:
 
     p(r) = (1 + #{held-out h : W(h) <= W(r)}) / (n_held + 1),
 
-ties against the patient; then Benjamini-Hochberg over training patients. Real images are compared with real ones, so
-the synthetic set may be as narrow or as wide as it likes. The usual direction compares synthetic with real images and
-rejects because they differ in spread.
+ties against the patient; then Benjamini-Hochberg over training patients. Real images are compared with real ones,
+so the synthetic set may be as narrow or as wide as it likes. The usual direction compares synthetic with real
+images and rejects because they differ in spread.
 
 What the level rests on. If training and held-out patients are a random split and the synthetic set had come about
-without either, p is exact. A set made from the training part alone is nearer to it also by what any fit takes from a
-finite sample; how much that is for a fitted mixture is in ``docs/results/synthetic_null.md``. "Flagged" therefore means
-"nearer to the set than patients the generator did not see", of which a copy is one reason.
+without either, p is exact. A set made from the training part alone is nearer to it also by what any fit takes from
+a finite sample; how much that is for a fitted mixture is in ``docs/results/synthetic_null.md``. "Flagged" therefore
+means "nearer to the set than patients the generator did not see", of which a copy is one reason.
 
 Two points on which METHODS is silent:
 
-* A patient of many images has a smaller W without any memorization. As in ``nulls`` a patient of k images is by default
-  compared with held-out patients at k images each (``sizes="matched"``); ``sizes="any"`` is METHODS' plain form. The
-  count ``ahead`` is of all patients by all images or, where numbers of images are not alike in both parts, by one image
-  each (`image_counts`).
+* A patient of many images has a smaller W without any memorization. As in ``nulls`` a patient of k images is by
+  default compared with held-out patients at k images each (``sizes="matched"``); ``sizes="any"`` is METHODS' plain
+  form. The count ``ahead`` is of all patients by all images or, where numbers of images are not alike in both
+  parts, by one image each (`exchangeability.image_counts`).
 * With n held-out and m training patients no p is below 1 / (n + 1), so that Benjamini-Hochberg at level q lists no
   fewer than m / (q (n + 1)) patients: with a split of 70 to 15 and q = 0.1 about 47, however many there are. Fewer
-  copied patients stay unlisted, however exact the copies. ``shortest_list`` says so, and ``ahead`` asks a question that
-  does not depend on a list: how many training patients are nearer than every held-out one.
+  copied patients stay unlisted, however exact the copies. ``shortest_list`` says so, and ``ahead`` asks a question
+  that does not depend on a list: how many training patients are nearer than every held-out one.
 """
 
 import math
@@ -32,11 +32,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memorisk.runs.errors import InputError, one_line, several
+from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.statistics.copies.calibration import check_distances, group_values
-from memorisk.statistics.copies.image_counts import CountedImages, counted_images
+from memorisk.statistics.exchangeability import ImageCounts, image_counts
 from memorisk.statistics.memorization.nulls import candidate_p_values, unit_p_values
-from memorisk.statistics.multiple import DEFAULT_Q, Rejections, benjamini_hochberg, smallest_list_of
+from memorisk.statistics.multiple_testing import DEFAULT_Q, Rejections, benjamini_hochberg, smallest_list_of
 
 FloatArray = NDArray[np.float64]
 _ROUNDING = 1e-12
@@ -70,7 +70,7 @@ class ReversedQueries:
     """Probability that at least so many are, of a random split: exact, of the set as a whole, not of a patient."""
     promise: str
     """In words."""
-    counted: CountedImages
+    counted: ImageCounts
     """The images that count for ``ahead``."""
 
     @property
@@ -154,11 +154,11 @@ def reversed_queries(
     theirs = np.arange(len(held)) if held_group is None else np.asarray(held_group)
     both = np.intersect1d(ours, theirs)
     if train_group is not None and held_group is not None and len(both):
-        who = several(len(both), "patient is", "patients are")
+        who = plural(len(both), "patient is", "patients are")
         raise InputError(f"{who} in training and held out, such as {one_line(both[0])}; split by patient")
     found = unit_p_values(-train, ours, -held, theirs, sizes=sizes)
-    counted = counted_images(ours, theirs, seed=seed)
-    ahead = int(units_ahead(train, held, ours, counted).sum())
+    counted = image_counts(ours, theirs, seed=seed)
+    ahead = int(preceding_units(train, held, ours, counted).sum())
     return ReversedQueries(
         unit=found.unit,
         distance=-found.statistic,
@@ -170,7 +170,7 @@ def reversed_queries(
         shortest_list=smallest_list_of(found.floor, q),
         n_held=found.n_test,
         ahead=ahead,
-        p_ahead=ahead_p(ahead, len(found.unit), found.n_test),
+        p_ahead=precedence_p(ahead, len(found.unit), found.n_test),
         promise=f"of a list, at most {q:g} are expected to be patients no nearer to the synthetic set than "
         f"{found.n_test:,} held-out patients are; given a random split by patient, and a detector and a choice of "
         "checkpoint that knew neither part",
@@ -178,8 +178,8 @@ def reversed_queries(
     )
 
 
-def units_ahead(
-    train_distance: ArrayLike, held_distance: ArrayLike, train_group: ArrayLike, counted: CountedImages
+def preceding_units(
+    train_distance: ArrayLike, held_distance: ArrayLike, train_group: ArrayLike, counted: ImageCounts
 ) -> NDArray[np.bool_]:
     """[U] by sorted id, which training units are nearer than every held-out one, by the images that count.
 
@@ -194,7 +194,7 @@ def units_ahead(
     return group_values(train[rows], groups[rows]) < held[counted.held].min()
 
 
-def ahead_p(ahead: int, n_train: int, n_held: int) -> float:
+def precedence_p(ahead: int, n_train: int, n_held: int) -> float:
     """``P(at least a training units come before every held-out one)`` of a random order.
 
     ``prod over i < a of (n_train - i) / (n_train + n_held - i)``: the precedence test. With 700 and 150 units, 16 ahead

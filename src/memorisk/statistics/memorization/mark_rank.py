@@ -24,16 +24,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.privacy.canary_groups import mean_limits
+from memorisk.statistics.memorization.mark_contrasts import mean_limits
 
 FloatArray = NDArray[np.float64]
 
-MOST_EXACT = 20_000
+MAX_EXACT = 20_000
 """Assignments up to which the permutation test goes through all."""
-SLACK = 1e-12
+TOLERANCE = 1e-12
 POWER = 0.8
 """With which probability the least shift that counts as noticeable is found (METHODS section 6)."""
-PLANTED = 200
+PLANTED_ASSIGNMENTS = 200
 """Assignments of several models into which a shift is planted: the share found is known to about 0.03."""
 
 
@@ -135,7 +135,7 @@ def rank_mark(
 def rank_p(value: float, others: ArrayLike) -> float:
     """``(1 + #{others >= value}) / (1 + others)``: ties count against the value."""
     array = np.asarray(others, dtype=np.float64)
-    return float((1 + np.sum(array >= value - SLACK)) / (1 + len(array)))
+    return float((1 + np.sum(array >= value - TOLERANCE)) / (1 + len(array)))
 
 
 def permutation_p(audited: ArrayLike, references: ArrayLike, *, draws: int = 9999, seed: int = 0) -> float:
@@ -152,8 +152,8 @@ def permutation_p(audited: ArrayLike, references: ArrayLike, *, draws: int = 999
     a, b = np.asarray(audited, dtype=np.float64), np.asarray(references, dtype=np.float64)
     both, s = np.concatenate([a, b]), len(a)
     observed = a.mean()
-    slack = SLACK * max(1.0, float(np.abs(both).max()))
-    if comb(len(both), s) <= MOST_EXACT:
+    slack = TOLERANCE * max(1.0, float(np.abs(both).max()))
+    if comb(len(both), s) <= MAX_EXACT:
         means = np.array([both[list(chosen)].mean() for chosen in combinations(range(len(both)), s)])
         return float(np.mean(means >= observed - slack))
     rng = np.random.default_rng(seed)
@@ -166,14 +166,14 @@ def smallest_permutation_p(n_audited: int, n_references: int, draws: int = 9999)
     if not n_references:
         return 1.0
     every = comb(n_audited + n_references, n_audited)
-    return 1 / every if every <= MOST_EXACT else 1 / (1 + draws)
+    return 1 / every if every <= MAX_EXACT else 1 / (1 + draws)
 
 
 def references_needed(n_audited: int, level: float, draws: int = 9999) -> int | None:
     """The fewest references with which `permutation_p` can reach a level; None where no number of them can."""
-    if smallest_permutation_p(n_audited, MOST_EXACT, draws) > level:
+    if smallest_permutation_p(n_audited, MAX_EXACT, draws) > level:
         return None
-    return next(r for r in range(1, MOST_EXACT + 1) if smallest_permutation_p(n_audited, r, draws) <= level)
+    return next(r for r in range(1, MAX_EXACT + 1) if smallest_permutation_p(n_audited, r, draws) <= level)
 
 
 def noticeable_shift(
@@ -213,21 +213,21 @@ def noticeable_shift(
         return float("inf")
     if s == 1:
         ordered = np.sort(b)
-        j = int(np.floor((1 - power) * (r + 1) + SLACK))
-        return float(ordered[r - int(np.floor(level * (r + 1) + SLACK))] - ordered[j - 1]) if j else float("inf")
+        j = int(np.floor((1 - power) * (r + 1) + TOLERANCE))
+        return float(ordered[r - int(np.floor(level * (r + 1) + TOLERANCE))] - ordered[j - 1]) if j else float("inf")
     pool = np.concatenate([(x - x.mean()) * np.sqrt(len(x) / (len(x) - 1)) for x in (a, b)])
     rng = np.random.default_rng([seed, 1])
-    exact = comb(s + r, s) <= MOST_EXACT
+    exact = comb(s + r, s) <= MAX_EXACT
     if exact:
         rows = np.array(list(combinations(range(s + r), s)))
     else:
         rows = np.argsort(rng.random((draws, s + r)), axis=1)[:, :s]
     means = pool[rows].mean(axis=1)
-    allowed = int(np.floor(level * (len(rows) + (not exact)) + SLACK)) - (
+    allowed = int(np.floor(level * (len(rows) + (not exact)) + TOLERANCE)) - (
         not exact
     )  # of all, the audited one among them
     least = []
-    for own in rng.permutation(len(rows))[:PLANTED]:
+    for own in rng.permutation(len(rows))[:PLANTED_ASSIGNMENTS]:
         shared = np.isin(rows, rows[own]).sum(axis=1) / s
         with np.errstate(divide="ignore", invalid="ignore"):
             reached = np.where(shared < 1, (means - means[own]) / (1 - shared), np.inf)
@@ -235,7 +235,7 @@ def noticeable_shift(
     return float(np.quantile(least, power, method="higher"))
 
 
-def place_among(value: float, others: ArrayLike) -> float:
+def percentile_among(value: float, others: ArrayLike) -> float:
     """Share of the controls below, ties half: where the mark lies among them in ink or under the references."""
     array = np.asarray(others, dtype=np.float64)
     return float(((array < value).sum() + 0.5 * (array == value).sum()) / len(array)) if len(array) else float("nan")
@@ -268,10 +268,10 @@ def _detectable(
         if s > 1:  # by the normal form of the permutation test: its exact edge depends on the values themselves
             spread = t_references.std(ddof=1) * np.sqrt(1 / s + 1 / len(t_references))
             return float(stats.norm.ppf(1 - level) * spread)
-        allowed = int(np.floor(level * (len(t_references) + 1) + SLACK)) - 1
+        allowed = int(np.floor(level * (len(t_references) + 1) + TOLERANCE)) - 1
         return float(np.sort(t_references)[::-1][allowed] - t_references.mean())
     values = controls - (theirs.mean(axis=0) if method == "centred" else 0.0)
-    allowed = int(np.floor(level * (len(values) + 1) + SLACK)) - 1
+    allowed = int(np.floor(level * (len(values) + 1) + TOLERANCE)) - 1
     return float("inf") if allowed < 0 else float(np.sort(values)[::-1][allowed] - values.mean())
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.statistics.flips import (
+from memorisk.statistics.randomization import (
     FloatArray,
     IntArray,
     Units,

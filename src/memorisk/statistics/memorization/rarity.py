@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.class_permutations import PermutationTest, no_test, within_classes
-from memorisk.statistics.correlation import spearman
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife, jackknife_variance, unavailable
+from memorisk.statistics.randomization import PermutationTest, no_test, within_classes
+from memorisk.statistics.rank_statistics import spearman
 
 FloatArray = NDArray[np.float64]
 

@@ -156,7 +156,7 @@ def pair_auc(
     """
     design = pair_design(positive, first_identity, second_identity, weights=weights)
     values = check_scores(score, design)
-    if (reason := lacking(design)) is not None:
+    if (reason := missing_pairs_reason(design)) is not None:
         return design.estimate(unavailable(reason, design.n_identities))
     auc, deleted = deleted_pair_auc(values, design)
     return design.estimate(_interval(auc, deleted, design, "logit", 0.5, level))
@@ -188,7 +188,7 @@ def pair_auc_difference(
     """
     design = pair_design(positive, first_identity, second_identity, weights=weights)
     a, b = check_scores(score_a, design), check_scores(score_b, design)
-    if (reason := lacking(design)) is not None:
+    if (reason := missing_pairs_reason(design)) is not None:
         return design.estimate(unavailable(reason, design.n_identities))
     (auc_a, deleted_a), (auc_b, deleted_b) = deleted_pair_auc(a, design), deleted_pair_auc(b, design)
     return design.estimate(_interval(auc_a - auc_b, deleted_a - deleted_b, design, "difference", 0.0, level))
@@ -327,7 +327,7 @@ def check_scores(score: ArrayLike, design: PairDesign) -> FloatArray:
     return values
 
 
-def lacking(design: PairDesign) -> str | None:
+def missing_pairs_reason(design: PairDesign) -> str | None:
     """Why no AUC exists."""
     if not len(design.own):
         return "no identity has two images, so that there is no positive pair"

@@ -1,28 +1,43 @@
 """Precision and recall, density and coverage: how much of one set lies among the images of the other.
 
+**Figures.** Precision and recall take k = 3, density and coverage k = 5.
+
     precision = share of synthetic images in a ball of any real image        (k = 3)
     recall    = share of real images in a ball of any synthetic image        (k = 3)
     density   = mean number of real balls that hold a synthetic image, / k   (k = 5; 1 where the sets are one)
     coverage  = share of real images with a synthetic image in their ball    (k = 5)
 
-Balls as in `memorisk.statistics.quality.balls`. All four depend on the numbers of images, and on how many images of
+Balls are as below. All four depend on the numbers of images, and on how many images of
 one patient are there: neighbours of the same patient make the balls small.
 
 Neighbours are no smooth function of an image, and deleting images one by one makes the variance of precision and
-coverage up to four times too large. Their variance, and recall's, comes from random halves of the units of both sets
-instead: the figures of two disjoint halves are independent, so that half of their squared difference is the variance
-at half the numbers, and half of that the variance at all. Density varies more with k neighbours of more images than
-this, and gets the (wide) jackknife that leaves out a group of units at a time.
+coverage up to four times too large. Their variance, and recall's, comes from random halves of the units of both
+sets instead: the figures of two disjoint halves are independent, so that half of their squared difference is the
+variance at half the numbers, and half of that the variance at all. Density varies more with k neighbours of more
+images than this, and gets the (wide) jackknife that leaves out a group of units at a time.
+
+**Balls.** Which images lie in the balls about others: what precision, recall, density and coverage are counted
+from.
+
+The ball about an image reaches to its k-th nearest neighbour in its own set, itself not counted, and is closed: an
+exact copy of a neighbour is inside. Distances are compared by matrix products in float64, block by block, and every
+pair within rounding of a ball's edge again by definition, so that ties are ties.
+
+Intervals need the same counts from parts of both sets. All parts are counted in one pass over the pairs; the
+neighbours within a part come from one list, or are looked for again where the list is too short.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality.balls import Held, Part, count_held
+from memorisk.scores.distances import fit_measure, nearest, rowwise
 from memorisk.statistics.quality.figures import (
+    Codes,
+    FloatArray,
     QualityFigure,
     Samples,
     check_samples,
@@ -30,6 +45,116 @@ from memorisk.statistics.quality.figures import (
     figure_interval,
     variance_interval,
 )
+
+Mask = NDArray[np.bool_]
+_AT_ONCE = 1 << 22  # pairs in a block: 32 MiB
+_ROUNDING = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSubset:
+    """Some images of two sets."""
+
+    centres: Codes
+    """Rows of the set with the balls."""
+    others: Codes
+    """Rows of the other set."""
+
+
+@dataclass(frozen=True)
+class BallCounts:
+    """How two parts lie to each other."""
+
+    others: float
+    """Share of the others that any ball holds."""
+    balls: float
+    """Share of the balls that hold any of the others."""
+    pairs: float
+    """Mean number of balls that hold one of the others."""
+
+
+def count_in_balls(centres: FloatArray, others: FloatArray, k: int, parts: Sequence[ImageSubset]) -> list[BallCounts]:
+    """Count the images of a set in the balls of another, once for each part of both.
+
+    Args:
+        centres: [n, d] images with balls that reach to their k-th neighbour.
+        others: [m, d] images that may lie in them.
+        k: Neighbours.
+        parts: Rows of both, more than k of the centres in each; balls are those of the part.
+    """
+    radii = ball_radii(centres, k, [part.centres for part in parts])
+    pairs = _Pairs(centres, others)
+    n_held, n_pairs = np.zeros(len(parts)), np.zeros(len(parts))
+    holding = [np.zeros(len(part.centres), bool) for part in parts]
+    step = max(1, _AT_ONCE // len(centres))
+    for start in range(0, len(others), step):
+        stop = min(start + step, len(others))
+        squared = pairs.squared(start, stop)
+        for p, part in enumerate(parts):
+            rows = part.others[(part.others >= start) & (part.others < stop)]
+            if len(rows):
+                inside = pairs.within(squared[np.ix_(rows - start, part.centres)], rows, part.centres, radii[p])
+                n_held[p] += inside.any(axis=1).sum()
+                n_pairs[p] += inside.sum()
+                holding[p] |= inside.any(axis=0)
+    return [
+        BallCounts(n_held[p] / len(part.others), float(holding[p].mean()), n_pairs[p] / len(part.others))
+        for p, part in enumerate(parts)
+    ]
+
+
+def ball_radii(values: FloatArray, k: int, parts: Sequence[Codes]) -> list[FloatArray]:
+    """Distance of every image of a part to its k-th neighbour in that part, itself not counted.
+
+    Args:
+        values: [n, d] images of all parts.
+        k: Neighbours.
+        parts: Rows, more than k in each.
+    """
+    n, measure, everyone = len(values), fit_measure("euclidean", values), np.arange(len(values))
+    asked = min(4 * k + 8, n - 1)
+    found = nearest(values, values, measure, asked, exclude_same=(everyone, everyone), device="cpu")
+    radii = []
+    for rows in parts:
+        member = np.zeros(n, bool)
+        member[rows] = True
+        counted = np.cumsum(member[found.indices[rows]], axis=1)
+        place = np.minimum((counted < k).sum(axis=1), asked - 1)
+        radius = found.distances[rows, place]
+        short = np.flatnonzero(counted[:, -1] < k)
+        if len(short):
+            again = nearest(
+                values[rows[short]], values[rows], measure, k, exclude_same=(rows[short], rows), device="cpu"
+            )
+            radius[short] = again.distances[:, k - 1]
+        radii.append(radius)
+    return radii
+
+
+class _Pairs:
+    """Squared distances of the images of two sets, by matrix products, and comparisons that stand at ties."""
+
+    def __init__(self, centres: FloatArray, others: FloatArray) -> None:
+        self.centres, self.others = centres, others
+        self.measure = fit_measure("euclidean", centres)
+        middle = centres.mean(axis=0)
+        self.x, self.y = centres - middle, others - middle
+        self.x2, self.y2 = np.square(self.x).sum(axis=1), np.square(self.y).sum(axis=1)
+
+    def squared(self, start: int, stop: int) -> FloatArray:
+        """[b, n] of a block of the others."""
+        return self.y2[start:stop, None] + self.x2[None, :] - 2 * (self.y[start:stop] @ self.x.T)
+
+    def within(self, squared: FloatArray, rows: Codes, columns: Codes, radius: FloatArray) -> Mask:
+        """[b, c] whether others lie in the balls of some centres; pairs at the edge by definition."""
+        edge, unsure = np.square(radius), _ROUNDING * (self.y2.max(initial=0.0) + self.x2[columns])
+        inside = squared <= edge - unsure
+        i, j = np.nonzero(inside != (squared <= edge + unsure))
+        if len(i):
+            distance = rowwise(self.centres[columns[j]], self.others[rows[i]], self.measure)
+            inside[i, j] = distance <= radius[j]
+        return inside
+
 
 GROUPS = 20
 """Groups of units that are left out in turn, at most."""
@@ -93,8 +218,10 @@ def precision_recall(
     """
     samples = _prepare(real, synthetic, real_group, synthetic_group, k, level)
     parts = [_everything(samples), *(_halves(samples, k, seed) if intervals else ())]
-    around_real = count_held(samples.real, samples.synthetic, k, parts)
-    around_synthetic = count_held(samples.synthetic, samples.real, k, [Part(p.others, p.centres) for p in parts])
+    around_real = count_in_balls(samples.real, samples.synthetic, k, parts)
+    around_synthetic = count_in_balls(
+        samples.synthetic, samples.real, k, [ImageSubset(p.others, p.centres) for p in parts]
+    )
     return PrecisionRecall(
         _by_halves(samples, [held.others for held in around_real]),
         _by_halves(samples, [held.others for held in around_synthetic]),
@@ -134,7 +261,7 @@ def density_coverage(
     samples = _prepare(real, synthetic, real_group, synthetic_group, k, level)
     halves = _halves(samples, k, seed) if intervals else []
     without_real, without_synthetic = _left_out(samples, k, seed) if intervals else ([], [])
-    held = count_held(
+    held = count_in_balls(
         samples.real, samples.synthetic, k, [_everything(samples), *halves, *without_real, *without_synthetic]
     )
     coverage = _by_halves(samples, [one.balls for one in held[: len(halves) + 1]])
@@ -156,11 +283,11 @@ def _prepare(
     return check_samples(real, synthetic, real_group, synthetic_group, level=level, fewest=k + 1)
 
 
-def _everything(samples: Samples) -> Part:
-    return Part(np.arange(len(samples.real)), np.arange(len(samples.synthetic)))
+def _everything(samples: Samples) -> ImageSubset:
+    return ImageSubset(np.arange(len(samples.real)), np.arange(len(samples.synthetic)))
 
 
-def _halves(samples: Samples, k: int, seed: int) -> list[Part]:
+def _halves(samples: Samples, k: int, seed: int) -> list[ImageSubset]:
     """Random halves of the units of both sets, each followed by the other half; none where a half is too small."""
     if min(samples.units) < 2:
         return []
@@ -171,12 +298,12 @@ def _halves(samples: Samples, k: int, seed: int) -> list[Part]:
             (rng.permutation(n) < n // 2)[unit]
             for n, unit in zip(samples.units, (samples.real_unit, samples.synthetic_unit), strict=True)
         )
-        parts += [Part(*(np.flatnonzero(kept) for kept in (real, synthetic)))]
-        parts += [Part(*(np.flatnonzero(~kept) for kept in (real, synthetic)))]
+        parts += [ImageSubset(*(np.flatnonzero(kept) for kept in (real, synthetic)))]
+        parts += [ImageSubset(*(np.flatnonzero(~kept) for kept in (real, synthetic)))]
     return parts if _large_enough(parts, k) else []
 
 
-def _left_out(samples: Samples, k: int, seed: int) -> tuple[list[Part], list[Part]]:
+def _left_out(samples: Samples, k: int, seed: int) -> tuple[list[ImageSubset], list[ImageSubset]]:
     """Everything without each group of units of the real images, and of the synthetic ones; none where that is few."""
     rng, everything = np.random.default_rng(seed), _everything(samples)
     found = []
@@ -184,12 +311,12 @@ def _left_out(samples: Samples, k: int, seed: int) -> tuple[list[Part], list[Par
         n_groups = min(GROUPS, n)
         group = rng.permutation(np.arange(n) % n_groups)[unit]
         found.append([np.flatnonzero(group != g) for g in range(n_groups)])
-    real = [Part(rows, everything.others) for rows in found[0]]
-    synthetic = [Part(everything.centres, rows) for rows in found[1]]
+    real = [ImageSubset(rows, everything.others) for rows in found[0]]
+    synthetic = [ImageSubset(everything.centres, rows) for rows in found[1]]
     return (real, synthetic) if _large_enough([*real, *synthetic], k) else ([], [])
 
 
-def _large_enough(parts: list[Part], k: int) -> bool:
+def _large_enough(parts: list[ImageSubset], k: int) -> bool:
     return all(len(part.centres) > k and len(part.others) > k for part in parts)
 
 
@@ -203,7 +330,9 @@ def _by_halves(samples: Samples, values: list[float]) -> QualityFigure:
     return variance_interval(samples, estimate, variance, df, "logit", "random halves of the units")
 
 
-def _density(samples: Samples, held: Held, real: list[Held], synthetic: list[Held], k: int) -> QualityFigure:
+def _density(
+    samples: Samples, held: BallCounts, real: list[BallCounts], synthetic: list[BallCounts], k: int
+) -> QualityFigure:
     """Mean number of balls about a synthetic image, over k."""
     estimate = held.pairs / k
     if min(len(real), len(synthetic)) < 2:

@@ -21,9 +21,9 @@ import numpy as np
 from scipy.special import logit
 
 from memorisk.runs.errors import one_line
-from memorisk.statistics.multiple import holm
-from memorisk.statistics.verdicts.tiers import beside
-from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, Finding, Units
+from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.verdicts.tiers import format_against_gates
+from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, Finding, UnitNames
 
 SURE_RATE = 0.05
 """Share of the members that must surely be exceeded at 1 % false positives to fail: five times that of guessing."""
@@ -69,7 +69,7 @@ class Attack:
     """Whether the interval is about these models only."""
 
 
-def attack_findings(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int) -> list[Finding]:
+def attack_findings(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: int) -> list[Finding]:
     """Turn the results of attacks into findings for the verdict (module docstring).
 
     Args:
@@ -107,34 +107,34 @@ def attack_findings(attacks: Sequence[Attack], gate: float, units: Units, n_grou
     return findings
 
 
-def passed_words(attacks: Sequence[Attack], gate: float, units: Units) -> str:
+def passed_words(attacks: Sequence[Attack], gate: float, units: UnitNames) -> str:
     """Say in one sentence which attack came nearest to the gate, with its upper limit and the units behind it."""
     if not attacks:
         return ""
     nearest = max(attacks, key=lambda a: a.high)
     return (
         f"no attack that was tried reaches AUC {gate:g} (0.5 is guessing): the nearest, {_where(nearest)}, has at most "
-        f"{beside(nearest.high, gate)} ({_over(nearest, units)})"
+        f"{format_against_gates(nearest.high, gate)} ({_over(nearest, units)})"
     )
 
 
-def _failure(found: Sequence[tuple[Attack, bool, bool]], gate: float, units: Units) -> str:
+def _failure(found: Sequence[tuple[Attack, bool, bool]], gate: float, units: UnitNames) -> str:
     """Name the attacks that find members, the surest first, by AUC or by the rate at 1 % false positives."""
     told = []
     for attack, by_auc, by_rate in found[:MOST_NAMED]:
         parts = []
         if by_auc:
-            auc, low = beside(attack.auc, gate), beside(attack.low, gate)
+            auc, low = format_against_gates(attack.auc, gate), format_against_gates(attack.low, gate)
             parts.append(f"AUC {auc}, at least {low} where less than {gate:g} is allowed")
         if by_rate:
-            found_low = beside(100 * attack.tpr_low, 100 * SURE_RATE, digits=0)
+            found_low = format_against_gates(100 * attack.tpr_low, 100 * SURE_RATE, digits=0)
             parts.append(f"at least {found_low}% of the members found at 1 % false positives")
         told.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, units)})")
     more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(told)}{more}"
 
 
-def _doubts(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int) -> list[Finding]:
+def _doubts(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: int) -> list[Finding]:
     """Say why these attacks, all of one kind, keep a pass away, and the way out; the furthest above the gate first."""
     findings = []
     other = [a for a in attacks if not a.comparable]
@@ -149,7 +149,8 @@ def _doubts(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int)
         return findings
     furthest = sorted(open_ones, key=lambda a: -a.high if not np.isnan(a.high) else -2.0)
     reached = [
-        f"{_where(a)}, AUC {beside(a.auc, gate)} ({beside(a.low, gate)} to {beside(a.high, gate)})"
+        f"{_where(a)}, AUC {format_against_gates(a.auc, gate)} ({format_against_gates(a.low, gate)} to "
+        f"{format_against_gates(a.high, gate)})"
         if not np.isnan(a.auc)
         else f"{_where(a)}, not measured"
         for a in furthest[:MOST_NAMED]
@@ -159,7 +160,7 @@ def _doubts(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int)
     return [*findings, Finding(UNDECIDED, why, _way_out(furthest, gate, units, n_groups))]
 
 
-def _way_out(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int) -> str:
+def _way_out(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: int) -> str:
     """Say what would bring every interval to one side of the gate if the AUCs were as estimated."""
     if any(a.conditional and not a.of_target for a in attacks):
         return "at least three seeds (--models 6), so that the intervals speak of other trainings"
@@ -212,6 +213,6 @@ def _several(attacks: Sequence[Attack]) -> str:
     return "; ".join(named) + (f" and {len(attacks) - MOST_NAMED} more" if len(attacks) > MOST_NAMED else "")
 
 
-def _over(attack: Attack, units: Units) -> str:
+def _over(attack: Attack, units: UnitNames) -> str:
     trained = "this one model" if attack.of_target else f"{attack.n_models} attacked models"
     return f"{units.count(attack.n_groups)}, {trained}"

@@ -1,16 +1,34 @@
-"""Compute the noticeable gap of a class: the smallest gap of a single patient that its list finds with probability 0.8.
+"""The noticeable gap of a class, and uneven gaps: what a pass of the classifier audit rests on.
+
+**Noticeable gap.** Compute the noticeable gap of a class: the smallest gap of a single patient that its list finds
+with probability 0.8.
 
 METHODS section 6, "Classifier". The power of the list is measured on simulated patients of known gap: unseen test
-groups of the class, to whose differences over seeds a gap is added. They are ranked as canaries are (`nulls`) and count
-as found where a list finds them alone, with the only small p-value of the class.
+groups of the class, to whose differences over seeds a gap is added. They are ranked as canaries are
+(`memorization.nulls`) and count as found where a list finds them alone, with the only small p-value of the class.
 
 Two readings of METHODS:
 
-* The gap's shape over seeds is always that of `SHAPE`. METHODS takes the shape of this run's highest canaries where
-  there are any; but only a list shows whose gap is real, and an audit that lists somebody has failed. Unlisted maxima
-  have the shape of noise.
+* The gap's shape over seeds is always that of `GAP_SHAPE`. METHODS takes the shape of this run's highest canaries
+  where there are any; but only a list shows whose gap is real, and an audit that lists somebody has failed.
+  Unlisted maxima have the shape of noise.
 * The gap is on one image of the patient. M of a patient is the maximum over the patient's images, so that one
   remembered image is the hardest case.
+
+**Uneven gaps.** Find patients whose losses differ between twins as no unseen patient's do, whatever the signs of
+the gaps.
+
+A list ranks the mean gap over seeds. Two patients escape it: one whom only some trainings remember (a gap of 20
+nats in one seed of ten has the mean of 2 nats in each), and one whose roles were exchanged in some seeds, so that
+gaps cancel. Neither is a gap that every training shows, which is what a pass is about, and neither should pass.
+What they have in common is the size of the gap of a seed. The statistic of a patient i with mean gaps g_is in S
+seeds is
+
+    u_i = log sqrt(mean over s of g_is^2).
+
+If nobody is memorized, scored and unseen patients of a class are a random split and their gaps are of one kind, so
+that u is exchangeable between the parts. The cut is `statistics.copies.tails.tail_cut` on the unseen patients' u:
+their tail beyond the largest tenth is taken for exponential, which is a power law in the gaps themselves.
 """
 
 import math
@@ -21,9 +39,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.flips import FloatArray, IntArray, Units, make_units, plan_flips, typical_error
+from memorisk.statistics.copies.tails import CHANCE, tail_cut
+from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.nulls import MAX_DRAWS, Null, comparison_sizes
-from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.randomization import FloatArray, IntArray, Units, make_units, plan_flips, typical_error
 
 POWER = 0.8
 """Probability with which the noticeable gap is found: four of five cases."""
@@ -38,7 +57,7 @@ for: simulated with noisy trainings, one patient at 2 nats passes 4.0 % of audit
 MIN_ROOM = 2.0
 """Smallest room with which a class counts as testable: at 1 the patient's own sign flips use up the level."""
 
-SHAPE = ((1.0, 2.0, 4.0), (0.87, 0.71, 0.35), (0.12, 0.0, 0.0))
+GAP_SHAPE = ((1.0, 2.0, 4.0), (0.87, 0.71, 0.35), (0.12, 0.0, 0.0))
 """Mean gap in nats, its coefficient of variation over seeds, and the share of seeds without any gap, as measured on
 real patients (METHODS section 6); between them on the logarithm of the mean, beyond them as at the ends."""
 
@@ -48,7 +67,7 @@ GAPS = 2.0 ** np.arange(-2, 4.01, 0.25)
 N_DRAWS = 500
 """Number of simulated patients a class; near 0.8 the standard error of the power is 0.018."""
 
-MOST_SEEDS = 32
+MAX_SEEDS = 32
 """Largest number of seeds that `seeds_needed` tries: 64 models."""
 
 _MOST_PATTERNS = 8
@@ -160,7 +179,7 @@ def noticeable_gap(listing: ClassList, *, seed: int, n_draws: int = N_DRAWS) -> 
     """Compute the smallest gap that the list of a class finds with probability `POWER`, by simulation.
 
     A simulated patient is an unseen group: its differences get a random sign a seed, and one of its images a gap drawn
-    from `SHAPE`; it lacks the seeds that a random scored group lacks. It is found where its p-value is at most
+    from `GAP_SHAPE`; it lacks the seeds that a random scored group lacks. It is found where its p-value is at most
     `level / m`, so that it would be on the list alone. All gaps use the same draws, so that the power increases with
     the gap but for the gap's shape; the smallest gap is found by bisection of `GAPS`.
 
@@ -232,12 +251,12 @@ def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 20
         n_draws: Number of simulated patients.
 
     Returns:
-        A number larger than the audit's; None where `MOST_SEEDS` are too few, or where more seeds give no more flips.
+        A number larger than the audit's; None where `MAX_SEEDS` are too few, or where more seeds give no more flips.
     """
     if not len(listing.test.ids) or not len(listing.sizes) or not listing.flip:
         return None
     low = listing.test.n_seeds + 1
-    high, enough = max(MOST_SEEDS, low), PASS_POWER + 2 * math.sqrt(PASS_POWER * (1 - PASS_POWER) / n_draws)
+    high, enough = max(MAX_SEEDS, low), PASS_POWER + 2 * math.sqrt(PASS_POWER * (1 - PASS_POWER) / n_draws)
     while room(listing, low) < MIN_ROOM:
         if low == high:
             return None
@@ -265,9 +284,9 @@ def gap_profiles(gap: float, uniform: ArrayLike, present: ArrayLike) -> FloatArr
         present: `[N, S]` uniform draws that decide in which seeds the gap is zero.
 
     Returns:
-        `[N, S]` gaps in nats, with mean `gap` and the coefficient of variation and share of zeros of `SHAPE`.
+        `[N, S]` gaps in nats, with mean `gap` and the coefficient of variation and share of zeros of `GAP_SHAPE`.
     """
-    means, variations, zeros = SHAPE
+    means, variations, zeros = GAP_SHAPE
     variation, zero = (float(np.interp(np.log(gap), np.log(means), column)) for column in (variations, zeros))
     squared = (variation**2 + 1) * (1 - zero) - 1  # of the gaps that are there
     values = gammaincinv(1 / squared, np.asarray(uniform)) * squared * gap / (1 - zero)
@@ -326,3 +345,45 @@ def _own_hits(null: Null, rows: FloatArray, observed: FloatArray) -> FloatArray:
     for signs in null.blocks(len(rows)):
         hits += (signs @ rows.T >= limit).sum(0)
     return hits
+
+
+@dataclass(frozen=True)
+class UnevenGaps:
+    """Who differs more than chance explains."""
+
+    size: FloatArray
+    """[G] root mean square of each scored patient's gaps over seeds, in nats."""
+    uneven: NDArray[np.bool_]
+    """[G] whether it lies beyond the cut."""
+    cut: float
+    """In nats; inf where unseen patients are too few to tell."""
+    largest_unseen: float
+    """Largest root mean square of an unseen patient, in nats; NaN without any."""
+
+
+def uneven_gaps(scored: ArrayLike, unseen: ArrayLike, chance: float = CHANCE) -> UnevenGaps:
+    """Compare the size of each scored patient's gaps with unseen patients'.
+
+    Args:
+        scored: [G, S] mean gap of each scored patient in each seed, in nats; NaN where a patient has none.
+        unseen: [T, S] loss of model B less that of model A of each unseen patient, likewise.
+        chance: Probability that anybody lies beyond the cut where nobody is memorized.
+    """
+    size, null = _size(scored), _size(unseen)
+    cut = np.inf
+    if len(size) and len(null):
+        cut = float(np.exp(tail_cut(_log(null), len(size), chance).cut))
+    return UnevenGaps(size, size > cut, cut, float(null.max()) if len(null) else float("nan"))
+
+
+def _size(gaps: ArrayLike) -> FloatArray:
+    """[n] root mean square over the seeds that have a gap; 0 without any."""
+    values = np.asarray(gaps, dtype=np.float64)
+    there = ~np.isnan(values)
+    squares = np.where(there, np.square(np.where(there, values, 0.0)), 0.0).sum(axis=1)
+    return np.sqrt(squares / np.maximum(there.sum(axis=1), 1))
+
+
+def _log(size: FloatArray) -> FloatArray:
+    """Logarithms, of 0 that of the least number."""
+    return np.log(np.maximum(size, np.finfo(np.float64).tiny))

@@ -41,7 +41,7 @@ def tier(mean: float, n_groups: int) -> str:
     return HIGH if mean > HIGH_ABOVE else MODERATE if mean >= MODERATE_FROM else LOW
 
 
-def beside(value: float, *gates: float, digits: int = 2, kind: Literal["f", "g"] = "f") -> str:
+def format_against_gates(value: float, *gates: float, digits: int = 2, kind: Literal["f", "g"] = "f") -> str:
     """Write a number that is compared with gates, so that what is read lies on the same side of each as the number.
 
     Args:
@@ -61,7 +61,7 @@ def _side(value: float, gate: float) -> int:
     return int(value > gate) - int(value < gate)
 
 
-def reaches(mean: float, gate: str) -> bool:
+def reaches_gate(mean: float, gate: str) -> bool:
     """Whether a value lies in the gate's tier or a higher one; False for NaN.
 
     Args:

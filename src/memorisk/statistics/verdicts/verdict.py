@@ -20,9 +20,9 @@ import pandas as pd
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.statistics.intervals import MIN_SEEDS
-from memorisk.statistics.multiple import DEFAULT_Q
-from memorisk.statistics.verdicts.noticeable_gap import GAPS, MIN_ROOM, MOST_SEEDS, PASS_POWER
-from memorisk.statistics.verdicts.tiers import GATES, INSUFFICIENT, MIN_GROUPS, beside, reaches
+from memorisk.statistics.multiple_testing import DEFAULT_Q
+from memorisk.statistics.verdicts.noticeable_gap import GAPS, MAX_SEEDS, MIN_ROOM, PASS_POWER
+from memorisk.statistics.verdicts.tiers import GATES, INSUFFICIENT, MIN_GROUPS, format_against_gates, reaches_gate
 
 PASS = "pass"
 FAIL = "fail"
@@ -75,7 +75,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Units:
+class UnitNames:
     """What a group is called in sentences."""
 
     one: str = "group"
@@ -86,7 +86,7 @@ class Units:
         return f"{n} {self.one if n == 1 else self.many}"
 
 
-GROUPS = Units()
+GROUP_NAMES = UnitNames()
 
 
 def decide(
@@ -94,7 +94,7 @@ def decide(
     gate: str = "high",
     *,
     notice: float = 2.0,
-    units: Units = GROUPS,
+    units: UnitNames = GROUP_NAMES,
     n_seeds: int = 0,
     flips: bool = True,
     findings: Sequence[Finding] = (),
@@ -139,7 +139,7 @@ def decide(
         raise InputError(f"the class table lacks {', '.join(missing)}; a verdict needs {', '.join(COLUMNS)}")
     rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
     tiers = {str(row["label"]): str(row["tier"]) for row in rows}
-    few = few_seeds(n_seeds)
+    few = seed_shortage(n_seeds)
     failures = sorted(
         (found for row in rows if (found := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
     )
@@ -163,13 +163,13 @@ def decide(
     found = {"gap": worst["noticeable_gap"], **{k: worst.get(f"noticeable_{k}") for k in ("power", "low", "high")}}
     passed = [
         f"no {units.one} is flagged",
-        noticed_words(found, units, one_line(worst["label"], 80)),
+        power_sentence(found, units, one_line(worst["label"], 80)),
         f"the mean gap M of every class is below {GATES[gate]} nats, by the upper limit of its interval",
     ]
     return Decision(PASS, gate, passed, [], tiers)
 
 
-def noticed_words(found: Mapping[str, Any] | None, units: Units, label: str) -> str:
+def power_sentence(found: Mapping[str, Any] | None, units: UnitNames, label: str) -> str:
     """Say in one sentence what the audit would have noticed of one patient; on the first screen of every report.
 
     Args:
@@ -195,7 +195,7 @@ def noticed_words(found: Mapping[str, Any] | None, units: Units, label: str) -> 
     )
 
 
-def _after_flags(flagged: int, units: Units) -> str:
+def _after_flags(flagged: int, units: UnitNames) -> str:
     """Say how many flags chance explains, and what tells them from memorization; of many, what to do about them."""
     level = f"{100 * VERDICT_LEVEL:.0f} %"
     if flagged >= MANY_FLAGGED:
@@ -210,7 +210,7 @@ def _after_flags(flagged: int, units: Units) -> str:
     )
 
 
-def few_seeds(n_seeds: int) -> tuple[str, str] | None:
+def seed_shortage(n_seeds: int) -> tuple[str, str] | None:
     """Why so few seeds keep every pass away, and what would decide it; None where there are enough.
 
     Args:
@@ -223,17 +223,17 @@ def few_seeds(n_seeds: int) -> tuple[str, str] | None:
     return reason, f"at least {MIN_SEEDS} seeds (--models {2 * MIN_SEEDS})"
 
 
-def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[tuple[float, int], str] | None:
+def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> tuple[tuple[float, int], str] | None:
     """Why this class fails the gate, with its place in the order of severity; None where it does not.
 
     With few seeds its limits do not count: they are conditional on these trainings, and a candidate that came out
     better than its partner fits everything better, seen or not. With few groups they do not cover.
     """
     name, low, flagged = one_line(row["label"], 80), float(row["low"]), int(row["flagged"])
-    reasons, above = [], reaches(low, gate) and not few and row["tier"] != INSUFFICIENT
+    reasons, above = [], reaches_gate(low, gate) and not few and row["tier"] != INSUFFICIENT
     if above:
         where = f"above {GATES[gate]}" if gate == "high" else f"at or above {GATES[gate]}"
-        told = beside(low, GATES[gate], digits=3, kind="g")
+        told = format_against_gates(low, GATES[gate], digits=3, kind="g")
         reasons.append(f"its mean gap M is {where} nats, by the lower limit of its interval, {told}")
     if flagged > 0:
         reasons.append(f"{units.count(flagged)} {'is' if flagged == 1 else 'are'} flagged")
@@ -242,10 +242,10 @@ def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[t
     return (-low if above else math.inf, -flagged), f"class {name}: {', and '.join(reasons)}"
 
 
-def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units, flips: bool) -> list[tuple[str, str]]:
+def _doubts(row: dict[str, Any], gate: str, notice: float, units: UnitNames, flips: bool) -> list[tuple[str, str]]:
     """Why this class leaves the gate undecided, each with what would decide it."""
     name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
-    told = " to ".join(beside(limit, GATES[gate], digits=3, kind="g") for limit in (low, high))
+    told = " to ".join(format_against_gates(limit, GATES[gate], digits=3, kind="g") for limit in (low, high))
     doubts = []
     if row["tier"] == INSUFFICIENT:
         n = row.get("n_groups_scored", math.nan)
@@ -290,7 +290,7 @@ def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units, flips: 
     return doubts
 
 
-def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
+def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
     """Why a single patient of this class would not have been noticed; empty where one would have been."""
     reason, room, gap = row.get("why_not"), float(row["room"]), float(row["noticeable_gap"])
     if isinstance(reason, str) and reason:
@@ -302,7 +302,7 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
         tested = "" if pd.isna(n) else f", with {units.count(int(n))} in the test part,"
         return (
             f": the models{tested} are too few to flag a single {units.one}, however strongly remembered (room "
-            f"{beside(room, MIN_ROOM, kind='g')}, {MIN_ROOM:.0f} needed)"
+            f"{format_against_gates(room, MIN_ROOM, kind='g')}, {MIN_ROOM:.0f} needed)"
         )
     if math.isinf(gap):
         return (
@@ -311,7 +311,7 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
     if gap > notice:
         return (
             f": a single {units.one} would have been noticed in four of five cases only from a gap of "
-            f"{beside(gap, notice, kind='g')} nats on, and a pass needs {notice:g}"
+            f"{format_against_gates(gap, notice, kind='g')} nats on, and a pass needs {notice:g}"
         )
     found = float(row["notice_power"])
     if not found >= PASS_POWER:
@@ -323,7 +323,7 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
     return ""
 
 
-def _to_notice(row: dict[str, Any], notice: float, units: Units, flips: bool) -> str:
+def _to_notice(row: dict[str, Any], notice: float, units: UnitNames, flips: bool) -> str:
     """Say what would let the class's list notice one patient."""
     models, room, n_test = row.get("models_needed", math.nan), float(row["room"]), row.get("n_test_groups", math.nan)
     if not flips and room < MIN_ROOM:
@@ -338,6 +338,6 @@ def _to_notice(row: dict[str, Any], notice: float, units: Units, flips: bool) ->
     if math.isnan(room):
         return f"{units.many} of it in the test part, from one random split"
     return (
-        f"more {units.many} of it, in the test part, too; at the spread of these trainings {2 * MOST_SEEDS} models "
+        f"more {units.many} of it, in the test part, too; at the spread of these trainings {2 * MAX_SEEDS} models "
         f"would not notice a gap of {notice:g} nats"
     )

@@ -9,41 +9,44 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memorisk.images.overlap import named_sources, refuse_overlap
-from memorisk.images.sources.registry import load_manifest
+from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.page import render_page
-from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import available_cores, available_memory, machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
-from memorisk.runs.executors.pool import Outcome, run_jobs
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.files import write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out, open_run
-from memorisk.runs.progress import Progress, quiet
-from memorisk.studies.detectors.backbones import Backbone, read_backbone, weights_problem
-from memorisk.studies.detectors.cells import CELLS, DETECTORS, Cell, CellJob, encoder_key, grid, run_cell
-from memorisk.studies.detectors.copies import COPIES, CopiedRows, make_copies, remove_copies
-from memorisk.studies.detectors.detectors import detectors
-from memorisk.studies.detectors.figures import architecture_frame
-from memorisk.studies.detectors.leaderboard import leaderboard
-from memorisk.studies.detectors.measure_tables import fitted_table, measure_tables, refused_table
-from memorisk.studies.detectors.memory import MemoryPlan, plan_memory
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.studies.detectors.cells import (
+    CELLS,
+    DETECTORS,
+    Backbone,
+    Cell,
+    CellJob,
+    encoder_key,
+    grid,
+    read_backbone,
+    run_cell,
+    weights_problem,
+)
+from memorisk.studies.detectors.detection import detectors, read_cells
+from memorisk.studies.detectors.measurement import MemoryPlan, plan_memory
 from memorisk.studies.detectors.options import BenchDetectorsOptions, bench_options
-from memorisk.studies.detectors.page import benchmark_page
-from memorisk.studies.detectors.parts import PARTS, Parts, divide
-from memorisk.studies.detectors.reading import read_cells
-from memorisk.studies.detectors.results import Benchmark, cell_table, folder_table, number_table
-from memorisk.studies.detectors.tables import paper_tables
-from memorisk.studies.detectors.writing import tables_text
-from memorisk.training.engine.order import batch_bounds
-from memorisk.training.features.cost import WITHOUT_NETWORK
+from memorisk.studies.detectors.page import architecture_frame, benchmark_page, tables_text
+from memorisk.studies.detectors.pools import COPIES, PARTS, CopyRows, Parts, divide, make_copies, remove_copies
+from memorisk.studies.detectors.results import Benchmark, cell_table, folder_table, leaderboard, number_table
+from memorisk.studies.detectors.tables import fitted_table, measure_tables, paper_tables, refused_table
+from memorisk.training.engine.optimization import batch_bounds
+from memorisk.training.features.extraction import WITHOUT_NETWORK
 
 TABLES, REPORT, SPLIT = "tables", "report.html", "split.parquet"
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class BenchmarkSetup:
     """A benchmark before anything is computed.
 
     Attributes:
@@ -86,7 +89,7 @@ class BenchmarkPlan:
 
 
 def benchmark_detectors(
-    images: str | Path, *, out: str | Path, progress: Progress = quiet, tables_only: bool = False, **settings: Any
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False, **settings: Any
 ) -> Benchmark:
     """Benchmark copy detectors on your images, or go on with it, and lay out its leaderboard, tables and figures.
 
@@ -111,7 +114,7 @@ def benchmark_detectors(
         options.reach_cluster()
     ready = _prepare(images, folder, options, progress)
     identity = {"run": _identity(ready)}
-    check_out(folder, identity, identity=["run"])
+    check_out_folder(folder, identity, identity=["run"])
     config = {"images": str(images), "out": str(folder), **asdict(ready.options), **identity}
     with open_run(folder, config, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
@@ -126,7 +129,7 @@ def benchmark_detectors(
 
 
 def plan_benchmark(
-    images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> BenchmarkPlan:
     """What the benchmark would compute; nothing is computed or written but the store of decoded images.
 
@@ -135,8 +138,8 @@ def plan_benchmark(
     """
     folder = Path(out)
     ready = _prepare(images, folder, bench_options(settings), progress)
-    check_out(folder, {"run": _identity(ready)}, identity=["run"])
-    parts, todo = ready.parts, _waiting(ready)
+    check_out_folder(folder, {"run": _identity(ready)}, identity=["run"])
+    parts, todo = ready.parts, _missing_cells(ready)
     counts = {name: int((parts.part == name).sum()) for name in PARTS}
     n_copies = len(parts.copied) * len(ready.options.strengths)
     told = {job.cell.backbone.name: weights_problem(job.cell.backbone) for job in todo}
@@ -158,7 +161,7 @@ def plan_benchmark(
     )
 
 
-def _memory(ready: Prepared, todo: list[CellJob]) -> MemoryPlan:
+def _memory(ready: BenchmarkSetup, todo: list[CellJob]) -> MemoryPlan:
     """On this machine; a GPU takes one detector at a time."""
     on_gpu = ready.jobs[0].device != "cpu"
     processes = 1 if on_gpu else ready.options.processes or available_cores()
@@ -189,25 +192,25 @@ def _pairs(parts: Parts, strengths: int) -> int:
     return corrected + n["train"] * n["validation"] + both + strengths * (n["train"] ** 2 + n["validation"] ** 2)
 
 
-def _prepare(images: str | Path, out: Path, options: BenchDetectorsOptions, progress: Progress) -> Prepared:
+def _prepare(images: str | Path, out: Path, options: BenchDetectorsOptions, progress: Progress) -> BenchmarkSetup:
     """Read names and images, divide the patients; nothing is written but the store of decoded images."""
     backbones = _backbones(options)
     device = str(check_device(options.device))
-    refuse_overlap(out, named_sources({"IMAGES": images}))
-    check_out(out, {}, identity=[])
+    refuse_overlap(out, path_sources({"IMAGES": images}))
+    check_out_folder(out, {}, identity=[])
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)
     store = build_store(manifest, options, progress=lambda d, n: progress("decoding images", d, n))
     parts = divide(store, options.shares, seed=options.split_seed, specificity=options.specificity)
-    copied = {strength: CopiedRows(out / COPIES / strength) for strength in options.strengths}
+    copied = {strength: CopyRows(out / COPIES / strength) for strength in options.strengths}
     cells = grid(backbones, options.losses, options.seeds)
     jobs = [_job(cell, out, options, store, parts, copied, device) for cell in cells]
-    return Prepared(options, store, parts, jobs, int((parts.part == "").sum()))
+    return BenchmarkSetup(options, store, parts, jobs, int((parts.part == "").sum()))
 
 
 def _job(
     cell: Cell, out: Path, options: BenchDetectorsOptions, store: ImageStore, parts: Parts,
-    copied: dict[str, CopiedRows], device: str,
+    copied: dict[str, CopyRows], device: str,
 ) -> CellJob:  # fmt: skip
     return CellJob(
         cell=cell, out=out, encoder=encoder_key(cell, options, device), images=store.folder, manifest=store.manifest,
@@ -232,21 +235,21 @@ def _backbones(options: BenchDetectorsOptions) -> list[Backbone]:
     return found
 
 
-def _identity(ready: Prepared) -> dict[str, Any]:
+def _identity(ready: BenchmarkSetup) -> dict[str, Any]:
     """What may not change in a folder: whose images are where, and the copies. The grid may grow."""
     o = ready.options
     kept = {"shares": list(o.shares), "split_seed": o.split_seed, "strengths": list(o.strengths)}
     return {"benchmark": "detectors", "data_hash": ready.store.data_hash, **kept}
 
 
-def _waiting(ready: Prepared) -> list[CellJob]:
+def _missing_cells(ready: BenchmarkSetup) -> list[CellJob]:
     """Cells that are not done; the same weights under two names are one."""
     return list({job.key: job for job in ready.jobs if not job.done}.values())
 
 
-def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
+def _run(run: RunFolder, ready: BenchmarkSetup, progress: Progress) -> None:
     """Make the copies and run the cells that are not done; what fails is noted for the tables."""
-    waiting = _waiting(ready)
+    waiting = _missing_cells(ready)
     if not waiting:
         return
     for strength in ready.options.strengths:
@@ -285,7 +288,7 @@ def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
         remove_copies(run.path)
 
 
-def _read(ready: Prepared) -> Benchmark:
+def _read(ready: BenchmarkSetup) -> Benchmark:
     """Every number from what is finished."""
     options, parts = ready.options, ready.parts
     found = detectors(read_cells(ready.jobs), options.split_seed)

@@ -1,10 +1,12 @@
 """One detector of the grid: trained where asked, every image and copy embedded, distances by every measure.
 
-A cell leaves a folder ``cells/KEY`` with a file a measure (`measuring`) and ``cell.json``, which is written last and
-marks it as done; a killed cell goes on with the measures that are not there. Why a cell failed stands in
-``failed.json`` until it runs through.
+A backbone is an architecture with its weights; the tables name its pre-training. A cell leaves a folder
+``cells/KEY`` with a file a measure (`measurement`) and ``cell.json``, which is written last and marks it as done; a
+killed cell goes on with the measures that are not there. Why a cell failed stands in ``failed.json`` until it runs
+through.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,25 +16,134 @@ import numpy as np
 import pandas as pd
 import torch
 
-from memorisk.audits.cell_folder import CellFolder
-from memorisk.images.cache import cache_folder, content_fingerprints
+from memorisk.images.file_hashes import content_fingerprints
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
-from memorisk.models.detectors.detectors import load_detector
-from memorisk.models.encoders.pca import PixelPca
+from memorisk.models.copy_detectors import load_detector
+from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, parse_source
+from memorisk.models.encoders.networks import PixelPca
 from memorisk.runs.environment import available_memory
-from memorisk.runs.errors import InputError, several
-from memorisk.runs.files import read_array
-from memorisk.runs.fingerprint import fingerprint
-from memorisk.studies.detectors.backbones import NO_TRAINING, Backbone
-from memorisk.studies.detectors.copies import CopiedRows
-from memorisk.studies.detectors.measuring import measure_pools
-from memorisk.studies.detectors.memory import too_large
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.files import fingerprint, read_array
+from memorisk.runs.storage.locations import cache_folder
+from memorisk.studies.detectors.measurement import measure_pools, too_large
 from memorisk.studies.detectors.options import BenchDetectorsOptions
-from memorisk.studies.detectors.parts import Parts
-from memorisk.studies.unique_features.results import write_result
+from memorisk.studies.detectors.pools import CopyRows, Parts
+from memorisk.studies.engine.cells import CellFolder, write_result
 from memorisk.training.features.matrix import Features, load_features
 from memorisk.training.features.pca import fit_pixel_pca
+
+NO_TRAINING = "none"
+LOSSES = (NO_TRAINING, "triplet", "infonce")
+"""``none``: the features of the backbone as it is, without training or linear layer."""
+LOSS_NAMES = {NO_TRAINING: "untrained", "triplet": "Triplet", "infonce": "InfoNCE"}
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A backbone of the grid.
+
+    Attributes:
+        text: What computes its features, as `memorisk.models.encoders.feature_sources` reads it.
+        model: Its architecture.
+        pretraining: Its weights by the name that the tables show; "random" for none, empty for pixels and PCA.
+        source: What `text` names.
+    """
+
+    text: str
+    model: str
+    pretraining: str
+    source: FeatureSource
+
+    @property
+    def name(self) -> str:
+        """Architecture and pre-training, as in "resnet50, ImageNet"."""
+        return f"{self.model}, {self.pretraining}" if self.pretraining else self.model
+
+    def detector(self, loss: str) -> str:
+        """A detector made of it, as the paper writes them: "resnet50 (ImageNet, Triplet)"."""
+        inner = ", ".join(part for part in (self.pretraining, LOSS_NAMES[loss]) if part)
+        return f"{self.model} ({inner})"
+
+    @property
+    def trainable(self) -> bool:
+        """Whether a detector can be trained from it."""
+        return self.source.kind == "network"
+
+    @property
+    def seeded(self) -> bool:
+        """Whether its features depend on a seed without any training."""
+        return self.source.weights == RANDOM
+
+
+def read_backbone(given: str) -> Backbone:
+    """A backbone as it is named on the command line: ``NAME@WEIGHTS``, ``pixels``, ``pca:16``; ``=LABEL`` behind it.
+
+    Args:
+        given: As `memorisk.models.encoders.feature_sources.parse_source` reads it; what stands behind the last ``=``
+            names the
+            pre-training in the tables (``resnet50@radimagenet.safetensors=RadImageNet``), else the weights do.
+
+    Raises:
+        InputError: An unknown name, weights that are not there, or features that are computed already: nobody can
+            compute them of copies.
+    """
+    text, label = given, ""
+    head, equals, tail = given.rpartition("=")
+    if equals and head and tail and not Path(given.partition("@")[2]).is_file():
+        text, label = head.strip(), tail.strip()
+    source = parse_source(text)
+    if source.kind == "saved":
+        raise InputError(
+            f"{one_line(source.shown, 80)} holds features that are computed already, and copies need theirs: name what "
+            "computes them, as in resnet50@FILE"
+        )
+    return Backbone(text, _model(source), label or _pretraining(source), source)
+
+
+def _model(source: FeatureSource) -> str:
+    shown = source.shown.removeprefix("timm:").removeprefix("transformers:").removeprefix("detector:")
+    return shown if source.kind in ("pixels", "pca") else shown.partition("@")[0]
+
+
+def _pretraining(source: FeatureSource) -> str:
+    if source.kind in ("pixels", "pca"):
+        return ""
+    if source.kind == "detector":
+        return _training_words(source)
+    if source.weights == RANDOM:
+        return "random"
+    if source.weights is None:
+        return "its folder's"
+    return re.sub(r"\.(safetensors|pt|pth|bin|h5|npz|th|tar)$", "", Path(source.weights).name)
+
+
+def _training_words(source: FeatureSource) -> str:
+    """What a detector was trained from and by: many lie in a folder of the same name."""
+    from memorisk.models.provenance import read_config
+
+    config = read_config(Path(source.name))
+    return f"{config.backbone} by {LOSS_NAMES.get(config.loss, config.loss)}"
+
+
+def weights_problem(backbone: Backbone) -> str:
+    """Why the weights that a backbone names cannot be read; empty where they can, or where none lie on the disk.
+
+    Whether they fit the network is seen when it is built.
+    """
+    from memorisk.models.copy_detectors import load_detector
+    from memorisk.models.weight_files import read_state_dict
+
+    source = backbone.source
+    try:
+        if source.kind == "detector":
+            load_detector(source.name)
+        elif source.kind == "network" and source.weights and Path(source.weights).is_file():
+            read_state_dict(source.weights)
+    except (InputError, OSError) as error:
+        return one_line(error, 300)
+    return ""
+
 
 CELLS, DETECTORS = "cells", "detectors"
 _FORMAT = 1
@@ -100,7 +211,7 @@ class CellJob(CellFolder):
     images: Path
     manifest: Manifest
     pixel_hashes: np.ndarray
-    copied: Mapping[str, CopiedRows]
+    copied: Mapping[str, CopyRows]
     parts: Parts
     options: BenchDetectorsOptions
     device: str
@@ -143,11 +254,11 @@ def encoder_key(cell: Cell, options: BenchDetectorsOptions, device: str) -> str:
     weights, name = source.weights, cell.backbone.text
     if source.kind in ("transformers", "detector") and Path(source.name).is_dir():
         files = sorted(str(path) for path in Path(source.name).iterdir() if path.is_file())
-        held = content_fingerprints(files, _books(options))
+        held = content_fingerprints(files, _hash_folder(options))
         name, weights = source.kind, fingerprint([[Path(file).name, held[file]] for file in files])
     elif weights is not None and Path(weights).is_file():
         name = name.partition("@")[0]
-        weights = content_fingerprints([weights], _books(options))[weights]
+        weights = content_fingerprints([weights], _hash_folder(options))[weights]
     made = {"size": options.network_size, "precision": options.precision, "device": torch.device(device).type}
     content = {"format": _FORMAT, "name": name, "weights": weights, "loss": cell.loss, "seed": cell.seed}
     if cell.trained:
@@ -178,7 +289,7 @@ def run_cell(job: CellJob) -> str:
             else:
                 arrays = measure_pools(name, features.values, copies, job.parts, device=job.device, **how)
             write_result(job.file(name), arrays)
-        job.finish(_described(job, features))
+        job.finish(_encoder_description(job, features))
     finally:
         torch.set_num_threads(before)
     job.forget_failure()
@@ -215,7 +326,7 @@ def _source(job: CellJob, store: ImageStore) -> str | PixelPca:
         _train(job, store)
         return f"detector:{job.detector}"
     if source.kind == "detector":
-        _refuse_seen(job, store)
+        _refuse_leakage(job, store)
     return job.cell.backbone.text
 
 
@@ -228,7 +339,7 @@ def _train(job: CellJob, store: ImageStore) -> None:
     fit_detector(store, parts.rows("train"), parts.rows("validation"), parts.groups, options, job.detector)
 
 
-def _refuse_seen(job: CellJob, store: ImageStore) -> None:
+def _refuse_leakage(job: CellJob, store: ImageStore) -> None:
     """Refuse a detector that was trained, or its epoch chosen, on patients that must be new to it.
 
     Validation patients need not be: they choose the measure, as they choose the epoch of what is trained here.
@@ -241,7 +352,7 @@ def _refuse_seen(job: CellJob, store: ImageStore) -> None:
     known = len(np.unique(job.parts.groups[seen & new].astype(str)))
     if known:
         raise InputError(
-            f"{job.cell.backbone.name} has seen {several(known, 'patient', 'patients')} of the test and null "
+            f"{job.cell.backbone.name} has seen {plural(known, 'patient', 'patients')} of the test and null "
             "parts: what it finds of them says nothing of new patients"
         )
 
@@ -252,7 +363,7 @@ def _refuse_not_finite(features: Features, what: str) -> None:
         raise InputError(f"the features of {len(bad):,} of {len(features):,} {what} are not finite")
 
 
-def _described(job: CellJob, features: Features) -> dict[str, Any]:
+def _encoder_description(job: CellJob, features: Features) -> dict[str, Any]:
     """What is said of the encoder: no time, so that the same run writes the same bytes, and no id, for the tables."""
     said, checks = features.described, features.checks
     of_images = checks.sentences(features.ids, said.dimension)
@@ -264,6 +375,6 @@ def _described(job: CellJob, features: Features) -> dict[str, Any]:
     return {"detector": job.cell.name, "loss": job.cell.loss, "seed": job.cell.seed} | told
 
 
-def _books(options: BenchDetectorsOptions) -> Path:
+def _hash_folder(options: BenchDetectorsOptions) -> Path:
     """Where hashes of unchanged files are remembered."""
     return cache_folder(options.store)

@@ -11,7 +11,7 @@ from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import setting_names, settings_of
 
 if TYPE_CHECKING:  # the losses come with PyTorch
-    from memorisk.training.detectors.contrastive.options import DetectorOptions
+    from memorisk.training.detectors.options import DetectorOptions
 
 Several = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 Numbers = Annotated[tuple[int, ...], Parameter(consume_multiple=True)]
@@ -83,8 +83,8 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
         Raises:
             InputError: A value is outside what its field allows.
         """
-        from memorisk.scores.distances.registry import find_measure
-        from memorisk.studies.detectors.backbones import LOSSES
+        from memorisk.scores.distances.measures import find_measure
+        from memorisk.studies.detectors.cells import LOSSES
 
         ImageOptions.validate(self)
         self.check_cluster()
@@ -110,7 +110,7 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
             loss: "triplet" or "infonce".
             seed: Of the training.
         """
-        from memorisk.training.detectors.contrastive.options import DetectorOptions
+        from memorisk.training.detectors.options import DetectorOptions
 
         same = (set(setting_names(DetectorOptions)) & set(setting_names(self))) - {"seed"}
         shared = {name: getattr(self, name) for name in sorted(same)}
@@ -136,7 +136,7 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
     @property
     def chosen_measures(self) -> tuple[str, ...]:
         """The measures, in the registry's order."""
-        from memorisk.scores.distances.registry import MEASURES
+        from memorisk.scores.distances.measures import MEASURES
 
         return tuple(name for name in MEASURES if ALL in self.measures or name in self.measures)
 

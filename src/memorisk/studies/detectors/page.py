@@ -1,10 +1,15 @@
-"""The benchmark's page: the leaderboard, tables 1 to 4, figures 1, 2 and 4, and what was run."""
+"""The benchmark's page and its Markdown: the leaderboard, tables 1 to 4, figures 1, 2 and 4, and what was run.
+
+Figures are drawn from the frames of the tables, so that a figure cannot differ from its table. The Markdown of the
+tables is for committing, that of the leaderboard for the terminal.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from memorisk.report.blocks import (
     Block,
@@ -12,6 +17,7 @@ from memorisk.report.blocks import (
     Column,
     Fact,
     Facts,
+    Figure,
     Heading,
     Name,
     Page,
@@ -22,14 +28,114 @@ from memorisk.report.blocks import (
     Table,
     Text,
 )
-from memorisk.report.formats import count, is_missing, percent
-from memorisk.report.frames import numbers
-from memorisk.studies.detectors.columns import COLUMNS
-from memorisk.studies.detectors.figures import architecture_figure, measure_figure
-from memorisk.studies.detectors.results import Benchmark
-from memorisk.studies.detectors.tables import heading, shown_columns, told
-from memorisk.studies.rare_distinctive.blocks import corrected, printed, with_gaps
-from memorisk.studies.rare_distinctive.parts import StudyTable
+from memorisk.report.columns import column_numbers, column_texts, count, is_missing, percent
+from memorisk.report.figures.intervals import series_plot
+from memorisk.studies.detectors.cells import LOSS_NAMES
+from memorisk.studies.detectors.detection import Detector
+from memorisk.studies.detectors.results import COLUMNS, Benchmark
+from memorisk.studies.detectors.tables import has_values, heading, shown_columns
+from memorisk.studies.engine.tables import (
+    corrected_block,
+    escape_markdown,
+    markdown_table,
+    paper_block,
+    texts_as_missing,
+)
+from memorisk.studies.rare_distinctive.results import StudyTable
+
+PUBLISHED, CORRECTED = "as published, validation", "corrected, test"
+_LABELS = ("name", "model", "pretraining", "loss")
+NUMBERED = {"triplet": "Figure 2", "infonce": "Figure 4", "none": "Figure 2, untrained"}
+
+
+def architecture_frame(found: Sequence[Detector], board: pd.DataFrame, strength: str) -> pd.DataFrame:
+    """Figure 1's numbers: of each detector the published mean over measures with its standard error, and the corrected.
+
+    Args:
+        found: The detectors.
+        board: Rows of the leaderboard.
+        strength: Of the copies.
+    """
+    made = []
+    by = {d.name: d for d in found}
+    for row in board.to_dict("records"):
+        values = list(by[row["name"]].published_values(strength).values())
+        middle = float(np.mean(values)) if values else np.nan
+        error = float(stats.sem(values)) if len(values) > 1 else np.nan
+        kept = {k: row[k] for k in (*_LABELS, "measure", "detected", "detected_low", "detected_high")}
+        made.append({**kept, "mean": middle, "mean_low": middle - error, "mean_high": middle + error})
+    return pd.DataFrame(made)
+
+
+def architecture_figure(frame: pd.DataFrame) -> list[Block]:
+    """Figure 1: network architectures in their configurations."""
+    if not len(frame):
+        return []
+    pairs = zip(column_texts(frame, "pretraining"), column_texts(frame, "loss"), strict=True)
+    below = [", ".join(part for part in pair if part) for pair in pairs]
+    series = {PUBLISHED: _limits(frame, "mean"), CORRECTED: _limits(frame, "detected")}
+    svg = series_plot(
+        column_texts(frame, "model"), series, x_title="Share of copies", reference=None, cut=False, sublabels=below
+    )
+    best = frame.to_dict("records")[0]
+    equal = int((frame["detected"] == best["detected"]).sum())
+    most = "most test copies are detected by " if equal == 1 else f"nothing separates the first {equal}, among them "
+    said = (
+        "Published: mean over the measures of the detection ratio of validation copies, with the standard error over "
+        "measures, which is what the published code draws. Corrected: test copies that are recognised as what they are "
+        "copies of, by the measure chosen on validation, with the exact 95 % interval over patients."
+    )
+    words = [f"{len(frame)} detectors; {most}", Name(str(best["name"])),
+             f": {percent(best['detected'])}."]  # fmt: skip
+    columns = [
+        Column(source="model", heading="Model", row_heading=True),
+        *(Column(source=s, heading=h) for s, h in (("pretraining", "Pre-training"), ("loss", "Loss"))),
+        _share("mean", "Published mean [± standard error]"),
+        _share("detected", "Corrected [95 %]"),
+    ]
+    table = Table(frame=frame, columns=columns, caption="The drawn numbers.")
+    title = "Figure 1: network architectures in their configurations"
+    return [Figure(svg=svg, title=title, caption=said, alternative=words, table=table)]
+
+
+def measure_figure(table: StudyTable) -> Figure:
+    """Figure 2 or 4: the measures under a loss.
+
+    Args:
+        table: Of `measure_tables.measure_tables`.
+    """
+    own, loss = table.ours, table.name.removeprefix("measures_")
+    series = {PUBLISHED: _limits(own, "published"), CORRECTED: _limits(own, "detected")}
+    svg = series_plot(column_texts(own, "measure"), series, x_title="Share of copies", reference=None, cut=False)
+    first = own.to_dict("records")[0]
+    said = (
+        "Means over detectors. Published: detection ratio of validation copies; its 95 % interval is of the spread "
+        "between networks and is not drawn for one alone. Corrected: test copies, with 95 % limits over patients."
+    )
+    equal = int((own["detected"] == first["detected"]).sum())
+    most = "detects most test copies" if equal == 1 else f"and {equal - 1} more detect as many test copies"
+    words = f"{len(own)} measures; {first['measure']} {most}: {percent(first['detected'])}."
+    columns = [
+        Column(source="measure", heading="Measure", row_heading=True),
+        _share("published", "Published [its 95 %]"),
+        _share("detected", "Corrected [95 %]"),
+    ]
+    drawn = Table(frame=own, columns=columns, caption="The drawn numbers.")
+    title = f"{NUMBERED[loss]}: measures, {LOSS_NAMES[loss]}"
+    return Figure(svg=svg, title=title, caption=said, alternative=words, table=drawn)
+
+
+def _limits(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return (
+        column_numbers(frame, column),
+        column_numbers(frame, f"{column}_low"),
+        column_numbers(frame, f"{column}_high"),
+    )
+
+
+def _share(source: str, heading: str) -> Column:
+    return Column(source=source, heading=heading, format="percent", interval=(f"{source}_low", f"{source}_high"))
+
 
 CAPTIONS = {
     "cells": "Every detector that was asked for.",
@@ -44,12 +150,14 @@ def benchmark_page(found: Benchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page."""
     named = {table.name: table for table in found.tables}
     sections = [
-        Section("Leaderboard", [*_board(found), *architecture_figure(found.figure_1)], "leaderboard"),
+        Section("Leaderboard", [*_board_blocks(found), *architecture_figure(found.figure_1)], "leaderboard"),
         Section("Best combinations", _table(named["table_1"]), "combinations"),
         Section("Training", [*_table(named["trained"]), *_table(named["table_3"])], "training"),
         Section("Pre-training and architecture", [*_table(named["table_2"]), *_table(named["table_4"])], "networks"),
         Section("Measures", [*_measures(found)], "measures"),
-        Section("What was run", [*_pools(found), *_named(named, "cells", "folders", "fitted", "refused")], "setup"),
+        Section(
+            "What was run", [*_pools(found), *_table_blocks(named, "cells", "folders", "fitted", "refused")], "setup"
+        ),
         Section("How to read this", [Steps(_how_to_read(found))], "reading"),
     ]
     return Page(
@@ -95,7 +203,7 @@ def findings(found: Benchmark) -> list[Text]:
     limits = f"{percent(row['detected'])} (95 %: {percent(row['detected_low'])} to {percent(row['detected_high'])})"
     said: list[Text] = [
         [
-            *_taken(found, row), f" by {row['measure']}{_tied_measures(row)}: of {options.strength} "
+            *_first_place(found, row), f" by {row['measure']}{_tied_measures(row)}: of {options.strength} "
             f"copies of {count(row['n_patients'])} test patients it finds {limits}, where a new patient is flagged "
             f"with probability {percent(1 - options.specificity)}; {percent(row['flagged'])} of "
             f"{count(found.patients['test_null'] // 2)} new patients were.",
@@ -109,11 +217,11 @@ def findings(found: Benchmark) -> list[Text]:
         told = ("Paired tests put ", " before every other detector.") if len(first) == 1 else (
             "Paired tests do not tell which of these is first: ", ".")  # fmt: skip
         said.append([told[0], *named, told[1]])
-    said += _published_beside(found)
+    said += _published_words(found)
     return said
 
 
-def _taken(found: Benchmark, row: dict[str, Any]) -> list[str | Name]:
+def _first_place(found: Benchmark, row: dict[str, Any]) -> list[str | Name]:
     """Who stands first, and whether validation patients chose it: a tie is no choice."""
     tied = found.board.tied
     if len(found.board.rows) == 1:
@@ -133,7 +241,7 @@ def _tied_measures(row: dict[str, Any]) -> str:
     return "" if n == 1 else f" (the first of {n} measures that detect as many of validation patients' copies)"
 
 
-def _published_beside(found: Benchmark) -> list[Text]:
+def _published_words(found: Benchmark) -> list[Text]:
     """What the published rules say of the same distances."""
     ours = {table.name: table for table in found.tables}["table_1"].ours
     held = [row for row in ours.to_dict("records") if row["published_measure"]]
@@ -159,14 +267,14 @@ def _corrected_words(row: dict) -> str:
 
 def board_columns(board: pd.DataFrame, name: str = "leaderboard") -> Sequence[Column]:
     """The columns of the leaderboard, or of what stands beside it, that tell something."""
-    dropped = {"n_seeds"} if set(numbers(board, "n_seeds")) == {1.0} else set()
+    dropped = {"n_seeds"} if set(column_numbers(board, "n_seeds")) == {1.0} else set()
     if np.allclose(board["detected"], board["detected_all"]):
         dropped |= {"detected_all"}
     there = [c for c in COLUMNS[name] if c.source in board and c.source not in dropped]
-    return [c for c in there if told(board, c.source)]
+    return [c for c in there if has_values(board, c.source)]
 
 
-def _board(found: Benchmark) -> list[Block]:
+def _board_blocks(found: Benchmark) -> list[Block]:
     board = found.board.rows
     if not len(board):
         return []
@@ -182,9 +290,11 @@ def _board(found: Benchmark) -> list[Block]:
         "is expected to find less of the next patients' copies."
     )
     shown, saved = board_columns(board), "tables/leaderboard.parquet"
-    table = Table(frame=with_gaps(board), columns=shown, caption=caption, elsewhere=saved)
+    table = Table(frame=texts_as_missing(board), columns=shown, caption=caption, elsewhere=saved)
     caption = "The same detectors: other copies, and what their detection is made of."
-    beside = Table(frame=with_gaps(board), columns=board_columns(board, "beside"), caption=caption, elsewhere=saved)
+    beside = Table(
+        frame=texts_as_missing(board), columns=board_columns(board, "beside"), caption=caption, elsewhere=saved
+    )
     return [table, Paragraph([Strong("How it is made. "), note]), beside]
 
 
@@ -194,17 +304,17 @@ def _table(table: StudyTable) -> list[Block]:
     if table.why_empty:
         return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
     if len(table.paper.columns):
-        blocks.append(printed(table))
+        blocks.append(paper_block(table))
     caption = (
         "Corrected. Intervals are 95 %."
         if len(table.paper.columns)
         else CAPTIONS.get(table.name, "Intervals are 95 %.")
     )
-    blocks.append(corrected(table, shown_columns(table), caption))
+    blocks.append(corrected_block(table, shown_columns(table), caption))
     return [*blocks, Paragraph([Strong("How it is made. "), table.note])] if table.note else blocks
 
 
-def _named(tables: dict[str, StudyTable], *names: str) -> list[Block]:
+def _table_blocks(tables: dict[str, StudyTable], *names: str) -> list[Block]:
     """Some tables, one after the other."""
     return [block for name in names for block in _table(tables[name])]
 
@@ -241,3 +351,47 @@ def _how_to_read(found: Benchmark) -> list[Text]:
         "Intervals and tests are over patients, for these trainings: another seed may train a better or a worse one.",
         "Each interval holds 95 % by itself, not all of them at once.",
     ]
+
+
+def tables_text(found: Benchmark) -> str:
+    """All tables, the leaderboard first.
+
+    Args:
+        found: The benchmark.
+    """
+    blocks = _board_lines(found)
+    if blocks:
+        blocks.append(markdown_table(found.board.rows, board_columns(found.board.rows, "beside")))
+    for table in found.tables:
+        blocks.append(f"## {heading(table)}")
+        if table.why_empty:
+            blocks.append(f"Empty: {table.why_empty}.")
+            continue
+        if len(table.paper.columns):
+            blocks += ["As the paper prints it:", markdown_table(table.paper), "Corrected, intervals are 95 %:"]
+        blocks.append(markdown_table(table.ours, shown_columns(table)))
+        blocks.append(table.note)
+    return "\n\n".join(blocks) + "\n"
+
+
+def board_text(found: Benchmark) -> str:
+    """The sentences and the leaderboard; empty without a measured detector.
+
+    Args:
+        found: The benchmark.
+    """
+    return "\n\n".join(_board_lines(found))
+
+
+def _board_lines(found: Benchmark) -> list[str]:
+    rows = found.board.rows
+    if not len(rows):
+        return []
+    said = "\n".join(f"- {_plain(item)}" for item in findings(found))
+    return [said, "## Leaderboard", markdown_table(rows, board_columns(rows))]
+
+
+def _plain(text: Text) -> str:
+    """Inline pieces as Markdown."""
+    pieces: Sequence = [text] if not isinstance(text, Sequence) or isinstance(text, str) else text
+    return "".join(piece if isinstance(piece, str) else escape_markdown(piece.text) for piece in pieces)

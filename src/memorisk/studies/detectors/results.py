@@ -1,17 +1,146 @@
-"""What came of a benchmark, before it is laid out."""
+"""What came of a benchmark, before it is laid out: the leaderboard, what was run, and how numbers are shown.
 
+The leaderboard orders detectors by what they find of test patients' copies, each by the measure that validation
+chose. An order of estimates is a selection: the first of many is expected to find less of the next patients'
+copies. Places are therefore ranges by paired tests, and the detector that *validation* put first is named with what
+it finds on test patients, who chose nothing. ``COLUMNS`` holds for the page and for Markdown alike.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
+import numpy as np
 import pandas as pd
 
+from memorisk.report.blocks import Column
 from memorisk.statistics.copies.calibration import one_per_group
-from memorisk.statistics.copies.copy_detection import PoolDetection
-from memorisk.statistics.proportions import clopper_pearson
-from memorisk.studies.detectors.cells import DETECTORS, CellJob
-from memorisk.studies.detectors.detectors import Detector
-from memorisk.studies.detectors.leaderboard import Leaderboard, share
+from memorisk.statistics.copies.copy_detection import (
+    DetectorComparison,
+    PoolDetection,
+    RankRange,
+    compare_pairs,
+    rank_ranges,
+)
+from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.studies.detectors.cells import DETECTORS, LOSS_NAMES, CellJob
+from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.options import BenchDetectorsOptions
-from memorisk.studies.rare_distinctive.parts import StudyTable
+from memorisk.studies.rare_distinctive.results import StudyTable
+
+
+@dataclass(frozen=True, eq=False)
+class Leaderboard:
+    """Detectors in order.
+
+    Attributes:
+        rows: A row a detector (`columns.COLUMNS`), the first on test patients first.
+        places: By name.
+        comparisons: Of all pairs on test patients' copies, Holm-adjusted over them.
+        tied: Names of the detectors of which none detects more copies of validation patients: one, or several that
+            they do not tell apart.
+    """
+
+    rows: pd.DataFrame
+    places: dict[str, RankRange]
+    comparisons: list[DetectorComparison]
+    tied: list[str]
+
+    @property
+    def chosen(self) -> str:
+        """The first of `tied`; empty without detectors."""
+        return next(iter(self.tied), "")
+
+    @property
+    def undecided(self) -> list[str]:
+        """Detectors that may be the first, in order."""
+        return [str(name) for name in self.rows["name"] if self.places[str(name)].first == 1] if len(self.rows) else []
+
+
+def leaderboard(found: Sequence[Detector], strengths: Sequence[str]) -> Leaderboard:
+    """Rank detectors at the last of the strengths.
+
+    Args:
+        found: The detectors; those without a measure stand in no row.
+        strengths: Of the copies.
+    """
+    strength = strengths[-1]
+    able = [d for d in found if d.chosen(strength)]
+    if not able:
+        return Leaderboard(pd.DataFrame(), {}, [], [])
+    comparisons = paired_tests(list(combinations(able, 2)), strength)
+    ranges = rank_ranges([d.name for d in able], comparisons)
+    rates = {d.name: d.rate(d.chosen(strength), strength, "test") for d in able}
+    shares = {d.name: d.share(d.chosen(strength), strength, "test") for d in able}
+    order = sorted(able, key=lambda d: -shares[d.name])
+    adjusted = {frozenset((c.first, c.second)): c.adjusted for c in comparisons}
+    rows = []
+    for d in order:
+        beside = adjusted.get(frozenset((d.name, order[0].name)), float("nan"))
+        row = {"place": ranges[d.name].words, **detector_columns(d), "p_first": beside}
+        row |= {"detected_all": shares[d.name]}
+        rows.append(row | share_columns("detected", rates[d.name]) | _row(d, strengths))
+    found_there = {d.name: d.share(d.chosen(strength), strength, "validation") for d in able}
+    tied = [name for name, value in found_there.items() if value == max(found_there.values())]
+    return Leaderboard(pd.DataFrame(rows), ranges, comparisons, tied)
+
+
+def paired_tests(
+    pairs: Sequence[tuple[Detector, Detector]], strength: str, pool: str = "test"
+) -> list[DetectorComparison]:
+    """Paired tests of detectors on the same copies, each by the measure that validation chose; Holm over them.
+
+    Args:
+        pairs: Detectors that have a measure.
+        strength: Of the copies.
+        pool: Whose copies.
+    """
+    if not pairs:
+        return []
+    involved = {d.name: d for pair in pairs for d in pair}
+    hits = {name: d.hits(d.chosen(strength), strength, pool) for name, d in involved.items()}
+    first = next(iter(involved.values()))
+    source = first.of(first.chosen(strength), strength)[0].pools[pool].source
+    return compare_pairs([(a.name, b.name) for a, b in pairs], hits, source)
+
+
+def detector_columns(d: Detector) -> dict[str, object]:
+    """The columns that say which detector it is."""
+    return {
+        "name": d.name,
+        "model": d.backbone.model,
+        "pretraining": d.backbone.pretraining,
+        "loss": LOSS_NAMES[d.loss],
+    }
+
+
+def share_columns(name: str, found: Proportion) -> dict[str, float]:
+    """A share with its limits as columns; missing without trials."""
+    if not found.trials:
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), float("nan"))
+    return {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def _row(d: Detector, strengths: Sequence[str]) -> dict[str, object]:
+    """What stands beside the detection at the strength of the tables."""
+    strength = strengths[-1]
+    measure = d.chosen(strength)
+    pool = d.of(measure, strength)[0].pools["test"]
+    published = d.published_values(strength)
+    row: dict[str, object] = {"measure": measure, "n_tied": len(d.tied(strength)), "n_seeds": d.n_seeds}
+    row |= {"validation": d.share(measure, strength, "validation"), "n_copies": len(pool.source)}
+    row |= {"n_patients": len(np.unique(pool.source)), "references": pool.found.n_references}
+    row |= share_columns("recognised", d.rate(measure, strength, "test", lambda p: p.recognised))
+    row |= share_columns("nearest", d.rate(measure, strength, "test", lambda p: p.nearest_is_source))
+    row |= share_columns("flagged", d.false_flags(measure, strength, "test"))
+    for pool_name in ("train", "validation"):
+        row |= share_columns(f"detected_{pool_name}", d.rate(measure, strength, pool_name))
+    for other in strengths[:-1]:
+        row |= (
+            share_columns(f"detected_{other}", d.rate(measure, other, "test")) if measure in d.measures(other) else {}
+        )
+    best = max(published, key=lambda m: published[m]) if published else ""
+    return row | {"published_measure": best, "published": published.get(best, float("nan"))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +224,7 @@ def number_table(found: list[Detector], strengths: tuple[str, ...]) -> pd.DataFr
             }  # fmt: skip
             for pool, read in m.pools.items():
                 drawn = one_per_group(read.source, seed=d.seed)
-                told = share("nearest", clopper_pearson(int(read.nearest_is_source[drawn].sum()), len(drawn)))
+                told = share_columns("nearest", clopper_pearson(int(read.nearest_is_source[drawn].sum()), len(drawn)))
                 rows.append({**named, "form": "corrected", "pool": pool} | _rates(read.found) | told)
             for pool, detection in (m.published.pools if m.published else {}).items():
                 flags = m.published.new_patients[pool] if m.published else None
@@ -108,7 +237,117 @@ def _rates(found: PoolDetection) -> dict[str, float | int | bool]:
     """One pool's rates as columns."""
     detection, row = found.detection, {}
     for name, rate in (("recognised", detection.recognised), ("right", detection.right), ("flags", found.false_flags)):
-        row |= share(name, rate) | {f"n_{name}": rate.trials}
+        row |= share_columns(name, rate) | {f"n_{name}": rate.trials}
     row |= {"share": detection.share, "right_share": detection.right_share, "n_copies": detection.n_copies}
     row |= {"threshold": found.threshold.value, "threshold_kept": found.threshold.kept}
     return row | {"references": found.n_references}
+
+
+def _text(source: str, heading: str, *, wide: bool = False, row: bool = False) -> Column:
+    return Column(source=source, heading=heading, wide=wide, row_heading=row)
+
+
+def _number(source: str, heading: str, kind: str = "percent") -> Column:
+    return Column(source=source, heading=heading, format=kind)
+
+
+def _share(source: str, heading: str) -> Column:
+    return Column(source=source, heading=heading, format="percent", interval=(f"{source}_low", f"{source}_high"))
+
+
+_DETECTOR = (_text("model", "Model", row=True), _text("pretraining", "Pre-training"), _text("loss", "Loss"))
+_UNITS = (_number("n_patients", "Patients", "count"), _number("n_seeds", "Seeds", "count"))
+_COMPARISON = (
+    _number("first_detected", "First finds"),
+    _number("second_detected", "Second finds"),
+    _share("difference", "Difference [95 %]"),
+    _number("p", "p", "probability"),
+    _number("adjusted", "p, Holm", "probability"),
+    _number("n_discordant", "Patients who decide", "count"),
+    _number("n_patients", "of", "count"),
+    _number("p_paper", "p as the paper", "probability"),
+)  # fmt: skip
+_MEASURES = (
+    _text("measure", "Measure", row=True),
+    _share("published", "As published [its 95 %]"),
+    _number("new_flagged", "New patients it flags"),
+    _share("detected", "Detected on test [95 %]"),
+    _number("validation", "on validation"),
+    _number("nearest", "Source is nearest"),
+    _number("flagged", "New patients flagged"),
+    _share("difference", "Less the chosen [95 %]"),
+    _number("adjusted", "p, Holm", "probability"),
+    _number("n_detectors", "Detectors", "count"),
+    _number("n_patients", "Patients", "count"),
+)  # fmt: skip
+_PAIR = (_text("first", "First", row=True), _text("second", "Second"))
+
+COLUMNS: Mapping[str, Sequence[Column]] = {
+    "leaderboard": (
+        _text("place", "Place"),
+        _text("name", "Detector", row=True),
+        _text("measure", "Measure"),
+        _share("detected", "Detected [95 %]"),
+        _number("detected_all", "All copies"),
+        _number("p_first", "p to the first, Holm", "probability"),
+        _share("flagged", "New patients flagged [95 %]"),
+        *_UNITS,
+    ),
+    "beside": (
+        _text("name", "Detector", row=True),
+        _share("detected_weak", "Weak copies [95 %]"),
+        _share("detected_strong", "Strong copies [95 %]"),
+        _share("nearest", "Source is nearest [95 %]"),
+        _share("recognised", "Recognised [95 %]"),
+        _share("detected_train", "Train copies [95 %]"),
+        _number("detected_validation", "Validation copies"),
+        _number("published", "As published"),
+        _text("published_measure", "by"),
+    ),
+    "table_1": (
+        *_DETECTOR,
+        _number("published", "As published"),
+        _text("published_measure", "by"),
+        _share("new_flagged", "New patients it flags [95 %]"),
+        _number("published_on_test", "Same measure, corrected"),
+        _text("measure", "Measure chosen"),
+        _number("validation", "where chosen"),
+        _share("detected", "Detected on test [95 %]"),
+        _share("flagged", "New patients flagged [95 %]"),
+        *_UNITS,
+    ),
+    "table_2": (*_PAIR, *_COMPARISON),
+    "table_3": (*_PAIR, *_COMPARISON),
+    "table_4": (*_PAIR, *_COMPARISON),
+    "trained": (
+        *_PAIR,
+        *_COMPARISON[:-1],
+        _number("first_train", "First, train copies"),
+        _number("second_train", "Second, train copies"),
+    ),
+    **dict.fromkeys(("measures_none", "measures_triplet", "measures_infonce"), _MEASURES),
+    "cells": (
+        _text("detector", "Detector", row=True),
+        _text("state", "State"),
+        _number("dimension", "Columns", "count"),
+        _text("weights", "Weights"),
+        _text("preprocessing", "Images", wide=True),
+        _text("notes", "Notes", wide=True),
+    ),
+    "folders": (
+        _text("detector", "Detector", row=True),
+        _text("features", "After --features", wide=True),
+    ),
+    "fitted": (
+        _text("measure", "Measure", row=True),
+        _number("n", "Detectors", "count"),
+        _text("words", "Such as", wide=True),
+    ),
+    "refused": (
+        _text("measure", "Measure", row=True),
+        _text("form", "Form"),
+        _number("n", "Detectors", "count"),
+        _text("detector", "Such as"),
+        _text("why", "Why", wide=True),
+    ),
+}  # fmt: skip

@@ -1,11 +1,13 @@
 """Tables 1 to 4 of paper 003 in its layout, the corrected numbers beside, and what its sections compare in words.
 
-Published numbers are detection ratios of validation copies at one tau; their t-tests take the measures for replicates,
-which are readings of one embedding. Corrected ones are shares of test patients' copies that are recognised as what they
-are copies of, by the measure that validation patients chose, compared copy by copy over patients, Holm-adjusted over
-the comparisons of a table.
+Published numbers are detection ratios of validation copies at one tau; their t-tests take the measures for
+replicates, which are readings of one embedding. Corrected ones are shares of test patients' copies that are
+recognised as what they are copies of, by the measure that validation patients chose, compared copy by copy over
+patients, Holm-adjusted over the comparisons of a table. Further tables compare the measures under each loss
+(figures 2 and 4 of paper 003), and say where a measure is not defined.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
@@ -14,13 +16,13 @@ import pandas as pd
 from scipy import stats
 
 from memorisk.report.blocks import Column
-from memorisk.report.frames import texts
-from memorisk.statistics.copies.paired_detectors import DetectorComparison
-from memorisk.studies.detectors.backbones import LOSS_NAMES, NO_TRAINING
-from memorisk.studies.detectors.columns import COLUMNS
-from memorisk.studies.detectors.detectors import Detector
-from memorisk.studies.detectors.leaderboard import named, paired, share
-from memorisk.studies.rare_distinctive.parts import StudyTable
+from memorisk.report.columns import column_texts
+from memorisk.scores.distances.measures import MEASURES
+from memorisk.statistics.copies.copy_detection import DetectorComparison, compare_pairs, mean_share
+from memorisk.studies.detectors.cells import LOSS_NAMES, LOSSES, NO_TRAINING
+from memorisk.studies.detectors.detection import Detector, HitSelector
+from memorisk.studies.detectors.results import COLUMNS, detector_columns, paired_tests, share_columns
+from memorisk.studies.rare_distinctive.results import StudyTable
 
 TOP = 10
 """Rows of table 1 as the paper prints it."""
@@ -40,7 +42,7 @@ def paper_tables(found: Sequence[Detector], strength: str) -> list[StudyTable]:
         _table_2(able, strength),
         _table_3(able, strength),
         _table_4(able, strength),
-        _trained(able, strength),
+        _training_table(able, strength),
     ]
 
 
@@ -50,12 +52,12 @@ def _table_1(found: list[Detector], strength: str) -> StudyTable:
         values = d.published_values(strength)
         best = max(values, key=lambda m: values[m]) if values else ""
         measure = d.chosen(strength)
-        row = {**named(d), "published": values.get(best, np.nan), "published_measure": best}
+        row = {**detector_columns(d), "published": values.get(best, np.nan), "published_measure": best}
         if best:
-            row |= share("new_flagged", d.published_flags(best, strength, "validation"))
+            row |= share_columns("new_flagged", d.published_flags(best, strength, "validation"))
         row |= {"measure": measure, "validation": d.share(measure, strength, "validation")}
-        row |= share("detected", d.rate(measure, strength, "test"))
-        row |= share("flagged", d.false_flags(measure, strength, "test"))
+        row |= share_columns("detected", d.rate(measure, strength, "test"))
+        row |= share_columns("flagged", d.false_flags(measure, strength, "test"))
         if best in d.measures(strength):
             row["published_on_test"] = d.share(best, strength, "test")
         rows.append(row | {"n_patients": d.rate(measure, strength, "test").trials, "n_seeds": d.n_seeds})
@@ -63,7 +65,7 @@ def _table_1(found: list[Detector], strength: str) -> StudyTable:
     paper = [
         {
             "Model": r["model"], "Pretraining": r["pretraining"] or "–", "Loss": r["loss"],
-            "Val. Detection": _four(r["published"]), "Metric": r["published_measure"],
+            "Val. Detection": _four_digits(r["published"]), "Metric": r["published_measure"],
         }
         for r in ours.to_dict("records") if r["published_measure"]
     ]  # fmt: skip
@@ -82,13 +84,13 @@ def _table_2(found: list[Detector], strength: str) -> StudyTable:
         pair for pair in combinations(found, 2)
         if pair[0].backbone.model == pair[1].backbone.model and pair[0].loss == pair[1].loss
     ]  # fmt: skip
-    tests = paired(pairs, strength)
-    ours = pd.DataFrame([_compared(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
+    tests = paired_tests(pairs, strength)
+    ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
     paper = [
         {
             "Model": a.backbone.model, "Loss": LOSS_NAMES[a.loss],
             "Pretraining": f"{a.backbone.pretraining} vs {b.backbone.pretraining}",
-            "p-value": _p(t_test(a, b, strength)),
+            "p-value": _p_text(t_test(a, b, strength)),
         }
         for a, b in pairs
     ]  # fmt: skip
@@ -101,12 +103,13 @@ def _table_3(found: list[Detector], strength: str) -> StudyTable:
     by = {(d.backbone.name, d.loss): d for d in found}
     both = [name for name, loss in by if loss == "triplet" and (name, "infonce") in by]
     pairs = [(by[name, "triplet"], by[name, "infonce"]) for name in both]
-    tests = paired(pairs, strength)
-    ours = pd.DataFrame([_compared(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
+    tests = paired_tests(pairs, strength)
+    ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
     paper = [
         {
-            "Model": a.backbone.model, "Pretrain": a.backbone.pretraining, "p-value": _p(t_test(a, b, strength)),
-            "Triplet Mean": _four(mean(a, strength)), "InfoNCE Mean": _four(mean(b, strength)),
+            "Model": a.backbone.model, "Pretrain": a.backbone.pretraining, "p-value": _p_text(t_test(a, b, strength)),
+            "Triplet Mean": _four_digits(published_mean(a, strength)),
+            "InfoNCE Mean": _four_digits(published_mean(b, strength)),
         }
         for a, b in pairs
     ]  # fmt: skip
@@ -116,15 +119,16 @@ def _table_3(found: list[Detector], strength: str) -> StudyTable:
 
 
 def _table_4(found: list[Detector], strength: str) -> StudyTable:
-    published = _best_of_model(found, lambda d: mean(d, strength))
+    published = _best_of_model(found, lambda d: published_mean(d, strength))
     ours_best = _best_of_model(found, lambda d: d.share(d.chosen(strength), strength, "validation"))
     pairs = list(combinations(ours_best, 2))
-    tests = paired(pairs, strength)
-    ours = pd.DataFrame([_compared(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
+    tests = paired_tests(pairs, strength)
+    ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
     paper = [
         {
-            "Model 1": a.name, "Model 2": b.name, "p-value": _p(t_test(a, b, strength)),
-            "Model 1 Mean": _four(mean(a, strength)), "Model 2 Mean": _four(mean(b, strength)),
+            "Model 1": a.name, "Model 2": b.name, "p-value": _p_text(t_test(a, b, strength)),
+            "Model 1 Mean": _four_digits(published_mean(a, strength)),
+            "Model 2 Mean": _four_digits(published_mean(b, strength)),
         }
         for a, b in combinations(published, 2)
     ]  # fmt: skip
@@ -136,11 +140,11 @@ def _table_4(found: list[Detector], strength: str) -> StudyTable:
     return StudyTable("table_4", "Pairwise comparison of network architectures", pd.DataFrame(paper), ours, note, why)
 
 
-def _trained(found: list[Detector], strength: str) -> StudyTable:
+def _training_table(found: list[Detector], strength: str) -> StudyTable:
     plain = {d.backbone.name: d for d in found if d.loss == NO_TRAINING}
     pairs = [(d, plain[d.backbone.name]) for d in found if d.loss != NO_TRAINING and d.backbone.name in plain]
-    tests = paired(pairs, strength)
-    ours = pd.DataFrame([_compared(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
+    tests = paired_tests(pairs, strength)
+    ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
     note = (
         "Not in the paper, which has no untrained detector. Difference: trained less untrained, of test patients' "
         "copies, each by its own measure. Train copies stand beside: what a detector finds more of there it learned of "
@@ -165,7 +169,7 @@ def t_test(one: Detector, other: Detector, strength: str) -> float:
     return float(np.asarray(stats.ttest_ind(*values))[1])
 
 
-def mean(d: Detector, strength: str) -> float:
+def published_mean(d: Detector, strength: str) -> float:
     """Paper 003's mean of a detector: published detection ratios over the measures; NaN without any."""
     values = list(d.published_values(strength).values())
     return float(np.mean(values)) if values else float("nan")
@@ -181,7 +185,7 @@ def _best_of_model(found: list[Detector], score: Callable[[Detector], float]) ->
     return list(best.values())
 
 
-def _compared(pair: Pair, test: DetectorComparison, strength: str) -> dict[str, object]:
+def _comparison_row(pair: Pair, test: DetectorComparison, strength: str) -> dict[str, object]:
     """A row of a comparison: both detectors, the difference on test patients' copies, and the paper's numbers."""
     a, b = pair
     hits = test.hits
@@ -190,7 +194,7 @@ def _compared(pair: Pair, test: DetectorComparison, strength: str) -> dict[str, 
     for which, d in (("first", a), ("second", b)):
         measure = d.chosen(strength)
         found |= {f"{which}_measure": measure, f"{which}_detected": d.share(measure, strength, "test")}
-        found |= {f"{which}_train": d.share(measure, strength, "train"), f"{which}_mean": mean(d, strength)}
+        found |= {f"{which}_train": d.share(measure, strength, "train"), f"{which}_mean": published_mean(d, strength)}
     found |= {
         "difference": hits.difference.estimate, "difference_low": hits.difference.low,
         "difference_high": hits.difference.high, "p": hits.p_value, "adjusted": test.adjusted,
@@ -207,20 +211,147 @@ def heading(table: StudyTable) -> str:
 
 def shown_columns(table: StudyTable) -> list[Column]:
     """The columns of the corrected numbers that hold something."""
-    return [c for c in COLUMNS[table.name] if told(table.ours, c.source)]
+    return [c for c in COLUMNS[table.name] if has_values(table.ours, c.source)]
 
 
-def told(frame: pd.DataFrame, column: str) -> bool:
+def has_values(frame: pd.DataFrame, column: str) -> bool:
     """Whether any row has something there."""
-    return column in frame and any(texts(frame, column))
+    return column in frame and any(column_texts(frame, column))
 
 
-def _four(value: object) -> str:
+def _four_digits(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) and np.isfinite(value) else "n/a"
 
 
-def _p(value: float) -> str:
+def _p_text(value: float) -> str:
     """A p-value as the paper prints it."""
     if not np.isfinite(value):
         return "n/a"
     return "<0.0001" if value < 1e-4 else f"{value:.4f}"
+
+
+def measure_tables(found: Sequence[Detector], strength: str) -> list[StudyTable]:
+    """A table a loss, a row a measure: the mean over the detectors of that loss, published and corrected.
+
+    Args:
+        found: The detectors.
+        strength: Of the copies.
+    """
+    tables = []
+    for loss in LOSSES:
+        rows = _loss_rows([d for d in found if d.loss == loss and d.chosen(strength)], strength)
+        if rows:
+            title = f"Measures, {LOSS_NAMES[loss]}"
+            tables.append(StudyTable(f"measures_{loss}", title, pd.DataFrame(), pd.DataFrame(rows), _note()))
+    return tables
+
+
+def _note() -> str:
+    return (
+        "Means over the detectors of a loss. The paper's interval is of the spread between networks, with the degrees "
+        "of freedom of all measures together; limits on test are over patients, for these detectors. The chosen "
+        "measure is the one that detects most copies of validation patients, the first where several detect as many; "
+        "the others are compared with it copy by copy on test patients, Holm-adjusted within the loss."
+    )
+
+
+def fitted_table(found: Sequence[Detector], strength: str) -> StudyTable:
+    """How the corrected measures were fitted: domain, binarisation, shrinkage; a row for each way."""
+    rows: dict[tuple[str, str], dict[str, object]] = {}
+    for m in (m for d in found for m in d.measured if m.strength == strength and m.pools):
+        way = re.sub(r"[\d.e+-]+", "", m.words)  # whatever the numbers are
+        row = rows.setdefault((m.measure, way), {"measure": m.measure, "n": 0, "words": m.words})
+        row["n"] = int(str(row["n"])) + 1
+    ours = pd.DataFrame([rows[key] for key in sorted(rows)])
+    note = "Fitted once on training images, for each detector, and frozen; numbers are those of the first detector."
+    return StudyTable("fitted", "Measures as they were fitted", pd.DataFrame(), ours, note,
+                      "" if rows else "no detector was measured")  # fmt: skip
+
+
+def refused_table(found: Sequence[Detector], strength: str) -> StudyTable:
+    """Measures that are not defined for some detector's features, and why."""
+    rows: dict[tuple[str, str], dict[str, object]] = {}
+    for m in (m for d in found for m in d.measured if m.strength == strength):
+        for form, why in (("corrected", "" if m.pools else m.words), ("as published", m.published_refused)):
+            if why:
+                first = {"measure": m.measure, "form": form, "n": 0, "detector": m.job.cell.name, "why": why}
+                row = rows.setdefault((form, m.measure), first)
+                row["n"] = int(str(row["n"])) + 1
+    ours = pd.DataFrame([rows[key] for key in sorted(rows)])
+    note = "A measure without a form is left out of that form's means and of what it may choose from."
+    return StudyTable("refused", "Measures that are not defined", pd.DataFrame(), ours, note,
+                      "" if rows else "every measure is defined for every detector, in both forms")  # fmt: skip
+
+
+def _loss_rows(found: list[Detector], strength: str) -> list[dict[str, object]]:
+    """The measures under one loss, in the order of their detection on test."""
+    if not found:
+        return []
+    named = [m for m in MEASURES if any(d.of(m, strength) for d in found)]
+    every = [value for d in found for value in d.published_values(strength).values()]
+    rows = [_row(found, m, strength, len(every)) for m in named]
+    able = [m for m in named if any(m in d.measures(strength) for d in found)]
+    chosen = max(able, key=lambda m: _mean(found, m, strength, "validation"))
+    hits: dict[str, np.ndarray] = {}
+    pairs = []
+    for m in able:
+        both = [d for d in found if {m, chosen} <= set(d.measures(strength))]
+        if m != chosen and both:
+            hits |= {m: _stack(both, m, strength), f"{chosen} beside {m}": _stack(both, chosen, strength)}
+            pairs.append((m, f"{chosen} beside {m}"))
+    tests = {t.first: t for t in compare_pairs(pairs, hits, _source(found, strength))}
+    for row in rows:
+        if (test := tests.get(str(row["measure"]))) is not None:
+            d = test.hits.difference
+            row |= {"difference": d.estimate, "difference_low": d.low, "difference_high": d.high}
+            row |= {"p": test.hits.p_value, "adjusted": test.adjusted}
+        row["chosen"] = row["measure"] == chosen
+    return sorted(rows, key=lambda r: -np.nan_to_num(float(str(r.get("detected", np.nan))), nan=-1.0))
+
+
+def _row(found: list[Detector], measure: str, strength: str, n_values: int) -> dict[str, object]:
+    row: dict[str, object] = {"measure": measure}
+    row |= _published(found, measure, strength, n_values)
+    able = [d for d in found if measure in d.measures(strength)]
+    row["n_detectors"] = len(able)
+    if not able:
+        return row
+    limits = mean_share(_stack(able, measure, strength), _source(able, strength))
+    row |= {"detected": limits.estimate, "detected_low": limits.low, "detected_high": limits.high}
+    row |= {"n_patients": limits.n_groups, "validation": _mean(able, measure, strength, "validation")}
+    row["nearest"] = float(_stack(able, measure, strength, lambda p: p.nearest_is_source).mean())
+    row["flagged"] = float(np.mean([d.false_flags(measure, strength, "test").estimate for d in able]))
+    return row
+
+
+def _published(found: list[Detector], measure: str, strength: str, n_values: int) -> dict[str, float]:
+    """Mean over networks with the published interval: standard error times t with all values' degrees of freedom."""
+    values = [v for d in found if np.isfinite(v := d.published(measure, strength, "validation"))]
+    if not values:
+        return {}
+    row = {"published": float(np.mean(values))}
+    flags = [d.published_flags(measure, strength, "validation").estimate for d in found]
+    row["new_flagged"] = float(np.nanmean(flags)) if np.isfinite(flags).any() else float("nan")
+    if len(values) > 1:
+        half = float(stats.sem(values) * stats.t.ppf(0.975, n_values - 1))
+        row |= {"published_low": row["published"] - half, "published_high": row["published"] + half}
+    return row
+
+
+def _mean(found: Sequence[Detector], measure: str, strength: str, pool: str) -> float:
+    able = [d for d in found if measure in d.measures(strength)]
+    return float(np.mean([d.share(measure, strength, pool) for d in able])) if able else float("nan")
+
+
+def _stack(
+    found: Sequence[Detector], measure: str, strength: str, pick: HitSelector = lambda p: p.detected
+) -> np.ndarray:
+    """[R, n] hits of several detectors, each as often as the others."""
+    hits = [d.hits(measure, strength, "test", pick) for d in found]
+    n = int(np.lcm.reduce([len(h) for h in hits]))
+    return np.concatenate([np.tile(h, (n // len(h), 1)) for h in hits])
+
+
+def _source(found: Sequence[Detector], strength: str) -> np.ndarray:
+    first = found[0]
+    return first.of(first.chosen(strength), strength)[0].pools["test"].source

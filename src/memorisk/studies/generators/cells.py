@@ -1,23 +1,363 @@
-"""One generator of the study: trained, and read at every snapshot. A killed one goes on from its checkpoint."""
+"""One generator of the study: trained by `memorisk.training.generators.fit`, and measured at every snapshot.
+
+A killed cell goes on from its checkpoint. A detector computes every distance that figures and tables are made of.
+Real images are asked for the synthetic image nearest to them (METHODS section 5: training and held-out patients ask
+the same set); synthetic images, augmented copies and held-out images for the training image nearest to them (paper
+003, figure 3).
+"""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from memorisk.runs.errors import MemoriskError
-from memorisk.runs.files import write_table
-from memorisk.runs.progress import Progress, quiet
+from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import hash_pixels
+from memorisk.images.store import ImageStore
+from memorisk.models.generators.conditions import Conditions
+from memorisk.models.generators.generators import Generator
+from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.files import fingerprint, write_table
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.scores.similarity import Similarity
+from memorisk.studies.engine.cells import Arrays, write_result
 from memorisk.studies.generators.config import NO_QUALITY
-from memorisk.studies.generators.fitting import fit
-from memorisk.studies.generators.measuring import WORK, Detectors, draw_images, measure, store_of
-from memorisk.studies.generators.plan import Cell
-from memorisk.studies.unique_features.results import write_result
-from memorisk.training.generators.snapshots import Snapshot
+from memorisk.studies.generators.plan import Cell, SetData
+from memorisk.training.detectors.contrastive.augmentations import augmented_copies
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.features.matrix import Features
+from memorisk.training.generators.draws import draw, plan_draws
+from memorisk.training.generators.snapshots import GeneratorTraining, Snapshot
+
+CONDITIONS = "conditions"
+"""Folder of the study for what classifiers say of training images, which all conditionings of them share."""
+
+
+def fit(cell: Cell, folder: Path, look: Callable[[Snapshot], None], progress: Progress = no_progress) -> dict[str, Any]:
+    """Train the generator of a cell.
+
+    Args:
+        cell: Of the study.
+        folder: Where the training is kept while it lasts.
+        look: Called at every snapshot.
+        progress: Called with (stage, done, total).
+
+    Returns:
+        What is said of it in its folder.
+    """
+    from memorisk.training.generators.fit import fit_generator
+
+    options = cell.arm.training(cell.seed, cell.options)
+    fitted = fit_generator(
+        cell.data.store,
+        cell.training.repeated,
+        options,
+        folder,
+        validation=cell.data.held_out,
+        conditions=conditions_of(cell, progress),
+        on_snapshot=look,
+        progress=progress,
+    )
+    end = Snapshot(fitted.steps, options.steps, fitted.generator, float("nan"), None)
+    look(end)  # where the last reading was killed after the training had ended
+    return {"name": cell.name, "recipe": options.recipe(), "notes": fitted.notes}
+
+
+def conditions_of(cell: Cell, progress: Progress = no_progress) -> Conditions | None:
+    """The pseudo-conditions of a cell's training images; None where it has none.
+
+    Args:
+        cell: Of the study.
+        progress: Called with (stage, done, total).
+    """
+    if not cell.arm.conditioning:
+        return None
+    from memorisk.training.generators.pseudo_conditions import pseudo_conditions
+
+    options, folder = cell.classifiers, conditions_folder(cell)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    which = cell.arm.conditioning
+    return pseudo_conditions(
+        cell.data.store, cell.training.rows, options, which=which, folder=folder, progress=progress
+    )
+
+
+def conditions_folder(cell: Cell) -> Path:
+    """Where the classifiers of a cell's training images leave what they say.
+
+    Args:
+        cell: Of the study.
+    """
+    return cell.out / CONDITIONS / fingerprint(cell.data.store.data_hash, cell.training.rows, vars(cell.classifiers))
+
+
+def blank_conditions(cell: Cell) -> Conditions | None:
+    """Zeros in place of the pseudo-conditions that classifiers would be trained for; None where a cell has none.
+
+    Args:
+        cell: Of the study.
+    """
+    if not cell.arm.conditioning:
+        return None
+    from memorisk.training.generators.fold_classifiers import fold_data
+
+    which, data = cell.arm.conditioning, fold_data(cell.data.store, cell.training.rows, None)
+    length = data.onehot.shape[1] * (2 if which.endswith("-label") else 1)
+    values = np.zeros((len(data.rows), length), dtype=np.float32)
+    return Conditions(values, cell.data.store.manifest.images[data.rows], data.labels, which)
+
+
+def seconds_a_step(cell: Cell) -> float:
+    """Of a step of a cell's training on this machine, from the second of two; nothing is kept.
+
+    Args:
+        cell: Of the study.
+
+    Raises:
+        InputError: It cannot be trained.
+    """
+    return _build_training(cell).seconds_a_step()
+
+
+def weight_bytes(cell: Cell) -> int | None:
+    """Of a cell's generator; None where it cannot be trained.
+
+    Args:
+        cell: Of the study.
+    """
+    from memorisk.training.generators.command import weights_cost
+
+    try:
+        return weights_cost(_build_training(cell)).bytes_weights
+    except InputError:
+        return None
+
+
+def _build_training(cell: Cell) -> GeneratorTraining:
+    """A cell's training before its first step, with blank conditions."""
+    from memorisk.training.generators.fit import build_training
+
+    options, conditions = cell.arm.training(cell.seed, cell.options), blank_conditions(cell)
+    return build_training(cell.data.store, cell.training.repeated, options, conditions=conditions)
+
+
+WORK = "work"
+"""Folder inside a cell's for features of images that nobody asks for again."""
+_STREAM = 89  # keeps these draws apart from others of the same seed
+
+
+@dataclass(eq=False)
+class Detectors:
+    """Detectors with the features of real images, each computed once.
+
+    Attributes:
+        device: Where features are computed.
+        precision: Of them.
+    """
+
+    device: str
+    _opened: dict[str, PairDetector] = field(default_factory=dict)
+    _real: dict[tuple[str, str], Features] = field(default_factory=dict)
+    _similar: dict[tuple[str, str], Similarity] = field(default_factory=dict)
+
+    def open(self, source: str) -> PairDetector:
+        """A detector by its name."""
+        return self._opened.setdefault(source, open_pair_detector(source))
+
+    def real(self, source: str, data: SetData, progress: Progress = no_progress) -> Features:
+        """Features of all images of a data set; what is fitted is fitted on them, of both parts alike."""
+        key = (source, data.name)
+        if key not in self._real:
+            found = self.features(source, data.store, data, progress)
+            self._real[key] = replace(found, groups=data.groups.astype(str).astype(object))
+        return self._real[key]
+
+    def features(self, source: str, store: ImageStore, data: SetData, progress: Progress = no_progress) -> Features:
+        """Features of any images that are stored as a data set's are."""
+        found = self.open(source).features(store, reference=data.store, device=self.device, progress=progress)
+        if len(wrong := found.checks.not_finite):
+            raise InputError(f"{one_line(source, 80)} gives no finite numbers for {len(wrong):,} images")
+        return found
+
+    def similarity(self, source: str, data: SetData) -> Similarity:
+        """What compares images of a data set."""
+        key = (source, data.name)
+        if key not in self._similar:
+            self._similar[key] = self.open(source).similarity(self.real(source, data).values)
+        return self._similar[key]
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedImages:
+    """Images of a generator.
+
+    Attributes:
+        images: [s, H, W, C] uint8.
+        source: [s] row of the store of the training image whose condition it has; -1 without.
+        seeds: [s] of each image, by which it can be made again.
+    """
+
+    images: np.ndarray
+    source: np.ndarray
+    seeds: np.ndarray
+
+
+def draw_images(cell: Cell, generator: Generator) -> GeneratedImages:
+    """Draw what is measured.
+
+    As many to every training image's condition where it is conditioned on them; else the classes as often as in the
+    training.
+
+    Args:
+        cell: Of the study.
+        generator: In the middle or at the end of its training.
+    """
+    options, config = cell.options, generator.config
+    paired = config.conditioned_on == "vector"
+    balance = "training" if config.class_counts and not paired else "classes"
+    plan = plan_draws(generator, cell.n_images, seed=cell.draw_seed, balance=balance, paired=paired)
+    images = draw(generator, plan, options.of_kind(config.kind), options.device)
+    place = {str(image): row for row, image in enumerate(cell.data.store.manifest.images)}
+    source = np.array([place.get(str(image), -1) for image in plan["source"]], dtype=np.int64)
+    return GeneratedImages(images, source, plan["seed"].to_numpy(dtype=np.int64))
+
+
+def measure(
+    cell: Cell, drawn: GeneratedImages, detectors: Detectors, *, last: bool, progress: Progress = no_progress
+) -> Arrays:
+    """All distances of one reading, the detector's number before each name.
+
+    Args:
+        cell: Of the study.
+        drawn: Its images.
+        detectors: What compares them.
+        last: Whether the training has ended: augmented copies, which no step changes, are measured then, and the
+            closest pairs kept.
+        progress: Called with (stage, done, total).
+
+    Returns:
+        ``source`` and ``seeds`` of the images, of each detector ``train_distance`` [n], ``train_nearest`` [n],
+        ``held_distance`` [m], ``synthetic_distance`` [s], ``synthetic_nearest`` [s], ``synthetic_second`` [s] (to the
+        nearest training image of another patient), ``held_train`` [m]; with ``last`` also ``weak`` and ``strong`` [n]
+        and what `_pairs` and `_shown` add.
+    """
+    found: Arrays = {"source": drawn.source, "seeds": drawn.seeds}
+    sets = {"synthetic": store_of(drawn.images, cell, "synthetic")}
+    if last:
+        sets |= copies_of(cell)
+    shown: list[np.ndarray] = []
+    for i, source in enumerate(cell.options.detectors):
+        values = {name: detectors.features(source, one, cell.data, progress).values for name, one in sets.items()}
+        told = _distances(cell, detectors, source, values)
+        if drawn.source.max(initial=-1) >= 0:
+            told |= _pairs(cell, detectors, source, values, drawn.source)
+        shown.append(_closest(told, cell.options.closest))
+        found |= {f"{i}.{name}": array for name, array in told.items()}
+    if last:
+        found["shown"] = np.unique(np.concatenate(shown))
+        found["shown_pixels"] = drawn.images[found["shown"]]
+    shutil.rmtree(cell.folder / WORK, ignore_errors=True)
+    return found
+
+
+def copies_of(cell: Cell) -> dict[str, ImageStore]:
+    """A weak and a strong copy of every training image, and a weak one of every held-out image, as stores."""
+    images, seed = cell.data.store.images, cell.options.seed
+    made = {name: augmented_copies(images, cell.training.rows, name, seed=seed) for name in cell.options.strengths}
+    if cell.arm.conditioning:
+        made["held_copy"] = augmented_copies(images, cell.data.held_out, "weak", seed=seed)
+    return {name: store_of(copies, cell, name) for name, copies in made.items()}
+
+
+def store_of(images: np.ndarray, cell: Cell, name: str) -> ImageStore:
+    """Images that were made here, as a store whose features are kept in the cell's folder and not among the user's."""
+    ids = [f"{name}-{i}" for i in range(len(images))]
+    table = pd.DataFrame({"image": ids, "path": "", "label": "", "group": ids}, dtype=object)
+    return replace(
+        cell.data.store,
+        images=images,
+        manifest=Manifest(table=table, root=None, name=name),
+        key=name,
+        folder=cell.folder / WORK / "stores" / name,
+        pixel_hashes=np.array([hash_pixels(image) for image in images], dtype=object),
+    )
+
+
+def _distances(cell: Cell, detectors: Detectors, source: str, values: Mapping[str, np.ndarray]) -> Arrays:
+    """Both directions, and figure 3's pools."""
+    data, training = cell.data, cell.training
+    real, similar = detectors.real(source, data).values, detectors.similarity(source, data)
+    train, held, made = real[training.rows], real[data.held_out], values["synthetic"]
+    forward, back = similar.nearest(train, made), similar.nearest(made, train)
+    nearest = back.rows[:, 0]
+    codes = np.unique(training.groups, return_inverse=True)[1]
+    others = similar.nearest(made, train, exclude_same=(codes[nearest], codes))
+    found = {
+        "train_distance": -forward.scores[:, 0], "train_nearest": forward.rows[:, 0],
+        "held_distance": -similar.nearest(held, made).scores[:, 0],
+        "synthetic_distance": -back.scores[:, 0], "synthetic_nearest": nearest,
+        "synthetic_second": -others.scores[:, 0], "held_train": -similar.nearest(held, train).scores[:, 0],
+    }  # fmt: skip
+    nearest_held = similar.nearest(held, train).rows[:, 0]
+    found["held_nearest"] = nearest_held
+    for strength in ("weak", "strong"):
+        if strength in values:
+            found[strength] = -similar.nearest(values[strength], train).scores[:, 0]
+    return found
+
+
+def _pairs(
+    cell: Cell, detectors: Detectors, source: str, values: Mapping[str, np.ndarray], conditioned: np.ndarray
+) -> Arrays:
+    """Scores of each image beside the training image that it was conditioned on, and of held-out images beside one."""
+    data = cell.data
+    real, similar = detectors.real(source, data).values, detectors.similarity(source, data)
+    own = np.flatnonzero(conditioned >= 0)
+    beside = held_partners(data, cell.training.rows, cell.options.seed)
+    found = {
+        "pair_image": own,
+        "pair_row": conditioned[own],
+        "pair_score": similar.scores(values["synthetic"][own], real[conditioned[own]]),
+        "beside_row": beside,
+        "beside_score": similar.scores(real[data.held_out[beside >= 0]], real[beside[beside >= 0]]),
+        "at_half": np.array(similar.at_half),
+    }
+    if "held_copy" in values:
+        found["copy_score"] = similar.scores(values["held_copy"], real[data.held_out])
+    return found
+
+
+def held_partners(data: SetData, rows: np.ndarray, seed: int) -> np.ndarray:
+    """[m] for each held-out image a random training image of its class, -1 where the class has none.
+
+    Args:
+        data: The data set.
+        rows: [n] training images.
+        seed: Of the draw.
+    """
+    labels, found = data.store.manifest.labels, np.full(len(data.held_out), -1, dtype=np.int64)
+    rng = np.random.default_rng([_STREAM, seed])
+    for label in sorted(set(labels[data.held_out].tolist())):
+        mine, pool = np.flatnonzero(labels[data.held_out] == label), rows[labels[rows] == label]
+        if len(pool):
+            turns = -(-len(mine) // len(pool))
+            found[mine] = np.concatenate([rng.permutation(pool) for _ in range(turns)])[: len(mine)]
+    return found
+
+
+def _closest(told: Arrays, n: int) -> np.ndarray:
+    """Synthetic images of the closest pairs, asked from either side."""
+    near = np.argsort(told["synthetic_distance"], kind="stable")[:n]
+    exposing = told["train_nearest"][np.argsort(told["train_distance"], kind="stable")[:n]]
+    return np.concatenate([near, exposing])
+
 
 TRAINING = "training"
-Look = Callable[[Snapshot], None]
+SnapshotReader = Callable[[Snapshot], None]
 
 
 def run_cell(cell: Cell, detectors: Detectors, progress: Progress) -> None:
@@ -38,7 +378,7 @@ def run_cell(cell: Cell, detectors: Detectors, progress: Progress) -> None:
     def look(snapshot: Snapshot) -> None:
         """Read the generator where the study asks for it and it was not read before."""
         if snapshot.step in steps and not cell.reading_file(snapshot.step).is_file():
-            read_generator(cell, snapshot, detectors, progress)
+            evaluate_generator(cell, snapshot, detectors, progress)
 
     described = fit(cell, cell.folder / TRAINING, look, progress)
     if cell.missing:
@@ -50,16 +390,16 @@ def run_cell(cell: Cell, detectors: Detectors, progress: Progress) -> None:
         shutil.rmtree(cell.folder / TRAINING, ignore_errors=True)
 
 
-def run_alone(cell: Cell) -> None:
+def run_cell_job(cell: Cell) -> None:
     """`run_cell` as a job: with detectors of its own, silent.
 
     Args:
         cell: Of the study.
     """
-    run_cell(cell, Detectors(cell.options.device), quiet)
+    run_cell(cell, Detectors(cell.options.device), no_progress)
 
 
-def read_generator(cell: Cell, snapshot: Snapshot, detectors: Detectors, progress: Progress) -> None:
+def evaluate_generator(cell: Cell, snapshot: Snapshot, detectors: Detectors, progress: Progress) -> None:
     """Draw images, compare them, and write what was found."""
     last = snapshot.step == cell.arm.snapshots[-1]
     progress(f"drawing {cell.n_images:,} images", 0, 0)
@@ -76,7 +416,7 @@ def read_generator(cell: Cell, snapshot: Snapshot, detectors: Detectors, progres
 
 def quality(cell: Cell, images: np.ndarray, detectors: Detectors) -> Any:
     """FID, KID, MiFID, precision and recall, density and coverage of the images, as a table a row a figure."""
-    from memorisk.audits.quality.measuring import measure_quality
+    from memorisk.audits.quality.figures import measure_quality
 
     source = cell.options.quality_source
     real = detectors.real(source, cell.data)

@@ -8,22 +8,21 @@ from typing import Any, Literal
 
 from memorisk.audits.classifier.options import ReportOptions
 from memorisk.images.options import ImageOptions
-from memorisk.models.generators.generators import SamplingOptions
+from memorisk.models.settings import SamplingOptions
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_types, setting_names
-from memorisk.studies.rare_distinctive.file import check_keys, reading_study
+from memorisk.studies.engine.study_file import check_keys, reading_study
 from memorisk.training.detectors.pair_detectors import open_pair_detector
-from memorisk.training.generators.conditions.options import PseudoOptions
-from memorisk.training.generators.options import GeneratorOptions
+from memorisk.training.generators.options import GeneratorOptions, PseudoOptions
 
 ALL, NO_QUALITY = "all", "none"
 STUDY_KEYS = ("settings", "generator", "classifiers", "datasets", "arms")
 SET_KEYS = ("images", "splits", "split_seed", "held_out")
 ARM_KEYS = ("datasets", "generator", "training_images", "duplicates", "snapshots", "seeds", "images")
 _PATHS = ("image_root", "labels_csv", "store")
-OURS = ("seed", "snapshot_every", "device", "threads", "checkpoint_seconds", "keep_snapshots")
+STUDY_SETTINGS = ("seed", "snapshot_every", "device", "threads", "checkpoint_seconds", "keep_snapshots")
 """Settings of a training that the study sets itself."""
 
 
@@ -220,7 +219,7 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
         _read_arm(name, one, shared, tuple(datasets), options) for name, one in _section(config, "arms").items()
     )
     classifiers = config.get("classifiers") or {}
-    check_keys("classifiers", classifiers, [n for n in setting_names(PseudoOptions) if n not in OURS])
+    check_keys("classifiers", classifiers, [n for n in setting_names(PseudoOptions) if n not in STUDY_SETTINGS])
     PseudoOptions(**classifiers).validate()
     return GeneratorsStudy(options, datasets, arms, classifiers)
 
@@ -250,7 +249,7 @@ def _read_set(name: str, given: Any) -> GeneratorSet:
         raise unknown_name(f"splits of {said}", found.splits, ("redraw", "given"))
     if not isinstance(found.held_out, float) or not 0 < found.held_out < 1:
         raise InputError(f"data set {said}: held_out is {one_line(found.held_out, 40)}; it must lie between 0 and 1")
-    if not _whole(found.split_seed, 0):
+    if not _is_whole_number(found.split_seed, 0):
         raise InputError(f"data set {said}: split_seed is {one_line(found.split_seed, 40)}; give a whole number from 0")
     return found
 
@@ -268,21 +267,21 @@ def _read_arm(
     own = given.get("generator") or {}
     check_keys(f"generator of {said}", own, setting_names(GeneratorOptions))
     generator = {**shared, **own}
-    for key in OURS:
+    for key in STUDY_SETTINGS:
         if key in generator:
             raise InputError(f"{said}: {key} is set by the study: leave it out of generator, give seeds and snapshots")
     on = _names(f"{said}: datasets", given["datasets"]) if "datasets" in given else datasets
     for one in on:
         if one not in datasets:
             raise unknown_name(f"data set of {said}", one, datasets)
-    sizes = _list(given.get("training_images", ALL))
-    if not sizes or not all(size == ALL or _whole(size, 2) for size in sizes):
+    sizes = _as_list(given.get("training_images", ALL))
+    if not sizes or not all(size == ALL or _is_whole_number(size, 2) for size in sizes):
         raise InputError(f"{said}: training_images is {one_line(sizes, 60)}; give numbers from 2 up, or all")
-    seeds = _list(given.get("seeds", 0))
-    if not seeds or len(set(map(str, seeds))) != len(seeds) or not all(_whole(seed, 0) for seed in seeds):
+    seeds = _as_list(given.get("seeds", 0))
+    if not seeds or len(set(map(str, seeds))) != len(seeds) or not all(_is_whole_number(seed, 0) for seed in seeds):
         raise InputError(f"{said}: seeds is {one_line(seeds, 60)}; give different whole numbers from 0, as in [0, 1]")
     images = given.get("images", options.images)
-    if not _whole(images, 0):
+    if not _is_whole_number(images, 0):
         raise InputError(f"{said}: images is {one_line(images, 40)}; give a whole number from 0")
     steps = _snapshots(said, given.get("snapshots"), generator.pop("steps", None))
     copies = _duplicates(said, given.get("duplicates"))
@@ -302,12 +301,12 @@ def _snapshots(said: str, given: Any, steps: Any) -> tuple[int, ...]:
     """
     listed: list[Any] = list(given) if isinstance(given, list | tuple) else []
     last: Any = listed[-1] if listed and steps is None else steps
-    if not _whole(last, 1):
+    if not _is_whole_number(last, 1):
         raise InputError(f"{said}: the generator needs steps, a whole number of at least 1")
     many: Any = 1 if given is None else given
-    if not listed and _whole(many, 1):
+    if not listed and _is_whole_number(many, 1):
         listed = [round(last * (i + 1) / many) for i in range(many)]
-    if not listed or not all(_whole(step, 1) and step <= last for step in listed):
+    if not listed or not all(_is_whole_number(step, 1) and step <= last for step in listed):
         raise InputError(
             f"{said}: snapshots is {one_line(given, 60)}; give steps up to {last:,}, or how many evenly spaced ones"
         )
@@ -323,11 +322,11 @@ def _duplicates(said: str, given: Any) -> Duplicates | None:
     if given is None:
         return None
     check_keys(f"duplicates of {said}", given, ("levels", "patients"))
-    levels, patients = _list(given.get("levels", ())), given.get("patients", 0)
-    if not levels or not all(_whole(level, 1) for level in levels) or max(levels) < 2:
+    levels, patients = _as_list(given.get("levels", ())), given.get("patients", 0)
+    if not levels or not all(_is_whole_number(level, 1) for level in levels) or max(levels) < 2:
         raise InputError(f"{said}: levels is {one_line(levels, 60)}; give numbers of copies, as in [1, 4, 16, 64]")
     share = isinstance(patients, float) and 0 < patients < 1
-    if not share and not _whole(patients, 1):
+    if not share and not _is_whole_number(patients, 1):
         raise InputError(
             f"{said}: patients is {one_line(patients, 40)}; give how many patients each level of copies has, or their "
             "share, as in 0.05"
@@ -335,16 +334,16 @@ def _duplicates(said: str, given: Any) -> Duplicates | None:
     return Duplicates(tuple(sorted({level for level in levels if level > 1})), patients)
 
 
-def _whole(value: Any, least: int) -> bool:
+def _is_whole_number(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 62
 
 
-def _list(given: Any) -> list[Any]:
+def _as_list(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
 def _names(said: str, given: Any) -> tuple[str, ...]:
-    chosen = _list(given)
+    chosen = _as_list(given)
     if not chosen or not all(isinstance(one, str) for one in chosen):
         raise InputError(f"{said} is {one_line(given, 60)}; give names, as in [a, b]")
     return tuple(dict.fromkeys(chosen))

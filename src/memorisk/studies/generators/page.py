@@ -1,12 +1,23 @@
-"""The page of the study: who is memorized; against size, steps and copies; DiT against GAN; figure 3; table 3."""
+"""The page of the study: who is memorized; against size, steps and copies; DiT against GAN; figure 3; table 3.
+
+Figures are drawn from the frames of the tables. Closest pairs are shown as pictures only where the user chose them:
+a training image, the generated one, their difference.
+"""
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.generated.pictures import PICTURE_SIDE, side_by_side
 from memorisk.report.blocks import (
     Block,
     Callout,
+    Column,
     Fact,
     Facts,
+    Figure,
+    Gallery,
     Heading,
     Name,
     Page,
@@ -15,29 +26,191 @@ from memorisk.report.blocks import (
     Steps,
     Strong,
     Table,
+    Thumbnail,
+    data_uri,
 )
-from memorisk.report.formats import count
+from memorisk.report.columns import column_numbers, column_texts, count, percent, power, rows
+from memorisk.report.figures.histograms import distance_plot
+from memorisk.report.figures.intervals import MOST_ROWS, series_plot
+from memorisk.studies.engine.tables import corrected_block, paper_block, texts_as_missing
 from memorisk.studies.generators.config import GeneratorsStudy
-from memorisk.studies.generators.figures import (
-    copies_figure,
-    distance_figures,
-    memorized_figure,
-    size_figure,
-    step_figure,
-)
-from memorisk.studies.generators.findings import findings, learned_nothing
-from memorisk.studies.generators.gallery import pair_gallery
-from memorisk.studies.generators.reading import Reading
+from memorisk.studies.generators.memorization import HELD_OUT, pools
+from memorisk.studies.generators.results import Evaluation, StudyEvaluations
 from memorisk.studies.generators.tables import shown_columns
-from memorisk.studies.rare_distinctive.blocks import corrected, printed, with_gaps
-from memorisk.studies.rare_distinctive.parts import StudyTable
+from memorisk.studies.generators.wording import findings, unjudgeable_sets
+from memorisk.studies.rare_distinctive.results import StudyTable
+
+MOST_DISTANCES = 12
+"""Drawings of figure 3; the table has all generators."""
+
+
+def distance_figures(reading: StudyEvaluations) -> list[Block]:
+    """Figure 3: a drawing a generator and detector, the first seed of each."""
+    found: list[Block] = []
+    seen: set[tuple[object, ...]] = set()
+    for read in reading.last:
+        key = (read.cell.data.name, read.cell.arm.name, read.cell.size, read.detector)
+        if key in seen or len(found) == MOST_DISTANCES:
+            continue
+        seen.add(key)
+        found.append(_distance_figure(read))
+    return found
+
+
+def _distance_figure(read: Evaluation) -> Figure:
+    drawn = pools(read)
+    name = f"{read.cell.data.name}, {read.cell.arm.name}, {len(read.cell.training.rows):,} training images"
+    medians = pd.DataFrame({"pool": list(drawn), "median": [float(np.median(v)) for v in drawn.values()],
+                            "n": [len(v) for v in drawn.values()]})  # fmt: skip
+    nearer = float(np.mean(drawn["generated"] < np.median(drawn[HELD_OUT])))
+    said = f"{percent(nearer)} of generated images lie nearer to the training images than half of the held-out ones."
+    columns = [
+        Column(source="pool", heading="Images", row_heading=True),
+        Column(source="median", heading="Median distance", format="power"),
+        Column(source="n", heading="Images", format="count"),
+    ]
+    return Figure(
+        svg=distance_plot(drawn, x_title="Distance to the nearest training image"),
+        title="Figure 3: distances to the training images",
+        caption=[Name(name), ", by ", Name(read.detector), f", seed {read.cell.seed}. {said}"],
+        alternative=[Name(name), f": {said}"],
+        table=Table(frame=medians, columns=columns, caption="The drawn distances in short."),
+    )
+
+
+def size_figure(table: StudyTable) -> list[Block]:
+    """Memorized share against training-set size."""
+    return _shares(table, "n_images", "training images", "Memorized share against training-set size")
+
+
+def step_figure(table: StudyTable) -> list[Block]:
+    """Memorized share against steps."""
+    return _shares(table, "step", "steps", "Memorized share against steps")
+
+
+def copies_figure(table: StudyTable) -> list[Block]:
+    """Share of flagged patients against copies, the first seed of each generator."""
+    frame = table.extra.get("levels")
+    if frame is None or not len(frame):
+        return []
+    first = frame.groupby(["dataset", "arm", "n_images", "detector"], sort=False)["seed"].transform("first")
+    own = rows(frame, [a == b for a, b in zip(frame["seed"], first, strict=True)])
+    return _share_figures(own, "copies", "copies", "Flagged patients against copies")
+
+
+def memorized_figure(table: StudyTable) -> list[Block]:
+    """Memorized share of every generator."""
+    return (
+        _share_figures(table.ours, "n_images", "images", "Memorized share of every generator")
+        if len(table.ours)
+        else []
+    )
+
+
+def _shares(table: StudyTable, column: str, unit: str, title: str) -> list[Block]:
+    return _share_figures(table.ours, column, unit, title) if len(table.ours) else []
+
+
+def _share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> list[Block]:
+    """A drawing a data set: a row an arm and value, a series a detector."""
+    found: list[Block] = []
+    for dataset in dict.fromkeys(column_texts(frame, "dataset")):
+        own = rows(frame, [name == dataset for name in column_texts(frame, "dataset")])
+        if not np.isfinite(column_numbers(own, "share")).any():  # held-out patients too few for any share
+            continue
+        detectors = list(dict.fromkeys(column_texts(own, "detector")))
+        keys = _keys(own, column)
+        order = list(dict.fromkeys(keys))[:MOST_ROWS]
+        series = {name: _series(own, keys, order, name) for name in detectors}
+        labels = [f"{arm}, {value:,} {unit}" for arm, _, value in order]
+        known = np.concatenate([limits[0] for limits in series.values()])
+        reference = float(np.nanmax(column_numbers(own, "attained"))) if "attained" in own else None
+        svg = series_plot(labels, series, x_title="Memorized share, 95 % limits", reference=reference, cut=False)
+        said = f"from {percent(np.nanmin(known))} to {percent(np.nanmax(known))}"
+        line = "; the line is what a generator without memory shows" if reference is not None else ""
+        columns = [
+            Column(source="arm", heading="Generator", row_heading=True),
+            Column(source="n_images", heading="Training images", format="count"),
+            *([Column(source=column, heading=unit.capitalize(), format="count")] if column != "n_images" else []),
+            Column(source="detector", heading="Detector"),
+            Column(source="share", heading="Share [95 %]", format="percent", interval=("share_low", "share_high")),
+        ]
+        found.append(
+            Figure(
+                svg=svg,
+                title=title,
+                caption=[Name(dataset), f": shares {said}{line}."],
+                alternative=[Name(dataset), f": shares {said}."],
+                table=Table(frame=own, columns=columns, caption="The drawn numbers."),
+            )
+        )
+    return found
+
+
+def _keys(frame: pd.DataFrame, column: str) -> list[tuple[str, int, int]]:
+    """Arm, training images and value of each row."""
+    columns = (
+        column_numbers(frame, "n_images").astype(int).tolist(),
+        column_numbers(frame, column).astype(int).tolist(),
+    )
+    return list(zip(column_texts(frame, "arm"), *columns, strict=True))
+
+
+def _series(
+    frame: pd.DataFrame, keys: Sequence[tuple[str, int, int]], order: Sequence[tuple[str, int, int]], detector: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """[n] shares of one detector with their limits, in an order; NaN where there is none."""
+    values = [column_numbers(frame, name) for name in ("share", "share_low", "share_high")]
+    found = np.full((3, len(order)), np.nan)
+    place = {key: i for i, key in enumerate(order)}
+    for row, (key, name) in enumerate(zip(keys, column_texts(frame, "detector"), strict=True)):
+        if name == detector and key in place:
+            found[:, place[key]] = [column[row] for column in values]
+    return found[0], found[1], found[2]
+
+
+MOST_PAIRS = 6
+"""Pairs a generator and detector."""
+
+
+def pair_gallery(reading: StudyEvaluations) -> list[Block]:
+    """The closest pairs of each generator, the first seed of each.
+
+    Args:
+        reading: What was measured.
+    """
+    found: list[Block] = []
+    seen: set[tuple[object, ...]] = set()
+    for read in reading.last:
+        key = (read.cell.data.name, read.cell.arm.name, read.cell.size, read.detector)
+        items = [] if key in seen else _pairs(read)
+        seen.add(key)
+        if items:
+            said = "Training image, generated image, size of their difference."
+            found += [Heading([Name(f"{read.cell.name}, by {read.detector}")]), Gallery(items=items, caption=said)]
+    return found
+
+
+def _pairs(read: Evaluation) -> list[Thumbnail]:
+    own, cell = read.found, read.cell
+    place = {int(row): i for i, row in enumerate(own["shown"])}
+    order = np.argsort(own["synthetic_distance"], kind="stable")[: min(MOST_PAIRS, cell.options.closest)]
+    items = []
+    for made in order.tolist():
+        row = cell.training.rows[own["synthetic_nearest"][made]]
+        picture = side_by_side(np.asarray(cell.data.store.images[row]), own["shown_pixels"][place[made]])
+        caption = [f"distance {power(own['synthetic_distance'][made])}"]
+        items.append(Thumbnail(data_uri=data_uri(picture, side=PICTURE_SIDE), caption=caption,
+                               alternative="A training image and the generated image nearest to it"))  # fmt: skip
+    return items
+
 
 _IDS = ("sources", "closest")
 """Tables that name images and patients."""
 
 
 def generators_page(
-    study: GeneratorsStudy, reading: Reading, tables: Sequence[StudyTable], failed: Mapping[str, str]
+    study: GeneratorsStudy, reading: StudyEvaluations, tables: Sequence[StudyTable], failed: Mapping[str, str]
 ) -> Page:
     """Lay out the study.
 
@@ -53,7 +226,7 @@ def generators_page(
     if named["copies"].extra:
         levels = named["copies"].extra["levels"]
         shown = shown_columns(named["copies"], "levels")
-        copies.insert(-1, Table(frame=with_gaps(levels), columns=shown, caption="By number of copies."))
+        copies.insert(-1, Table(frame=texts_as_missing(levels), columns=shown, caption="By number of copies."))
     listed = [Paragraph(hidden)] if options.redact else [b for name in _IDS for b in _table(named[name])]
     sections = [
         Section("Who is memorized", [*_table(named["memorized"]), *memorized_figure(named["memorized"])], "memorized"),
@@ -81,7 +254,7 @@ def generators_page(
     )
 
 
-def _lead(reading: Reading, named: Mapping[str, StudyTable], failed: Mapping[str, str]) -> list[Block]:
+def _lead(reading: StudyEvaluations, named: Mapping[str, StudyTable], failed: Mapping[str, str]) -> list[Block]:
     lines = findings(named["memorized"].ours, named["copies"].ours)
     blocks: list[Block] = [Steps(lines)] if lines else [Paragraph("No generator is finished yet.")]
     facts = [
@@ -91,7 +264,7 @@ def _lead(reading: Reading, named: Mapping[str, StudyTable], failed: Mapping[str
         Fact("Failed", count(len(failed))),
     ]
     lead: list[Block] = [Callout("note", "What was memorized?", blocks), Facts(facts)]
-    doubts = learned_nothing(reading.table)
+    doubts = unjudgeable_sets(reading.table)
     if doubts:
         lead.append(Callout("warning", "What cannot be judged", [Steps(doubts)]))
     if failed:
@@ -107,10 +280,10 @@ def _table(table: StudyTable) -> list[Block]:
         return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
     caption = "Intervals are 95 %."
     if len(table.paper.columns):
-        blocks.append(printed(table))
+        blocks.append(paper_block(table))
     return [
         *blocks,
-        corrected(table, shown_columns(table), caption),
+        corrected_block(table, shown_columns(table), caption),
         Paragraph([Strong("How it is made. "), table.note]),
     ]
 

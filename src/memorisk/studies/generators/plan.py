@@ -1,22 +1,93 @@
-"""Which generators the study trains: arms x data sets x sizes x seeds, each with its training images and their copies.
+"""Which generators the study trains: arms x data sets x sizes x seeds, each with its training images.
 
-Training images are drawn by patient, anew for every seed and the same for every arm; fewer are the first of more, so
-that sizes and kinds of generators are compared on patients that are as alike as can be.
+A data set is decoded once, and some patients are held out. Training images are drawn by patient, anew for every
+seed and the same for every arm; fewer are the first of more, so that sizes and kinds of generators are compared on
+patients that are as alike as can be.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from memorisk.audits.cell_folder import CellFolder
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.fingerprint import fingerprint
-from memorisk.studies.generators.config import ALL, Arm, Duplicates, GeneratorsOptions, GeneratorsStudy
-from memorisk.studies.generators.data import SetData
-from memorisk.training.generators.conditions.options import PseudoOptions
+from memorisk.runs.files import fingerprint
+from memorisk.runs.workload import Progress
+from memorisk.statistics.copies.calibration import one_per_group
+from memorisk.studies.engine.cells import CellFolder
+from memorisk.studies.generators.config import ALL, Arm, Duplicates, GeneratorSet, GeneratorsOptions, GeneratorsStudy
+from memorisk.training.detectors.contrastive.augmentations import blank_rows
+from memorisk.training.engine.data import divide
+from memorisk.training.engine.options import PartOptions
+from memorisk.training.generators.options import PseudoOptions
+
+
+@dataclass(frozen=True, eq=False)
+class SetData:
+    """A data set ready to train on.
+
+    Attributes:
+        name: As the study calls it.
+        store: Its images.
+        groups: [N] whose each image is; patients who share an image are one.
+        pool: Images that a generator may be trained on.
+        held_out: Images that none is.
+        blank: Images of one grey level, which take no part.
+    """
+
+    name: str
+    store: ImageStore
+    groups: np.ndarray
+    pool: np.ndarray
+    held_out: np.ndarray
+    blank: int
+
+    @property
+    def n_patients(self) -> int:
+        """Patients of the pool."""
+        return len(np.unique(self.groups[self.pool].astype(str)))
+
+    @property
+    def n_held(self) -> int:
+        """Patients held out."""
+        return len(np.unique(self.groups[self.held_out].astype(str)))
+
+    def one_held_each(self, seed: int) -> np.ndarray:
+        """One image of each held-out patient, drawn by the seed."""
+        return self.held_out[one_per_group(self.groups[self.held_out].astype(str), seed=seed)]
+
+
+def prepare_set(name: str, asked: GeneratorSet, progress: Progress) -> SetData:
+    """Decode a data set and hold patients out.
+
+    Raises:
+        InputError: Images cannot be read, or nobody is left on one side.
+    """
+    manifest = load_manifest(asked.images, asked.reading)
+    store = build_store(manifest, asked.reading, progress=partial(progress, f"{name}: decoding images"))
+    if store.images.dtype != np.uint8:
+        raise InputError(f"{one_line(name, 60)}: generators are trained on images of 8 bits: leave depth out")
+    half = asked.held_out / 2
+    options = PartOptions(
+        splits=asked.splits, split_seed=asked.split_seed, validation_share=half, test_share=half
+    )  # both halves are held out
+    division = divide(store.manifest, store.pixel_hashes, options)
+    blank = set(blank_rows(store.images, np.arange(len(store.images))).tolist())
+    pool = _exclude_rows(division.rows["training"], blank)
+    held = _exclude_rows(np.sort(np.concatenate([division.rows["validation"], division.rows["test"]])), blank)
+    if not len(pool) or not len(held):
+        raise InputError(f"{one_line(name, 60)}: no image with two grey levels is left to train on, or held out")
+    return SetData(name, store, division.groups, pool, held, len(blank))
+
+
+def _exclude_rows(rows: np.ndarray, left_out: set[int]) -> np.ndarray:
+    return np.array([row for row in rows.tolist() if row not in left_out], dtype=np.int64)
+
 
 CELLS = "cells"
 _STREAM = 83  # keeps these draws apart from others of the same seed
@@ -79,7 +150,7 @@ class Cell(CellFolder):
             "generator": self.arm.training(self.seed, self.options).recipe(), "steps": self.arm.snapshots,
             "images": self.n_images, "data": self.data.store.data_hash,
             "classifiers": dict(self.told) if self.arm.conditioning else {},
-            "reading": [getattr(self.options, name) for name in READING],
+            "reading": [getattr(self.options, name) for name in MEASUREMENT_SETTINGS],
         }  # fmt: skip
         return fingerprint(settings, self.training.rows, self.training.copies, self.data.held_out)
 
@@ -123,7 +194,7 @@ class Cell(CellFolder):
         return seen / int(self.training.copies.sum())
 
 
-READING = (
+MEASUREMENT_SETTINGS = (
     "detectors", "quality_source", "strengths", "closest", "seed", "sampler", "sampling_steps", "guidance",
 )  # fmt: skip
 """Settings that decide what is measured of a generator."""

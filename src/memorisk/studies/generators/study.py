@@ -1,44 +1,121 @@
-"""``memorisk study generators``: train generators, read what they memorize, lay out tables and figures.
+"""``memorisk study generators``: train generators, measure what they memorize, lay out tables and figures.
 
-Resumable: every generator has a folder, `cells`, and the same command goes on where a killed one stopped. A generator
-that fails is told while the others finish.
+Resumable: every generator has a folder (`cells`), and the same command goes on where a killed one stopped. A
+generator that fails is told while the others finish. The dry run counts trainings, images drawn at every snapshot,
+and what detectors make of them.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.image_sets import select_rows
+from memorisk.audits.generated.knowledge import known_patients, knows_both_alike
+from memorisk.audits.generated.sets import select_rows
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.knowledge import alike, known_patients
-from memorisk.images.overlap import refuse_overlap
-from memorisk.report.frames import numbers
+from memorisk.images.sources.registry import refuse_overlap
+from memorisk.report.columns import column_numbers
 from memorisk.report.page import render_page
-from memorisk.runs.cost import Cost
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
-from memorisk.runs.executors.pool import Outcome, run_jobs
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.files import write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out, open_run
-from memorisk.runs.progress import Progress, quiet
-from memorisk.studies.generators.cells import run_alone, run_cell
-from memorisk.studies.generators.config import GeneratorsStudy, read_generators
-from memorisk.studies.generators.cost import study_cost
-from memorisk.studies.generators.data import SetData, prepare_set
-from memorisk.studies.generators.fitting import seconds_a_step
-from memorisk.studies.generators.measuring import Detectors
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.studies.engine.study_file import check_study_folder
+from memorisk.studies.engine.tables import markdown_table
+from memorisk.studies.generators.cells import (
+    Detectors,
+    blank_conditions,
+    conditions_folder,
+    run_cell,
+    run_cell_job,
+    seconds_a_step,
+    weight_bytes,
+)
+from memorisk.studies.generators.config import NO_QUALITY, GeneratorsStudy, read_generators
 from memorisk.studies.generators.page import generators_page
-from memorisk.studies.generators.plan import CELLS, READING, Cell, plan_cells
-from memorisk.studies.generators.reading import Reading, read_cells
+from memorisk.studies.generators.plan import CELLS, MEASUREMENT_SETTINGS, Cell, SetData, plan_cells, prepare_set
+from memorisk.studies.generators.results import StudyEvaluations, read_evaluations
 from memorisk.studies.generators.tables import generator_tables, tables_text
-from memorisk.studies.rare_distinctive.file import check_begun
-from memorisk.studies.rare_distinctive.parts import StudyTable
-from memorisk.studies.rare_distinctive.text import markdown
+from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
+from memorisk.training.generators.command import classifiers_cost, latents_cost, steps_cost
+from memorisk.training.generators.fold_classifiers import fold_data
+from memorisk.training.generators.generation import kind_cost
+
+
+def study_cost(cells: Sequence[Cell], detectors: Detectors) -> Cost:
+    """Of the generators that are not done; what several share is counted once.
+
+    Args:
+        cells: All generators.
+        detectors: What compares images.
+
+    Returns:
+        Pairs are those of the detectors; those behind the figures of quality are not counted. Drawn images and copies
+        with the same pixels go through a network once: a bound.
+    """
+    waiting = list({cell.key: cell for cell in cells if not cell.done}.values())
+    shared: dict[object, Cost] = {}
+    for cell in waiting:
+        shared |= _shared_costs(cell, detectors)
+    own = [_cell_cost(cell, detectors) for cell in waiting]
+    decoded = {id(cell.data.store): cell.data.store.images.nbytes for cell in cells}
+    return total([*own, *shared.values()]) + Cost(bytes_images=sum(decoded.values()))
+
+
+def _cell_cost(cell: Cell, detectors: Detectors) -> Cost:
+    """Of one generator: its training, and what is drawn and compared at each reading that is not there."""
+    settings, options = cell.arm.training(cell.seed, cell.options), cell.options
+    n, m, s = len(cell.training.rows), len(cell.data.held_out), cell.n_images
+    missing = [int(step) for step in cell.missing]
+    last = cell.arm.snapshots[-1] in missing
+    copied = sum(name in options.strengths for name in ("weak", "strong"))
+    conditions = blank_conditions(cell)
+    found = steps_cost(cell.data.store, cell.training.repeated, settings, cell.data.held_out, conditions)
+    found += kind_cost(settings.kind, options.of_kind(settings.kind), len(missing) * s)
+    networks = sum(_uses_network(detectors, source) for source in options.detectors)
+    passed = networks * (len(missing) * s + last * (copied * n + (m if cell.arm.conditioning else 0)))
+    if last and options.quality_source != NO_QUALITY:
+        passed += s * _uses_network(detectors, options.quality_source)
+    each = len(missing) * (3 * n * s + m * s + 2 * m * n) + last * copied * n**2
+    return found + Cost(
+        images_passed=passed,
+        pairs=len(options.detectors) * each,
+        bytes_weights=weight_bytes(cell) if options.keep_generators else 0,
+        at_most=("images_passed",) if passed else (),
+    )
+
+
+def _shared_costs(cell: Cell, detectors: Detectors) -> dict[object, Cost]:
+    """Of what other generators of the study find there, each under a name of its own."""
+    data, settings = cell.data, cell.arm.training(cell.seed, cell.options)
+    found: dict[object, Cost] = {}
+    for mirrored in (False, True) if settings.kind == "dit" and settings.flip else (False,):
+        found["latents", data.name, settings.latent, mirrored] = latents_cost(data.store, replace(settings, flip=False))
+    sources = {*cell.options.detectors, cell.options.quality_source} - {NO_QUALITY}
+    for source in sources:
+        opened = detectors.open(source)
+        found["features", data.name, source] = features_cost(
+            opened.source, [data.store.pixel_hashes], data.store.images.shape, opened.detector
+        )
+    if cell.arm.conditioning:
+        which, told = cell.arm.conditioning, cell.classifiers
+        folds = fold_data(data.store, cell.training.rows, None if which == "label-noise" else told.seed)
+        found |= classifiers_cost(folds, told, which, conditions_folder(cell))
+    return found
+
+
+def _uses_network(detectors: Detectors, source: str) -> int:
+    """1 where images go through a network, 0 where their pixels are compared."""
+    return int(detectors.open(source).source.kind not in WITHOUT_NETWORK)
+
 
 __all__ = ["GeneratorsPlan", "GeneratorsResult", "plan_generators", "read_generators", "study_generators"]
 TABLES, READINGS, REPORT = "tables", "readings.parquet", "report.html"
@@ -48,7 +125,7 @@ TABLES, READINGS, REPORT = "tables", "readings.parquet", "report.html"
 class GeneratorsResult:
     """What came of a study."""
 
-    reading: Reading
+    reading: StudyEvaluations
     """Every finished reading."""
     tables: list[StudyTable]
     """All tables."""
@@ -76,11 +153,11 @@ class GeneratorsPlan:
     @property
     def seconds(self) -> float:
         """Of all that is not done, as far as it is known."""
-        return float(np.nansum(numbers(self.table, "seconds")))
+        return float(np.nansum(column_numbers(self.table, "seconds")))
 
 
 def study_generators(
-    config: Mapping[str, Any], *, out: str | Path, progress: Progress = quiet, tables_only: bool = False
+    config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False
 ) -> GeneratorsResult:
     """Run the study of generators, or go on with it, and lay out its tables and figures.
 
@@ -98,15 +175,15 @@ def study_generators(
         InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
     """
     study, folder = read_generators(config), Path(out)
-    check_begun(folder, tables_only=tables_only)
+    check_study_folder(folder, tables_only=tables_only)
     if not tables_only:
         study.options.reach_cluster()
     names = Pseudonyms.from_options(study.options)
     named = names.knowing(config).settings({**config, "run": _identity(study)})
     identity = {"run": named["run"]}
     refuse_overlap(folder, {f"the images of {name}": one.images for name, one in study.datasets.items()})
-    check_out(folder, identity, identity=["run"])
-    cells, refused, detectors = _prepared(study, folder, progress)
+    check_out_folder(folder, identity, identity=["run"])
+    cells, refused, detectors = _prepare(study, folder, progress)
     with open_run(folder, named, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         run.subfolder(CELLS)
@@ -114,22 +191,22 @@ def study_generators(
             _run(run, cells, detectors, progress)
         failed = refused | {cell.name: cell.failure for cell in cells if cell.failure}
         progress("laying out the tables", 0, 0)
-        reading = read_cells(cells)
+        reading = read_evaluations(cells)
         tables = generator_tables(reading, names)
         _write(run, study, reading, tables, failed)
         run.log("finished", failed=list(failed.values()))
     return GeneratorsResult(reading, tables, failed)
 
 
-def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Progress = quiet) -> GeneratorsPlan:
+def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> GeneratorsPlan:
     """What the study would train and how long; nothing is trained or written but the store of decoded images.
 
     Raises:
         InputError: As `study_generators`.
     """
     study, folder = read_generators(config), Path(out)
-    check_out(folder, {"run": _identity(study)}, identity=["run"])
-    cells, refused, detectors = _prepared(study, folder, progress)
+    check_out_folder(folder, {"run": _identity(study)}, identity=["run"])
+    cells, refused, detectors = _prepare(study, folder, progress)
     by: dict[tuple[str, str, int | str], list[Cell]] = {}
     for cell in cells:
         by.setdefault((cell.data.name, cell.arm.name, cell.size), []).append(cell)
@@ -162,7 +239,7 @@ def _drawing_seconds(cell: Cell, each: float) -> float:
     return len(cell.arm.snapshots) * cell.n_images * passes * each / settings.images_a_step / 3
 
 
-def _prepared(study: GeneratorsStudy, folder: Path, progress: Progress) -> tuple[list[Cell], dict[str, str], Detectors]:
+def _prepare(study: GeneratorsStudy, folder: Path, progress: Progress) -> tuple[list[Cell], dict[str, str], Detectors]:
     """Generators, why others cannot be, and detectors, checked; nothing is written but the store of decoded images.
 
     Raises:
@@ -187,7 +264,7 @@ def _check_knowledge(detectors: Detectors, source: str, data: SetData) -> None:
     if detector is None:
         return
     train, held = (known_patients(detector, select_rows(data.store, rows)) for rows in (data.pool, data.held_out))
-    if train is not None and held is not None and not alike(train, held):
+    if train is not None and held is not None and not knows_both_alike(train, held):
         raise InputError(
             f"{one_line(source, 80)} was trained on {train.patients:,} of {train.of:,} patients of "
             f"{one_line(data.name, 60)} that generators may be trained on and on {held.patients:,} of {held.of:,} "
@@ -198,7 +275,7 @@ def _check_knowledge(detectors: Detectors, source: str, data: SetData) -> None:
 def _identity(study: GeneratorsStudy) -> dict[str, Any]:
     """What may not change in a folder: how generators are read. Data sets and arms may be added."""
     told = asdict(study.options) | {"quality_source": study.options.quality_source}
-    return {"study": "generators", **{key: told[key] for key in (*READING, "nominal", "q")}}
+    return {"study": "generators", **{key: told[key] for key in (*MEASUREMENT_SETTINGS, "nominal", "q")}}
 
 
 def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Progress) -> None:
@@ -206,7 +283,7 @@ def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Prog
     waiting = {cell.key: cell for cell in cells if not cell.done}
     done = len({cell.key for cell in cells}) - len(waiting)
     if waiting and next(iter(waiting.values())).options.executor != "local":
-        _run_elsewhere(run, list(waiting.values()), done, progress)
+        _run_on_cluster(run, list(waiting.values()), done, progress)
         return
     for number, cell in enumerate(waiting.values(), start=done + 1):
         said = f"{cell.name} ({number} of {done + len(waiting)})"
@@ -223,7 +300,7 @@ def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Prog
             run.log("failed", name=cell.name, why=str(error))
 
 
-def _run_elsewhere(run: RunFolder, waiting: list[Cell], done: int, progress: Progress) -> None:
+def _run_on_cluster(run: RunFolder, waiting: list[Cell], done: int, progress: Progress) -> None:
     """The same on a cluster: a job a generator.
 
     Raises:
@@ -248,14 +325,14 @@ def _run_elsewhere(run: RunFolder, waiting: list[Cell], done: int, progress: Pro
 
     place = options.placement(run.path, *stores, cores=options.threads, gpus=gpus)
     try:
-        run_jobs(run_alone, waiting, threads=options.threads, on_done=finished, place=place)
+        run_jobs(run_cell_job, waiting, threads=options.threads, on_done=finished, place=place)
     except MemoriskError:
         if not any(cell.failure for cell in waiting):
             raise
 
 
 def _write(
-    run: RunFolder, study: GeneratorsStudy, reading: Reading, tables: list[StudyTable], failed: dict[str, str]
+    run: RunFolder, study: GeneratorsStudy, reading: StudyEvaluations, tables: list[StudyTable], failed: dict[str, str]
 ) -> None:
     """Every table as Parquet and Markdown, every reading as a row, and the page."""
     folder = run.subfolder(TABLES)
@@ -264,5 +341,5 @@ def _write(
         for kind, frame in {"paper": table.paper, "ours": table.ours, **table.extra}.items():
             if len(frame.columns):
                 write_table(folder / f"{table.name}_{kind}.parquet", frame)
-    write_text(folder / "tables.md", tables_text(tables, markdown))
+    write_text(folder / "tables.md", tables_text(tables, markdown_table))
     write_text(run / REPORT, render_page(generators_page(study, reading, tables, failed)))

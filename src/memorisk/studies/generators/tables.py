@@ -7,21 +7,25 @@ import pandas as pd
 
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.report.blocks import Column
-from memorisk.report.frames import numbers, rows, texts
-from memorisk.studies.generators.columns import COLUMNS
-from memorisk.studies.generators.distances import closest_rows, distance_rows, source_rows
-from memorisk.studies.generators.duplicates import OUTCOMES, level_rows, trend_rows
-from memorisk.studies.generators.findings import never_shown
-from memorisk.studies.generators.over_seeds import mean_over_seeds
-from memorisk.studies.generators.paired import NO_THRESHOLD, paired_rows
-from memorisk.studies.generators.quality import ENDS, quality_rows
-from memorisk.studies.generators.reading import Reading
-from memorisk.studies.rare_distinctive.parts import StudyTable
-from memorisk.studies.rare_distinctive.text import escaped, plain
+from memorisk.report.columns import column_numbers, column_texts, rows
+from memorisk.studies.engine.tables import escape_markdown, plain_number
+from memorisk.studies.generators.memorization import (
+    NO_THRESHOLD,
+    OUTCOMES,
+    closest_rows,
+    distance_rows,
+    level_rows,
+    memrate_rows,
+    source_rows,
+    trend_rows,
+)
+from memorisk.studies.generators.results import FIGURE_RANGES, StudyEvaluations, mean_over_seeds, quality_rows
+from memorisk.studies.generators.wording import COLUMNS, lacks_power
+from memorisk.studies.rare_distinctive.results import StudyTable
 
 _SHARE = {"share": (0.0, 1.0)}
-_WHO = ("dataset", "arm", "kind", "conditioning", "n_images")
-_NONE = pd.DataFrame()
+_TRAINING_COLUMNS = ("dataset", "arm", "kind", "conditioning", "n_images")
+_EMPTY = pd.DataFrame()
 CONDITIONINGS = {
     "label-noise": "Label + Noise", "prediction": "Prediction (Pred)", "prediction-label": "Pred + Label",
     "ensemble": "Ensemble", "ensemble-label": "Ensemble + Label",
@@ -29,26 +33,26 @@ CONDITIONINGS = {
 """As table 3 of paper 004 names them, in its order."""
 
 
-def generator_tables(reading: Reading, names: Pseudonyms) -> list[StudyTable]:
+def generator_tables(reading: StudyEvaluations, names: Pseudonyms) -> list[StudyTable]:
     """All tables, in the order of the page.
 
     Args:
         reading: What was measured.
         names: In place of ids of images and patients.
     """
-    builders: Sequence[Callable[[Reading], StudyTable]] = (
-        memorized, by_size, by_step, by_copies, generators, table_3, distances,
-        lambda r: _listed(r, names), lambda r: _closest(r, names), what_was_run,
+    builders: Sequence[Callable[[StudyEvaluations], StudyTable]] = (
+        memorization_table, size_table, step_table, copies_table, generator_table, table_3, distance_table,
+        lambda r: _source_table(r, names), lambda r: _closest_table(r, names), setup_table,
     )  # fmt: skip
     return [build(reading) for build in builders]
 
 
-def memorized(reading: Reading) -> StudyTable:
+def memorization_table(reading: StudyEvaluations) -> StudyTable:
     """How many training patients the finished generators' images are nearer to than to new ones."""
-    table = _finished(reading)
+    table = _last_evaluations(reading)
     counts = ("listed", "flagged", "ahead", "shortest_list", "n_synthetic")
     kept = ("n_patients", "n_held", "nominal", "attained", *counts)
-    ours = mean_over_seeds(table, (*_WHO, "repeated", "detector"), _SHARE, kept)
+    ours = mean_over_seeds(table, (*_TRAINING_COLUMNS, "repeated", "detector"), _SHARE, kept)
     note = (
         "Share: of training patients nearer to the generated images than all but the nominal rate of held-out patients "
         "are; a generator that memorized nobody has the nominal rate. Exact limits over patients of both parts; of "
@@ -56,56 +60,58 @@ def memorized(reading: Reading) -> StudyTable:
         "many a list needs at least. Ahead: training patients nearer than every held-out one. Numbers of patients are "
         "means over seeds."
     )
-    if any(never_shown(row) for row in ours.to_dict("records")):
+    if any(lacks_power(row) for row in ours.to_dict("records")):
         note += (
             " Where held-out patients are so few that the lower limit is not above the rate without memory even if "
             "every training patient is memorized, a share cannot be shown to be one of memory: hold more out."
         )
     note = " ".join([note, *sorted({read.counted for read in reading.reads if read.counted})])
     why = "" if len(ours) else "no generator is finished"
-    return StudyTable("memorized", "Who is memorized", _NONE, ours, note, why)
+    return StudyTable("memorized", "Who is memorized", _EMPTY, ours, note, why)
 
 
-def by_size(reading: Reading) -> StudyTable:
+def size_table(reading: StudyEvaluations) -> StudyTable:
     """Memorization against training-set size."""
-    table = _finished(reading)
+    table = _last_evaluations(reading)
     table = rows(table, [not repeated for repeated in table["repeated"]]) if len(table) else table
-    ours = mean_over_seeds(table, (*_WHO, "detector"), _SHARE, ("n_patients", "n_held", "epochs", "step", "attained"))
-    several = _several(ours, ("dataset", "arm", "detector"), "n_images")
+    ours = mean_over_seeds(
+        table, (*_TRAINING_COLUMNS, "detector"), _SHARE, ("n_patients", "n_held", "epochs", "step", "attained")
+    )
+    several = _has_several(ours, ("dataset", "arm", "detector"), "n_images")
     ours = rows(ours, several) if len(ours) else ours
     note = (
         "The same kind of generator, trained for as many steps on fewer or more images, hence for more or fewer "
         "epochs. As many images are drawn of each."
     )
-    return StudyTable("sizes", "Memorization against training-set size", _NONE, ours, note,
+    return StudyTable("sizes", "Memorization against training-set size", _EMPTY, ours, note,
                       "" if len(ours) else "no generator was trained on sets of several sizes")  # fmt: skip
 
 
-def by_step(reading: Reading) -> StudyTable:
+def step_table(reading: StudyEvaluations) -> StudyTable:
     """Memorization against steps and epochs."""
     kept = ("epochs", "loss", "held_out_loss", "n_patients", "n_held", "attained")
-    ours = mean_over_seeds(reading.table, (*_WHO, "repeated", "detector", "step"), _SHARE, kept)
-    several = _several(ours, (*_WHO, "repeated", "detector"), "step")
+    ours = mean_over_seeds(reading.table, (*_TRAINING_COLUMNS, "repeated", "detector", "step"), _SHARE, kept)
+    several = _has_several(ours, (*_TRAINING_COLUMNS, "repeated", "detector"), "step")
     ours = rows(ours, several) if len(ours) else ours
     note = (
         "The same trainings read on the way. An epoch is once through the training rows, copies counted. The loss is "
         "that of the training; the held-out loss of a diffusion model is taken with the same noise each time."
     )
-    return StudyTable("steps", "Memorization against steps and epochs", _NONE, ours, note,
+    return StudyTable("steps", "Memorization against steps and epochs", _EMPTY, ours, note,
                       "" if len(ours) else "no generator was read at several steps")  # fmt: skip
 
 
-def by_copies(reading: Reading) -> StudyTable:
+def copies_table(reading: StudyEvaluations) -> StudyTable:
     """The trend over copies, a row a generator, and their mean over seeds where there are several."""
     each = trend_rows(reading)
     ends = {"flagged": (-1.0, 1.0), "nearness": (-np.inf, np.inf)}
-    ours = mean_over_seeds(each, (*_WHO, "detector"), ends, ("n_patients", "levels"))
+    ours = mean_over_seeds(each, (*_TRAINING_COLUMNS, "detector"), ends, ("n_patients", "levels"))
     if len(ours):
-        keys = [*_WHO, "detector"]
+        keys = [*_TRAINING_COLUMNS, "detector"]
         names = [f"{name}_p" for name in OUTCOMES]
         largest = each[[*keys, *names]].groupby(keys, sort=False, dropna=False, as_index=False).max()
         ours = ours.merge(pd.DataFrame(largest), on=keys, how="left")
-        ours = ours.assign(positive=_words(ours))
+        ours = ours.assign(positive=_trend_words(ours))
     note = (
         "Slope per doubling of the copies, by least squares on log2 copies within one generator, its patients as "
         "units, limits from those of each level of copies; of several seeds the mean, as elsewhere. Flagged: of "
@@ -116,14 +122,14 @@ def by_copies(reading: Reading) -> StudyTable:
     )
     why = "" if len(ours) else "no generator was trained on repeated images"
     extra = {"seeds": each, "levels": level_rows(reading)} if len(ours) else {}
-    return StudyTable("copies", "Memorization against copies", _NONE, ours, note, why, extra=extra)
+    return StudyTable("copies", "Memorization against copies", _EMPTY, ours, note, why, extra=extra)
 
 
-def generators(reading: Reading) -> StudyTable:
+def generator_table(reading: StudyEvaluations) -> StudyTable:
     """A.5 of paper 003: kinds of generators side by side."""
-    by = (*_WHO, "repeated")
+    by = (*_TRAINING_COLUMNS, "repeated")
     ours = quality_rows(reading, by)
-    shown = [name for name in ENDS if name != "IRS"]
+    shown = [name for name in FIGURE_RANGES if name != "IRS"]
     wide: dict[tuple[str, ...], dict[str, str]] = {}
     for row in ours.to_dict("records"):
         line = wide.setdefault(
@@ -131,7 +137,7 @@ def generators(reading: Reading) -> StudyTable:
             {"Generator": row["kind"], "Arm": row["arm"], "Data set": row["dataset"], "Images": str(row["n_images"])},
         )
         if row["figure"] in shown:
-            line[str(row["figure"])] = plain(row["estimate"], 3)
+            line[str(row["figure"])] = plain_number(row["estimate"], 3)
     note = (
         "Figures hold for these features and numbers of images only. Intervals are over patients and generated images. "
         "Held-out images are what a perfect generator would draw: compare with them at their number. The paper's own "
@@ -143,21 +149,24 @@ def generators(reading: Reading) -> StudyTable:
     return StudyTable("generators", "DiT against GAN (A.5)", pd.DataFrame(list(wide.values())), ours, note, why)
 
 
-def table_3(reading: Reading) -> StudyTable:
+def table_3(reading: StudyEvaluations) -> StudyTable:
     """Table 3 of paper 004: FID, IRS and MemRate by conditioning."""
-    each = paired_rows(reading)
+    each = memrate_rows(reading)
     values = dict.fromkeys(("irs", "irs_all", "irs_held", "mem_rate", "held_rate"), (0.0, 1.0))
-    by, counted = (*_WHO, "repeated", "detector", "threshold"), ("irs_n", "n_patients", "n_pairs", "n_held_pairs")
+    by, counted = (
+        (*_TRAINING_COLUMNS, "repeated", "detector", "threshold"),
+        ("irs_n", "n_patients", "n_pairs", "n_held_pairs"),
+    )
     ours = mean_over_seeds(each, by, values | {"excess": (-1.0, 1.0)}, counted)
     if len(ours):
-        ours = _with_fid(ours, quality_rows(reading, (*_WHO, "repeated")))
+        ours = _with_fid(ours, quality_rows(reading, (*_TRAINING_COLUMNS, "repeated")))
         place = {name: i for i, name in enumerate(CONDITIONINGS)}
         ours = ours.sort_values(by="conditioning", key=lambda c: c.map(place), kind="stable").reset_index(drop=True)
     paper = pd.DataFrame(
         [
             {"Conditioning": CONDITIONINGS.get(row["conditioning"], row["conditioning"]), "Data set": row["dataset"],
-             "FID ↓": plain(row.get("fid"), 2), "IRS ↑": plain(row["irs_all"], 3),
-             "Mem-Rate (%) ↓": plain(100 * row["mem_rate"], 2)}
+             "FID ↓": plain_number(row.get("fid"), 2), "IRS ↑": plain_number(row["irs_all"], 3),
+             "Mem-Rate (%) ↓": plain_number(100 * row["mem_rate"], 2)}
             for row in ours.to_dict("records")
         ]
     )  # fmt: skip
@@ -168,7 +177,7 @@ def table_3(reading: Reading) -> StudyTable:
         "images; below it is compared with held-out real images at the same number of either. FID is lower where "
         "more images are compared."
     )
-    if any(how.startswith(NO_THRESHOLD) for how in texts(ours, "threshold")):
+    if any(how.startswith(NO_THRESHOLD) for how in column_texts(ours, "threshold")):
         note += (
             " MemRate is empty where nothing says from which score on two images are of one person: the detector gives "
             "no probability, and there are too few held-out patients, or no copies of their images, for a threshold."
@@ -181,13 +190,13 @@ def _with_fid(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
     """The same rows with their FID, where it was measured."""
     if not len(quality):
         return table
-    on = [*_WHO, "repeated"]
-    fid = rows(quality, [name == "FID" for name in texts(quality, "figure")])
+    on = [*_TRAINING_COLUMNS, "repeated"]
+    fid = rows(quality, [name == "FID" for name in column_texts(quality, "figure")])
     named = {"estimate": "fid", "estimate_low": "fid_low", "estimate_high": "fid_high", "reference": "fid_reference"}
     return table.merge(fid.rename(columns=named)[[*on, *named.values()]], on=on, how="left")
 
 
-def distances(reading: Reading) -> StudyTable:
+def distance_table(reading: StudyEvaluations) -> StudyTable:
     """Figure 3's numbers."""
     each = distance_rows(reading)
     note = (
@@ -197,27 +206,27 @@ def distances(reading: Reading) -> StudyTable:
         "without having copied any: this describes, the table of who is memorized tests. Limits are over patients and "
         "generated images. Copies of a training image are near to it where a detector recognises it."
     )
-    return StudyTable("distances", "Nearest-neighbour distances (figure 3)", _NONE, each, note,
+    return StudyTable("distances", "Nearest-neighbour distances (figure 3)", _EMPTY, each, note,
                       "" if len(each) else "no generator is finished")  # fmt: skip
 
 
-def _listed(reading: Reading, names: Pseudonyms) -> StudyTable:
+def _source_table(reading: StudyEvaluations, names: Pseudonyms) -> StudyTable:
     each = source_rows(reading, names)
     note = (
         "Training patients that stand on the list, each with the image of theirs and the generated image that are "
         "nearest. A generated image is made again by its seed where generators are kept."
     )
     why = "" if len(each) else "no patient is listed"
-    return StudyTable("sources", "Sources: who is on the list", _NONE, each, note, why)
+    return StudyTable("sources", "Sources: who is on the list", _EMPTY, each, note, why)
 
 
-def _closest(reading: Reading, names: Pseudonyms) -> StudyTable:
+def _closest_table(reading: StudyEvaluations, names: Pseudonyms) -> StudyTable:
     each = closest_rows(reading, names)
     note = "Every set of images has closest pairs: look at them, but judge by the tables above."
-    return StudyTable("closest", "Closest pairs", _NONE, each, note, "" if len(each) else "no generator is finished")
+    return StudyTable("closest", "Closest pairs", _EMPTY, each, note, "" if len(each) else "no generator is finished")
 
 
-def what_was_run(reading: Reading) -> StudyTable:
+def setup_table(reading: StudyEvaluations) -> StudyTable:
     """Each generator."""
     found = []
     for cell in reading.cells:
@@ -234,7 +243,7 @@ def what_was_run(reading: Reading) -> StudyTable:
             }
         )  # fmt: skip
     note = "Rows: what a training goes through in an epoch, an image of 16 copies counted 16 times."
-    return StudyTable("trained", "What was run", _NONE, pd.DataFrame(found), note)
+    return StudyTable("trained", "What was run", _EMPTY, pd.DataFrame(found), note)
 
 
 def tables_text(tables: Sequence[StudyTable], write: Callable[..., str]) -> str:
@@ -246,7 +255,7 @@ def tables_text(tables: Sequence[StudyTable], write: Callable[..., str]) -> str:
     """
     parts = []
     for table in tables:
-        parts.append(f"## {escaped(table.title)}")
+        parts.append(f"## {escape_markdown(table.title)}")
         if table.why_empty:
             parts.append(f"Empty: {table.why_empty}.")
             continue
@@ -255,7 +264,7 @@ def tables_text(tables: Sequence[StudyTable], write: Callable[..., str]) -> str:
         parts.append(write(table.ours, shown_columns(table)))
         if table.name == "copies":
             parts.append(write(table.extra["levels"], COLUMNS["levels"]))
-        parts.append(escaped(table.note))
+        parts.append(escape_markdown(table.note))
     return "\n\n".join(parts)
 
 
@@ -270,19 +279,19 @@ def shown_columns(table: StudyTable, name: str = "") -> list[Column]:
     found = []
     for column in COLUMNS[name or table.name]:
         if column.format == "text":
-            there = any(texts(frame, column.source))
+            there = any(column_texts(frame, column.source))
         else:
-            there = bool(np.isfinite(numbers(frame, column.source)).any())
+            there = bool(np.isfinite(column_numbers(frame, column.source)).any())
         if there:
             found.append(column)
     return found
 
 
-def _finished(reading: Reading) -> pd.DataFrame:
+def _last_evaluations(reading: StudyEvaluations) -> pd.DataFrame:
     return rows(reading.table, reading.table["last"].tolist()) if len(reading.table) else reading.table
 
 
-def _several(table: pd.DataFrame, by: Sequence[str], column: str) -> list[bool]:
+def _has_several(table: pd.DataFrame, by: Sequence[str], column: str) -> list[bool]:
     """[n] whether a row's group has several values of a column."""
     if not len(table):
         return []
@@ -290,9 +299,9 @@ def _several(table: pd.DataFrame, by: Sequence[str], column: str) -> list[bool]:
     return [int(n) > 1 for n in counts]
 
 
-def _words(table: pd.DataFrame) -> list[str]:
+def _trend_words(table: pd.DataFrame) -> list[str]:
     """Whether each trend is positive: an interval above 0."""
-    sure = [np.asarray(numbers(table, f"{name}_low")) > 0 for name in OUTCOMES]
+    sure = [np.asarray(column_numbers(table, f"{name}_low")) > 0 for name in OUTCOMES]
     return [
         "both" if a and b else "flagged" if a else "nearness" if b else "not shown" for a, b in zip(*sure, strict=True)
     ]

@@ -1,26 +1,35 @@
 """One detector of a benchmark: what it found, in ``cells/KEY``; ``cell.json`` is written last and marks it as done.
 
-Why a detector failed stands in ``failed.json`` until it runs through; the others are finished all the same.
+Why a detector failed stands in ``failed.json`` until it runs through; the others are finished all the same. In the
+benchmark of re-identification a cell leaves the scores of the listed pairs, and what was found among all pairs of
+the test images. In the benchmark of copies it leaves the scores of augmented copies of the test images and of the
+pairs that its thresholds are made from. Copies are made from the seed, a strength at a time, compared and
+forgotten: no picture is written to the run folder.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import torch
 
-from memorisk.audits.cell_folder import CellFolder
+from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
-from memorisk.runs.errors import MemoriskError, one_line
-from memorisk.runs.executors.pool import Outcome, run_jobs
+from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.folder import RunFolder
-from memorisk.runs.progress import Progress, quiet
-from memorisk.studies.pairs.contenders import Contender
-from memorisk.studies.pairs.division import TRAINING, VALIDATION, Division
-from memorisk.studies.pairs.judges import Judge, open_judge
-from memorisk.studies.pairs.options import Options
-from memorisk.studies.unique_features.results import Arrays, read_result, write_result
-from memorisk.training.engine.workplace import LOCAL, Workplace, open_workplace
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs
+from memorisk.studies.engine.cells import Arrays, CellFolder, read_result, write_result
+from memorisk.studies.pairs.detectors import BenchmarkDetector
+from memorisk.studies.pairs.division import KINDS, TEST, TRAINING, VALIDATION, Division, PartPairs, part_pairs
+from memorisk.studies.pairs.options import BenchCopiesOptions, Options
+from memorisk.studies.pairs.similarity import NO_SEARCH, ImageSimilarity, copies_store, open_similarity
+from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
+from memorisk.training.features.compute_backend import LOCAL, ComputeBackend, open_compute_backend
 
 CELLS = "cells"
 
@@ -29,7 +38,7 @@ CELLS = "cells"
 class Cell(CellFolder):
     """A detector with all that its measurement needs."""
 
-    contender: Contender
+    contender: BenchmarkDetector
     """Which."""
     out: Path
     """The run folder."""
@@ -45,7 +54,7 @@ class Cell(CellFolder):
     """Where networks are computed."""
     parts: tuple[str, ...]
     """Names of the results that it leaves."""
-    workplace: Workplace = LOCAL
+    workplace: ComputeBackend = LOCAL
     """Where features are computed and all pairs are looked at."""
 
     @property
@@ -71,12 +80,12 @@ class Cell(CellFolder):
         """A result."""
         return read_result(self._file(name))
 
-    def judge(self, progress: Progress = quiet) -> Judge:
+    def judge(self, progress: Progress = no_progress) -> ImageSimilarity:
         """What compares images as this detector does."""
         o, reference = self.options, self.division.rows(TRAINING)
         if len(reference) < 2:
             reference = self.division.rows(VALIDATION)
-        return open_judge(
+        return open_similarity(
             self.contender, self.store, reference, size=o.network_size, precision=o.precision, device=self.device,
             workplace=self.workplace, progress=progress,
         )  # fmt: skip
@@ -85,16 +94,16 @@ class Cell(CellFolder):
         return self.folder / f"{name}.npz"
 
 
-Work = Callable[[Cell, Judge], None]
+CellMeasurement = Callable[[Cell, ImageSimilarity], None]
 """Leaves all results of a cell that are missing."""
 
 
-def waiting(cells: Sequence[Cell]) -> list[Cell]:
+def missing_cells(cells: Sequence[Cell]) -> list[Cell]:
     """Those that are not done; the same detector under two names is one."""
     return list({cell.key: cell for cell in cells if not cell.done}.values())
 
 
-def run_cells(run: RunFolder, cells: Sequence[Cell], work: Work, progress: Progress) -> None:
+def run_cells(run: RunFolder, cells: Sequence[Cell], work: CellMeasurement, progress: Progress) -> None:
     """Run the cells that are not done, one after the other; what fails is noted for the tables.
 
     Args:
@@ -106,7 +115,7 @@ def run_cells(run: RunFolder, cells: Sequence[Cell], work: Work, progress: Progr
     Raises:
         MemoriskError: The run broke, and by no detector's fault.
     """
-    todo = waiting(cells)
+    todo = missing_cells(cells)
     if not todo:
         return
     run.subfolder(CELLS)
@@ -139,7 +148,7 @@ def run_cells(run: RunFolder, cells: Sequence[Cell], work: Work, progress: Progr
 
     options = todo[0].options
     try:
-        with open_workplace(
+        with open_compute_backend(
             options, options.store, run.path, device=todo[0].device, threads=options.threads
         ) as workplace:
             run_jobs(measure, [replace(cell, workplace=workplace) for cell in todo], on_done=finished)
@@ -147,3 +156,184 @@ def run_cells(run: RunFolder, cells: Sequence[Cell], work: Work, progress: Progr
         if not any(cell.failure for cell in todo):
             raise
         run.log("incomplete", why=str(error))
+
+
+SCORES, ALL_PAIRS = "scores", "all_pairs"
+REID_PARTS = (SCORES, ALL_PAIRS)
+BINS = 60
+
+
+def reid_pairs(cell: Cell, part: str) -> list[PartPairs]:
+    """The pairs that every detector of the run is asked about.
+
+    Args:
+        cell: Any detector of the run.
+        part: "validation" or "test".
+    """
+    return part_pairs(cell.division, part, cell.division.names, seed=cell.options.seed)
+
+
+def run_reid(cell: Cell, judge: ImageSimilarity) -> None:
+    """Leave the scores of the listed pairs, and what was found among all pairs.
+
+    Raises:
+        InputError: Scores that are not defined.
+    """
+    if SCORES in cell.missing:
+        cell.write(SCORES, _score_listed_pairs(cell, judge))
+    if ALL_PAIRS in cell.missing:
+        cell.write(ALL_PAIRS, _search_all_pairs(cell, judge, cell.read(SCORES)))
+
+
+def _score_listed_pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
+    found: Arrays = {}
+    for part in (VALIDATION, TEST):
+        for some in reid_pairs(cell, part):
+            place = cell.division.names.index(some.dataset)
+            for kind in KINDS:
+                pairs = some.pairs[kind]
+                scores = judge.scores(pairs.first, pairs.second)
+                bad = int((~np.isfinite(scores)).sum())
+                if bad:
+                    raise InputError(f"{bad:,} of {len(scores):,} {part} pairs have no score: their features are zero "
+                                     "or constant")  # fmt: skip
+                found[f"{part}/{place}/{kind}"] = scores
+    return found
+
+
+def _search_all_pairs(cell: Cell, judge: ImageSimilarity, scores: Arrays) -> Arrays:
+    """Of each test image the closest one of another patient, and how many pairs have which score; a data set each."""
+    found: Arrays = {"why_not": np.array("")}
+    for place, dataset in enumerate(cell.division.names):
+        rows = cell.division.rows(TEST, dataset)
+        groups = cell.division.groups[rows].astype(str)
+        closest = judge.closest(rows, groups)
+        if closest is None:
+            return {"why_not": np.array(NO_SEARCH)}
+        found[f"{place}/closest"] = closest
+        same, other = (scores.get(f"test/{place}/{kind}", np.empty(0)) for kind in KINDS[:2])
+        if not len(same):
+            continue
+        low = min(float(same.min()), float(np.quantile(other, 0.001)))
+        high = max(float(same.max()), float(closest[np.isfinite(closest)].max(initial=-np.inf)))
+        edges = np.linspace(low, np.nextafter(high, np.inf) if high > low else low + 1, BINS + 1)
+        counts = judge.histogram(rows, groups, edges)
+        assert counts is not None  # what has a closest image has a histogram
+        total = (len(rows) ** 2 - int(np.square(np.unique(groups, return_counts=True)[1]).sum())) // 2
+        found |= {
+            f"{place}/edges": edges,
+            f"{place}/different": counts,
+            f"{place}/same": np.histogram(same, edges)[0],
+            f"{place}/n_different": np.array(total),
+        }
+    return found
+
+
+PAIRS = "pairs"
+NEGATIVES = 4096
+"""Pairs of two patients of each part and data set: shares of them are known to 0.8 percentage points."""
+_AT_ONCE = 1 << 28  # bytes of copies in memory
+_STREAM = {VALIDATION: 1, TEST: 2}
+
+
+@dataclass(frozen=True, eq=False)
+class CopyPairs:
+    """The pairs of one part of one data set that thresholds are made from, or judged on."""
+
+    negative: Pairs
+    """Of two patients: a random image of a random patient, and of a random other one."""
+    positive: Pairs
+    """Of one patient: all; empty where no patient has two images."""
+    weight: np.ndarray
+    """[P] of the positive pairs: 1 / pairs of the patient."""
+
+
+def copies_parts(options: BenchCopiesOptions) -> tuple[str, ...]:
+    """Results that a cell leaves."""
+    return (PAIRS, *options.chosen_families())
+
+
+def sampled_rows(cell: Cell, dataset: str) -> np.ndarray:
+    """Rows of the test images of a data set that copies are made of, in their order.
+
+    Args:
+        cell: Any detector of the run.
+        dataset: Its name.
+    """
+    options = cast(BenchCopiesOptions, cell.options)
+    rows = cell.division.rows(TEST, dataset)
+    if not options.test_images or options.test_images >= len(rows):
+        return rows
+    rng = np.random.default_rng([options.seed, cell.division.names.index(dataset)])
+    return np.sort(rng.choice(rows, options.test_images, replace=False))
+
+
+def copy_pairs(cell: Cell, part: str) -> dict[str, CopyPairs]:
+    """The pairs of a part by data set; a data set with fewer than two patients there has none.
+
+    Args:
+        cell: Any detector of the run.
+        part: "validation" or "test".
+    """
+    d, seed = cell.division, cell.options.seed
+    positive = {p.dataset: p for p in part_pairs(d, part, d.names, seed=seed)}
+    found = {}
+    for place, dataset in enumerate(d.names):
+        rows = d.rows(part, dataset)
+        groups = d.groups[rows].astype(str)
+        if len(np.unique(groups)) < 2:
+            continue
+        draw = int(np.random.SeedSequence([seed, place, _STREAM[part]]).generate_state(1)[0])
+        drawn = negative_pairs(groups, NEGATIVES, seed=draw)
+        none = np.empty(0, dtype=np.intp)
+        own = positive.get(dataset)
+        found[dataset] = CopyPairs(
+            Pairs(rows[drawn.first], rows[drawn.second]),
+            own.pairs["positive"] if own else Pairs(none, none),
+            own.weight if own else np.empty(0),
+        )
+    return found
+
+
+def run_copies(cell: Cell, judge: ImageSimilarity) -> None:
+    """Leave the scores of the pairs and of the copies of every family that is missing.
+
+    Raises:
+        InputError: Pairs without a score.
+    """
+    if PAIRS in cell.missing:
+        cell.write(PAIRS, _pairs(cell, judge))
+    for family in FAMILIES:
+        if family in cell.missing:
+            cell.write(family, _family(cell, judge, family))
+
+
+def _pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
+    found: Arrays = {}
+    for part in (VALIDATION, TEST):
+        for dataset, pairs in copy_pairs(cell, part).items():
+            for kind in ("negative", "positive"):
+                some = cast(Pairs, getattr(pairs, kind))
+                scores = judge.scores(some.first, some.second)
+                if not np.isfinite(scores).all():
+                    raise InputError(f"{part} pairs of {dataset} have no score: their features are zero or constant")
+                found[f"{part}/{cell.division.names.index(dataset)}/{kind}"] = scores
+    return found
+
+
+def _family(cell: Cell, judge: ImageSimilarity, family: str) -> Arrays:
+    """[strengths, n] scores of copies with their sources, a data set each; NaN where a copy has none."""
+    found: Arrays = {"strengths": np.array(FAMILIES[family])}
+    images = cell.store.images
+    for place, dataset in enumerate(cell.division.names):
+        rows = sampled_rows(cell, dataset)
+        step = max(1, _AT_ONCE // (int(np.prod(images.shape[1:])) * images.dtype.itemsize))
+        scores = np.empty((len(FAMILIES[family]), len(rows)))
+        for i, strength in enumerate(FAMILIES[family]):
+            for start in range(0, len(rows), step):
+                some = rows[start : start + step]
+                made = augmented(images, some, family, strength, seed=cell.options.seed)
+                store = copies_store(cell.store, made, some, [hash_pixels(image) for image in made])
+                scores[i, start : start + len(some)] = judge.copies(store, some)
+        found[f"{place}"] = scores
+    return found

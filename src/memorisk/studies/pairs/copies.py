@@ -1,7 +1,11 @@
 """``memorisk bench copies``: which detector still recognises an image that was blurred, turned, darkened, compressed?
 
-Paper 004, section 4.2 (figures 4, 5 and 1), with thresholds by one rule for all detectors and intervals over patients
-as METHODS section 4 has them. Resumable as `reid`: a detector leaves a file a family of copies.
+Paper 004, section 4.2 (figures 4, 5 and 1), with thresholds by one rule for all detectors and intervals over
+patients as METHODS section 4 has them. Resumable as `reid`: a detector leaves a file a family of copies.
+
+The tables hold recall of augmented copies, thresholds, and paired differences. Every patient counts one: a share is
+the mean over patients of each one's own share of recognised copies; papers count every image alike, which stands
+beside. Intervals are over patients, with the thresholds as validation made them.
 """
 
 from collections.abc import Sequence
@@ -12,37 +16,218 @@ import numpy as np
 import pandas as pd
 
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.folder import check_out
-from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.folder import check_out_folder
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.statistics.copies.copy_detection import paired_hits
+from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.multiple_testing import holm
 from memorisk.statistics.pairs.auc import macro_average
-from memorisk.statistics.pairs.decisions import identity_share
-from memorisk.studies.pairs.cells import run_cells
-from memorisk.studies.pairs.contenders import asked
-from memorisk.studies.pairs.copies_cell import copies_parts, copy_pairs, run_copies
-from memorisk.studies.pairs.copies_page import copies_page
-from memorisk.studies.pairs.copies_reading import RULES, CopiesMeasured, read_copies
-from memorisk.studies.pairs.copies_tables import (
-    ALL,
-    differences_table,
-    figure_4_table,
-    overall,
-    recall_frame,
-    strongest_table,
-    thresholds_table,
-)
-from memorisk.studies.pairs.cost import copies_cost
+from memorisk.statistics.pairs.decisions import identity_difference, identity_share
+from memorisk.studies.pairs.cells import copies_parts, copy_pairs, run_cells, run_copies
+from memorisk.studies.pairs.detectors import plain_settings
 from memorisk.studies.pairs.division import TEST, VALIDATION
-from memorisk.studies.pairs.figures import RULE_WORDS
-from memorisk.studies.pairs.frames import COPIES_COLUMNS, limits
-from memorisk.studies.pairs.joint import figure_1_frame, read_board
+from memorisk.studies.pairs.figures import RULE_WORDS, figure_1_frame, read_board
 from memorisk.studies.pairs.options import BenchCopiesOptions, copies_options
-from memorisk.studies.pairs.preparing import PairBenchPlan, Prepared, identity, plan_of, prepare
-from memorisk.studies.pairs.results import PairBenchmark, failures, setup_tables
-from memorisk.studies.pairs.writing import check_tables_only, open_bench, write_bench
+from memorisk.studies.pairs.page import check_benchmark_folder, copies_page, open_bench, write_bench
+from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, copies_cost, identity, plan_of, prepare
+from memorisk.studies.pairs.results import COPIES_COLUMNS, MACRO, PairBenchmark, failures, limits, setup_tables
+from memorisk.studies.pairs.scores import RULES, CopiesScores, read_copies
+from memorisk.studies.rare_distinctive.results import StudyTable
+
+ALL = "all, strongest"
+
+
+def figure_4_table(found: Sequence[CopiesScores]) -> StudyTable:
+    """Share of the strongest copies that are recognised, mean over families, of every data set and macro-averaged.
+
+    Args:
+        found: The detectors.
+    """
+    rows = []
+    for m in found:
+        for rule in RULES:
+            made, intervals = [], []
+            for dataset in m.datasets:
+                if np.isnan(m.cuts[rule][dataset].value):
+                    continue
+                share = m.strongest(rule, dataset)
+                intervals.append(identity_share(share, m.groups[dataset]))
+                row: dict[str, object] = {"detector": m.name, "rule": RULE_WORDS[rule], "dataset": dataset}
+                made.append({**row, **limits("recall", intervals[-1]), **_image_shares(share, m.groups[dataset])})
+            rows += _add_macro(made, {"recall": intervals}, len(m.datasets))
+    note = (
+        "The threshold of every detector comes from validation patients by one rule. At 50 % specificity half of the "
+        "pairs of two patients count as copies: the rule compares detectors and is no filter. Families are averaged "
+        "within an image, images within a patient, patients within a data set."
+    )
+    why = "" if rows else "no detector was measured"
+    return StudyTable("figure_4", "Strongest copies", pd.DataFrame(), pd.DataFrame(rows), note, why)
+
+
+def recall_frame(found: Sequence[CopiesScores]) -> pd.DataFrame:
+    """Recall of every family at every strength: a row for each detector, threshold and data set, and macro-averaged.
+
+    Args:
+        found: The detectors.
+    """
+    rows = []
+    for m in found:
+        for rule in RULES:
+            for family in m.families:
+                for place, strength in enumerate(m.copies[family, m.datasets[0]].strengths):
+                    rows += _recall_rows(m, rule, family, place, float(strength))
+    return pd.DataFrame(rows)
+
+
+def _recall_rows(m: CopiesScores, rule: str, family: str, place: int, strength: float) -> list[dict[str, object]]:
+    made, intervals = [], []
+    for dataset in m.datasets:
+        if np.isnan(m.cuts[rule][dataset].value):
+            continue
+        hit = m.hits(rule, family, dataset, place)
+        undefined = int(np.isnan(m.copies[family, dataset].scores[place]).sum())
+        intervals.append(identity_share(hit, m.groups[dataset]))
+        row: dict[str, object] = {"detector": m.name, "rule": RULE_WORDS[rule], "dataset": dataset}
+        row |= {"family": family, "strength": strength, **limits("recall", intervals[-1])}
+        made.append({**row, **_image_shares(hit, m.groups[dataset]), "n_undefined": undefined})
+    return _add_macro(made, {"recall": intervals}, len(m.datasets))
+
+
+def overall(frame: pd.DataFrame, datasets: int) -> pd.DataFrame:
+    """The rows of the macro average; where there is one data set, its rows.
+
+    Args:
+        frame: With a column ``dataset``.
+        datasets: How many there are.
+    """
+    if not len(frame) or datasets < 2:
+        return frame
+    return frame.take(np.flatnonzero(frame["dataset"] == MACRO).tolist())
+
+
+def strongest_table(figure_5: pd.DataFrame) -> StudyTable:
+    """Recall of the strongest copies of each family: a row a detector and threshold, a column a family.
+
+    Args:
+        figure_5: Of `recall_frame`, `overall`.
+    """
+    rows: dict[tuple[str, str], dict[str, object]] = {}
+    for told in figure_5.to_dict("records"):  # from the weakest to the strongest: the last one stays
+        row = rows.setdefault((told["detector"], told["rule"]), {"detector": told["detector"], "rule": told["rule"]})
+        family = str(told["family"])
+        names = ("recall", "recall_low", "recall_high")
+        row |= {name.replace("recall", family): told[name] for name in names}
+    ours = pd.DataFrame(list(rows.values()))
+    note = "The strongest of each family; every strength is in tables/recall.parquet and in figure 5."
+    why = "" if rows else "no detector was measured"
+    return StudyTable("strongest", "Strongest copies by family", pd.DataFrame(), ours, note, why)
+
+
+def thresholds_table(found: Sequence[CopiesScores]) -> StudyTable:
+    """Thresholds, what they are made from, and what they do to pairs of test patients.
+
+    Args:
+        found: The detectors.
+    """
+    rows = []
+    for m in found:
+        for rule in RULES:
+            for dataset in m.datasets:
+                cut = m.cuts[rule][dataset]
+                row: dict[str, object] = {"detector": m.name, "dataset": dataset, "rule": RULE_WORDS[rule]}
+                row |= {"threshold": cut.value, "made_from": cut.made_from}
+                if dataset in m.pairs[TEST] and np.isfinite(cut.value):
+                    pairs, groups = m.pairs[TEST][dataset], m.cell.division.groups
+                    below = m.scores(TEST, dataset, "negative") < cut.value
+                    row |= limits("specificity", identity_share(below, groups[pairs.negative.first].astype(str)))
+                    if len(pairs.positive):
+                        over = m.scores(TEST, dataset, "positive") >= cut.value
+                        row |= limits("sensitivity", identity_share(over, groups[pairs.positive.first].astype(str)))
+                rows.append(row)
+    note = (
+        "The last columns say what a threshold does to pairs of test patients, who did not make it. A mean of other "
+        "data sets' thresholds (--no-identities mean), on the raw scale of the scores as the paper takes it, keeps no "
+        "specificity: where it is far from the others', recall does not compare."
+    )
+    why = "" if rows else "no detector was measured"
+    return StudyTable("thresholds", "Thresholds", pd.DataFrame(), pd.DataFrame(rows), note, why)
+
+
+def differences_table(found: Sequence[CopiesScores], reference: str) -> StudyTable:
+    """Recall of every detector less that of the reference, on the same strongest copies.
+
+    Args:
+        found: The detectors.
+        reference: Name of the one that the others are compared with.
+    """
+    base = next((m for m in found if m.name == reference), None)
+    rows: list[dict[str, object]] = []
+    if base is not None:
+        kinds = [(rule, families) for families in ((ALL,), base.families) for rule in RULES]
+        rows = [row for rule, families in kinds for row in _comparison_rows(found, base, rule, families)]
+    note = (
+        "Difference: macro average, every patient alike, with a paired interval over patients. p: exact sign-flip test "
+        "over patients of who recognises how many of their copies; Holm-adjusted over the detectors, and over "
+        "detectors and families."
+    )
+    why = "" if rows else ("the reference was not measured" if base is None else "only one detector was measured")
+    return StudyTable("differences", "Less the reference", pd.DataFrame(), pd.DataFrame(rows), note, why)
+
+
+def _comparison_rows(
+    found: Sequence[CopiesScores], base: CopiesScores, rule: str, families: Sequence[str]
+) -> list[dict[str, object]]:
+    """Every other detector by every family, Holm-adjusted over them."""
+    some = [_comparison_row(m, base, rule, family) for m in found if m is not base for family in families]
+    some = [row for row in some if row]
+    adjusted = holm([float(str(row["p"])) for row in some]) if some else []
+    return [{**row, "adjusted": float(p)} for row, p in zip(some, adjusted, strict=True)]
+
+
+def _comparison_row(m: CopiesScores, base: CopiesScores, rule: str, family: str) -> dict[str, object]:
+    """A row; empty where a threshold is missing."""
+    apart, first, second, groups = [], [], [], []
+    for place, dataset in enumerate(m.datasets):
+        if any(np.isnan(one.cuts[rule][dataset].value) for one in (m, base)):
+            continue
+        own = m.groups[dataset]
+        families = m.families if family == ALL else (family,)
+        a, b = (np.stack([one.hits(rule, f, dataset) for f in families]) for one in (m, base))  # [families, n]
+        apart.append(identity_difference(a.mean(axis=0), b.mean(axis=0), own))
+        named = np.char.add(f"{place} ", own)
+        for each, into in ((a.ravel(), first), (b.ravel(), second), (np.tile(named, len(families)), groups)):
+            into.append(each)
+    if not apart:
+        return {}
+    test = paired_hits(*(np.concatenate(each) for each in (first, second, groups)))
+    row: dict[str, object] = {"first": m.name, "second": base.name, "rule": RULE_WORDS[rule], "family": family}
+    row |= limits("difference", apart[0] if len(apart) == 1 else macro_average(apart))
+    n = len(np.unique(np.concatenate(groups)))
+    return row | {"p": test.p_value, "n_discordant": test.n_discordant, "n_identities": n}
+
+
+def _image_shares(hit: np.ndarray, groups: np.ndarray) -> dict[str, object]:
+    """The share as papers count it, every image alike, and how many there are."""
+    return {"recall_paper": float(hit.mean()), "n_images": len(hit), "n_identities": len(np.unique(groups))}
+
+
+def _add_macro(
+    made: list[dict[str, object]], intervals: dict[str, list[JackknifeInterval]], datasets: int
+) -> list[dict[str, object]]:
+    """The rows and, where there are several data sets, their macro average; none where a data set has no threshold."""
+    if datasets < 2 or len(made) < datasets:
+        return made
+    macro: dict[str, object] = {**made[0], "dataset": MACRO}
+    for name, each in intervals.items():
+        macro |= limits(name, macro_average(each))
+    macro["recall_paper"] = float(np.mean([float(str(row["recall_paper"])) for row in made]))
+    for name in ("n_images", "n_identities"):
+        macro[name] = sum(int(str(row[name])) for row in made)
+    return [*made, macro]
 
 
 def benchmark_copies(
-    images: str | Path, *, out: str | Path, progress: Progress = quiet, tables_only: bool = False, **settings: Any
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False, **settings: Any
 ) -> PairBenchmark:
     """Benchmark detectors at recognising augmented copies of your images, or go on with it, and lay out its tables.
 
@@ -62,12 +247,12 @@ def benchmark_copies(
         MemoriskError: The run broke; what is done is kept.
     """
     folder, options = Path(out), copies_options(settings)
-    check_tables_only(folder, tables_only)
+    check_benchmark_folder(folder, tables_only)
     if not tables_only:
         options.reach_cluster()
     other = None if options.reid is None else read_board(options.reid, "reid")
     ready = _prepare(images, folder, options, progress)
-    config = {"images": str(images), "out": str(folder), **asked(options)}
+    config = {"images": str(images), "out": str(folder), **plain_settings(options)}
     with open_bench(folder, ready, config, _identity(ready, options)) as run:
         if not tables_only:
             run_cells(run, ready.cells, run_copies, progress)
@@ -77,7 +262,9 @@ def benchmark_copies(
     return found
 
 
-def plan_copies(images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any) -> PairBenchPlan:
+def plan_copies(
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
+) -> PairBenchPlan:
     """What `benchmark_copies` would compute; nothing is computed or written but the store of decoded images.
 
     Args:
@@ -91,15 +278,15 @@ def plan_copies(images: str | Path, *, out: str | Path, progress: Progress = qui
     """
     folder, options = Path(out), copies_options(settings)
     ready = _prepare(images, folder, options, progress)
-    check_out(folder, {"run": _identity(ready, options)}, identity=["run"])
+    check_out_folder(folder, {"run": _identity(ready, options)}, identity=["run"])
     return plan_of(ready, lambda cell: copies_cost(cell, options))
 
 
-def _identity(ready: Prepared, options: BenchCopiesOptions) -> dict[str, Any]:
+def _identity(ready: BenchmarkSetup, options: BenchCopiesOptions) -> dict[str, Any]:
     return identity(ready, "copies", test_images=options.test_images)
 
 
-def _prepare(images: str | Path, out: Path, options: BenchCopiesOptions, progress: Progress) -> Prepared:
+def _prepare(images: str | Path, out: Path, options: BenchCopiesOptions, progress: Progress) -> BenchmarkSetup:
     """Read everything.
 
     Raises:
@@ -120,7 +307,7 @@ def _prepare(images: str | Path, out: Path, options: BenchCopiesOptions, progres
     return ready
 
 
-def _read(ready: Prepared, options: BenchCopiesOptions, reid: pd.DataFrame | None) -> PairBenchmark:
+def _read(ready: BenchmarkSetup, options: BenchCopiesOptions, reid: pd.DataFrame | None) -> PairBenchmark:
     """Every number from what is finished."""
     found = read_copies(ready.cells, options.chosen_families())
     recall, n_sets = recall_frame(found), len(ready.division.names)
@@ -147,7 +334,7 @@ def _read(ready: Prepared, options: BenchCopiesOptions, reid: pd.DataFrame | Non
 
 
 def _board(
-    found: Sequence[CopiesMeasured], strongest: pd.DataFrame, apart: pd.DataFrame, options: BenchCopiesOptions
+    found: Sequence[CopiesScores], strongest: pd.DataFrame, apart: pd.DataFrame, options: BenchCopiesOptions
 ) -> pd.DataFrame:
     """A row a detector: its macro average, or its only data set."""
     if not found:
@@ -173,7 +360,7 @@ def _board(
     return board.take(order.tolist()).reset_index(drop=True)
 
 
-def _specificity(m: CopiesMeasured) -> dict[str, float]:
+def _specificity(m: CopiesScores) -> dict[str, float]:
     """Share of test pairs of two patients below the first threshold, macro-averaged."""
     intervals = []
     for dataset, pairs in m.pairs[TEST].items():

@@ -3,6 +3,11 @@
 Paper 004, section 4; METHODS section 4. A test patient was in no detector's training and in no choice of its epoch:
 where the split is drawn, patients whom a detector knows are placed by what it knows of them; a given split in which
 one knows test patients is refused.
+
+The pairs are all positive ones of a part's patients, and one negative of the data set for each. Two images with the
+same pixels are left out of the positives: everything recognises them. Negatives are drawn twice: a random other
+patient (corrected), and a random other image, by which patients with many images come more often, as the paper
+draws them.
 """
 
 from collections.abc import Sequence
@@ -15,13 +20,14 @@ from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest, refuse_leaking_splits
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
-from memorisk.runs.errors import InputError, one_line, several
-from memorisk.studies.pairs.contenders import Contender
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs, pair_weights, positive_pairs
+from memorisk.studies.pairs.detectors import BenchmarkDetector
 from memorisk.studies.pairs.options import PairBenchOptions
 from memorisk.training.detectors.contrastive.augmentations import blank_rows
 
 TRAINING, VALIDATION, TEST = "training", "validation", "test"
-_GIVEN = {
+_SPLIT_NAMES = {
     **dict.fromkeys(("val", "valid", "validation", "validate", "dev"), VALIDATION),
     "test": TEST, "train": TRAINING, "training": TRAINING,
 }  # fmt: skip
@@ -72,7 +78,7 @@ class Division:
         return pd.DataFrame(columns, dtype=object)
 
 
-def divide(store: ImageStore, contenders: Sequence[Contender], options: PairBenchOptions) -> Division:
+def divide(store: ImageStore, contenders: Sequence[BenchmarkDetector], options: PairBenchOptions) -> Division:
     """Divide the patients of a store.
 
     Args:
@@ -86,25 +92,25 @@ def divide(store: ImageStore, contenders: Sequence[Contender], options: PairBenc
     manifest = store.manifest
     datasets, groups = _datasets(manifest), _identities(store)
     blank = blank_rows(store.images, np.arange(manifest.n))
-    notes = [f"{several(len(blank), 'image', 'images')} of one grey level left out."] if len(blank) else []
+    notes = [f"{plural(len(blank), 'image', 'images')} of one grey level left out."] if len(blank) else []
     if not manifest.groups_given:
         notes.append("Whose each image is was not said: each counts as a patient of its own.")
-    known, told = _known(store, groups, contenders)
+    known, told = _known_patients(store, groups, contenders)
     given = options.splits == "given" or (options.splits == "auto" and manifest.splits is not None)
     if given:
-        part = _given(manifest, groups)
-        untold = _without_split(part, datasets)
+        part = _given_parts(manifest, groups)
+        untold = _sets_without_split(part, datasets)
         if untold and options.splits == "auto":
             here = np.isin(datasets, untold)
-            part[here] = _drawn(groups, datasets, known, options)[here]
-        part, more = _without_known(part, groups, known, options.leave_out_seen)
+            part[here] = _draw_parts(groups, datasets, known, options)[here]
+        part, more = _exclude_known(part, groups, known, options.leave_out_seen)
         notes += [*told, *more]
         if untold:
             what = "drawn by patient there" if options.splits == "auto" else "none of their images is asked about"
             notes.append(f"No test images are named in {', '.join(untold)}: {what}.")
     else:
-        part = _drawn(groups, datasets, known, options)
-        notes += [*told, *_placed(groups, known)]
+        part = _draw_parts(groups, datasets, known, options)
+        notes += [*told, *_placement_words(groups, known)]
     part[blank] = ""
     found = Division(
         part, groups, datasets, pd.factorize(np.asarray(store.pixel_hashes, dtype=object))[0],
@@ -131,8 +137,8 @@ def _identities(store: ImageStore) -> np.ndarray:
     return merge_linked(groups, linked_groups(store.pixel_hashes, groups))
 
 
-def _known(
-    store: ImageStore, groups: np.ndarray, contenders: Sequence[Contender]
+def _known_patients(
+    store: ImageStore, groups: np.ndarray, contenders: Sequence[BenchmarkDetector]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """What each trained detector knows of each image's patient, [N], and what must be said of it.
 
@@ -162,7 +168,7 @@ def _known(
     return found, told
 
 
-def _given(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
+def _given_parts(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
     """[N] the part of each image by the given split; empty for images of none."""
     if manifest.splits is None:
         raise InputError(
@@ -172,7 +178,7 @@ def _given(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
         refuse_leaking_splits(manifest)
     except InputError as error:
         raise InputError(f"{error}, or draw one by patient (splits redraw)") from None
-    part = np.array([_GIVEN.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
+    part = np.array([_SPLIT_NAMES.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
     pairs = sorted({(str(g), str(p)) for g, p in zip(groups, part, strict=True) if p})
     names = [g for g, _ in pairs]
     twice = [g for g in dict.fromkeys(names) if names.count(g) > 1]
@@ -184,13 +190,13 @@ def _given(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
     return part
 
 
-def _without_split(part: np.ndarray, datasets: np.ndarray) -> list[str]:
+def _sets_without_split(part: np.ndarray, datasets: np.ndarray) -> list[str]:
     """Data sets in which the given split names no test image, where it does in others."""
     named = set(datasets[part == TEST].tolist())
     return sorted(set(datasets.tolist()) - named) if named else []
 
 
-def _without_known(
+def _exclude_known(
     part: np.ndarray, groups: np.ndarray, known: dict[str, np.ndarray], leave_out: bool
 ) -> tuple[np.ndarray, list[str]]:
     """A given split without the test patients whom a detector knows.
@@ -202,7 +208,7 @@ def _without_known(
     for name, seen in known.items():
         trained = len(np.unique(groups[(part == VALIDATION) & (seen == TRAINING)].astype(str)))
         if trained:
-            notes.append(f"{name} was trained on {several(trained, 'validation patient', 'validation patients')}: its "
+            notes.append(f"{name} was trained on {plural(trained, 'validation patient', 'validation patients')}: its "
                          "thresholds come from patients whom it knows.")  # fmt: skip
         mine = (part == TEST) & (seen != "")
         n = len(np.unique(groups[mine].astype(str)))
@@ -210,15 +216,15 @@ def _without_known(
             continue
         if not leave_out:
             raise InputError(
-                f"{one_line(name, 80)} was trained or chosen on {several(n, 'patient', 'patients')} of the test split: "
+                f"{one_line(name, 80)} was trained or chosen on {plural(n, 'patient', 'patients')} of the test split: "
                 "what it finds of them says nothing of new patients. leave_out_seen leaves them out for all detectors"
             )
         part[mine] = ""
-        notes.append(f"{several(n, 'test patient', 'test patients')} whom {name} knows left out.")
+        notes.append(f"{plural(n, 'test patient', 'test patients')} whom {name} knows left out.")
     return part, notes
 
 
-def _drawn(
+def _draw_parts(
     groups: np.ndarray, datasets: np.ndarray, known: dict[str, np.ndarray], options: PairBenchOptions
 ) -> np.ndarray:
     """[N] parts drawn by patient: known ones by what detectors know of them, the others at random.
@@ -245,7 +251,7 @@ def _drawn(
     return part
 
 
-def _placed(groups: np.ndarray, known: dict[str, np.ndarray]) -> list[str]:
+def _placement_words(groups: np.ndarray, known: dict[str, np.ndarray]) -> list[str]:
     """Whom each detector knows, in words."""
     found = []
     for name, seen in known.items():
@@ -273,3 +279,68 @@ def _refuse_few(found: Division, manifest: Manifest) -> None:
             n = found.patients(part, name)
             if n == 1 or (n == 0 and part == TEST):
                 raise InputError(f"{one_line(name, 60)} has one {part} patient: there is nobody to tell apart")
+
+
+KINDS = ("positive", "negative", "negative_paper")
+
+
+@dataclass(frozen=True, eq=False)
+class PartPairs:
+    """Pairs of one part of one data set, by rows of the store."""
+
+    dataset: str
+    """Its name."""
+    pairs: dict[str, Pairs]
+    """"positive", "negative" (a random other patient), "negative_paper" (a random other image): [P] each."""
+    groups: np.ndarray
+    """[N] patient of every image."""
+    weight: np.ndarray
+    """[P] 1 / pairs of the patient; of a negative, of the positive that it stands beside."""
+    identical: int
+    """Pairs of identical images that are left out."""
+
+    def identities(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """Patients of the first and second images of a kind of pairs."""
+        found = self.pairs[kind]
+        return self.groups[found.first].astype(str), self.groups[found.second].astype(str)
+
+    @property
+    def n_identities(self) -> int:
+        """Patients with a positive pair."""
+        return len(np.unique(self.identities("positive")[0]))
+
+    @property
+    def largest_share(self) -> float:
+        """Of the positive pairs, the share of the eight patients that own most; NaN without pairs."""
+        _, count = np.unique(self.identities("positive")[0], return_counts=True)
+        return float(np.sort(count)[-8:].sum() / count.sum()) if len(count) else float("nan")
+
+
+def part_pairs(division: Division, part: str, datasets: Sequence[str], *, seed: int) -> list[PartPairs]:
+    """The pairs of a part, a data set at a time; one without positive pairs or with one patient only is left out.
+
+    Args:
+        division: Who is where.
+        part: "validation" or "test".
+        datasets: In this order.
+        seed: Of the negatives.
+    """
+    found = []
+    for place, dataset in enumerate(datasets):
+        rows = division.rows(part, dataset)
+        groups = division.groups[rows].astype(str)
+        every = positive_pairs(groups)
+        same = division.pixels[rows[every.first]] == division.pixels[rows[every.second]]
+        positive = Pairs(every.first[~same], every.second[~same])
+        if not len(positive) or len(np.unique(groups)) < 2:
+            continue
+        draw = int(np.random.SeedSequence([seed, place, part == "test"]).generate_state(1)[0])
+        local = {
+            "positive": positive,
+            "negative": negative_pairs(groups, positive, seed=draw),
+            "negative_paper": negative_pairs(groups, positive, partner="image", seed=draw),
+        }
+        pairs = {kind: Pairs(rows[p.first], rows[p.second]) for kind, p in local.items()}
+        weight = pair_weights(groups[positive.first])
+        found.append(PartPairs(dataset, pairs, division.groups, weight, int(same.sum())))
+    return found

@@ -1,17 +1,21 @@
-"""Figures 1, 4, 5 and 6 of paper 004, from the frames of the tables, so that a figure cannot differ from its table."""
+"""Figures 1, 4, 5 and 6 of paper 004, from the frames of the tables, so that a figure cannot differ from its table.
+
+Figure 1 is re-identification against copies, a point a detector that stands in both benchmarks.
+"""
+
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from memorisk.report.blocks import Block, Column, Figure, Inline, Name, Paragraph, Table
-from memorisk.report.figures.joint import joint_plot
-from memorisk.report.figures.score import score_plot
-from memorisk.report.figures.series import series_plot
-from memorisk.report.figures.strength import MOST_LINES, strength_plot
-from memorisk.report.formats import count, decimal, percent
-from memorisk.report.frames import numbers, rows, texts
-from memorisk.studies.pairs.frames import MACRO
-from memorisk.studies.pairs.results import PairBenchmark
+from memorisk.report.columns import column_numbers, column_texts, count, decimal, percent, rows
+from memorisk.report.figures.curves import MOST_DETECTORS, strength_plot
+from memorisk.report.figures.histograms import score_plot
+from memorisk.report.figures.intervals import joint_plot, series_plot
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import read_table
+from memorisk.studies.pairs.results import MACRO, PairBenchmark
 
 MOST_HISTOGRAMS = 12
 STRENGTH_WORDS = {
@@ -36,7 +40,7 @@ def joint_figure(found: PairBenchmark) -> list[Block]:
         return [Paragraph("No detector stands in both benchmarks under one name, so that figure 1 has no point.")]
     x, y = (_limits(frame, name) for name in ("auc", "recall"))
     svg = joint_plot(
-        texts(frame, "detector"), x, y, numbers(frame, "dimension"), x_title="Re-identification: AUC",
+        column_texts(frame, "detector"), x, y, column_numbers(frame, "dimension"), x_title="Re-identification: AUC",
         y_title="Copies: recall at the strongest",
     )  # fmt: skip
     table = Table(frame=frame, columns=list(found.columns["figure_1"]), caption="The drawn numbers.")
@@ -62,11 +66,11 @@ def score_figures(found: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]
     if not len(frame):
         return [Paragraph("No detector compares one against all.")]
     blocks: list[Block] = []
-    keys = list(dict.fromkeys(zip(texts(frame, "detector"), texts(frame, "dataset"), strict=True)))
+    keys = list(dict.fromkeys(zip(column_texts(frame, "detector"), column_texts(frame, "dataset"), strict=True)))
     for detector, dataset in keys[:MOST_HISTOGRAMS]:
         own = rows(frame, (frame["detector"] == detector).to_numpy() & (frame["dataset"] == dataset).to_numpy())
-        edges = np.r_[numbers(own, "from"), numbers(own, "to")[-1]]
-        same, different, below = (numbers(own, name) for name in ("same", "different", "different_below"))
+        edges = np.r_[column_numbers(own, "from"), column_numbers(own, "to")[-1]]
+        same, different, below = (column_numbers(own, name) for name in ("same", "different", "different_below"))
         marks = {
             str(r["at"]): float(r["threshold"]) for r in thresholds.to_dict("records")
             if r["detector"] == detector and r["dataset"] == dataset
@@ -116,11 +120,11 @@ def strength_figures(found: PairBenchmark) -> list[Block]:
     if not len(frame):
         return []
     names = [str(name) for name in found.board["detector"]]
-    chosen = names[:MOST_LINES]
+    chosen = names[:MOST_DETECTORS]
     if found.reference in names and found.reference not in chosen:
         chosen[-1] = found.reference
     blocks: list[Block] = []
-    for family in dict.fromkeys(texts(frame, "family")):
+    for family in dict.fromkeys(column_texts(frame, "family")):
         own = [r for r in frame.to_dict("records") if r["family"] == family and r["rule"] == RULE_WORDS["specificity"]]
         strengths = list(dict.fromkeys(float(r["strength"]) for r in own))
         by = {(str(r["detector"]), float(r["strength"])): float(r["recall"]) for r in own}
@@ -150,4 +154,44 @@ def _overall(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _limits(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return numbers(frame, column), numbers(frame, f"{column}_low"), numbers(frame, f"{column}_high")
+    return (
+        column_numbers(frame, column),
+        column_numbers(frame, f"{column}_low"),
+        column_numbers(frame, f"{column}_high"),
+    )
+
+
+BOARD = Path("tables") / "leaderboard.parquet"
+
+
+def read_board(run: Path, kind: str) -> pd.DataFrame:
+    """The leaderboard of the other benchmark's run.
+
+    Args:
+        run: Its folder.
+        kind: "reid" or "copies": which it must be.
+
+    Raises:
+        InputError: It holds none.
+    """
+    file = run / BOARD
+    needed = "auc" if kind == "reid" else "recall"
+    if not file.is_file():
+        raise InputError(f"{one_line(run)} holds no finished run of bench {kind}: there is no {BOARD} in it")
+    found = read_table(file)
+    if needed not in found or "detector" not in found:
+        raise InputError(f"{one_line(run)} is a run of another benchmark; name one of bench {kind}")
+    return found
+
+
+def figure_1_frame(reid: pd.DataFrame, copies: pd.DataFrame) -> pd.DataFrame:
+    """The numbers of figure 1: detectors of one name in both leaderboards.
+
+    Args:
+        reid: Leaderboard of `bench reid`.
+        copies: Leaderboard of `bench copies`.
+    """
+    if not len(reid) or not len(copies):
+        return pd.DataFrame()
+    left = reid[["detector", "section", "dimension", "auc", "auc_low", "auc_high"]]
+    return left.merge(copies[["detector", "recall", "recall_low", "recall_high"]], on="detector", how="inner")

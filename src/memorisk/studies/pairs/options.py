@@ -156,7 +156,7 @@ def reid_options(settings: dict[str, Any]) -> BenchReidOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    return settings_of(BenchReidOptions, _listed(settings, "detectors") | _paths(settings, "copies"))
+    return settings_of(BenchReidOptions, _as_lists(settings, "detectors") | _paths(settings, "copies"))
 
 
 def copies_options(settings: dict[str, Any]) -> BenchCopiesOptions:
@@ -165,10 +165,10 @@ def copies_options(settings: dict[str, Any]) -> BenchCopiesOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    return settings_of(BenchCopiesOptions, _listed(settings, "detectors", "families") | _paths(settings, "reid"))
+    return settings_of(BenchCopiesOptions, _as_lists(settings, "detectors", "families") | _paths(settings, "reid"))
 
 
-def _listed(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+def _as_lists(settings: dict[str, Any], *names: str) -> dict[str, Any]:
     """The settings, one text alone as a list of one."""
     given = dict(settings)
     for name in names:

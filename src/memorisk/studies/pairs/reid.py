@@ -1,8 +1,14 @@
 """``memorisk bench reid``: which detector tells that two images are of one patient?
 
-Paper 004, sections 4, 4.1, 4.4 and 4.5 (tables 2 and 4, figures 1 and 6), with pairs, weights and intervals as METHODS
-section 4 corrects them. Resumable: a detector leaves its scores (`cells`), the same command goes on where a killed one
-stopped, and further detectors add only what is theirs. A detector that fails is told while the others finish.
+Paper 004, sections 4, 4.1, 4.4 and 4.5 (tables 2 and 4, figures 1 and 6), with pairs, weights and intervals as
+METHODS section 4 corrects them. Resumable: a detector leaves its scores (`cells`), the same command goes on where a
+killed one stopped, and further detectors add only what is theirs. A detector that fails is told while the others
+finish.
+
+The tables have the paper's layout, the corrected numbers beside, and false matches one against all. As printed,
+every pair counts alike and intervals are not given, though eight patients may own most of the pairs. Corrected,
+every patient counts one: pairs are weighted by 1 / pairs of the patient, negatives are drawn by patient, and
+intervals are over patients.
 """
 
 from collections.abc import Sequence
@@ -12,30 +18,269 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.report.frames import rows
+from memorisk.models.lcmem import LatentConfig
+from memorisk.report.columns import rows
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.folder import check_out
-from memorisk.runs.progress import Progress, quiet
-from memorisk.studies.pairs.cells import run_cells
-from memorisk.studies.pairs.contenders import asked
-from memorisk.studies.pairs.cost import reid_cost
-from memorisk.studies.pairs.division import TEST
-from memorisk.studies.pairs.frames import MACRO, REID_COLUMNS
-from memorisk.studies.pairs.joint import figure_1_frame, read_board
+from memorisk.runs.folder import check_out_folder
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.pairs.auc import macro_average, pair_auc, pair_auc_difference
+from memorisk.statistics.pairs.decisions import (
+    PairSpecificity,
+    identity_share,
+    pair_decisions,
+    sensitivity_threshold,
+    specificity_at_sensitivity,
+)
+from memorisk.studies.pairs.cells import REID_PARTS, run_cells, run_reid
+from memorisk.studies.pairs.detectors import plain_settings, section_place
+from memorisk.studies.pairs.division import TEST, part_pairs
+from memorisk.studies.pairs.figures import figure_1_frame, read_board
 from memorisk.studies.pairs.options import BenchReidOptions, reid_options
-from memorisk.studies.pairs.pairing import part_pairs
-from memorisk.studies.pairs.preparing import PairBenchPlan, Prepared, identity, plan_of, prepare
-from memorisk.studies.pairs.reid_cell import REID_PARTS, run_reid
-from memorisk.studies.pairs.reid_page import reid_page
-from memorisk.studies.pairs.reid_reading import Measured, read_reid
-from memorisk.studies.pairs.reid_tables import differences, false_matches, figure_6_frame, table_2, table_4
-from memorisk.studies.pairs.results import PairBenchmark, failures, setup_tables
-from memorisk.studies.pairs.writing import check_tables_only, open_bench, write_bench
-from memorisk.studies.rare_distinctive.parts import StudyTable
+from memorisk.studies.pairs.page import check_benchmark_folder, open_bench, reid_page, write_bench
+from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, identity, plan_of, prepare, reid_cost
+from memorisk.studies.pairs.results import MACRO, REID_COLUMNS, PairBenchmark, failures, limits, setup_tables
+from memorisk.studies.pairs.scores import FORMS, PairScores, ReidScores, pool_sets, read_reid
+from memorisk.studies.rare_distinctive.results import StudyTable
+
+_SUFFIX = {"corrected": "", "paper": "_paper"}
+_GRID = {"backbone": "Backbone", "augmentation": "Augmentation", "bce_share": "α", "latent": "Latent"}
+_STAGE_TWO = "Rotate, Flip, Blur, Noise, Brightness, Contrast, JPEG"
+_FORM_WORDS = {"corrected": "every patient alike", "paper": "every pair alike"}
+
+
+def table_2(found: Sequence[ReidScores], sensitivity: float) -> StudyTable:
+    """AUC and specificity of every detector on every data set, and their macro averages.
+
+    Args:
+        found: The detectors.
+        sensitivity: At which the specificity is read.
+    """
+    rows = [row for m in sorted(found, key=_place) for row in _rows_of(m, sensitivity)]
+    ours = pd.DataFrame(rows)
+    note = (
+        "As printed: every pair counts alike, and a negative's second image is any other patient's. Corrected: every "
+        "patient counts one, intervals are delete-one-patient jackknives. Below 299 patients with pairs no "
+        "specificity at 99 % sensitivity can be told: it is read at the lowest positive pair, with the lower limit of "
+        "the sensitivity that this has."
+    )
+    return StudyTable("table_2", "Re-identification across data sets", _table_2_paper(ours), ours, note,
+                      "" if rows else "no detector was measured")  # fmt: skip
+
+
+def _place(m: ReidScores) -> int:
+    return section_place(m.contender.section)
+
+
+def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
+    """A row a data set, and the macro average where there are several."""
+    rows: list[dict[str, object]] = []
+    aucs: dict[str, list[JackknifeInterval]] = {form: [] for form in FORMS}
+    specificities: list[JackknifeInterval] = []
+    named: dict[str, object] = {"section": m.contender.section, "detector": m.name}
+    for dataset, some in m.test.items():
+        row: dict[str, object] = {**named, "dataset": dataset}
+        for form in FORMS:
+            listed = some.listed(form)
+            aucs[form].append(pair_auc(*listed[:4], weights=listed.weight).interval)
+            row |= limits(f"auc{_SUFFIX[form]}", aucs[form][-1])
+        at = _specificity(some.listed("corrected"), sensitivity)
+        specificities.append(at.interval)
+        row |= limits("specificity", at.interval) | {
+            "specificity_paper": _paper_specificity(some.listed("paper"), sensitivity)
+        }
+        row |= {"at": at.name.removeprefix("specificity "), "sensitivity_low": at.sensitivity_low}
+        rows.append(row | {"n_identities": some.pairs.n_identities, "n_pairs": len(some.pairs.weight)})
+    if len(rows) > 1:
+        row = {**named, "dataset": MACRO}
+        for form in FORMS:
+            row |= limits(f"auc{_SUFFIX[form]}", macro_average(aucs[form]))
+        row |= limits("specificity", macro_average(specificities))
+        row |= {"specificity_paper": float(np.mean([float(str(r["specificity_paper"])) for r in rows]))}
+        sums = {name: sum(int(str(r[name])) for r in rows) for name in ("n_identities", "n_pairs")}
+        rows.append({**row, "at": "", "sensitivity_low": np.nan, **sums})
+    return rows
+
+
+def _specificity(listed: PairScores, sensitivity: float) -> PairSpecificity:
+    return specificity_at_sensitivity(*listed[:4], weights=listed.weight, sensitivity=sensitivity)
+
+
+def _paper_specificity(listed: PairScores, sensitivity: float) -> float:
+    """Share of negatives below the score that this share of positive pairs reaches, whoever's they are."""
+    threshold = sensitivity_threshold(listed.score[listed.positive], sensitivity=sensitivity)
+    return float((listed.score[~listed.positive] < threshold).mean())
+
+
+def _table_2_paper(ours: pd.DataFrame) -> pd.DataFrame:
+    """The paper's layout: a row a method, two columns a data set."""
+    rows: dict[str, dict[str, str]] = {}
+    for r in ours.to_dict("records"):
+        row = rows.setdefault(str(r["detector"]), {"Method": str(r["detector"]), "Section": str(r["section"])})
+        short = "Macro Avg." if r["dataset"] == MACRO else str(r["dataset"])
+        row |= {
+            f"{short} AUC": _three_digits(r["auc_paper"]),
+            f"{short} Specificity": _three_digits(r["specificity_paper"]),
+        }
+    return pd.DataFrame(list(rows.values()))
+
+
+def differences(found: Sequence[ReidScores], reference: str) -> StudyTable:
+    """AUC of every detector less that of the reference, on the same pairs.
+
+    Args:
+        found: The detectors.
+        reference: Name of the one that the others are compared with.
+    """
+    base = next((m for m in found if m.name == reference), None)
+    others = [m for m in found if base is not None and m is not base]
+    rows = [row for m in others for row in _comparison_rows(m, base)] if base is not None else []
+    note = "The same pairs for both; each patient is left out of both at once. An interval without 0 tells them apart."
+    why = "" if rows else ("the reference was not measured" if base is None else "only one detector was measured")
+    return StudyTable("differences", "Less the reference", pd.DataFrame(), pd.DataFrame(rows), note, why)
+
+
+def _comparison_rows(m: ReidScores, base: ReidScores) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    every: dict[str, list[JackknifeInterval]] = {form: [] for form in FORMS}
+    for dataset, some in m.test.items():
+        row: dict[str, object] = {"first": m.name, "second": base.name, "dataset": dataset}
+        for form in FORMS:
+            a, b = some.listed(form), base.test[dataset].listed(form)
+            apart = pair_auc_difference(a.score, b.score, *a[1:4], weights=a.weight)
+            every[form].append(apart.interval)
+            row |= limits(f"difference{_SUFFIX[form]}", apart.interval)
+        rows.append({**row, "n_identities": some.pairs.n_identities})
+    if len(rows) > 1:
+        row = {"first": m.name, "second": base.name, "dataset": MACRO}
+        for form in FORMS:
+            row |= limits(f"difference{_SUFFIX[form]}", macro_average(every[form]))
+        rows.append({**row, "n_identities": sum(int(str(r["n_identities"])) for r in rows)})
+    return rows
+
+
+def table_4(found: Sequence[ReidScores]) -> StudyTable:
+    """Decisions at a probability of one half, all data sets together, of the detectors that have one.
+
+    Args:
+        found: The detectors.
+    """
+    heads = [m for m in found if np.isfinite(m.at_half)]
+    ours, paper = [], []
+    for m in heads:
+        for form in FORMS:
+            every = pool_sets([some.listed(form) for some in m.test.values()])
+            told = pair_decisions(every.score >= m.at_half, *every[1:4], weight=every.weight)
+            auc = pair_auc(*every[:4], weights=every.weight).interval
+            names = ("accuracy", "f1", "precision", "recall")
+            row: dict[str, object] = {"detector": m.name, **_design(m), "form": _FORM_WORDS[form]}
+            row["n_pairs"] = len(every.score)
+            for name in names:
+                row |= limits(name, getattr(told, name))
+            ours.append(row | limits("auc", auc))
+            if form == "paper":
+                heads_of = ("Accuracy", "F1-Score", "Precision", "Recall")
+                each = {h: _four_digits(getattr(told, n).estimate) for h, n in zip(heads_of, names, strict=True)}
+                design = {_GRID[name]: value for name, value in _design(m).items()}
+                paper.append({"Detector": m.name, **design, **each, "AUC": _four_digits(auc.estimate)})
+    note = (
+        "Micro-averaged: pairs of all data sets together, so that scores of different data sets meet one threshold. "
+        "A pair is called positive from a probability of one half on; detectors without a head have no probability."
+    )
+    why = "" if ours else "no detector with a head was measured"
+    return StudyTable("table_4", "Decisions at P = 0.5", pd.DataFrame(paper), pd.DataFrame(ours), note, why)
+
+
+def _design(m: ReidScores) -> dict[str, str]:
+    """What the rows of the paper's ablation differ in, as the detector's folder says it; empty where it does not."""
+    detector = m.contender.detector.detector if m.contender.detector is not None else None
+    config = None if detector is None else detector.config
+    if not isinstance(config, LatentConfig):
+        return dict.fromkeys(_GRID, "")
+    sees = _STAGE_TWO if config.stage == 2 else ""
+    own = "SWN" if float(config.recipe.get("sample_normalisation") or 0) > 0 else ""
+    share = config.recipe.get("bce_share")
+    return {
+        "backbone": config.backbone,
+        "augmentation": ", ".join(part for part in (sees, own) if part),
+        "bce_share": "" if share is None else f"{share:g}",
+        "latent": "No" if config.encoder.startswith("pixels") else "Yes",
+    }
+
+
+def false_matches(found: Sequence[ReidScores], sensitivity: float) -> StudyTable:
+    """Of every test image, whether any image of another patient of its data set is called the same patient.
+
+    Args:
+        found: The detectors.
+        sensitivity: That the calibrated threshold keeps on validation patients.
+    """
+    rows = []
+    for m in found:
+        for dataset in m.division.names if not m.why_no_pairs else ():
+            closest, groups = m.closest(dataset)
+            at = {f"{100 * sensitivity:g} % of validation pairs": m.calibrated(dataset), "P = 0.5": m.at_half}
+            for what, threshold in at.items():
+                if not np.isfinite(threshold):
+                    continue
+                hit = closest >= threshold
+                row = {"detector": m.name, "dataset": dataset, "at": what, "threshold": threshold}
+                if dataset in m.test:
+                    same = m.test[dataset]
+                    kept = identity_share(same.scores["positive"] >= threshold, same.pairs.identities("positive")[0])
+                    row |= limits("sensitivity", kept)
+                row |= {
+                    "n_matched": int(hit.sum()),
+                    "n_images": len(hit),
+                    **limits("matched", identity_share(hit, groups)),
+                }
+                rows.append(row | {"n_patients": len(np.unique(groups))})
+    left = [m.name for m in found if m.why_no_pairs]
+    note = (
+        "Exact, all pairs of test images of a data set. What a filter would reject of new, real images: the more there "
+        "are to compare with, the more are matched. Intervals are over the patients of the images that are asked "
+        "about, with the others as they are."
+    )
+    if left:
+        note += f" Not of {', '.join(left)}: {found[[m.name for m in found].index(left[0])].why_no_pairs}."
+    why = "" if rows else "no detector compares one against all"
+    return StudyTable("false_matches", "False matches, one against all", pd.DataFrame(), pd.DataFrame(rows), note, why)
+
+
+def figure_6_frame(found: Sequence[ReidScores]) -> pd.DataFrame:
+    """The numbers of figure 6: pairs of one patient and of two by score, all of them; a row a bin.
+
+    Args:
+        found: The detectors.
+    """
+    rows = []
+    for m in found:
+        for place, dataset in enumerate(m.division.names):
+            if m.why_no_pairs or f"{place}/edges" not in m.all_pairs:
+                continue
+            edges = m.all_pairs[f"{place}/edges"]
+            different = m.all_pairs[f"{place}/different"].copy()
+            below = int(m.all_pairs[f"{place}/n_different"]) - int(different.sum())
+            rows += [
+                {
+                    "detector": m.name, "dataset": dataset, "from": edges[i], "to": edges[i + 1],
+                    "same": int(same), "different": int(other), "different_below": below if i == 0 else 0,
+                }
+                for i, (same, other) in enumerate(zip(m.all_pairs[f"{place}/same"], different, strict=True))
+            ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _three_digits(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) and np.isfinite(value) else "n/a"
+
+
+def _four_digits(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) and np.isfinite(value) else "n/a"
 
 
 def benchmark_reid(
-    images: str | Path, *, out: str | Path, progress: Progress = quiet, tables_only: bool = False, **settings: Any
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False, **settings: Any
 ) -> PairBenchmark:
     """Benchmark detectors at re-identification on your images, or go on with it, and lay out its tables and figures.
 
@@ -55,12 +300,12 @@ def benchmark_reid(
         MemoriskError: The run broke; what is done is kept.
     """
     folder, options = Path(out), reid_options(settings)
-    check_tables_only(folder, tables_only)
+    check_benchmark_folder(folder, tables_only)
     if not tables_only:
         options.reach_cluster()
     other = None if options.copies is None else read_board(options.copies, "copies")
     ready = _prepare(images, folder, options, progress)
-    config = {"images": str(images), "out": str(folder), **asked(options)}
+    config = {"images": str(images), "out": str(folder), **plain_settings(options)}
     with open_bench(folder, ready, config, identity(ready, "reid")) as run:
         if not tables_only:
             run_cells(run, ready.cells, run_reid, progress)
@@ -70,7 +315,9 @@ def benchmark_reid(
     return found
 
 
-def plan_reid(images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any) -> PairBenchPlan:
+def plan_reid(
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
+) -> PairBenchPlan:
     """What `benchmark_reid` would compute; nothing is computed or written but the store of decoded images.
 
     Args:
@@ -84,11 +331,11 @@ def plan_reid(images: str | Path, *, out: str | Path, progress: Progress = quiet
     """
     folder, options = Path(out), reid_options(settings)
     ready = _prepare(images, folder, options, progress)
-    check_out(folder, {"run": identity(ready, "reid")}, identity=["run"])
+    check_out_folder(folder, {"run": identity(ready, "reid")}, identity=["run"])
     return plan_of(ready, reid_cost)
 
 
-def _prepare(images: str | Path, out: Path, options: BenchReidOptions, progress: Progress) -> Prepared:
+def _prepare(images: str | Path, out: Path, options: BenchReidOptions, progress: Progress) -> BenchmarkSetup:
     """Read everything.
 
     Raises:
@@ -103,7 +350,7 @@ def _prepare(images: str | Path, out: Path, options: BenchReidOptions, progress:
     return ready
 
 
-def _read(ready: Prepared, options: BenchReidOptions, copies: pd.DataFrame | None) -> PairBenchmark:
+def _read(ready: BenchmarkSetup, options: BenchReidOptions, copies: pd.DataFrame | None) -> PairBenchmark:
     """Every number from what is finished."""
     found = read_reid(ready.cells)
     main, apart = table_2(found, options.sensitivity), differences(found, ready.reference)
@@ -127,7 +374,7 @@ def _read(ready: Prepared, options: BenchReidOptions, copies: pd.DataFrame | Non
     )
 
 
-def _board(found: Sequence[Measured], main: StudyTable, apart: StudyTable, options: BenchReidOptions) -> pd.DataFrame:
+def _board(found: Sequence[ReidScores], main: StudyTable, apart: StudyTable, options: BenchReidOptions) -> pd.DataFrame:
     """A row a detector: its macro average, or its only data set."""
     if not found:
         return pd.DataFrame()

@@ -1,4 +1,7 @@
-"""What came of a benchmark, before it is laid out; and the tables that say what was run."""
+"""What came of a benchmark, before it is laid out: its numbers, its findings in sentences, columns of its tables.
+
+The sentences are for the terminal, the page and Markdown alike. Columns hold estimates with their limits.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +9,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from memorisk.report.blocks import Column
+from memorisk.report.columns import decimal, is_missing, percent
+from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.studies.pairs.cells import Cell
-from memorisk.studies.pairs.division import TEST, VALIDATION, Division
+from memorisk.studies.pairs.division import TEST, VALIDATION, Division, part_pairs
 from memorisk.studies.pairs.options import Options
-from memorisk.studies.pairs.pairing import part_pairs
-from memorisk.studies.pairs.preparing import Prepared
-from memorisk.studies.rare_distinctive.parts import StudyTable
+from memorisk.studies.pairs.plan import BenchmarkSetup
+from memorisk.studies.rare_distinctive.results import StudyTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +55,16 @@ class PairBenchmark:
         return next(table for table in self.tables if table.name == name)
 
 
-def setup_tables(ready: Prepared) -> list[StudyTable]:
+def setup_tables(ready: BenchmarkSetup) -> list[StudyTable]:
     """Who is in which part, what was run, and which baselines are not at hand.
 
     Args:
         ready: The benchmark.
     """
-    return [_parts(ready), _detectors(ready.cells), _missing(ready.missing)]
+    return [_parts_table(ready), _detector_table(ready.cells), _missing_table(ready.missing)]
 
 
-def _parts(ready: Prepared) -> StudyTable:
+def _parts_table(ready: BenchmarkSetup) -> StudyTable:
     d, rows = ready.division, []
     for part in (VALIDATION, TEST):
         pairs = {p.dataset: p for p in part_pairs(d, part, d.names, seed=ready.options.seed)}
@@ -78,7 +82,7 @@ def _parts(ready: Prepared) -> StudyTable:
     return StudyTable("parts", "Who is asked", pd.DataFrame(), pd.DataFrame(rows), note)
 
 
-def _detectors(cells: Sequence[Cell]) -> StudyTable:
+def _detector_table(cells: Sequence[Cell]) -> StudyTable:
     rows = []
     for cell in cells:
         row: dict[str, object] = {"detector": cell.name, "state": "measured" if cell.done else "not run"}
@@ -94,7 +98,7 @@ def _detectors(cells: Sequence[Cell]) -> StudyTable:
     return StudyTable("detectors", "Detectors", pd.DataFrame(), pd.DataFrame(rows), note)
 
 
-def _missing(missing: Mapping[str, str]) -> StudyTable:
+def _missing_table(missing: Mapping[str, str]) -> StudyTable:
     rows = [{"detector": name, "give": give} for name, give in missing.items()]
     why = "" if rows else "no baseline that was asked for is missing"
     return StudyTable("missing", "Baselines that are not at hand", pd.DataFrame(), pd.DataFrame(rows), "", why)
@@ -103,3 +107,256 @@ def _missing(missing: Mapping[str, str]) -> StudyTable:
 def failures(cells: Sequence[Cell]) -> dict[str, str]:
     """Why detectors are not there, by name."""
     return {cell.name: cell.failure or "not run" for cell in cells if not cell.done}
+
+
+_DIFFERENCE = ("difference", "difference_low", "difference_high")
+
+
+def findings(found: PairBenchmark) -> list[str]:
+    """What came of it: the best detector, who differs from the reference, what is not there.
+
+    Args:
+        found: With a detector at least.
+    """
+    return [
+        *(_reid(found) if found.kind == "reid" else _copies(found)),
+        *_reference_words(found),
+        *_missing_words(found),
+    ]
+
+
+def _reid(found: PairBenchmark) -> list[str]:
+    rows = found.board.to_dict("records")
+    first, suffix = rows[0], "_paper" if found.options.protocol == "paper" else ""
+    what = "AUC" if len(found.division.names) == 1 else "macro-averaged AUC"
+    place = _first_place(rows, f"auc{suffix}", "has the largest", "have the same")
+    told = f"{place} {what}, {_auc(first, f'auc{suffix}')}"
+    at = f" {first['at']}" if first["at"] and not suffix else ""
+    said = [f"{told}; the specificity{at} of {first['detector']} is {_share(first, f'specificity{suffix}')}."]
+    if not is_missing(first["auc_paper"]):
+        said.append(
+            f"Counted as papers do, every pair alike, its AUC is {decimal(first['auc_paper'])}; every patient alike it "
+            f"is {decimal(first['auc'])}."
+        )
+    return said
+
+
+def _copies(found: PairBenchmark) -> list[str]:
+    rows = found.board.to_dict("records")
+    told = _first_place(rows, "recall", "recognises most", "recognise as many")
+    return [
+        f"{told} of the strongest copies, {_share(rows[0], 'recall')}, at the threshold above which half of the "
+        "validation pairs of two patients lie."
+    ]
+
+
+def _first_place(rows: list[dict], column: str, alone: str, tied: str) -> str:
+    """Who stands first, or all whom nothing separates, with what is said of one and of several."""
+    equal = [str(row["detector"]) for row in rows if row[column] == rows[0][column]]
+    if len(equal) < 2 or len(rows) < 2:
+        return f"{rows[0]['detector']} {alone}"
+    return f"Nothing separates {', '.join(equal)}: they {tied}"
+
+
+def _reference_words(found: PairBenchmark) -> list[str]:
+    """Who is told from the reference by an interval without 0."""
+    better, worse, open_ = [], [], []
+    for row in found.board.to_dict("records"):
+        values = [row.get(name) for name in _DIFFERENCE]
+        if row["detector"] == found.reference or any(is_missing(v) for v in values):
+            continue
+        low, high = float(str(values[1])), float(str(values[2]))
+        (better if low > 0 else worse if high < 0 else open_).append(str(row["detector"]))
+    said = []
+    for names, what in ((better, "better than"), (worse, "worse than"), (open_, "not told apart from")):
+        if names:
+            said.append(f"By paired intervals over patients {what} {found.reference}: {', '.join(names)}.")
+    return said
+
+
+def _missing_words(found: PairBenchmark) -> list[str]:
+    if not found.missing:
+        return []
+    return [f"Not at hand and not measured: {', '.join(found.missing)}; the table below says what to give."]
+
+
+def _auc(row: dict, name: str) -> str:
+    return f"{decimal(row[name])} (95 %: {decimal(row[f'{name}_low'])} to {decimal(row[f'{name}_high'])})"
+
+
+def _share(row: dict, name: str) -> str:
+    if is_missing(row.get(name)):
+        return "not measurable"
+    if is_missing(row.get(f"{name}_low")):
+        return percent(row[name])
+    return f"{percent(row[name])} (95 %: {percent(row[f'{name}_low'])} to {percent(row[f'{name}_high'])})"
+
+
+MACRO = "Macro average"
+FAMILY_NAMES = ("blur", "noise", "rotation", "brightness", "darkening", "contrast", "jpeg")
+"""Of copies, as `memorisk.training.detectors.lcmem.augmentations` has them."""
+
+
+def limits(name: str, found: JackknifeInterval) -> dict[str, float]:
+    """An estimate with its limits as columns.
+
+    Args:
+        name: Of the estimate's column.
+        found: With NaN where it cannot be had.
+    """
+    return {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def words(source: str, heading: str, *, wide: bool = False, row: bool = False) -> Column:
+    """A column of text."""
+    return Column(source=source, heading=heading, wide=wide, row_heading=row)
+
+
+def number(source: str, heading: str, kind: str = "count") -> Column:
+    """A column of numbers without limits."""
+    return Column(source=source, heading=heading, format=kind)
+
+
+def estimate(source: str, heading: str, kind: str = "percent") -> Column:
+    """A column of estimates with their limits."""
+    return Column(source=source, heading=heading, format=kind, interval=(f"{source}_low", f"{source}_high"))
+
+
+def _family(name: str) -> str:
+    """As a heading has it."""
+    return name.upper() if name == "jpeg" else name.capitalize()
+
+
+DETECTOR = words("detector", "Detector", row=True)
+SET = words("dataset", "Data set")
+_SETUP: Mapping[str, Sequence[Column]] = {
+    "parts": (
+        words("dataset", "Data set", row=True),
+        words("part", "Part"),
+        number("images", "Images"),
+        number("patients", "Patients"),
+        number("repeated", "With two or more images"),
+        number("pairs", "Positive pairs"),
+        number("largest", "Of the eight with most", "percent"),
+        number("identical", "Identical pairs left out"),
+    ),
+    "detectors": (
+        DETECTOR,
+        words("state", "State"),
+        number("dimension", "Numbers an image"),
+        words("compares", "Compares by", wide=True),
+        words("weights", "Weights"),
+        words("preprocessing", "Images", wide=True),
+        words("notes", "Notes", wide=True),
+    ),
+    "missing": (words("detector", "Method", row=True), words("give", "What to give to have it", wide=True)),
+    "figure_1": (
+        DETECTOR,
+        estimate("auc", "Re-identification: AUC [95 %]", "decimal"),
+        estimate("recall", "Copies: recall at the strongest [95 %]"),
+        number("dimension", "Numbers an image"),
+    ),
+}  # fmt: skip
+REID_COLUMNS: Mapping[str, Sequence[Column]] = {
+    **_SETUP,
+    "leaderboard": (
+        DETECTOR,
+        estimate("auc", "AUC [95 %]", "decimal"),
+        estimate("specificity", "Specificity [95 %]"),
+        estimate("auc_paper", "AUC, every pair alike", "decimal"),
+        number("specificity_paper", "Specificity, every pair alike", "percent"),
+        estimate("difference", "AUC less the reference's [95 %]", "decimal"),
+        number("dimension", "Numbers an image"),
+    ),
+    "table_2": (
+        words("section", "Section"),
+        DETECTOR,
+        SET,
+        estimate("auc", "AUC [95 %]", "decimal"),
+        estimate("specificity", "Specificity [95 %]"),
+        words("at", "which is", wide=True),
+        estimate("auc_paper", "AUC, every pair alike [95 %]", "decimal"),
+        number("specificity_paper", "Specificity, every pair alike", "percent"),
+        number("n_identities", "Patients"),
+        number("n_pairs", "Positive pairs"),
+    ),
+    "differences": (
+        words("first", "Detector", row=True),
+        words("second", "less the reference"),
+        SET,
+        estimate("difference", "Difference of AUC [95 %]", "decimal"),
+        estimate("difference_paper", "Every pair alike [95 %]", "decimal"),
+        number("n_identities", "Patients"),
+    ),
+    "table_4": (
+        DETECTOR,
+        words("backbone", "Backbone"),
+        words("augmentation", "Augmentation", wide=True),
+        words("bce_share", "α"),
+        words("latent", "Latent"),
+        words("form", "Pairs count"),
+        estimate("accuracy", "Accuracy [95 %]"),
+        estimate("f1", "F1 [95 %]"),
+        estimate("precision", "Precision [95 %]"),
+        estimate("recall", "Recall [95 %]"),
+        estimate("auc", "AUC [95 %]", "decimal"),
+        number("n_pairs", "Pairs"),
+    ),
+    "false_matches": (
+        DETECTOR,
+        SET,
+        words("at", "Threshold"),
+        number("threshold", "Score", "short"),
+        estimate("sensitivity", "Positive pairs found [95 %]"),
+        number("n_matched", "Images matched"),
+        number("n_images", "of"),
+        estimate("matched", "Images matched, patients alike [95 %]"),
+        number("n_patients", "Patients"),
+    ),
+}  # fmt: skip
+COPIES_COLUMNS: Mapping[str, Sequence[Column]] = {
+    **_SETUP,
+    "leaderboard": (
+        DETECTOR,
+        estimate("recall", "Recall of the strongest copies [95 %]"),
+        estimate("recall_95", "at the threshold of 95 % recall [95 %]"),
+        number("recall_paper", "Every image alike", "percent"),
+        estimate("difference", "less the reference's [95 %]"),
+        number("adjusted", "p, Holm", "probability"),
+        estimate("specificity", "New pairs told apart [95 %]"),
+    ),
+    "figure_4": (
+        DETECTOR,
+        words("rule", "Threshold"),
+        SET,
+        estimate("recall", "Recall at the strongest [95 %]"),
+        number("recall_paper", "Every image alike", "percent"),
+        number("n_identities", "Patients"),
+        number("n_images", "Images"),
+    ),
+    "strongest": (
+        DETECTOR,
+        words("rule", "Threshold"),
+        *(estimate(family, f"{_family(family)} [95 %]") for family in FAMILY_NAMES),
+    ),
+    "differences": (
+        words("first", "Detector", row=True),
+        words("second", "less the reference"),
+        words("rule", "Threshold"),
+        words("family", "Copies by"),
+        estimate("difference", "Difference of recall [95 %]"),
+        number("p", "p", "probability"),
+        number("adjusted", "p, Holm", "probability"),
+        number("n_discordant", "Patients who decide"),
+        number("n_identities", "of"),
+    ),
+    "thresholds": (
+        DETECTOR,
+        SET,
+        words("rule", "Rule"),
+        number("threshold", "Score", "short"),
+        words("made_from", "Made from", wide=True),
+        estimate("specificity", "New test pairs told apart [95 %]"),
+        estimate("sensitivity", "Test pairs of one patient found [95 %]"),
+    ),
+}  # fmt: skip

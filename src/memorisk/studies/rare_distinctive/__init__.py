@@ -1,5 +1,5 @@
 """Paper 000, per-class memorization of fine-tuned classifiers: every table and figure.
 
-Start with `run`, which walks the grid. `file` and `plan` say what is asked for, `tables` and its kin hold a table of
-the paper each, `page` lays them out.
+Start with `study`, which reads the file and walks the grid; `plan` is its dry run. `results` reads finished cells.
+`tables` lists all tables; `class_tables` and `intervention_tables` build them. `page` lays them out with `figures`.
 """

@@ -1,27 +1,45 @@
-"""Figures 1 to 6 and 8 of paper 000, drawn from the numbers of a study's tables; figure 7 is in `images`.
+"""Figures 1 to 8 of paper 000, drawn from the numbers of a study's tables.
 
-Each function takes the tables by name and returns blocks; nothing where its table has nothing to draw.
+Each function takes the tables by name and returns blocks; nothing where its table has nothing to draw. Figure 7
+shows what the classes of each data set look like, only where the user chose pictures.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from memorisk.report.blocks import Block, Details, Figure, Inline, Name, Table, Text
-from memorisk.report.figures.basic import frequency_plot
-from memorisk.report.figures.difference import difference_plot
-from memorisk.report.figures.layer import layer_plot
-from memorisk.report.figures.series import MOST_ROWS, Limits, series_plot
-from memorisk.report.figures.tradeoff import tradeoff_plot
-from memorisk.report.formats import count, decimal
-from memorisk.report.frames import largest_first, numbers, rows, texts, truths
-from memorisk.studies.rare_distinctive.columns import COLUMNS
-from memorisk.studies.rare_distinctive.parts import StudyTable
-from memorisk.studies.rare_distinctive.text import regime_name
+from memorisk.audits.classifier.finished_run import FinishedRun, open_finished
+from memorisk.audits.rendering import load_result
+from memorisk.images.alterations.interventions import find_intervention, intervene
+from memorisk.report.blocks import (
+    Block,
+    Details,
+    Figure,
+    Gallery,
+    Heading,
+    Inline,
+    Name,
+    Paragraph,
+    Table,
+    Text,
+    Thumbnail,
+    data_uri,
+)
+from memorisk.report.columns import booleans, column_numbers, column_texts, count, decimal, largest_first, rows
+from memorisk.report.figures.curves import layer_plot
+from memorisk.report.figures.intervals import MOST_ROWS, Limits, difference_plot, series_plot, tradeoff_plot
+from memorisk.report.figures.memorization import frequency_plot
+from memorisk.report.result import Result
+from memorisk.runs.errors import one_line
+from memorisk.scores.memorization import memorization
+from memorisk.studies.engine.tables import regime_name
+from memorisk.studies.rare_distinctive.results import READ_ERRORS, StudyRuns, StudyTable
+from memorisk.studies.rare_distinctive.tables import COLUMNS
 
 Tables = Mapping[str, StudyTable]
-Ends = tuple[str, str, str]
+IntervalColumns = tuple[str, str, str]
 
 MEAN = ("mean", "low", "high")
 DIFFERENCE, NOISE = ("difference", "low", "high"), ("noise", "noise_low", "noise_high")
@@ -32,15 +50,15 @@ def figure_1(tables: Tables) -> list[Block]:
     every = tables["table_5"].ours
     if every.empty:
         return []
-    dataset = texts(every, "dataset")[0]
-    own = _where(every, "dataset", dataset)
-    labels = list(dict.fromkeys(texts(own, "label")))
+    dataset = column_texts(every, "dataset")[0]
+    own = _cell_place(every, "dataset", dataset)
+    labels = list(dict.fromkeys(column_texts(own, "label")))
     series = _series(own, "architecture", "label", labels, MEAN)
     return [
         Figure(
             svg=series_plot(labels, series, x_title="Mean memorization M, with 95 % interval"),
             title="Figure 1. Per-class memorization by architecture.",
-            caption=["Data set ", Name(dataset), ", largest mean of the first architecture first.", _cut(labels)],
+            caption=["Data set ", Name(dataset), ", largest mean of the first architecture first.", _shorten(labels)],
             alternative=_highest(own, "architecture", "label", MEAN),
         )
     ]
@@ -51,9 +69,9 @@ def figure_2(tables: Tables) -> list[Block]:
     every = tables["table_7"].extra.get("layers", pd.DataFrame())
     found: list[Block] = []
     for dataset, architecture in _cells(every):
-        own = _where(_where(every, "dataset", dataset), "architecture", architecture)
+        own = _cell_place(_cell_place(every, "dataset", dataset), "architecture", architecture)
         bands = {f"{b} M": _limits(own, (b, f"{b}_low", f"{b}_high")) for b in ("high", "low")}
-        low, high = numbers(own, "difference_low"), numbers(own, "difference_high")
+        low, high = column_numbers(own, "difference_low"), column_numbers(own, "difference_high")
         apart = int(np.sum((low > 0) | (high < 0)))
         found.append(
             Figure(
@@ -72,18 +90,18 @@ def figure_3(tables: Tables) -> list[Block]:
     """Regimes: (a) each class under each, (b) accuracy on unseen images against mean M; a pair a data set."""
     ours, classes = tables["table_11"].ours, tables["table_11"].extra.get("by_regime", pd.DataFrame())
     found: list[Block] = []
-    for dataset in dict.fromkeys(texts(ours, "dataset")):
-        own = _where(ours, "dataset", dataset)
-        found.append(_by_regime(_where(classes, "dataset", dataset), dataset))
-        names = [regime_name(name) for name in texts(own, "regime")]
+    for dataset in dict.fromkeys(column_texts(ours, "dataset")):
+        own = _cell_place(ours, "dataset", dataset)
+        found.append(_by_regime(_cell_place(classes, "dataset", dataset), dataset))
+        names = [regime_name(name) for name in column_texts(own, "regime")]
         accuracy, m = (_limits(own, (c, f"{c}_low", f"{c}_high")) for c in ("accuracy", "mean_m"))
         told: list[Inline] = []
         for i, name in enumerate(names):
             values = [float(np.asarray(v)[i]) for v in (accuracy[0], m[0])]
-            told.append(f"{name}: accuracy {_said(values[0])}, mean M {_said(values[1])}. ")
+            told.append(f"{name}: accuracy {_interval_words(values[0])}, mean M {_interval_words(values[1])}. ")
         found.append(
             Figure(
-                svg=tradeoff_plot(names, accuracy, m, float(numbers(own, "majority")[0])),
+                svg=tradeoff_plot(names, accuracy, m, float(column_numbers(own, "majority")[0])),
                 title="Figure 3 (b). What each regime costs and saves.",
                 caption=["Data set ", Name(dataset), ": accuracy on unseen images, right and low is good."],
                 alternative=told,
@@ -93,9 +111,9 @@ def figure_3(tables: Tables) -> list[Block]:
 
 
 def _by_regime(own: pd.DataFrame, dataset: str) -> Figure:
-    named = own.assign(regime=[regime_name(name) for name in texts(own, "regime")])
-    first = _where(named, "regime", texts(named, "regime")[0])
-    labels = texts(largest_first(first, "mean"), "label")
+    named = own.assign(regime=[regime_name(name) for name in column_texts(own, "regime")])
+    first = _cell_place(named, "regime", column_texts(named, "regime")[0])
+    labels = column_texts(largest_first(first, "mean"), "label")
     return Figure(
         svg=series_plot(
             labels,
@@ -103,7 +121,7 @@ def _by_regime(own: pd.DataFrame, dataset: str) -> Figure:
             x_title="Mean memorization M, with 95 % interval",
         ),
         title="Figure 3 (a). Each class under each regime.",
-        caption=["Data set ", Name(dataset), ", largest mean of the first regime first.", _cut(labels)],
+        caption=["Data set ", Name(dataset), ", largest mean of the first regime first.", _shorten(labels)],
         alternative=_highest(named, "regime", "label", MEAN),
         table=Table(frame=named, columns=COLUMNS["by_regime"], caption="Every class and regime."),
     )
@@ -118,7 +136,7 @@ def figure_4a(tables: Tables) -> list[Block]:
     if agreement.empty:
         return []
     named = _with_cell_names(agreement)
-    labels = list(dict.fromkeys(texts(named, "cell")))
+    labels = list(dict.fromkeys(column_texts(named, "cell")))
     ends = ("difference", "difference_low", "difference_high")
     return [
         Figure(
@@ -132,7 +150,7 @@ def figure_4a(tables: Tables) -> list[Block]:
             caption="Success of an attack at M > 0.3 less that at M ≤ 0.1. M from other seeds than the attacked "
             "model's answers the question, for the loss threshold, which an attacker can compute, and for the loss "
             "difference. The paper's form sets the loss difference against M from the attacked models, which is the "
-            f"same number: it agrees even where nothing is memorized.{_cut(labels)}",
+            f"same number: it agrees even where nothing is memorized.{_shorten(labels)}",
             alternative=_highest(named, "form", "cell", ends),
             table=Table(frame=agreement, columns=COLUMNS["agreement"], caption="Every form."),
         )
@@ -144,7 +162,7 @@ def figure_4b(tables: Tables) -> list[Block]:
     rarity = tables["table_1"].ours
     if rarity.empty:
         return []
-    labels = list(dict.fromkeys(texts(rarity, "dataset")))
+    labels = list(dict.fromkeys(column_texts(rarity, "dataset")))
     ends = ("paper_rho", "rho_low", "rho_high")
     return [
         Figure(
@@ -156,7 +174,8 @@ def figure_4b(tables: Tables) -> list[Block]:
             ),
             title="Figure 4 (b). Rarity and memorization by data set and architecture.",
             caption="Rho of class frequency and M over images: below 0 rare classes are memorized more. Intervals are "
-            f"over patients and seeds, for these classes as they are; the s.d. over seeds is in table 1.{_cut(labels)}",
+            "over patients and seeds, for these classes as they are; the s.d. over seeds is in table "
+            f"1.{_shorten(labels)}",
             alternative=_highest(rarity, "architecture", "dataset", ends),
         )
     ]
@@ -174,27 +193,27 @@ def figure_6(tables: Tables) -> list[Block]:
     every = tables["table_6"].ours
     if every.empty:
         return []
-    dataset = texts(every, "dataset")[0]
+    dataset = column_texts(every, "dataset")[0]
     title = "Figure 6. Every class under the intervention, changed or not."
-    return _differences(_where(every, "dataset", dataset), title, with_dataset=False)
+    return _differences(_cell_place(every, "dataset", dataset), title, with_dataset=False)
 
 
 def _differences(every: pd.DataFrame, title: str, *, with_dataset: bool) -> list[Block]:
     found: list[Block] = []
-    for architecture in dict.fromkeys(texts(every, "architecture")):
-        own = _where(every, "architecture", architecture)
-        labels = texts(own, "label")
+    for architecture in dict.fromkeys(column_texts(every, "architecture")):
+        own = _cell_place(every, "architecture", architecture)
+        labels = column_texts(own, "label")
         if with_dataset:
-            labels = [f"{d}: {label}" for d, label in zip(texts(own, "dataset"), labels, strict=True)]
+            labels = [f"{d}: {label}" for d, label in zip(column_texts(own, "dataset"), labels, strict=True)]
             where: list[Inline] = ["Architecture ", Name(architecture)]
         else:
-            labels = [f"{v} (changed)" if c else v for v, c in zip(labels, truths(own, "targeted"), strict=True)]
-            where = _cell_words(texts(own, "dataset")[0], architecture)
+            labels = [f"{v} (changed)" if c else v for v, c in zip(labels, booleans(own, "targeted"), strict=True)]
+            where = _cell_words(column_texts(own, "dataset")[0], architecture)
         found.append(
             Figure(
                 svg=difference_plot(labels, _limits(own, DIFFERENCE), _limits(own, NOISE)),
                 title=title,
-                caption=[*where, f". Right of 0 more is remembered than before, left of it less.{_cut(labels)}"],
+                caption=[*where, f". Right of 0 more is remembered than before, left of it less.{_shorten(labels)}"],
                 alternative=_changes(own, labels),
             )
         )
@@ -204,7 +223,7 @@ def _differences(every: pd.DataFrame, title: str, *, with_dataset: bool) -> list
 def _changes(own: pd.DataFrame, labels: Sequence[str]) -> list[Inline]:
     words: list[Inline] = []
     for i, label in enumerate(labels):
-        values = {c: _said(numbers(own, c)[i]) for c in (*DIFFERENCE, *NOISE)}
+        values = {c: _interval_words(column_numbers(own, c)[i]) for c in (*DIFFERENCE, *NOISE)}
         words += [
             Name(label),
             f": {values['difference']} ({values['low']} to {values['high']}); retraining alone {values['noise']} "
@@ -217,9 +236,12 @@ def figure_8(tables: Tables) -> list[Block]:
     """Frequency of the classes against M, a panel a data set; other architectures than the first are folded away."""
     every = tables["table_5"].ours
     found: list[Block] = []
-    for dataset in dict.fromkeys(texts(every, "dataset")):
-        of_set = _where(every, "dataset", dataset)
-        panels = [_frequency(_where(of_set, "architecture", a)) for a in dict.fromkeys(texts(of_set, "architecture"))]
+    for dataset in dict.fromkeys(column_texts(every, "dataset")):
+        of_set = _cell_place(every, "dataset", dataset)
+        panels = [
+            _frequency(_cell_place(of_set, "architecture", a))
+            for a in dict.fromkeys(column_texts(of_set, "architecture"))
+        ]
         found.append(panels[0])
         if len(panels) > 1:
             found.append(Details(["The other architectures on ", Name(dataset)], panels[1:]))
@@ -227,60 +249,66 @@ def figure_8(tables: Tables) -> list[Block]:
 
 
 def _frequency(own: pd.DataFrame) -> Figure:
-    place = _cell_words(texts(own, "dataset")[0], texts(own, "architecture")[0])
-    known = rows(own, np.isfinite(numbers(own, "mean")))
+    place = _cell_words(column_texts(own, "dataset")[0], column_texts(own, "architecture")[0])
+    known = rows(own, np.isfinite(column_numbers(own, "mean")))
     words: list[Inline] = ["No class has a mean."]
     if len(known):
-        rarest = known.iloc[int(np.argmin(numbers(known, "frequency")))]
+        rarest = known.iloc[int(np.argmin(column_numbers(known, "frequency")))]
         top = largest_first(known, "mean").iloc[0]
-        words = ["The rarest class, ", Name(str(rarest["label"])), f", has mean M {_said(rarest['mean'])}; the most "]
-        words += ["memorized, ", Name(str(top["label"])), f", has {_said(top['mean'])}."]
+        words = [
+            "The rarest class, ",
+            Name(str(rarest["label"])),
+            f", has mean M {_interval_words(rarest['mean'])}; the most ",
+        ]
+        words += ["memorized, ", Name(str(top["label"])), f", has {_interval_words(top['mean'])}."]
     return Figure(
-        svg=frequency_plot(texts(own, "label"), numbers(own, "frequency"), *(numbers(own, c) for c in MEAN)),
+        svg=frequency_plot(
+            column_texts(own, "label"), column_numbers(own, "frequency"), *(column_numbers(own, c) for c in MEAN)
+        ),
         title="Figure 8. Frequency of a class against its memorization.",
         caption=[*place, ". Each dot is a class, the line its 95 % interval."],
         alternative=words,
     )
 
 
-def _series(frame: pd.DataFrame, by: str, row: str, labels: Sequence[str], ends: Ends) -> dict[str, Limits]:
+def _series(frame: pd.DataFrame, by: str, row: str, labels: Sequence[str], ends: IntervalColumns) -> dict[str, Limits]:
     """[rows] estimates and limits of each series; NaN where a series has no such row."""
     found: dict[str, Limits] = {}
-    for name in dict.fromkeys(texts(frame, by)):
-        own = _where(frame, by, name)
-        place = {label: i for i, label in enumerate(texts(own, row))}
+    for name in dict.fromkeys(column_texts(frame, by)):
+        own = _cell_place(frame, by, name)
+        place = {label: i for i, label in enumerate(column_texts(own, row))}
         at = np.array([place.get(label, -1) for label in labels], dtype=np.intp)
-        columns = [np.append(numbers(own, column), np.nan)[at] for column in ends]
+        columns = [np.append(column_numbers(own, column), np.nan)[at] for column in ends]
         found[name] = (columns[0], columns[1], columns[2])
     return found
 
 
-def _highest(frame: pd.DataFrame, by: str, row: str, ends: Ends) -> Text:
+def _highest(frame: pd.DataFrame, by: str, row: str, ends: IntervalColumns) -> Text:
     """The row with the highest value of each series, in words."""
     words: list[Inline] = []
-    for name in dict.fromkeys(texts(frame, by)):
-        top = largest_first(_where(frame, by, name), ends[0]).head(1)
-        value, low, high = (_said(numbers(top, column)[0]) for column in ends)
-        words += [Name(name), ": highest in ", Name(texts(top, row)[0]), f", {value} ({low} to {high}). "]
+    for name in dict.fromkeys(column_texts(frame, by)):
+        top = largest_first(_cell_place(frame, by, name), ends[0]).head(1)
+        value, low, high = (_interval_words(column_numbers(top, column)[0]) for column in ends)
+        words += [Name(name), ": highest in ", Name(column_texts(top, row)[0]), f", {value} ({low} to {high}). "]
     return words or "Nothing is drawn."
 
 
-def _where(frame: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
-    return rows(frame, [v == value for v in texts(frame, column)]).reset_index(drop=True)
+def _cell_place(frame: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
+    return rows(frame, [v == value for v in column_texts(frame, column)]).reset_index(drop=True)
 
 
-def _limits(frame: pd.DataFrame, ends: Ends) -> Limits:
-    return numbers(frame, ends[0]), numbers(frame, ends[1]), numbers(frame, ends[2])
+def _limits(frame: pd.DataFrame, ends: IntervalColumns) -> Limits:
+    return column_numbers(frame, ends[0]), column_numbers(frame, ends[1]), column_numbers(frame, ends[2])
 
 
 def _cells(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(zip(texts(frame, "dataset"), texts(frame, "architecture"), strict=True)))
+    return list(dict.fromkeys(zip(column_texts(frame, "dataset"), column_texts(frame, "architecture"), strict=True)))
 
 
 def _with_cell_names(frame: pd.DataFrame) -> pd.DataFrame:
     """With a column ``cell``: the architecture, and the data set where there are several."""
-    several = len(set(texts(frame, "dataset"))) > 1
-    pairs = zip(texts(frame, "dataset"), texts(frame, "architecture"), strict=True)
+    several = len(set(column_texts(frame, "dataset"))) > 1
+    pairs = zip(column_texts(frame, "dataset"), column_texts(frame, "architecture"), strict=True)
     return frame.assign(cell=[f"{d}: {a}" if several else a for d, a in pairs])
 
 
@@ -288,9 +316,78 @@ def _cell_words(dataset: str, architecture: str) -> list[Inline]:
     return [Name(dataset), ", ", Name(architecture)]
 
 
-def _cut(labels: Sequence[str]) -> str:
+def _shorten(labels: Sequence[str]) -> str:
     return f" The first {MOST_ROWS} of {len(labels)} rows." if len(labels) > MOST_ROWS else ""
 
 
-def _said(value: float) -> str:
+def _interval_words(value: float) -> str:
     return "unknown" if np.isnan(value) else decimal(value)
+
+
+PICTURES = 3
+"""Images a class."""
+
+_NO_PICTURES = (
+    "Figure 7 of the paper shows images of patients. Images appear in reports only as the user chose: with gallery: "
+    "true in the settings of the study or of a data set, typical images of each class stand here."
+)
+
+
+def figure_7(runs: StudyRuns) -> list[Block]:
+    """Typical images of each class, the most memorized class first; a line where no pictures were asked for.
+
+    Shown are the images whose M lies nearest to the median of their class in the data set's first finished
+    architecture, without ids; beside those of a changed class the images as the intervention left them.
+
+    Args:
+        runs: Of the study; ``pictured`` names the data sets whose pictures the user chose.
+    """
+    blocks: list[Block] = []
+    for dataset in dict.fromkeys(d for _, d in runs.cells if d in runs.pictured):
+        architecture, folder = next((a, path) for (a, d), path in runs.cells.items() if d == dataset)
+        blocks.append(Heading(["Figure 7. Typical images of ", Name(dataset)]))
+        try:
+            blocks.append(_gallery(open_finished(folder, device="cpu"), load_result(Path(folder)), architecture))
+        except READ_ERRORS as error:
+            blocks.append(Paragraph(["Its images cannot be shown: ", Name(one_line(error, 200))]))
+    return blocks or [Paragraph(_NO_PICTURES)]
+
+
+def _gallery(run: FinishedRun, result: Result, architecture: str) -> Gallery:
+    items: list[Thumbnail] = []
+    targeted = _target_classes(result)
+    ordered = result.per_class.dropna(subset=["mean"]).sort_values(["mean", "label"], ascending=[False, True])
+    for row in ordered.to_dict("records"):
+        label = str(row["label"])
+        pixels = run.store.images[_typical_rows(run, label)]
+        captions: list[Text] = [Name(label), f"mean M {decimal(float(row['mean']))}"]
+        items += [_thumbnail(image, captions) for image in pixels]
+        if label in targeted and run.options.intervene:
+            changed = intervene(find_intervention(run.options.intervene), pixels)
+            items += [_thumbnail(image, [Name(label), run.options.intervene]) for image in changed]
+    caption = (
+        f"The {PICTURES} images of each class with M nearest to the median of their class, the class with the largest "
+        f"mean M first (architecture {one_line(architecture, 60)}). What looks distinctive is for the reader to say."
+    )
+    return Gallery(items=items, caption=caption)
+
+
+def _target_classes(result: Result) -> set[str]:
+    """Classes that the cell's intervention changed."""
+    table = result.tables.get("intervention")
+    if table is None:
+        return set()
+    return set(column_texts(rows(table, np.asarray(table["targeted"], dtype=bool)), "label"))
+
+
+def _typical_rows(run: FinishedRun, label: str) -> np.ndarray:
+    """Rows of the store of the scored images nearest to the median M of their class, in the order of that distance."""
+    items = run.evidence.items
+    m = memorization(run.evidence.gap, run.evidence.sign)
+    own = np.flatnonzero((items.label.astype(str) == label) & (items.split == "canary") & np.isfinite(m))
+    far = np.abs(m[own] - np.median(m[own])) if len(own) else np.empty(0)
+    return run.item_row[own[np.argsort(far, kind="stable")[:PICTURES]]]
+
+
+def _thumbnail(pixels: np.ndarray, captions: list[Text]) -> Thumbnail:
+    return Thumbnail(data_uri=data_uri(pixels), caption=captions, alternative="Image of the class named below")

@@ -16,9 +16,8 @@ from memorisk.report.blocks import (
     Strong,
     Table,
 )
-from memorisk.report.formats import count
-from memorisk.studies.rare_distinctive.blocks import corrected, printed, with_gaps
-from memorisk.studies.rare_distinctive.columns import COLUMNS, EXTRA_TITLES
+from memorisk.report.columns import count
+from memorisk.studies.engine.tables import corrected_block, paper_block, texts_as_missing
 from memorisk.studies.rare_distinctive.figures import (
     Tables,
     figure_1,
@@ -28,13 +27,13 @@ from memorisk.studies.rare_distinctive.figures import (
     figure_4b,
     figure_5,
     figure_6,
+    figure_7,
     figure_8,
 )
-from memorisk.studies.rare_distinctive.images import figure_7
-from memorisk.studies.rare_distinctive.parts import StudyRuns, StudyTable
-from memorisk.studies.rare_distinctive.tables import table_heading
+from memorisk.studies.rare_distinctive.results import StudyRuns, StudyTable
+from memorisk.studies.rare_distinctive.tables import COLUMNS, EXTRA_TITLES, table_heading
 
-_DRAWN = ("layers", "by_regime", "agreement")
+_FIGURE_TABLES = ("layers", "by_regime", "agreement")
 """Extra tables that stand with their figure."""
 
 _PROTOCOLS = {
@@ -68,17 +67,17 @@ def study_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
         blocks += [block for figure in figures for block in figure(named)]
         sections.append(Section(title, blocks, key))
     sections.append(Section("What the classes look like", figure_7(runs), "images"))
-    sections.append(Section("How to read this", _reading(), "reading"))
+    sections.append(Section("How to read this", _how_to_read(), "reading"))
     return Page(
         title="Rare, distinctive, memorized",
         subtitle="A study of several architectures and data sets",
         lead=_lead(runs, tables),
         sections=sections,
-        footer=[Paragraph(f"Each cell's own report lies in its folder. This page holds {_shown(runs)}.")],
+        footer=[Paragraph(f"Each cell's own report lies in its folder. This page holds {_shown_columns(runs)}.")],
     )
 
 
-def _shown(runs: StudyRuns) -> str:
+def _shown_columns(runs: StudyRuns) -> str:
     return "images, as was asked for, and no id" if runs.pictured else "no image and no id"
 
 
@@ -106,17 +105,17 @@ def _table(table: StudyTable) -> list[Block]:
     if table.why_empty:
         blocks.append(Paragraph(f"Empty: {table.why_empty}."))
     else:
-        blocks += [printed(table), corrected(table, COLUMNS[table.name])]
+        blocks += [paper_block(table), corrected_block(table, COLUMNS[table.name])]
     blocks.append(Paragraph([Strong("What differs. "), table.note]))
     for name, frame in table.extra.items():
-        if name not in _DRAWN:
-            blocks.append(Table(frame=with_gaps(frame), columns=COLUMNS[name], caption=f"{EXTRA_TITLES[name]}."))
+        if name not in _FIGURE_TABLES:
+            blocks.append(Table(frame=texts_as_missing(frame), columns=COLUMNS[name], caption=f"{EXTRA_TITLES[name]}."))
     if table.missing:
         blocks.append(Steps([Name(line) for line in table.missing]))
     return blocks
 
 
-def _reading() -> list[Block]:
+def _how_to_read() -> list[Block]:
     return [
         Steps(
             [

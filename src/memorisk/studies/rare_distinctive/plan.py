@@ -4,15 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from memorisk.audits.classifier.defences.run import plan_defences
 from memorisk.audits.classifier.dry_run import DryRun
+from memorisk.audits.classifier.retraining.defences import plan_defences
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.runs.cost import Cost, total
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.progress import Progress, quiet
-from memorisk.studies.rare_distinctive.identity import check_part
-from memorisk.studies.rare_distinctive.parts import DEFENCES, part_name
-from memorisk.studies.rare_distinctive.run import Study, named_progress, study_parts_in
+from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.studies.rare_distinctive.results import DEFENCES, part_name
+from memorisk.studies.rare_distinctive.study import Study, check_part, named_progress, study_parts_in
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class StudyPlan:
         return [name for name, plans in self.parts.items() if any(plan.seconds is None for plan in plans)]
 
 
-def plan_study(study: Study, *, out: str | Path, progress: Progress = quiet) -> StudyPlan:
+def plan_study(study: Study, *, out: str | Path, progress: Progress = no_progress) -> StudyPlan:
     """Plan every part as its audit would: images decoded, parts drawn, settings refused, two steps timed.
 
     Args:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from memorisk.audits.feature.mark_choice import TEXT, choose_mark
+from memorisk.audits.feature.marks import TEXT, choose_mark
 from memorisk.audits.feature.options import MarkOptions
-from memorisk.images.marks.controls import KINDS
+from memorisk.images.alterations.mark_controls import CONTROL_KINDS
 from memorisk.images.options import ImageOptions
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.unique_features import LAYERS, NAMES
@@ -15,7 +15,7 @@ from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_names, check_types, setting_names
-from memorisk.studies.rare_distinctive.file import StudyProtocol, check_keys, read_protocol, reading_study
+from memorisk.studies.engine.study_file import StudyProtocol, check_keys, read_protocol, reading_study
 from memorisk.training.engine.options import TrainOptions
 
 PLAIN = "none"
@@ -114,7 +114,7 @@ class UniqueOptions(MarkOptions, ClusterOptions):
             raise InputError(f"opacity is {self.opacity}; it must lie above 0, where nothing is burnt in, and up to 1")
         if not isinstance(self.mark, str) or not self.mark:
             raise InputError("no mark: name a letter, text:..., pattern:SEED or an image file")
-        if self.font is not None and not self.mark.startswith(TEXT) and self.controls in KINDS:
+        if self.font is not None and not self.mark.startswith(TEXT) and self.controls in CONTROL_KINDS:
             raise InputError(f"font is for text, and mark is {one_line(self.mark, 40)}: name text:..., or no font")
         check_device(self.device)
 

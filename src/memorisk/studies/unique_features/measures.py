@@ -6,23 +6,23 @@ import numpy as np
 import torch
 from torch import nn
 
-from memorisk.audits.feature.mark_probing import ask_about_marks, label_probabilities
-from memorisk.images.marks.marks import burn
+from memorisk.audits.feature.mark_answers import ask_about_marks, label_probabilities
+from memorisk.images.alterations.marks import burn
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import read_array
 from memorisk.scores.marks import CLIP, paper_score
-from memorisk.studies.unique_features.results import Arrays
+from memorisk.studies.engine.cells import Arrays
 
 if TYPE_CHECKING:
-    from memorisk.studies.unique_features.jobs import CanaryJob
+    from memorisk.studies.unique_features.canary_training import CanaryJob
 
 _HALF_LEVEL = 0.5
 _ROUNDING = 1e-4
 _BATCH = 256
 
 
-class AskedModule:
+class MarkModel:
     """A trained network as `ask_about_marks` asks it."""
 
     name = "network"
@@ -65,7 +65,7 @@ def measure(job: "CanaryJob", model: nn.Module, clean: np.ndarray | None) -> Arr
         ``white_mark`` and ``white_random`` [n]; ``latent_mark`` and ``latent_random`` [L].
     """
     probes = read_array(job.probes, mmap=True)
-    asked = AskedModule(model, job.device, job.n_classes)
+    asked = MarkModel(model, job.device, job.n_classes)
     given = preprocessing_of(job, (probes.shape[1], probes.shape[2]), probes.shape[3])
     found = ask_about_marks(asked, given, probes, job.mark, job.controls, draws=job.redraws, seed=job.draw_seed)
     scores = [paper_score(found.mark, random) for random in found.random]
@@ -111,7 +111,7 @@ def normalised_mark_check(job: "CanaryJob", images: np.ndarray) -> None:
         raise MemoriskError("the mark in training is not the mark in probing: please report it")
 
 
-def _white_box(job: "CanaryJob", asked: AskedModule, given: Preprocessing, clean: np.ndarray) -> Arrays:
+def _white_box(job: "CanaryJob", asked: MarkModel, given: Preprocessing, clean: np.ndarray) -> Arrays:
     """M_w of every training image of the canary's class without the canary; of all classes where there is none."""
     own = np.ones(len(job.rows), dtype=bool)
     labels = job.labels[job.rows]
@@ -131,7 +131,7 @@ def _white_box(job: "CanaryJob", asked: AskedModule, given: Preprocessing, clean
     return {"white_slots": slots, "white": logs, "white_mark": marked, "white_random": random}
 
 
-def _latents(job: "CanaryJob", asked: AskedModule, given: Preprocessing, probes: np.ndarray) -> Arrays:
+def _latents(job: "CanaryJob", asked: MarkModel, given: Preprocessing, probes: np.ndarray) -> Arrays:
     """Share of the probes in which the mark, or a random patch, excites a latent that the clean probe does not."""
     rng = np.random.default_rng([job.draw_seed, 4])
     (top, left), (h, w) = job.mark.corner(probes.shape[1], probes.shape[2]), job.mark.shape

@@ -1,41 +1,307 @@
-"""The page of the study: tables 1 to 3, figures 3 to 6, and what the sections of paper 002 say in words."""
+"""The page of the study: findings, tables 1 to 3, figures 2 to 6, and what the sections of paper 002 say in words.
+
+A finding is a sentence a network: in the answers alone, and with the label known. Figures 3 to 6 are drawn from the
+frames of the tables, so that a figure cannot differ from its table. Figure 2, the canaries of tables 1 and 2 as
+pictures, is shown where the study's file asks for it.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
+from memorisk.images.alterations.marks import burn_stored
 from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
     Fact,
     Facts,
+    Figure,
+    Gallery,
     Heading,
+    Inline,
     Name,
     Page,
     Paragraph,
     Section,
     Steps,
     Strong,
+    Table,
+    Thumbnail,
+    data_uri,
 )
-from memorisk.report.formats import count
-from memorisk.report.frames import numbers
-from memorisk.studies.rare_distinctive.blocks import CORRECTED, corrected, printed
-from memorisk.studies.rare_distinctive.parts import StudyTable
-from memorisk.studies.unique_features.columns import COLUMNS, PUBLISHED, PUBLISHED_TITLE
-from memorisk.studies.unique_features.config import UniqueStudy
-from memorisk.studies.unique_features.figures import (
-    epoch_figures,
-    latent_figures,
-    redraw_figures,
-    seed_figures,
-    variant_notes,
+from memorisk.report.columns import (
+    column_numbers,
+    column_texts,
+    count,
+    decimal,
+    largest_first,
+    percent,
+    probability,
+    rows,
 )
-from memorisk.studies.unique_features.findings import findings, learned_nothing
-from memorisk.studies.unique_features.gallery import canary_gallery
-from memorisk.studies.unique_features.reading import Reading
-from memorisk.studies.unique_features.tables import heading
+from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.studies.engine.tables import CORRECTED, corrected_block, paper_block
+from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.studies.unique_features.config import LEVEL, PLAIN, UniqueStudy
+from memorisk.studies.unique_features.plan import INFLUENCE, RANDOM, arm_columns, network_words
+from memorisk.studies.unique_features.results import StudyAnswers, TrainingAnswers
+from memorisk.studies.unique_features.tables import COLUMNS, PUBLISHED, PUBLISHED_TITLE, heading
+
+Finding = Sequence[Inline]
+
+_BLACK = (
+    "m",
+    "In the answers alone: M {m} ({m_low} to {m_high}), p {p} for all {n_canaries} canaries together",
+    "; {found} found alone, {below_all} below all references",
+)
+_WHITE = (
+    "excess",
+    "With the label known: M_w above the references' by {excess} ({excess_low} to {excess_high})",
+    "; {found} of {n_found} canaries found alone",
+)
+_FORMATS = {"p": probability} | dict.fromkeys(("n_canaries", "found", "below_all", "n_found"), count)
+"""Every other number is a decimal one."""
+
+
+def findings(white: pd.DataFrame, black: pd.DataFrame) -> list[Finding]:
+    """A line a network and data set.
+
+    Args:
+        white: Table 1, corrected: M_w of canaries at random.
+        black: Table 2, corrected: M of canaries by self-influence.
+    """
+    found: list[Finding] = []
+    for dataset, network in dict.fromkeys([*_arms(black), *_arms(white)]):
+        seen, asked = _row(white, dataset, network), _row(black, dataset, network)
+        parts = [*_measure_sentences(asked, *_BLACK), *_measure_sentences(seen, *_WHITE)]
+        if not parts:
+            continue
+        remembered = _is_at_most(asked.get("p"), LEVEL) or (
+            _is_number(seen.get("excess_low")) and seen["excess_low"] > 0
+        )
+        answer = "remembered. " if remembered else "not shown to be remembered. "
+        found.append([Name(f"{dataset}, {network}"), ": ", Strong(answer), " ".join(parts)])
+    return found
+
+
+def chance_level_networks(table: pd.DataFrame) -> list[Finding]:
+    """Networks whose models are not surely better on validation images than always naming the commonest class.
+
+    Args:
+        table: "What was run".
+    """
+    lines: list[Finding] = []
+    for row in table.to_dict("records"):
+        n = int(row["n_validation"])
+        if clopper_pearson(round(row["accuracy"] * n), n).low > row["majority"]:
+            continue
+        said = f"{percent(row['accuracy'])} of {count(n)} validation images, the commonest class has"
+        name = f"{row['dataset']}, {row['network']}, {row['regulariser']}"
+        lines.append(
+            [Name(name), f": {said} {percent(row['majority'])}. What such models remember says little of trained ones."]
+        )
+    return lines
+
+
+def _measure_sentences(row: dict, column: str, sentence: str, alone: str) -> list[str]:
+    """A measure and who was found alone by it; nothing where it was not taken."""
+    if not _is_number(row.get(column)):
+        return []
+    written = {k: _FORMATS.get(k, decimal)(v) for k, v in row.items() if isinstance(v, int | float)}
+    return [(sentence + (alone if _is_number(row.get("found")) else "")).format_map(written) + "."]
+
+
+def _arms(table: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(zip(column_texts(table, "dataset"), column_texts(table, "network"), strict=True))
+
+
+def _row(table: pd.DataFrame, dataset: str, network: str) -> dict:
+    own = rows(table, [arm == (dataset, network) for arm in _arms(table)])
+    return own.to_dict("records")[0] if len(own) else {}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and value == value
+
+
+def _is_at_most(value: object, limit: float) -> bool:
+    return isinstance(value, int | float) and value <= limit
+
+
+_CANARIES = "Canaries, in the order of the values"
+
+
+def redraw_figures(table: StudyTable) -> list[Block]:
+    """Figure 4: M_w of each canary with one standard deviation over redraws of the random patches."""
+    found: list[Block] = []
+    for name, own in _by_arm(table.extra.get("images")):
+        value, sd = column_numbers(own, "m_w"), column_numbers(own, "m_w_sd")
+        svg = spread_plot(value, value - sd, value + sd, y_title="M_w, one s.d. over redraws", x_title=_CANARIES)
+        found.append(_figure(svg, "Figure 4", name, own, ("m_w", "m_w_sd"), f"M_w of {count(len(own))} canaries"))
+    return found
+
+
+def seed_figures(table: StudyTable, study: UniqueStudy) -> list[Block]:
+    """Figure 3a: range of M_w over trainings of some canaries; figures 5 and 6: range of M of all."""
+    found: list[Block] = []
+    for name, own in _by_arm(table.extra.get("images")):
+        few = own.head(study.options.shown_runs)
+        for score, words, frame, number in (
+            ("m_w", "M_w", few, "Figure 3(a)"), ("m_paper", "M", own, "Figures 5 and 6"),
+        ):  # fmt: skip
+            middle, low, high = (column_numbers(frame, f"{score}_{end}") for end in ("mean", "min", "max"))
+            svg = spread_plot(middle, low, high, y_title=f"{words}, mean and range over trainings", x_title=_CANARIES)
+            columns = (f"{score}_mean", f"{score}_min", f"{score}_max")
+            crossing = int(((low < 0) & (high > 0)).sum())
+            said = f"{words} of {count(len(frame))} canaries; of {count(crossing)} it lies on both sides of 0"
+            found.append(_figure(svg, number, name, frame, columns, said))
+    return found
+
+
+def epoch_figures(table: StudyTable) -> list[Block]:
+    """Figure 3c: M after each epoch."""
+    found: list[Block] = []
+    for name, own in _by_arm(table.ours if len(table.ours) else None):
+        epochs, none = column_numbers(own, "epoch"), np.full(len(own), np.nan)
+        first = epochs[column_numbers(own, "m_low") > 0]
+        said = (
+            f"M: the interval first lies above 0 after epoch {count(first[0])}"
+            if len(first)
+            else "M: the interval holds 0 after every epoch"
+        )
+        band = {"canaries less references": _limits(own, "m")}
+        svg = epoch_plot(epochs, band, y_title="M, 95 % limits")
+        columns = ("epoch", "m", "m_low", "m_high", "validation")
+        found.append(_figure(svg, "Figure 3(c), corrected", name, own, columns, said))
+        bands = {
+            "canaries": _limits(own, "m_paper"),
+            "references": (column_numbers(own, "m_paper_references"), none, none),
+        }
+        svg = epoch_plot(epochs, bands, y_title="M as published, 95 % limits")
+        columns = ("epoch", "m_paper", "m_paper_low", "m_paper_high", "m_paper_references")
+        said = "M as published, of canary models and of models without the mark"
+        found.append(_figure(svg, "Figure 3(c)", name, own, columns, said))
+    return [*found, Paragraph(table.note)] if found else []
+
+
+def latent_figures(table: StudyTable) -> list[Block]:
+    """Figure 3b: how often the mark, and a random patch, excite each latent."""
+    found: list[Block] = []
+    frame = table.extra.get("by_latent")
+    best = dict(zip(zip(column_texts(table.ours, "dataset"), column_texts(table.ours, "network"), strict=True),
+                    column_numbers(table.ours, "latent"), strict=True))  # fmt: skip
+    for name, own in _by_arm(frame):
+        chosen = int(best[column_texts(own, "dataset")[0], column_texts(own, "network")[0]])
+        series = {
+            "the mark": column_numbers(own, "mark"),
+            "a random patch": column_numbers(own, "random"),
+            "the mark, other models": column_numbers(own, "without"),
+        }
+        said = f"how often each latent is excited, mean over all images; latent {chosen} is the one of the table"
+        columns = ("latent", "mark", "random", "without")
+        found.append(_figure(latent_plot(series, chosen), "Figure 3(b)", name, own, columns, said))
+    return found
+
+
+def variant_notes(reading: StudyAnswers) -> list[Block]:
+    """What augmentation made of the mark: logged for every canary model."""
+    lines = []
+    for arm in reading.arms(INFLUENCE):
+        if "augmentation" not in arm.regulariser.split("+") or arm.regulariser == PLAIN:
+            continue
+        own = [a.found for a in reading.of(arm, INFLUENCE)]
+        epochs = sum(len(f["variant_same"]) for f in own)
+        moved = [np.stack([f["variant_rows"], f["variant_columns"], f["variant_mirrored"]]) for f in own]
+        distinct = len(np.unique(np.concatenate(moved, axis=1), axis=1).T) if moved else 0
+        shown = np.mean(np.concatenate([f["variant_same"] for f in own]))
+        kept = np.mean(np.concatenate([f["variant_kept"] for f in own]))
+        named = arm_columns(arm)
+        lines.append(
+            [
+                Name(f"{named['dataset']}, {named['network']}, {named['regulariser']}"),
+                f": over {count(epochs)} epochs of {count(len(own))} models the canary showed the mark in "
+                f"{count(distinct)} places or mirrorings; in {percent(shown)} of the epochs with the pixels of the "
+                f"probes; {decimal(kept)} of its energy was left on average.",
+            ]
+        )
+    return [Paragraph("What augmentation made of the mark:"), Steps(lines)] if lines else []
+
+
+def _limits(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return (
+        column_numbers(frame, column),
+        column_numbers(frame, f"{column}_low"),
+        column_numbers(frame, f"{column}_high"),
+    )
+
+
+def _by_arm(frame: pd.DataFrame | None) -> list[tuple[str, pd.DataFrame]]:
+    """A frame's parts by data set and network."""
+    if frame is None or not len(frame):
+        return []
+    pairs = list(zip(column_texts(frame, "dataset"), column_texts(frame, "network"), strict=True))
+    return [(f"{d}, {n}", rows(frame, [pair == (d, n) for pair in pairs])) for d, n in dict.fromkeys(pairs)]
+
+
+def _figure(svg: str, number: str, name: str, frame: pd.DataFrame, columns: tuple[str, ...], said: str) -> Figure:
+    first = "image" if "image" in frame else columns[0]
+    shown = [Column(source=first, heading=first.capitalize(), row_heading=True, format="text" if first == "image"
+                    else "count")]  # fmt: skip
+    shown += [Column(source=c, heading=c.replace("_", " "), format="power") for c in columns if c != first]
+    return Figure(
+        svg=svg,
+        title=f"{number}: {said.split(';')[0].split(',')[0]}",
+        caption=[Name(name), f". {said[0].upper()}{said[1:]}."],
+        alternative=[Name(name), f": {said}."],
+        table=Table(frame=frame, columns=shown, caption="The drawn numbers."),
+    )
+
+
+_MOST_CANARIES = 5
+
+
+def canary_gallery(reading: StudyAnswers) -> list[Block]:
+    """The canaries with the largest scores, as they were trained on.
+
+    Args:
+        reading: Every finished model.
+    """
+    items = []
+    for role, score in ((RANDOM, "m_w"), (INFLUENCE, "m_paper")):
+        for arm in reading.arms(role):
+            if arm.regulariser != PLAIN:
+                continue
+            table = largest_first(reading.rows(arm, role), score)
+            answers = {(a.training.index, a.training.run): a for a in reading.of(arm, role)}
+            keys = zip(
+                column_numbers(table, "index"), column_numbers(table, "run"), column_numbers(table, score), strict=True
+            )
+            for index, run, value in list(keys)[:_MOST_CANARIES]:
+                items.append(_thumbnail(reading, answers[int(index), int(run)], score, value))
+    if not items:
+        return []
+    return [
+        Paragraph("These are images of the training data: handle the page as such."),
+        Gallery(items=items, caption="Canaries with the largest scores, as they were trained on."),
+    ]
+
+
+def _thumbnail(reading: StudyAnswers, answer: TrainingAnswers, score: str, value: float) -> Thumbnail:
+    arm, job = answer.training.arm, answer.training.job
+    data = reading.sets[arm.dataset]
+    assert job.canary is not None
+    row = int(job.rows[job.canary])
+    picture = burn_stored(data.store.images[row : row + 1], data.mark)[0]
+    words: Sequence = [
+        [Name(f"{arm.dataset}, {network_words(arm.network)}")],
+        f"image {row}, {'M_w' if score == 'm_w' else 'M'} {decimal(value)}",
+        Name(data.classes[data.labels[row]]),
+    ]
+    return Thumbnail(data_uri=data_uri(picture), caption=words)
+
 
 _PROTOCOLS = {
     "paper": "One seed for all models of a run and no references, as published: what is significant here is so by rank "
@@ -45,7 +311,9 @@ _PROTOCOLS = {
 }
 
 
-def unique_page(study: UniqueStudy, reading: Reading, tables: Sequence[StudyTable], failed: dict[str, str]) -> Page:
+def unique_page(
+    study: UniqueStudy, reading: StudyAnswers, tables: Sequence[StudyTable], failed: dict[str, str]
+) -> Page:
     """Lay out the study.
 
     Args:
@@ -81,7 +349,9 @@ def unique_page(study: UniqueStudy, reading: Reading, tables: Sequence[StudyTabl
     )
 
 
-def _lead(study: UniqueStudy, reading: Reading, named: dict[str, StudyTable], failed: dict[str, str]) -> list[Block]:
+def _lead(
+    study: UniqueStudy, reading: StudyAnswers, named: dict[str, StudyTable], failed: dict[str, str]
+) -> list[Block]:
     blocks: list[Block] = [Paragraph(_protocol(study))]
     lines = findings(named["table_1"].ours, named["table_2"].ours)
     if lines:
@@ -93,7 +363,7 @@ def _lead(study: UniqueStudy, reading: Reading, named: dict[str, StudyTable], fa
         Fact("Networks that failed", count(len(failed))),
     ]
     lead: list[Block] = [Callout("note", "Was the mark remembered?", blocks), Facts(facts)]
-    doubts = learned_nothing(named["networks"].ours)
+    doubts = chance_level_networks(named["networks"].ours)
     if doubts:
         lead.append(Callout("warning", "Networks that learned nothing", [Steps(doubts)]))
     if failed:
@@ -122,17 +392,17 @@ def _table(table: StudyTable) -> list[Block]:
     if table.why_empty:
         return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
     if len(table.paper.columns):
-        blocks.append(printed(table))
+        blocks.append(paper_block(table))
     shown = [(COLUMNS[table.name], CORRECTED)]
     shown += [(PUBLISHED[table.name], PUBLISHED_TITLE)] if table.name in PUBLISHED else []
     for columns, caption in shown:
         there = [c for c in columns if c.source in table.ours and not _empty(table.ours, c)]
-        blocks.append(corrected(table, there, caption))
+        blocks.append(corrected_block(table, there, caption))
     return [*blocks, Paragraph([Strong("How it is made. "), table.note])]
 
 
 def _empty(frame: pd.DataFrame, column: Column) -> bool:
-    return column.format != "text" and bool(np.isnan(numbers(frame, column.source)).all())
+    return column.format != "text" and bool(np.isnan(column_numbers(frame, column.source)).all())
 
 
 def _how_to_read() -> list[Block]:

@@ -3,6 +3,11 @@
 Seeds. In the corrected protocol every model has a seed of its own, a function of the study's seed and of what the
 model is for, so that canary models and references are draws of one law where the mark does nothing. In the paper's
 protocol the models of a run share one.
+
+Cost. A training is counted to its last epoch, with what is asked of its model afterwards: it may end before its
+time.
+
+Names. Networks and regularisers are written as paper 002 writes them.
 """
 
 from collections.abc import Sequence
@@ -13,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from memorisk.models.classifiers.specs import model_spec
-from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
-from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.files import fingerprint, read_array
+from memorisk.runs.workload import Cost, total
+from memorisk.studies.unique_features.canary_training import N_CHECKPOINTS, PROFILE_CONTROLS, CanaryJob
 from memorisk.studies.unique_features.config import (
     PLAIN,
     STUDIES,
@@ -24,13 +30,54 @@ from memorisk.studies.unique_features.config import (
     patience_of,
     train_options,
 )
-from memorisk.studies.unique_features.cost import canary_cost
-from memorisk.studies.unique_features.data import SetData
-from memorisk.studies.unique_features.jobs import CanaryJob
-from memorisk.training.engine.job_cost import tensor_bytes
+from memorisk.studies.unique_features.dataset import SetData
+from memorisk.training.classifiers.joint_jobs import fit_cost, tensor_bytes
 from memorisk.training.engine.pixels import Normalisation, choose_normalisation
 
-BASE, AGAIN, REFERENCE, RANDOM, INFLUENCE, LATENT, MARKED = (
+_ANSWERS = 3  # without the mark, with it, with it at opacity 0
+
+
+def canary_cost(job: CanaryJob, *, known: bool, weights: int) -> Cost:
+    """Of one training to its last epoch.
+
+    Args:
+        job: The training.
+        known: Whether its canary is the one that it will have; one of the highest or lowest self-influence is chosen
+            later, and its class is taken for the largest.
+        weights: Bytes of its network where they are kept.
+
+    Returns:
+        Steps, images and passes, bounds all; the size of the answers depends on the epoch that is taken.
+    """
+    epochs, n, v = job.options.epochs or 0, len(job.rows), len(job.validation)
+    probes, controls = len(read_array(job.probes, mmap=True)), len(job.controls)
+    asked = v * (epochs + 1) + probes * (_ANSWERS + controls + job.redraws)
+    asked += 2 * job.redraws * _white_images(job, known) + (3 * probes if job.latent else 0)
+    if job.profile:
+        asked += epochs * probes * (_ANSWERS + min(controls, PROFILE_CONTROLS) + 1)
+    gradients = 0
+    if job.influence:
+        asked += n
+        gradients = min(N_CHECKPOINTS, epochs) * (n if job.influence == "all" else 1)
+    return fit_cost(n, job.options) + Cost(
+        images_trained=gradients,
+        images_passed=asked,
+        bytes_weights=weights if job.keep_weights else 0,
+        bytes_outputs=None,
+        at_most=("steps", "images_trained", "images_passed"),
+    )
+
+
+def _white_images(job: CanaryJob, known: bool) -> int:
+    """Training images of which M_w is taken: all, or those of the canary's class without it."""
+    labels = job.labels[job.rows]
+    if job.canary is None:
+        return len(labels)
+    largest = int(np.unique(labels, return_counts=True)[1].max())
+    return (int((labels == labels[job.canary]).sum()) if known else largest) - 1
+
+
+BASE, REPEAT, REFERENCE, RANDOM, INFLUENCE, LATENT, MARKED = (
     "base", "again", "reference", "random", "influence", "latent", "marked",
 )  # fmt: skip
 """What a training is for: self-influence of all images, the same with another seed, no mark, a canary at random, one of
@@ -108,7 +155,7 @@ class Planner:
     def bases(self) -> list[Training]:
         """Trainings without the mark from which the self-influence of every image is taken."""
         found = [self.training(arm, BASE, 0, influence="all") for arm in self.ranked()]
-        return found + [self.training(arm, AGAIN, 0, influence="all") for arm in self.arms("characterised")]
+        return found + [self.training(arm, REPEAT, 0, influence="all") for arm in self.arms("characterised")]
 
     def others(self, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
         """All other trainings.
@@ -218,7 +265,7 @@ class Planner:
 
     def _seed(self, arm: Arm, role: str, index: int, run: int) -> int:
         """Of one model."""
-        if self.study.protocol == "paper" and role != AGAIN:
+        if self.study.protocol == "paper" and role != REPEAT:
             role, index = "", 0  # one seed for all models of a run
         told = [self.options.seed, arm.dataset, arm.network, arm.regulariser, role, index, run]
         return int(fingerprint(told, length=8), 16)
@@ -282,3 +329,22 @@ def chosen_slots(values: np.ndarray, highest: int, lowest: int) -> Sequence[tupl
     top = order[:highest]
     bottom = order[len(top) :][::-1][:lowest]
     return [*((int(s), "highest") for s in top), *((int(s), "lowest") for s in bottom)]
+
+
+NETWORKS = {"mlp1": "MLP-1", "cnn1": "CNN-1", "cnn2": "CNN-2", "densenet100": "DenseNet"}
+KINDS = {"dropout": "Dropout", "augmentation": "Data Augmentation", "batch_norm": "Batch Normalisation", PLAIN: "none"}
+
+
+def arm_columns(arm: Arm) -> dict[str, str]:
+    """The columns that name an arm."""
+    return {"dataset": arm.dataset, "network": network_words(arm.network), "regulariser": regulariser_words(arm)}
+
+
+def network_words(network: str) -> str:
+    """A network as the paper calls it."""
+    return NETWORKS.get(network, network)
+
+
+def regulariser_words(arm: Arm) -> str:
+    """A regulariser as the paper calls it: "Dropout & Data Augmentation"."""
+    return " & ".join(KINDS.get(part, part) for part in arm.regulariser.split("+"))

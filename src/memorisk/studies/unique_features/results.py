@@ -1,31 +1,190 @@
-"""The file that a training of the study leaves: named arrays, written once, never pickled."""
+"""The answers of every model of the study as one table, and the test of each canary against its references."""
 
-import zipfile
-import zlib
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.stats import ttest_1samp
 
-from memorisk.runs.errors import MemoriskError, one_line
-from memorisk.runs.files import atomic_path
-
-Arrays = dict[str, np.ndarray]
-
-
-def write_result(path: Path, arrays: Arrays) -> None:
-    """Write arrays atomically; the same arrays give the same bytes."""
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, **{name: np.asarray(value, order="C") for name, value in sorted(arrays.items())})  # pyright: ignore
+from memorisk.report.columns import column_texts, rows
+from memorisk.statistics.memorization.mark_rank import MarkRank, rank_mark, rank_p
+from memorisk.studies.engine.cells import Arrays, read_result
+from memorisk.studies.unique_features.config import LEVEL
+from memorisk.studies.unique_features.dataset import SetData
+from memorisk.studies.unique_features.plan import BASE, REFERENCE, REPEAT, Arm, Training
 
 
-def read_result(path: Path) -> Arrays:
-    """Read them back.
+@dataclass(frozen=True, eq=False)
+class TrainingAnswers:
+    """A training that is finished."""
 
-    Raises:
-        MemoriskError: The file is damaged.
+    training: Training
+    """What it was for."""
+    found: Arrays
+    """What its model answered."""
+
+    @property
+    def t(self) -> float:
+        """Mean log KL of the mark less the mean of its controls."""
+        return float(self.found["statistic"] - self.found["controls"].mean())
+
+    @property
+    def marked(self) -> bool:
+        """Whether an image carried the mark, not a control."""
+        return self.training.job.canary is not None and self.training.job.burnt is None
+
+
+@dataclass(frozen=True, eq=False)
+class StudyAnswers:
+    """Everything that tables and figures are made of.
+
+    Attributes:
+        models: A row a model (`model_rows`).
+        answers: Every finished training, in the study's order.
+        sets: The data sets.
+        references: Whether the study has any.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise MemoriskError(f"{one_line(path.name)} is damaged: remove it and run the study again") from error
+
+    models: pd.DataFrame
+    answers: list[TrainingAnswers]
+    sets: dict[str, SetData]
+    references: bool
+
+    def of(self, arm: Arm, *roles: str) -> list[TrainingAnswers]:
+        """Finished trainings of an arm, for these purposes."""
+        return [a for a in self.answers if a.training.arm == arm and a.training.role in roles]
+
+    def rows(self, arm: Arm, *roles: str) -> pd.DataFrame:
+        """Their rows of `models`."""
+        names = [column_texts(self.models, column) for column in ("dataset", "network", "regulariser", "role")]
+        wanted = (arm.dataset, arm.network, arm.regulariser)
+        return rows(self.models, [found[:3] == wanted and found[3] in roles for found in zip(*names, strict=True)])
+
+    def arms(self, *roles: str) -> list[Arm]:
+        """Arms that have a finished training for these purposes, in the study's order."""
+        return list(dict.fromkeys(a.training.arm for a in self.answers if a.training.role in roles))
+
+    def group(self, arm: Arm, *roles: str) -> MarkRank | None:
+        """All canary models of an arm together against its references; None where there are none of either."""
+        own, references = [a for a in self.of(arm, *roles) if a.marked], self.of(arm, REFERENCE)
+        if not own or not references:
+            return None
+        return _rank_mark(own, references)
+
+
+def read_answers(trainings: Sequence[Training], sets: dict[str, SetData]) -> StudyAnswers:
+    """Read what is finished.
+
+    Args:
+        trainings: All of the study.
+        sets: Its data sets.
+    """
+    answers = [TrainingAnswers(t, read_result(t.job.result_file)) for t in trainings if t.job.done]
+    by_arm: dict[Arm, list[TrainingAnswers]] = {}
+    ranking: dict[Arm, Arrays] = {}
+    for answer in answers:
+        arm = answer.training.arm
+        if answer.training.role == REFERENCE:
+            by_arm.setdefault(arm, []).append(answer)
+        if answer.training.role == BASE:
+            ranking[Arm(arm.dataset, arm.network)] = answer.found
+    table = [
+        _row(answer, by_arm.get(answer.training.arm, []), ranking, sets)
+        for answer in answers
+        if answer.training.role not in (BASE, REPEAT)
+    ]
+    return StudyAnswers(pd.DataFrame(table), answers, sets, bool(by_arm))
+
+
+def _row(
+    answer: TrainingAnswers, references: list[TrainingAnswers], ranking: dict[Arm, Arrays], sets: dict[str, SetData]
+) -> dict[str, Any]:
+    training, found = answer.training, answer.found
+    arm, job = training.arm, training.job
+    random = found["mean_random"]
+    m_paper = float(found["mean_mark"]) - random
+    row: dict[str, Any] = {
+        "dataset": arm.dataset,
+        "network": arm.network,
+        "regulariser": arm.regulariser,
+        "role": training.role,
+        "index": training.index,
+        "run": training.run,
+        "chosen": training.chosen,
+        "image": -1,
+        "label": "",
+        "seed": job.seed,
+        "best_epoch": int(found["best_epoch"]),
+        "epochs": len(found["losses"]),
+        "accuracy": float(found["accuracy"]),
+        "m_paper": float(m_paper.mean()),
+        "m_paper_sd": float(m_paper.std(ddof=1)) if len(m_paper) > 1 else float("nan"),
+        "p_welch": float(found["welch"][0]),
+        "t": answer.t,
+        "p_controls": rank_p(float(found["statistic"]), found["controls"]),
+        "transparent": float(found["transparent"]),
+    }
+    if not answer.marked:
+        return row
+    assert job.canary is not None
+    data, slot = sets[arm.dataset], job.canary
+    image = int(job.rows[slot])
+    row |= {"image": image, "label": data.classes[data.labels[image]]}
+    ranked = ranking.get(Arm(arm.dataset, arm.network))
+    row["self_influence"] = float("nan") if ranked is None else float(ranked["influence"][slot])
+    row |= _white_box_score(found, references)
+    row |= {
+        "same": float(np.mean(found["variant_same"])),
+        "kept": float(np.mean(found["variant_kept"])),
+        "mirrored": float(np.mean(found["variant_mirrored"])),
+    }
+    if references:
+        rank = _rank_mark([answer], references)
+        row |= {"m": rank.m, "p_references": rank.p_references, "p_centred": rank.p_centred}
+        row |= {"p": rank.p, "method": rank.method}
+        row["below_all"] = bool(rank.p_references >= 1.0)
+    else:
+        row |= {"p": row["p_controls"], "method": "controls"}
+    row["found"] = bool(row["p"] <= LEVEL) if row["method"] == "references" else None
+    return row
+
+
+def _rank_mark(own: list[TrainingAnswers], references: list[TrainingAnswers]) -> MarkRank:
+    return rank_mark(
+        [float(a.found["statistic"]) for a in own],
+        [a.found["controls"] for a in own],
+        [float(r.found["statistic"]) for r in references],
+        [r.found["controls"] for r in references],
+        level=LEVEL,
+    )
+
+
+def _white_box_score(found: Arrays, references: list[TrainingAnswers]) -> dict[str, Any]:
+    """M_w, and its rank among the M_w of models without the mark on the very same images.
+
+    The paper prints M_w bold where p < 0.05 and does not name the test: here it is that of its M, one-tailed, of the
+    first redraw, paired by image since both probabilities are of one image.
+    """
+    logs = found["white"].astype(np.float64)
+    if not logs.size:
+        return {}
+    by_draw = logs.mean(axis=1)
+    m_w = float(by_draw.mean())
+    row = {
+        "m_w": m_w,
+        "m_w_sd": float(by_draw.std(ddof=1)) if len(by_draw) > 1 else float("nan"),
+        "p_mark": float(found["white_mark"].mean()),
+        "p_random": float(found["white_random"].mean()),
+        "p_white_paper": float(np.asarray(ttest_1samp(logs[0], 0.0, alternative="greater"))[1])
+        if logs.shape[1] > 1
+        else 1.0,
+        "n_white": logs.shape[1],
+    }
+    if references:  # a reference was asked about every training image, slot j in column j
+        theirs = np.array([r.found["white"][:, found["white_slots"]].mean(dtype=np.float64) for r in references])
+        row |= {"m_w_references": float(theirs.mean()), "p_white": rank_p(m_w, theirs)}
+        row["white_found"] = bool(row["p_white"] <= LEVEL) if 1 / (1 + len(theirs)) <= LEVEL else None
+        row["m_w_excess"] = m_w - row["m_w_references"]
+    return row

@@ -11,28 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.overlap import refuse_overlap
+from memorisk.images.sources.registry import refuse_overlap
 from memorisk.report.page import render_page
-from memorisk.runs.cost import Cost
 from memorisk.runs.environment import available_cores, machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
-from memorisk.runs.executors.pool import Outcome, run_jobs
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.files import write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out, open_run
-from memorisk.runs.progress import Progress, quiet
-from memorisk.studies.rare_distinctive.file import check_begun
-from memorisk.studies.rare_distinctive.parts import StudyTable
-from memorisk.studies.rare_distinctive.text import markdown
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.workload import Cost, Progress, no_progress
+from memorisk.studies.engine.cells import read_result
+from memorisk.studies.engine.study_file import check_study_folder
+from memorisk.studies.engine.tables import markdown_table
+from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.studies.unique_features.canary_training import CHECKPOINTS, RESULTS, STATES, run_canary, run_on_gpu
 from memorisk.studies.unique_features.config import UniqueStudy, read_unique
-from memorisk.studies.unique_features.data import SetData, prepare_set
-from memorisk.studies.unique_features.jobs import CHECKPOINTS, RESULTS, STATES, run_canary
+from memorisk.studies.unique_features.dataset import SetData, prepare_set
 from memorisk.studies.unique_features.page import unique_page
 from memorisk.studies.unique_features.plan import BASE, Arm, Planner, Training
-from memorisk.studies.unique_features.reading import Reading, read_answers
-from memorisk.studies.unique_features.results import read_result
+from memorisk.studies.unique_features.results import StudyAnswers, read_answers
 from memorisk.studies.unique_features.tables import tables_text, unique_tables
-from memorisk.studies.unique_features.together import run_on_gpu
-from memorisk.training.engine.fit import rehearse
+from memorisk.training.classifiers.fit import check_fit
 
 __all__ = ["UniqueResult", "read_unique", "study_unique_features"]
 TABLES, MODELS, REPORT = "tables", "models.parquet", "report.html"
@@ -42,7 +41,7 @@ TABLES, MODELS, REPORT = "tables", "models.parquet", "report.html"
 class UniqueResult:
     """What came of a study."""
 
-    reading: Reading
+    reading: StudyAnswers
     """Every finished model."""
     tables: list[StudyTable]
     """Tables 1 to 3, and those of the studies beside."""
@@ -70,7 +69,7 @@ class UniquePlan:
 
 
 def study_unique_features(
-    config: Mapping[str, Any], *, out: str | Path, progress: Progress = quiet, tables_only: bool = False
+    config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False
 ) -> UniqueResult:
     """Run the study of paper 002, or go on with it, and lay out its tables and figures.
 
@@ -87,16 +86,16 @@ def study_unique_features(
         InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
     """
     study, folder = read_unique(config), Path(out)
-    check_begun(folder, tables_only=tables_only)
+    check_study_folder(folder, tables_only=tables_only)
     if not tables_only:
         study.options.reach_cluster()
     identity = {"run": _identity(study)}
     for name, one in study.datasets.items():
         refuse_overlap(folder, {f"the images of {name}": one.images, f"the probes of {name}": one.probes})
-    check_out(folder, identity, identity=["run"])
+    check_out_folder(folder, identity, identity=["run"])
     sets = prepare_sets(study, progress)
     planner = Planner(study, sets, folder)
-    _refuse_less(folder, planner)
+    _refuse_fewer_models(folder, planner)
     if not tables_only:
         check_arms(planner, progress)
     with open_run(folder, {**config, **identity}, identity=["run"]) as run:
@@ -110,17 +109,17 @@ def study_unique_features(
     return UniqueResult(reading, tables, failed)
 
 
-def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progress = quiet) -> UniquePlan:
+def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> UniquePlan:
     """What the study would train; nothing is trained or written.
 
     Raises:
         InputError: As `study_unique_features`.
     """
     study, folder = read_unique(config), Path(out)
-    check_out(folder, {"run": _identity(study)}, identity=["run"])
+    check_out_folder(folder, {"run": _identity(study)}, identity=["run"])
     sets = prepare_sets(study, progress)
     planner = Planner(study, sets, folder)
-    _refuse_less(folder, planner)
+    _refuse_fewer_models(folder, planner)
     check_arms(planner, progress)
     sizes = {name: (len(d.rows), len(d.validation), len(d.probes.images)) for name, d in sets.items()}
     controls = {name: len(d.controls) for name, d in sets.items()}
@@ -152,7 +151,7 @@ def check_arms(planner: Planner, progress: Progress) -> None:
         progress(f"checking {job.network} on {arm.dataset}", 0, 0)
         images = planner.sets[arm.dataset].store.images
         try:
-            rehearse(
+            check_fit(
                 job.model(), images, job.labels, job.rows, job.options, device=job.device,
                 normalisation=job.normalisation,
             )  # fmt: skip
@@ -167,7 +166,7 @@ def _identity(study: UniqueStudy) -> dict[str, Any]:
     return {"study": "unique-features", "protocol": study.protocol, **kept}
 
 
-def _refuse_less(out: Path, planner: Planner) -> None:
+def _refuse_fewer_models(out: Path, planner: Planner) -> None:
     """Refuse to replace a finished report by one of fewer models.
 
     Raises:
@@ -249,7 +248,7 @@ def _train(
 
 
 def _write(
-    run: RunFolder, study: UniqueStudy, reading: Reading, tables: list[StudyTable], failed: dict[str, str]
+    run: RunFolder, study: UniqueStudy, reading: StudyAnswers, tables: list[StudyTable], failed: dict[str, str]
 ) -> None:
     """Every table as Parquet and Markdown, every model as a row, and the page."""
     folder = run.subfolder(TABLES)
@@ -258,5 +257,5 @@ def _write(
         for kind, frame in {"paper": table.paper, "ours": table.ours, **table.extra}.items():
             if len(frame.columns):
                 write_table(folder / f"{table.name}_{kind}.parquet", frame)
-    write_text(folder / "tables.md", tables_text(tables, markdown))
+    write_text(folder / "tables.md", tables_text(tables, markdown_table))
     write_text(run / REPORT, render_page(unique_page(study, reading, tables, failed)))

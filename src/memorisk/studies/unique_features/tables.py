@@ -1,40 +1,186 @@
 """Tables 1 to 3 of paper 002 in its layout, the corrected numbers beside, and what its sections say in words.
 
-A row of "ours" is an arm: a network on a data set under a regulariser. The unit is the model. Canaries of an arm share
-its references, so that their single findings are not independent; the test of all canaries together is one test.
+A row of "ours" is an arm: a network on a data set under a regulariser. The unit is the model. Canaries of an arm
+share its references, so that their single findings are not independent; the test of all canaries together is one
+test. ``COLUMNS`` says how the corrected numbers are shown, on the page and in Markdown alike.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from memorisk.report.frames import largest_first, numbers, truths
-from memorisk.report.frames import rows as chosen
-from memorisk.statistics.privacy.canary_groups import contrast, excess_over_references, mean_limits, positive_mean
-from memorisk.statistics.proportions import clopper_pearson
-from memorisk.studies.rare_distinctive.parts import StudyTable
-from memorisk.studies.unique_features.columns import COLUMNS, PUBLISHED, PUBLISHED_TITLE
+from memorisk.report.blocks import Column
+from memorisk.report.columns import booleans, column_numbers, largest_first
+from memorisk.report.columns import rows as chosen
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.memorization.mark_contrasts import contrast, excess_over_references, mean_limits, positive_mean
+from memorisk.studies.rare_distinctive.results import StudyTable
 from memorisk.studies.unique_features.config import LEVEL, PLAIN
-from memorisk.studies.unique_features.names import arm_columns, network_words, regulariser_words
-from memorisk.studies.unique_features.plan import INFLUENCE, RANDOM, REFERENCE, Arm
-from memorisk.studies.unique_features.reading import Reading
-from memorisk.studies.unique_features.studies import (
-    before_after,
-    by_epoch,
-    by_influence,
-    by_seed,
-    latents,
-    what_was_run,
+from memorisk.studies.unique_features.plan import (
+    INFLUENCE,
+    RANDOM,
+    REFERENCE,
+    Arm,
+    arm_columns,
+    network_words,
+    regulariser_words,
+)
+from memorisk.studies.unique_features.results import StudyAnswers
+from memorisk.studies.unique_features.section_tables import (
+    epoch_table,
+    influence_table,
+    latent_table,
+    seed_table,
+    self_influence_table,
+    setup_table,
 )
 
+
+def _text(source: str, heading: str) -> Column:
+    return Column(source=source, heading=heading)
+
+
+def _number(source: str, heading: str, kind: str = "decimal") -> Column:
+    return Column(source=source, heading=heading, format=kind)
+
+
+def _limits(source: str, heading: str, kind: str = "decimal", low: str = "", high: str = "") -> Column:
+    ends = (low or f"{source}_low", high or f"{source}_high")
+    return Column(source=source, heading=heading, format=kind, interval=ends)
+
+
+_NETWORK = Column(source="network", heading="Network", row_heading=True)
+_ARM = (_text("dataset", "Data set"), _NETWORK)
+_REGULARISER = (*_ARM, _text("regulariser", "Regulariser"))
+
+_TEST = (
+    _limits("m", "M, canaries less references [95 %]"),
+    _number("p", "p of all canaries together", "probability"),
+    _number("found", "Found alone", "count"),
+    _number("below_all", "Below all references", "count"),
+    _number("n_canaries", "of canaries", "count"),
+    _limits("found_share", "Share found [95 %]", "percent", "found_low", "found_high"),
+    _number("n_references", "References", "count"),
+    _number("accuracy", "Accuracy", "percent"),
+)
+_PUBLISHED = (
+    _limits("m_paper", "Mean M as published [95 %]", "power"),
+    _number("m_paper_references", "Same, references", "power"),
+    _number("m_positive", "Mean of M > 0", "power"),
+    _number("n_positive", "of", "count"),
+    _number("m_positive_references", "Same, references", "power"),
+    _number("welch_share", "Welch test significant", "percent"),
+    _number("welch_references", "Same, references", "percent"),
+)
+_CHANGE = (
+    _limits("change", "M less M without regulariser [95 %]"),
+    _number("same", "Mark as probed", "percent"),
+    _number("mirrored", "Mirrored", "percent"),
+)
+
+COLUMNS: Mapping[str, Sequence[Column]] = {
+    "table_1": (
+        *_ARM,
+        _limits("m_w", "Mean M_w [95 %]"),
+        _number("m_w_references", "Same, references"),
+        _limits("excess", "Difference [95 %]"),
+        _number("found", "Found alone", "count"),
+        _number("n_found", "of canaries", "count"),
+        _limits("found_share", "Share [95 %]", "percent", "found_low", "found_high"),
+        _number("n_models", "Models", "count"),
+        _number("sd_redraws", "s.d. over redraws"),
+        _number("n_canaries", "Canaries", "count"),
+        _number("n_references", "References", "count"),
+    ),
+    "table_2": (*_ARM, *_TEST),
+    "table_3": (*_REGULARISER, *_CHANGE[:1], *_TEST, *_CHANGE[1:]),
+    "seeds": (
+        *_ARM,
+        _text("score", "Score"),
+        _limits("share", "Share that is the image's [95 %]", "decimal"),
+        _number("range", "Mean range over trainings", "power"),
+        _number("sd_seed", "s.d. over trainings", "power"),
+        _number("sd_redraws", "s.d. over redraws", "power"),
+        _number("n_images", "Canaries", "count"),
+        _number("n_runs", "Trainings of each", "count"),
+    ),
+    "epochs": (
+        *_ARM,
+        _number("epoch", "Epoch", "count"),
+        _limits("m", "M, canaries less references [95 %]"),
+        _limits("m_paper", "M as published [95 %]", "power"),
+        _number("m_paper_references", "Same, references", "power"),
+        _number("validation", "Validation loss"),
+        _number("n_models", "Models", "count"),
+        _number("n_references", "References", "count"),
+    ),
+    "before_after": (
+        *_ARM,
+        _text("image", "Image"),
+        _text("chosen", "Chosen for"),
+        _number("before", "Before", "power"),
+        _number("after", "With the mark", "power"),
+        _number("retrained", "Retrained without", "power"),
+        _number("place", "Place", "percent"),
+        _number("agreement", "Agreement", "short"),
+    ),
+    "latents": (
+        *_ARM,
+        _number("latent", "Latent", "count"),
+        _number("n_latents", "of", "count"),
+        _number("mark", "Excited by the mark", "percent"),
+        _number("without", "Same, models with a control", "percent"),
+        _limits("excess", "Difference [95 %]"),
+        _number("random", "By a random patch", "percent"),
+        _number("n_models", "Images", "count"),
+        _number("n_chosen", "Images it was chosen on", "count"),
+        _number("paper_latent", "The paper's latent", "count"),
+        _limits("paper_excess", "Its difference [95 %]"),
+    ),
+    "influence": (
+        *_REGULARISER,
+        _text("score", "Score"),
+        _limits("r", "Pearson's r [95 %]"),
+        _number("p", "p", "probability"),
+        _limits("apart", "Highest less lowest [95 %]", "power"),
+        _number("n_canaries", "Canaries", "count"),
+    ),
+    "networks": (
+        *_REGULARISER,
+        _number("n_images", "Images", "count"),
+        _number("n_validation", "Validation", "count"),
+        _number("left_out", "Left out", "count"),
+        _number("n_probes", "Probes", "count"),
+        _number("probes_left_out", "Probes left out", "count"),
+        _number("n_controls", "Controls", "count"),
+        _number("trainings", "Trainings", "count"),
+        _number("epochs", "Best epoch, median", "count"),
+        _number("accuracy", "Accuracy", "percent"),
+        _number("majority", "Majority", "percent"),
+        _number("lr", "Learning rate", "text"),
+        _number("batch_size", "Batch", "count"),
+        _text("augment", "Augmentation"),
+        _number("transparent", "Opacity 0", "power"),
+    ),
+}
+"""Of each table by its name."""
+
+PUBLISHED: Mapping[str, Sequence[Column]] = {
+    "table_2": (*_ARM, *_PUBLISHED),
+    "table_3": (*_REGULARISER, *_PUBLISHED),
+}
+"""Columns of the same rows that hold the paper's statistics, beside those of models without the mark."""
+PUBLISHED_TITLE = "The paper's statistics, of the canary models and of models that never saw the mark."
+
+
 TOP_WHITE, TOP = 5, 3
-_STARRED = "A star marks p < 0.05 as the paper has it in bold: {}."
-ENOUGH = 19
+_STAR_NOTE = "A star marks p < 0.05 as the paper has it in bold: {}."
+LEAST_REFERENCES = 19
 """References with which one model alone can be found at 5 %."""
 
 
-def unique_tables(reading: Reading) -> list[StudyTable]:
+def unique_tables(reading: StudyAnswers) -> list[StudyTable]:
     """Every table of the study from what is finished; an empty one says why.
 
     Args:
@@ -44,12 +190,12 @@ def unique_tables(reading: Reading) -> list[StudyTable]:
         _table_1(reading),
         _table_2(reading),
         _table_3(reading),
-        by_seed(reading),
-        by_epoch(reading),
-        before_after(reading),
-        latents(reading),
-        by_influence(reading),
-        what_was_run(reading),
+        seed_table(reading),
+        epoch_table(reading),
+        self_influence_table(reading),
+        latent_table(reading),
+        influence_table(reading),
+        setup_table(reading),
     ]
 
 
@@ -64,7 +210,7 @@ def tables_text(tables: list[StudyTable], markdown: Callable[..., str]) -> str:
 
     Args:
         tables: Of `unique_tables`.
-        markdown: Of ``studies.rare_distinctive.text``.
+        markdown: Of ``studies.engine.tables``.
     """
     blocks = []
     for table in tables:
@@ -83,17 +229,17 @@ def tables_text(tables: list[StudyTable], markdown: Callable[..., str]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _table_1(reading: Reading) -> StudyTable:
+def _table_1(reading: StudyAnswers) -> StudyTable:
     paper, ours = [], []
     for arm in reading.arms(RANDOM):
         rows = reading.rows(arm, RANDOM)
-        first = largest_first(chosen(rows, numbers(rows, "run") == 0), "m_w")
+        first = largest_first(chosen(rows, column_numbers(rows, "run") == 0), "m_w")
         for row in first.head(TOP_WHITE).to_dict("records"):
             paper.append(
                 {
                     "IMAGE ID": str(row["image"]), "D_t": arm.dataset, "MODEL": network_words(arm.network),
-                    "Average(P(y|x_u))": _two(row["p_mark"]), "Average(P(y|x_r))": _two(row["p_random"]),
-                    "M_w": _two(row["m_w"]) + _star(row["p_white_paper"]),
+                    "Average(P(y|x_u))": _two_digits(row["p_mark"]), "Average(P(y|x_r))": _two_digits(row["p_random"]),
+                    "M_w": _two_digits(row["m_w"]) + _star(row["p_white_paper"]),
                 }
             )  # fmt: skip
         ours.append(arm_columns(arm) | _white_row(reading, arm, rows))
@@ -102,30 +248,34 @@ def _table_1(reading: Reading) -> StudyTable:
         "models trained alike without the mark, on the very same images. The marked image itself is left out of the "
         "mean. The unit is the canary, its trainings averaged; those found alone, by rank among the references, are "
         "counted in each canary's first training, with 19 references or more. The five largest are a selection. "
-        + _STARRED.format("one-tailed t-test over the images of the label")
+        + _STAR_NOTE.format("one-tailed t-test over the images of the label")
     )
     why = "" if ours else "no network trains canaries at random"
     return StudyTable("table_1", "M_w, white box", pd.DataFrame(paper), pd.DataFrame(ours), note, why)
 
 
-def _white_row(reading: Reading, arm: Arm, rows: pd.DataFrame) -> dict[str, object]:
+def _white_row(reading: StudyAnswers, arm: Arm, rows: pd.DataFrame) -> dict[str, object]:
     """All canaries of an arm against its references; the unit is the canary, its trainings averaged."""
-    own = _by_canary(rows, "m_w")
+    own = _canary_means(rows, "m_w")
     found: dict[str, object] = {"n_canaries": len(own), "n_models": len(rows), "m_w": float(own.mean())}
     limits = mean_limits(own)
-    found |= {"m_w_low": limits.low, "m_w_high": limits.high, "sd_redraws": float(numbers(rows, "m_w_sd").mean())}
-    theirs = _white_of_references(reading, arm)
+    found |= {
+        "m_w_low": limits.low,
+        "m_w_high": limits.high,
+        "sd_redraws": float(column_numbers(rows, "m_w_sd").mean()),
+    }
+    theirs = _reference_scores(reading, arm)
     if theirs is None:
         return found
     excess = excess_over_references(own, theirs)
     found |= {"m_w_references": float(theirs.mean()), "excess": excess.estimate, "excess_low": excess.low}
     found |= {"excess_high": excess.high, "n_references": len(theirs)}
-    return found | _share(chosen(rows, numbers(rows, "run") == 0), "white_found")
+    return found | _share(chosen(rows, column_numbers(rows, "run") == 0), "white_found")
 
 
-def _by_canary(rows: pd.DataFrame, column: str) -> np.ndarray:
+def _canary_means(rows: pd.DataFrame, column: str) -> np.ndarray:
     """[canaries] mean over the trainings of each."""
-    index, values = numbers(rows, "index"), numbers(rows, column)
+    index, values = column_numbers(rows, "index"), column_numbers(rows, column)
     return np.array([values[index == i].mean() for i in np.unique(index)])
 
 
@@ -141,7 +291,7 @@ def _share(rows: pd.DataFrame, column: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _white_of_references(reading: Reading, arm: Arm) -> np.ndarray | None:
+def _reference_scores(reading: StudyAnswers, arm: Arm) -> np.ndarray | None:
     """[R, canaries] M_w that each reference has on the canary's images."""
     references, canaries = reading.of(arm, REFERENCE), reading.of(arm, RANDOM)
     if not references or not canaries:
@@ -151,22 +301,24 @@ def _white_of_references(reading: Reading, arm: Arm) -> np.ndarray | None:
     return np.array([[mean[slots[index]].mean() for index in sorted(slots)] for mean in means])
 
 
-def _table_2(reading: Reading) -> StudyTable:
+def _table_2(reading: StudyAnswers) -> StudyTable:
     paper, averages, ours = [], [], []
     arms = [arm for arm in reading.arms(INFLUENCE) if arm.regulariser == PLAIN]
     for arm in arms:
         rows = largest_first(reading.rows(arm, INFLUENCE), "m_paper")
         named = {"D_t": arm.dataset, "MODEL": network_words(arm.network)}
         paper += [
-            {"ID": str(r["image"]), **named, "M": _small(r["m_paper"]) + _star(r["p_welch"])}
+            {"ID": str(r["image"]), **named, "M": _two_significant_digits(r["m_paper"]) + _star(r["p_welch"])}
             for r in rows.head(TOP).to_dict("records")
         ]
-        averages.append({"ID": "AVG.", **named, "M": _small(positive_mean(numbers(rows, "m_paper")))})
+        averages.append(
+            {"ID": "AVG.", **named, "M": _two_significant_digits(positive_mean(column_numbers(rows, "m_paper")))}
+        )
         ours.append(arm_columns(arm) | arm_row(reading, arm))
     note = (
         "The paper averages over canaries with M > 0: models that never saw the mark have such an average, too, which "
         "stands beside. Its Welch test takes probes for replicates"
-        f" ({_STARRED.format('that test').removesuffix('.')}); the share of the references that it calls "
+        f" ({_STAR_NOTE.format('that test').removesuffix('.')}); the share of the references that it calls "
         "significant is its rate of false alarms. In the corrected test the canary models are compared with "
         "references, models trained alike without the mark: M is how many times (natural logarithm) more they answer "
         "to the mark than to its controls, less the same of the references. The test is one-sided: a model "
@@ -177,36 +329,39 @@ def _table_2(reading: Reading) -> StudyTable:
     return StudyTable("table_2", "M, black box, by self-influence", frame, pd.DataFrame(ours), note, why)
 
 
-def arm_row(reading: Reading, arm: Arm) -> dict[str, object]:
+def arm_row(reading: StudyAnswers, arm: Arm) -> dict[str, object]:
     """All canaries of an arm that were chosen by self-influence, in the corrected and in the paper's form."""
     rows, references = reading.rows(arm, INFLUENCE), reading.rows(arm, REFERENCE)
-    m = numbers(rows, "m_paper")
+    m = column_numbers(rows, "m_paper")
     limits = mean_limits(m)
     row: dict[str, object] = {
         "n_canaries": len(rows), "n_references": len(references), **_share(rows, "found"),
         "m_paper": limits.estimate, "m_paper_low": limits.low, "m_paper_high": limits.high,
         "m_positive": positive_mean(m), "n_positive": int((m > 0).sum()),
-        "welch_share": float((numbers(rows, "p_welch") <= LEVEL).mean()),
-        "accuracy": float(numbers(rows, "accuracy").mean()), "epochs": float(np.median(numbers(rows, "best_epoch"))),
-        "same": float(numbers(rows, "same").mean()), "mirrored": float(numbers(rows, "mirrored").mean()),
+        "welch_share": float((column_numbers(rows, "p_welch") <= LEVEL).mean()),
+        "accuracy": float(column_numbers(rows, "accuracy").mean()),
+        "epochs": float(np.median(column_numbers(rows, "best_epoch"))),
+        "same": float(column_numbers(rows, "same").mean()), "mirrored": float(column_numbers(rows, "mirrored").mean()),
     }  # fmt: skip
     group = reading.group(arm, INFLUENCE)
     if group is not None:
-        row["below_all"] = int(truths(rows, "below_all").sum()) if len(references) >= ENOUGH else float("nan")
+        row["below_all"] = (
+            int(booleans(rows, "below_all").sum()) if len(references) >= LEAST_REFERENCES else float("nan")
+        )
         row |= {"m": group.m, "m_low": group.low, "m_high": group.high, "p": group.p_references}
-        theirs = numbers(references, "m_paper")
+        theirs = column_numbers(references, "m_paper")
         row |= {"m_paper_references": float(theirs.mean()), "m_positive_references": positive_mean(theirs)}
-        row |= {"welch_references": float((numbers(references, "p_welch") <= LEVEL).mean())}
+        row |= {"welch_references": float((column_numbers(references, "p_welch") <= LEVEL).mean())}
     return row
 
 
-def _table_3(reading: Reading) -> StudyTable:
+def _table_3(reading: StudyAnswers) -> StudyTable:
     paper, ours = [], []
     for arm in [arm for arm in reading.arms(INFLUENCE) if arm.regulariser != PLAIN]:
         rows = reading.rows(arm, INFLUENCE)
         named = {"D_t": arm.dataset, "MODEL": network_words(arm.network), "REGULARISATION": regulariser_words(arm)}
-        paper.append({**named, "M": _small(positive_mean(numbers(rows, "m_paper")))})
-        ours.append(arm_columns(arm) | arm_row(reading, arm) | _against_plain(reading, arm))
+        paper.append({**named, "M": _two_significant_digits(positive_mean(column_numbers(rows, "m_paper")))})
+        ours.append(arm_columns(arm) | arm_row(reading, arm) | _regulariser_difference(reading, arm))
     note = (
         "Each regulariser has references of its own, trained with it and without the mark. The difference to no "
         "regulariser is of M; its limits are over models. “Same” is the share of the epochs in which the canary showed "
@@ -217,7 +372,7 @@ def _table_3(reading: Reading) -> StudyTable:
     return StudyTable("table_3", "Regularisers", pd.DataFrame(paper), pd.DataFrame(ours), note, why)
 
 
-def _against_plain(reading: Reading, arm: Arm) -> dict[str, float]:
+def _regulariser_difference(reading: StudyAnswers, arm: Arm) -> dict[str, float]:
     """M under the regulariser less M without: a difference of differences, each with references of its own."""
     plain = Arm(arm.dataset, arm.network)
     groups = [[a.t for a in reading.of(one, role)] for one in (arm, plain) for role in (INFLUENCE, REFERENCE)]
@@ -233,12 +388,12 @@ def _star(p: float) -> str:
     return "*" if p < LEVEL else ""
 
 
-def _two(value: float) -> str:
+def _two_digits(value: float) -> str:
     """A number as table 1 prints it: ".11"."""
     return f"{value:.2f}".replace("0.", ".", 1) if np.isfinite(value) else "n/a"
 
 
-def _small(value: float) -> str:
+def _two_significant_digits(value: float) -> str:
     """A number as tables 2 and 3 print it, with two digits that count: ".0038"."""
     if not np.isfinite(value):
         return "n/a"

@@ -14,28 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.overlap import refuse_overlap
-from memorisk.images.sources.registry import load_manifest
+from memorisk.images.sources.registry import load_manifest, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.autoencoders.autoencoders import latent_shape
-from memorisk.models.autoencoders.latents_seen import TrainedOn
-from memorisk.runs.cost import Cost
+from memorisk.models.autoencoder import latent_shape
+from memorisk.models.provenance import TrainingRecord
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.files import plain, read_json, write_json, write_table
-from memorisk.runs.folder import check_out, open_run
-from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.files import json_value, read_json, write_json, write_table
+from memorisk.runs.folder import check_out_folder, open_run
 from memorisk.runs.settings import settings_of
-from memorisk.training.autoencoders.fit import AutoencoderTraining, recipe, save_autoencoder
+from memorisk.runs.workload import Cost, Progress, no_progress
+from memorisk.training.autoencoders.fit import (
+    AutoencoderTraining,
+    baseline_side,
+    measure_reconstruction,
+    recipe,
+    save_autoencoder,
+)
 from memorisk.training.autoencoders.latent_store import running_statistics
 from memorisk.training.autoencoders.options import AutoencoderOptions, TrainAutoencoderOptions
-from memorisk.training.autoencoders.report import baseline_side, measure_reconstruction
-from memorisk.training.detectors.contrastive.parts import Division, divide, given_parts
-from memorisk.training.engine.devices import limited_threads
-from memorisk.training.engine.early_stopping import EarlyLog
-from memorisk.training.engine.job_cost import tensor_bytes
-from memorisk.training.engine.memory import keep_freed_memory
-from memorisk.training.engine.optimizers import build_optimizer
-from memorisk.training.engine.order import batch_bounds
+from memorisk.training.classifiers.early_stopping import EarlyStoppingLog
+from memorisk.training.classifiers.joint_jobs import tensor_bytes
+from memorisk.training.engine.data import Division, divide, parts_of_split
+from memorisk.training.engine.devices import keep_freed_memory, limited_threads
+from memorisk.training.engine.optimization import batch_bounds, build_optimizer
 
 AUTOENCODER, SUMMARY, MANIFEST, CHECKPOINT = (
     "autoencoder",
@@ -77,7 +78,7 @@ class AutoencoderPlan:
 
 
 def train_autoencoder(
-    images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> TrainedAutoencoder:
     """Train an autoencoder, and measure it on patients who had no part in it.
 
@@ -98,7 +99,7 @@ def train_autoencoder(
     options = settings_of(TrainAutoencoderOptions, settings)
     folder = Path(out)
     refuse_overlap(folder, {"IMAGES": images})
-    check_out(folder, {}, identity=[])
+    check_out_folder(folder, {}, identity=[])
     (store, parts), how = _data(images, options, progress), _recipe(options)
     keep_freed_memory()
     with limited_threads(options.threads):
@@ -115,17 +116,17 @@ def train_autoencoder(
             write_table(run.path / MANIFEST, store.manifest.table.assign(split=parts.names))
             log = training.run(run.path / CHECKPOINT, progress)
             summary = {"key": training.key, **_summary(parts, training, log, progress)}
-            seen = TrainedOn.of(store, {"training": training.rows, "validation": training.validation})
+            seen = TrainingRecord.of(store, {"training": training.rows, "validation": training.validation})
             scaling_factor = summary["latents"]["scaling_factor"]
             save_autoencoder(training.network, run.path / AUTOENCODER, seen, scaling_factor=scaling_factor)
             write_json(written, summary)
             (run.path / CHECKPOINT).unlink(missing_ok=True)
             run.log("finished")
-    return TrainedAutoencoder(folder, plain(summary))
+    return TrainedAutoencoder(folder, json_value(summary))
 
 
 def plan_autoencoder(
-    images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> AutoencoderPlan:
     """What `train_autoencoder` would do and take, by two steps; nothing is written but the image store.
 
@@ -140,7 +141,7 @@ def plan_autoencoder(
     """
     options = settings_of(TrainAutoencoderOptions, settings)
     refuse_overlap(out, {"IMAGES": images})
-    check_out(Path(out), {}, identity=[])
+    check_out_folder(Path(out), {}, identity=[])
     store, parts = _data(images, options, progress)
     with limited_threads(options.threads):
         training = AutoencoderTraining.build(store, parts, _recipe(options))
@@ -171,7 +172,7 @@ def _data(images: str | Path, options: TrainAutoencoderOptions, progress: Progre
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)
     if options.splits == "given":
-        given_parts(manifest)  # refused before anything is decoded
+        parts_of_split(manifest)  # refused before anything is decoded
     store = build_store(manifest, options, progress=partial(progress, "decoding images"))
     return store, divide(store.manifest, store.pixel_hashes, options)
 
@@ -199,7 +200,9 @@ def _shape(training: AutoencoderTraining) -> tuple[int, int, int]:
     return latent_shape(training.network.config, (side, side))
 
 
-def _summary(parts: Division, training: AutoencoderTraining, log: EarlyLog, progress: Progress) -> dict[str, Any]:
+def _summary(
+    parts: Division, training: AutoencoderTraining, log: EarlyStoppingLog, progress: Progress
+) -> dict[str, Any]:
     """What ``training.json`` says."""
     store, shape = training.store, _shape(training)
     measured = {"test": parts.rows["test"], "validation": training.validation}
@@ -234,7 +237,7 @@ def _statistics(training: AutoencoderTraining) -> dict[str, Any]:
     return {"mean": mean, "std": std, "scaling_factor": 1 / whole if whole > 0 else 1.0}
 
 
-def _notes(store: ImageStore, log: EarlyLog) -> tuple[str, ...]:
+def _notes(store: ImageStore, log: EarlyStoppingLog) -> tuple[str, ...]:
     """What must be said of a training that is over."""
     notes = []
     if not store.manifest.groups_given:

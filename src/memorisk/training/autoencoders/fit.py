@@ -6,36 +6,40 @@ in pixels scaled to [-1, 1], each mean over all numbers of a batch. The epoch is
 the validation images, rendered from the posterior mean. There is no adversary and no perceptual loss: what is rendered
 is smooth, and no network that was trained on other images has a part in it. Everything random derives from (seed,
 epoch, step), so that a killed training goes on to the same bytes.
+
+What an autoencoder renders of images that chose nothing, beside a resizing that keeps as many numbers.
+
+A patient's figure is the mean over the patient's images; the interval is a t over patients.
 """
 
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from memorisk.images.store import ImageStore
-from memorisk.models.autoencoders.autoencoders import autoencoder_class, quiet_diffusers
-from memorisk.models.autoencoders.latents_seen import TrainedOn
+from memorisk.models.autoencoder import autoencoder_class, quiet_diffusers
 from memorisk.models.classifiers.zoo import seeded
+from memorisk.models.provenance import TrainingRecord
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError
-from memorisk.runs.files import fsync_folder
-from memorisk.runs.fingerprint import fingerprint
-from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.files import fingerprint, fsync_folder
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.scores.reconstruction import psnr, ssim
+from memorisk.statistics.intervals import two_way_interval
 from memorisk.training.autoencoders.options import AutoencoderOptions
-from memorisk.training.detectors.contrastive.parts import Division
-from memorisk.training.engine.checkpoint import Checkpoint
+from memorisk.training.classifiers.early_stopping import EarlyStoppingLog, ValidationRecord, check_early_stopping
+from memorisk.training.engine.data import Division
 from memorisk.training.engine.devices import autocast, choose_precision, exact_products, forked_generators, place
-from memorisk.training.engine.early_stopping import EarlyLog, Record, check_early
-from memorisk.training.engine.loop import Bounds, Watch, run_epochs
-from memorisk.training.engine.optimizers import build_optimizer
-from memorisk.training.engine.order import batch_order, step_seeds
+from memorisk.training.engine.loop import Bounds, Checkpoint, EpochObserver, run_epochs
+from memorisk.training.engine.optimization import batch_order, build_optimizer, step_seeds
 from memorisk.training.engine.pixels import Normalisation, PixelSource
 
 MOST_VALIDATED = 2000
@@ -78,8 +82,11 @@ class AutoencoderTraining:
                 f"images are stored at {height} x {width} pixels; an autoencoder takes squares, a multiple of {factor} "
                 f"and at least {2 * factor} pixels a side: name a size, as in 64"
             )
-        rows, (validation, notes) = division.rows["training"], _limited(division.rows["validation"], options.seed)
-        check_early(rows, validation, options.patience)
+        rows, (validation, notes) = (
+            division.rows["training"],
+            _validation_subset(division.rows["validation"], options.seed),
+        )
+        check_early_stopping(rows, validation, options.patience)
         device = check_device(options.device)
         precision = choose_precision(options.precision, device)
         network = new_autoencoder(options.architecture(height, channels), options.seed)
@@ -95,7 +102,7 @@ class AutoencoderTraining:
         images, device = self.store.images, self.device
         return PixelSource(images, self.rows, device=device, dtype=torch.float32, normalisation=_HALF)
 
-    def run(self, checkpoint: Path, progress: Progress = quiet) -> EarlyLog:
+    def run(self, checkpoint: Path, progress: Progress = no_progress) -> EarlyStoppingLog:
         """Train, and leave the weights of the best epoch in the network, in evaluation mode.
 
         Args:
@@ -106,7 +113,7 @@ class AutoencoderTraining:
             MemoriskError: The loss became NaN or infinite.
         """
         options, network = self.options, self.network
-        record = Record(options.epochs, network.state_dict())
+        record = ValidationRecord(options.epochs, network.state_dict())
         best = {f"best.{name}": value for name, value in record.best.items()}
 
         def after(epoch: int, losses: np.ndarray) -> bool:
@@ -125,7 +132,7 @@ class AutoencoderTraining:
                 checkpoint=Checkpoint(checkpoint, self.key, options.checkpoint_seconds),
                 on_epoch=lambda epochs, _: progress("training", epochs, options.epochs),
                 scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
-                watch=Watch(after, {"errors": record.losses, **best}, self.key),
+                watch=EpochObserver(after, {"errors": record.losses, **best}, self.key),
             )
         network.load_state_dict(record.best)
         network.eval()
@@ -222,7 +229,7 @@ def new_autoencoder(architecture: dict[str, Any], seed: int) -> Any:
     return network
 
 
-def save_autoencoder(network: Any, folder: Path, seen: TrainedOn, *, scaling_factor: float) -> None:
+def save_autoencoder(network: Any, folder: Path, seen: TrainingRecord, *, scaling_factor: float) -> None:
     """Write a folder that `diffusers.AutoencoderKL.from_pretrained` opens; it takes its name when it is whole.
 
     Args:
@@ -247,10 +254,85 @@ def save_autoencoder(network: Any, folder: Path, seen: TrainedOn, *, scaling_fac
     fsync_folder(folder.parent)
 
 
-def _limited(validation: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[str, ...]]:
+def _validation_subset(validation: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[str, ...]]:
     """At most 2,000 validation images, and what is said of it."""
     if len(validation) <= MOST_VALIDATED:
         return validation, ()
     drawn = np.random.default_rng(seed).choice(len(validation), MOST_VALIDATED, replace=False)
     said = f"The epoch is chosen on {MOST_VALIDATED:,} of {len(validation):,} validation images."
     return validation[np.sort(drawn)], (said,)
+
+
+def baseline_side(numbers: int, channels: int, side: int) -> int:
+    """Pixels a side of the largest square image with at most so many numbers, and no larger than the image.
+
+    Args:
+        numbers: Of a latent.
+        channels: Of the image.
+        side: Of the image.
+    """
+    return max(1, min(side, int(np.sqrt(numbers / channels))))
+
+
+def resize_and_restore(images: np.ndarray, side: int) -> np.ndarray:
+    """Images made smaller and as large again, bilinear with antialias.
+
+    Args:
+        images: [n, C, h, w] float32.
+        side: Pixels of the small ones.
+    """
+    x = torch.from_numpy(images)
+    small = F.interpolate(x, (side, side), mode="bilinear", antialias=True, align_corners=False)
+    return F.interpolate(small, x.shape[2:], mode="bilinear", antialias=True, align_corners=False).numpy()
+
+
+def measure_reconstruction(
+    training: AutoencoderTraining, parts: dict[str, np.ndarray], groups: np.ndarray, numbers: int, progress: Progress
+) -> dict[str, Any]:
+    """PSNR and SSIM of each part.
+
+    Args:
+        training: With the weights that are kept.
+        parts: Rows by part.
+        groups: [N] whose each image is.
+        numbers: Of a latent.
+        progress: Called with (stage, done, total).
+
+    Returns:
+        ``{part: {"psnr" | "ssim": {"autoencoder", "bilinear", "difference"}}}``, an `Interval` over patients each.
+    """
+    _, side, _, channels = (int(n) for n in training.store.images.shape)
+    levels = int(np.iinfo(training.store.images.dtype).max) + 1
+    small, found = baseline_side(numbers, channels, side), {}
+    for done, (part, rows) in enumerate(parts.items()):
+        progress("rendering images", done, len(parts))
+        figures: dict[tuple[str, str], list[np.ndarray]] = {}
+        for begin in range(0, len(rows), training.block):
+            rendered, wanted = training.rendered(rows[begin : begin + training.block])
+            for name, made in (("autoencoder", rendered), ("bilinear", resize_and_restore(wanted, small))):
+                figures.setdefault(("psnr", name), []).append(psnr(made, wanted, levels=levels))
+                figures.setdefault(("ssim", name), []).append(ssim(made, wanted))
+        values = {key: np.concatenate(blocks) for key, blocks in figures.items()}
+        found[part] = {measure: _compare_with_baseline(values, measure, groups[rows]) for measure in ("psnr", "ssim")}
+    progress("rendering images", len(parts), len(parts))
+    return found
+
+
+def _compare_with_baseline(
+    values: dict[tuple[str, str], np.ndarray], measure: str, groups: np.ndarray
+) -> dict[str, Any]:
+    """Each of the two and their difference, over patients."""
+    ours, other = values[measure, "autoencoder"], values[measure, "bilinear"]
+    each = {"autoencoder": ours, "bilinear": other, "difference": ours - other}
+    return {name: asdict(two_way_interval(patient_means(figures, groups)[:, None])) for name, figures in each.items()}
+
+
+def patient_means(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """The mean of each patient's images, [G].
+
+    Args:
+        values: [n].
+        groups: [n] whose each is.
+    """
+    _, codes = np.unique(groups.astype(str), return_inverse=True)
+    return np.bincount(codes, values) / np.bincount(codes)

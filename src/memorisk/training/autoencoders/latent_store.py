@@ -1,7 +1,7 @@
 """Latents of a set of images with the set's own mean and deviation: computed once for a content, or given directly.
 
 ``load_latents("scans/", "autoencoder:FOLDER")``; what may stand in the second place is listed in
-`memorisk.models.autoencoders.latents`. They are kept as features are (`memorisk.training.features.cache`): a killed
+`memorisk.models.latents`. They are kept as features are (`memorisk.training.features.cache`): a killed
 computation goes on, and the same pixels have the same latent to the last bit.
 """
 
@@ -16,26 +16,25 @@ import pandas as pd
 import torch
 from torch import nn
 
-from memorisk.images.manifest import Manifest, listed
+from memorisk.images.columns import read_csv
+from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources.csv_files import read_csv
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.autoencoders.latents import LatentEncoder, given_encoder, open_latents
-from memorisk.models.encoders.networks import Stored, check_channels
-from memorisk.runs.damaged import NO_ARRAYS
+from memorisk.images.wording import listed
+from memorisk.models.encoders.networks import StoredShape, check_channels
+from memorisk.models.latents import LatentEncoder, external_encoder, open_latents
 from memorisk.runs.devices import check_device
-from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import read_array, read_json, read_table, sound_characters, write_json
-from memorisk.runs.fingerprint import fingerprint
-from memorisk.runs.formats.bounds import check_arrays
-from memorisk.runs.progress import Progress, quiet
-from memorisk.training.features.cache import FeaturePlan, computed_features, kept_features
+from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line
+from memorisk.runs.files import check_characters, fingerprint, read_array, read_json, read_table, write_json
+from memorisk.runs.size_limits import check_arrays
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.training.features.cache import FeaturePlan, cached_features, computed_features
 from memorisk.training.features.extraction import feature_batches, feature_precision
 from memorisk.training.features.matrix import ImageSource
 
 STATISTICS = "statistics.json"
-GIVEN = "latents:"
+LATENTS_PREFIX = "latents:"
 _FORMAT = 1  # part of the key: a change of how images reach an encoder makes new latents
 _COLUMNS = ("image", "group", "label", "dataset", "split")
 _AT_ONCE = 1 << 22  # values
@@ -99,7 +98,7 @@ def load_latents(
     precision: str = "auto",
     batch: int | None = None,
     cache: bool = True,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Latents:
     """Latents of images, computed or found.
 
@@ -127,12 +126,14 @@ def load_latents(
     where = check_device(device)
     how = feature_precision(precision, where, mixed=encoder.kind != "pixels")
     plan = _plan(encoder, store, root / "latents", where, how, batch)
-    kept = (kept_features if cache else computed_features)(plan, progress=partial(progress, f"latents by {plan.name}"))
+    kept = (cached_features if cache else computed_features)(
+        plan, progress=partial(progress, f"latents by {plan.name}")
+    )
     if len(wrong := kept.checks.not_finite):
         which = listed(store.manifest.images[wrong])
         raise InputError(f"latents by {encoder.name} are not finite for {len(wrong):,} images ({which})")
     values = kept.values.reshape(-1, *encoder.latent_shape)
-    mean, std = _kept_statistics(plan.folder, values) if cache else channel_statistics(values)
+    mean, std = _cached_statistics(plan.folder, values) if cache else channel_statistics(values)
     return Latents(values, mean, std, store.manifest, store.pixel_hashes, encoder, store, kept.computed)
 
 
@@ -147,13 +148,13 @@ def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Late
     Raises:
         InputError: The file is missing, damaged, of another shape or not finite, or the ids do not fit it.
     """
-    file = Path(str(path).removeprefix(GIVEN))
+    file = Path(str(path).removeprefix(LATENTS_PREFIX))
     said = one_line(file.name, 80)
     if not file.is_file():
         raise InputError(f"there is no file of latents {one_line(file)}")
     try:
         values, rows = _read(file, table)
-    except NO_ARRAYS as error:
+    except ARRAY_ERRORS as error:
         raise InputError(f"latents {said} cannot be read: {one_line(error, 160)}") from None
     if values.ndim != 4 or values.dtype.kind not in "fiu" or not values.size:
         raise InputError(f"latents {said} are {values.dtype} of shape {values.shape}; needed are numbers [N, c, h, w]")
@@ -168,7 +169,7 @@ def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Late
         raise InputError(f"latents {said} are not finite for {sum(wrong):,} images ({listed(manifest.images[wrong])})")
     _, c, h, w = (int(n) for n in values.shape)
     hashes = np.array([fingerprint(np.asarray(row), length=32) for row in values], dtype=object)
-    encoder = given_encoder(f"latents given directly ({c} x {h} x {w})", (c, h, w))
+    encoder = external_encoder(f"latents given directly ({c} x {h} x {w})", (c, h, w))
     return Latents(values, mean, std, manifest, hashes, encoder, None)
 
 
@@ -208,7 +209,7 @@ def running_statistics(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.nda
     return mean, np.sqrt(squares / max(1, seen))
 
 
-class _Flat(nn.Module):
+class _FlatEncoder(nn.Module):
     """An encoder as one that gives a vector an image."""
 
     def __init__(self, encoder: LatentEncoder) -> None:
@@ -230,7 +231,7 @@ def _stored(images: str | Path | Manifest, options: ImageOptions, progress: Prog
     return build_store(manifest, options, progress=partial(progress, "decoding images"))
 
 
-def _shape(store: ImageStore) -> Stored:
+def _shape(store: ImageStore) -> StoredShape:
     _, height, width, channels = store.images.shape
     return int(height), int(width), int(channels)
 
@@ -247,7 +248,7 @@ def _plan(
     def compute(rows: np.ndarray):
         """Latents of these rows, a batch at a time."""
         how = {"device": device, "precision": precision, "batch": size, "name": encoder.name}
-        return feature_batches(_Flat(encoder), store.images, rows, encoder.preprocessing, **how)
+        return feature_batches(_FlatEncoder(encoder), store.images, rows, encoder.preprocessing, **how)
 
     manifest = store.manifest
     columns = {"image": manifest.images, "group": manifest.groups, "pixel_hash": store.pixel_hashes}
@@ -261,7 +262,7 @@ def _plan(
     )
 
 
-def _kept_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _cached_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Those that stand beside the values, or computed and put there."""
     try:
         found = read_json(folder / STATISTICS)
@@ -280,7 +281,7 @@ def _read(file: Path, table: pd.DataFrame | None) -> tuple[np.ndarray, pd.DataFr
     if file.suffix.lower() == ".npz":
         check_arrays(file)
         with np.load(file, allow_pickle=False) as archive:
-            rows = {name: sound_characters(archive[name]).astype(str) for name in _COLUMNS if name in archive.files}
+            rows = {name: check_characters(archive[name]).astype(str) for name in _COLUMNS if name in archive.files}
             return archive["latents"], pd.DataFrame(rows, dtype=object)
     if file.suffix.lower() != ".npy":
         raise ValueError("latents are .npz or .npy")

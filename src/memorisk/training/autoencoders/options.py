@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
-from memorisk.training.engine.options import PRECISIONS, TrainOptions
-from memorisk.training.engine.part_options import PartOptions
+from memorisk.training.engine.options import PRECISIONS, PartOptions, TrainOptions
 
 DOWNSAMPLING = (4, 8)
 _WIDTHS = (8, 16, 32, 32)

@@ -19,26 +19,24 @@ import numpy as np
 
 from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import refuse_leaking_splits, require_labels
-from memorisk.images.overlap import refuse_overlap
-from memorisk.images.sources.registry import load_manifest
+from memorisk.images.sources.registry import load_manifest, refuse_overlap
 from memorisk.images.splits import NOT_AUDITABLE, split_by_group
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import plain, read_array, read_json, write_json, write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out, open_run
-from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.files import json_value, read_array, read_json, write_json, write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.settings import settings_of
-from memorisk.statistics.memorization.utility import against_majority
-from memorisk.statistics.privacy.group_accounting import replace_one_epsilon
-from memorisk.training.classifiers.options import TrainClassifierOptions
-from memorisk.training.engine.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
-from memorisk.training.engine.options import TrainOptions, resolve_options
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.statistics.epsilon import replace_one_epsilon
+from memorisk.statistics.quality.utility import against_majority
+from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
+from memorisk.training.classifiers.private import patient_epsilon, privacy_of
+from memorisk.training.engine.data import Targets, build_targets, training_labels
+from memorisk.training.engine.options import TrainClassifierOptions, TrainOptions, resolve_options
 from memorisk.training.engine.pixels import choose_normalisation
-from memorisk.training.engine.targets import Targets, build_targets, training_labels
-from memorisk.training.private.private import per_patient, privacy_of
 
 SUMMARY = "training.json"
 WEIGHTS_FILE = "weights.safetensors"
@@ -69,7 +67,7 @@ class _Data:
 
 
 def train_classifier(
-    images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> TrainedClassifiers:
     """Train one classifier a regime, and measure each on images that none of them saw.
 
@@ -89,7 +87,7 @@ def train_classifier(
     options = settings_of(TrainClassifierOptions, settings)
     folder = Path(out)
     refuse_overlap(folder, {"IMAGES": images})
-    check_out(folder, {}, identity=[])
+    check_out_folder(folder, {}, identity=[])
     progress("reading the manifest", 0, 0)
     data = _data(images, options, progress)
     jobs = {name: _job(folder / name, data, options, arm) for name, arm in options.arms.items()}
@@ -174,7 +172,7 @@ def _refuse_other(folder: Path, job: TrainJob) -> None:
         return
     before = read_json(file)
     was = {**before.get("options", {}), **{k: before.get(k) for k in ("model", "weights", "seed")}}
-    asked = plain({**asdict(job.options), "model": job.model, "weights": job.weights, "seed": job.seed})
+    asked = json_value({**asdict(job.options), "model": job.model, "weights": job.weights, "seed": job.seed})
     changed = [f"{k} = {one_line(was.get(k), 40)}, now {one_line(v, 40)}" for k, v in asked.items() if was.get(k) != v]
     raise InputError(
         f"--out {one_line(folder)} holds a model trained otherwise ({'; '.join(changed[:2]) or 'on other images'}): "
@@ -204,7 +202,7 @@ def _train(run: RunFolder, name: str, job: TrainJob, data: _Data, options: Train
     kept = folder / WEIGHTS / f"{job.key}.safetensors"
     if kept.is_file():
         kept.replace(folder / WEIGHTS_FILE)
-    summary = plain({"job": job.key, "regime": name, **_described(job, data), "notes": list(log.notes)})
+    summary = json_value({"job": job.key, "regime": name, **_described(job, data), "notes": list(log.notes)})
     write_json(written, summary)
     return summary
 
@@ -236,7 +234,7 @@ def _promise(job: TrainJob, data: _Data) -> dict[str, Any] | None:
         **asdict(privacy),
         "accountant": "RDP, Poisson sampling, one image added or removed",
         "replace_one_epsilon": replace_one_epsilon(*spent),
-        **per_patient(privacy, data.groups[job.rows], known=data.groups_known),
+        **patient_epsilon(privacy, data.groups[job.rows], known=data.groups_known),
         "not_covered": [
             "the choice of settings",
             "the number of images",

@@ -1,7 +1,7 @@
 """The settings of ``memorisk train detector``, for every kind of detector at once.
 
-What is left open is filled in by the kind: `training.detectors.contrastive.options.DetectorOptions` for ``copy``,
-`training.detectors.lcmem.options` for the Siamese kinds. A setting that the kind does not have is refused where it is
+What is left open is filled in by the kind: `training.detectors.options.DetectorOptions` for ``copy``,
+`training.detectors.options` for the Siamese kinds. A setting that the kind does not have is refused where it is
 given.
 """
 
@@ -10,12 +10,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions
-from memorisk.models.detectors.kinds import COPY, KINDS
+from memorisk.models.settings import COPY_DETECTOR, DETECTOR_KINDS
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
-from memorisk.training.detectors.contrastive.options import DetectorOptions
-from memorisk.training.detectors.lcmem.options import LatentOptions
-from memorisk.training.engine.part_options import check_parts
+from memorisk.training.detectors.options import DetectorOptions, LatentOptions
+from memorisk.training.engine.options import check_parts
 
 SHARED = (
     *("backbone", "protocol", "epochs", "lr", "batch_size", "temperature", "dimension", "weight_decay"),
@@ -158,15 +157,15 @@ class TrainDetectorOptions(ImageOptions):
         """
         ImageOptions.validate(self)
         check_types(self)
-        if self.kind not in KINDS:
-            raise unknown_name("kind", self.kind, KINDS)
-        for name in LATENT_ONLY if self.kind == COPY else COPY_ONLY:
+        if self.kind not in DETECTOR_KINDS:
+            raise unknown_name("kind", self.kind, DETECTOR_KINDS)
+        for name in LATENT_ONLY if self.kind == COPY_DETECTOR else COPY_ONLY:
             if getattr(self, name) is not None:
-                whose = "lcmem, siamese and siamese-ntxent" if self.kind == COPY else COPY
+                whose = "lcmem, siamese and siamese-ntxent" if self.kind == COPY_DETECTOR else COPY_DETECTOR
                 raise InputError(f"{name} is a setting of --kind {whose}, not of {self.kind}: leave it out")
         if self.kind != "lcmem" and self.sample_normalisation is not None:
             raise InputError(f"sample_normalisation is a setting of --kind lcmem, not of {self.kind}: leave it out")
-        if self.kind == COPY:
+        if self.kind == COPY_DETECTOR:
             self.copy.validate()
         else:
             self.latent.filled()
@@ -184,7 +183,7 @@ class TrainDetectorOptions(ImageOptions):
 
     def complete(self) -> dict[str, Any]:
         """Every setting by its name, what is left open filled in by the kind; None for those of other kinds."""
-        filled = self.copy if self.kind == COPY else self.latent.filled()
+        filled = self.copy if self.kind == COPY_DETECTOR else self.latent.filled()
         names = {field.name for field in fields(filled)}
         return {f.name: getattr(filled if f.name in names else self, f.name) for f in fields(self)}
 

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 
 from memorisk.images.options import ImageOptions
-from memorisk.models.detectors.detectors import CONFIG, Detector, load_detector
-from memorisk.models.detectors.lcmem import LatentDetector
-from memorisk.models.encoders.encoders import FeatureSource, parse_source
-from memorisk.runs.progress import Progress, quiet
+from memorisk.models.copy_detectors import Detector, load_detector
+from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
+from memorisk.models.lcmem import LatentDetector
+from memorisk.models.provenance import CONFIG
+from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.distances import find_measure, fit_measure
-from memorisk.scores.distances.fitted import BINARY, POSITIVE
+from memorisk.scores.distances.measures import BINARY, POSITIVE
 from memorisk.scores.pairs import Head
 from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity, Similarity
-from memorisk.training.engine.workplace import LOCAL, Workplace
+from memorisk.training.features.compute_backend import LOCAL, ComputeBackend
 from memorisk.training.features.matrix import Features, ImageSource, load_features
 
 AUTO = "auto"
@@ -40,7 +41,7 @@ class PairDetector:
     """Of a Siamese detector."""
     detector: Detector | LatentDetector | None
     """What was loaded from a detector's folder; it knows whom it was trained on."""
-    workplace: Workplace = LOCAL
+    workplace: ComputeBackend = LOCAL
     """Where its features are computed and all pairs are looked at."""
 
     @property
@@ -53,7 +54,7 @@ class PairDetector:
         """Whether something is fitted on the vectors that it compares, so that they must be named."""
         return self.source.kind == "pca" or self.measure in ("seuclidean", "mahalanobis", *BINARY, *POSITIVE)
 
-    def working_at(self, workplace: Workplace) -> "PairDetector":
+    def working_at(self, workplace: ComputeBackend) -> "PairDetector":
         """The same, its passes of images and its searches somewhere else."""
         return replace(self, workplace=workplace)
 
@@ -67,7 +68,7 @@ class PairDetector:
         normalise: str | None = None,
         device: str = "auto",
         precision: str = "auto",
-        progress: Progress = quiet,
+        progress: Progress = no_progress,
     ) -> Features:
         """The vectors of images, found in the cache folder or computed.
 
@@ -112,7 +113,7 @@ def open_pair_detector(source: str | Path, *, measure: str = AUTO, domain: str |
 
     Args:
         source: The folder of a detector, with or without ``detector:``, or any source of features
-            (`memorisk.models.encoders.encoders`).
+            (`memorisk.models.encoders.feature_sources`).
         measure: Name of one of the 14; "auto" is a detector's own or its head, cosine for encoders, Euclidean for
             pixels, PCA and saved features.
         domain: How braycurtis, canberra and jensenshannon meet negative numbers.

@@ -1,12 +1,28 @@
-"""Devices, precision and random generators of a training."""
+"""Devices, precision and random generators of a training.
 
+Freed memory kept for the next step.
+
+A training step asks for the same few megabytes again and again. The C library's allocator hands such blocks back to the
+system and fetches them anew, page by page; on a CPU that took up to a third of a small network's step
+(benchmarks/results/training.json).
+
+One or several processes of one training, by accelerate: ``accelerate launch -m memorisk.cli train generator ...``.
+
+Each process takes its share of every batch; a gradient is the mean over processes. What is random is drawn for the
+whole batch by every process, from the same seed, so that several processes train what one would.
+"""
+
+import ctypes
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
 
 import torch
 from torch import nn
 
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, MissingExtraError
 
 
 def choose_precision(precision: str, device: torch.device) -> str:
@@ -65,3 +81,82 @@ def place(model: nn.Module, device: torch.device) -> None:
     """Move a network to the device, with convolutions in channels-last memory, which is faster on a CPU too."""
     model.to(device)
     model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] (torch's stub lacks this form)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
+_KEEP = 1 << 30
+_LARGEST = 1 << 25  # the most that glibc takes on every version; larger blocks go back to the system at once
+
+
+def keep_freed_memory() -> bool:
+    """Let this process keep up to 1 GiB of freed memory, in blocks of up to 32 MiB, for itself.
+
+    A setting of the whole process, hence for whoever owns it (a worker that trains), not for `fit`. Peak memory does
+    not change: what is kept has been in use before.
+
+    Returns:
+        Whether the C library took the setting; False where it has none (anything but glibc).
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    return mallopt(_MMAP_THRESHOLD, _LARGEST) == 1 and mallopt(_TRIM_THRESHOLD, _KEEP) == 1
+
+
+_PATIENCE = timedelta(days=2)  # the others wait while the first looks at a snapshot
+
+
+def is_main() -> bool:
+    """Whether this process is the only one, or the one that writes; known before anything is imported."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def open_accelerator(device: torch.device, precision: str) -> Any:
+    """An `accelerate.Accelerator` on this device, or of several processes on the device of each.
+
+    Args:
+        device: Of a single process.
+        precision: fp32, bf16 or fp16.
+
+    Raises:
+        MissingExtraError: accelerate is not there.
+    """
+    try:
+        from accelerate import Accelerator
+        from accelerate.state import AcceleratorState
+        from accelerate.utils import InitProcessGroupKwargs
+    except ImportError:
+        raise MissingExtraError("accelerate", "generative", "training a diffusion transformer") from None
+    AcceleratorState._reset_state()  # an earlier training of this process may have had another precision
+    return Accelerator(
+        cpu=device.type == "cpu",
+        mixed_precision="no" if precision == "fp32" else precision,
+        device_placement=False,
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=_PATIENCE)],
+    )
+
+
+def wait_for_all() -> None:
+    """Go on when every process has come here; at once where there is one."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+
+
+def process_rows(batch_size: int, processes: int, number: int) -> slice:
+    """Which rows of a batch a process takes.
+
+    Args:
+        batch_size: Rows of all processes.
+        processes: How many there are.
+        number: Of this one, from 0.
+
+    Raises:
+        InputError: They cannot have the same number of rows.
+    """
+    if batch_size % processes:
+        raise InputError(
+            f"batch_size is {batch_size} for {processes} processes, which take the same share: give a multiple"
+        )
+    each = batch_size // processes
+    return slice(number * each, (number + 1) * each)

@@ -1,20 +1,133 @@
 """The epochs of a training: of one model, or of several that train in step.
 
 Per step there is only forward, backward and update; the host waits for the device once an epoch, to read the losses.
+
+The state of a training in progress: one safetensors file, written atomically at the end of an epoch.
+
+It holds the trained tensors, the optimiser's moments and the losses so far, of one model or of several that train
+together. No random state is kept, because every draw of a training derives from (seed, epoch, step). A file that
+belongs to another training is refused by its fingerprint.
+
+What a training has come to: figures by epoch and the best weights so far, in live tensors.
+
+They are saved with the training's own state, so that a killed one chooses the same epoch and ends at the same.
 """
 
+import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.engine.checkpoint import Checkpoint, Progress, load_checkpoint, save_checkpoint
-from memorisk.training.engine.optimizers import AnyOptimizer
+from memorisk.runs.files import atomic_path
+from memorisk.training.engine.optimization import AnyOptimizer, batch_bounds, learning_rate
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.order import batch_bounds, learning_rate
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where the state of a training is kept, and how often it is written."""
+
+    path: Path
+    """The safetensors file."""
+
+    identity: str
+    """Fingerprint of the training; a file with another one is refused."""
+
+    seconds: float
+    """Least time between two writes."""
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Where a training stands."""
+
+    epoch: int
+    """Epochs that are done."""
+
+    losses: np.ndarray
+    """Mean training loss of each epoch done and each model, [epochs, K] float64."""
+
+    resumed_from: int = 0
+    """Epochs that came from a checkpoint."""
+
+
+def save_checkpoint(
+    checkpoint: Checkpoint,
+    state: Mapping[str, torch.Tensor],
+    optimizer: AnyOptimizer,
+    progress: TrainingState,
+    scaler: torch.amp.GradScaler | None = None,
+) -> None:
+    """Write the training's state; a reader sees the old state or the new one."""
+    tensors = {f"model.{name}": _plain(value) for name, value in state.items()}
+    for index, parameter in enumerate(_parameters(optimizer)):
+        for name, value in optimizer.state.get(parameter, {}).items():
+            if value is not None:
+                tensors[f"optimizer.{index}.{name}"] = _plain(torch.as_tensor(value))
+    tensors["losses"] = torch.from_numpy(np.ascontiguousarray(progress.losses))
+    scale = scaler.state_dict() if scaler is not None else {}
+    metadata = {"identity": checkpoint.identity, "epoch": str(progress.epoch), "scaler": json.dumps(scale)}
+    with atomic_path(checkpoint.path) as temporary:
+        save_file(tensors, temporary, metadata=metadata)
+
+
+def load_checkpoint(
+    checkpoint: Checkpoint,
+    state: Mapping[str, torch.Tensor],
+    optimizer: AnyOptimizer,
+    scaler: torch.amp.GradScaler | None = None,
+) -> TrainingState:
+    """Put a training's state back, bit for bit, into the live tensors of ``state`` and the optimiser.
+
+    Raises:
+        InputError: if the file is unreadable or belongs to another training (other seed, images, options or network).
+    """
+    name = checkpoint.path.name
+    try:
+        with safe_open(checkpoint.path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"checkpoint {name} cannot be read: remove it to start this training anew") from error
+    if metadata.get("identity") != checkpoint.identity:
+        raise InputError(f"checkpoint {name} belongs to another training: remove it or use another folder")
+    with torch.no_grad():
+        for key, live in state.items():
+            live.copy_(tensors[f"model.{key}"])
+    for index, parameter in enumerate(_parameters(optimizer)):
+        prefix = f"optimizer.{index}."
+        moments = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+        if moments:
+            optimizer.state[parameter] = {key: _like(parameter, value) for key, value in moments.items()}
+    if scaler is not None and scaler.is_enabled():
+        scaler.load_state_dict(json.loads(metadata["scaler"]))
+    epoch = int(metadata["epoch"])
+    return TrainingState(epoch, tensors["losses"].numpy(), resumed_from=epoch)
+
+
+def _parameters(optimizer: AnyOptimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _plain(value: torch.Tensor) -> torch.Tensor:
+    """A contiguous copy on the CPU: safetensors keeps neither strides nor sharing."""
+    return value.detach().cpu().contiguous().clone()
+
+
+def _like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The value on the parameter's device; a moment also in its strides, which the fused optimiser relies on."""
+    if value.shape != parameter.shape:
+        return value.to(parameter.device)
+    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
+
 
 OnEpoch = Callable[[int, float], None]
 Bounds = list[tuple[int, int]]
@@ -22,7 +135,7 @@ LossesOf = Callable[[int, Bounds], Iterator[torch.Tensor]]
 
 
 @dataclass(frozen=True)
-class Watch:
+class EpochObserver:
     """Who looks at a training after each epoch and may end it, and what a checkpoint must hold for that."""
 
     after: Callable[[int, np.ndarray], bool]
@@ -48,8 +161,8 @@ def run_epochs(
     checkpoint: Checkpoint | None = None,
     on_epoch: OnEpoch | None = None,
     scaler: torch.amp.GradScaler | None = None,
-    watch: Watch | None = None,
-) -> Progress:
+    watch: EpochObserver | None = None,
+) -> TrainingState:
     """Train for all epochs, from a checkpoint if there is one.
 
     Args:
@@ -72,7 +185,7 @@ def run_epochs(
     epochs, _ = epochs_and_lr(options)
     if watch is not None:
         state = {**state, **{f"watch/{name}": value for name, value in watch.tensors.items()}}
-    progress = Progress(0, np.zeros((0, n_models)))
+    progress = TrainingState(0, np.zeros((0, n_models)))
     if checkpoint is not None and checkpoint.path.exists():
         progress = load_checkpoint(checkpoint, state, optimizer, scaler)
     bounds, written = batch_bounds(n, options.batch_size), time.monotonic()
@@ -167,3 +280,48 @@ def _check_finite(losses: np.ndarray, epoch: int, lr: float, numbers: Sequence[i
         which = f" of model {numbers[wrong[0]]}" if len(losses) > 1 else ""
         became = f"the loss{which} became {losses[wrong[0]]} in epoch {epoch + 1}"
         raise MemoriskError(f"{became}: lower the learning rate ({lr:g}) or use fp32")
+
+
+class BestEpoch(ABC):
+    """The figures of one training and its best weights so far.
+
+    Args:
+        epochs: Of the whole training.
+        columns: Figures an epoch.
+        state: Tensors of the network by name, as it begins; those of its best epoch are copied.
+    """
+
+    def __init__(self, epochs: int, columns: int, state: Mapping[str, torch.Tensor]) -> None:
+        self.figures = torch.full((epochs + 1, columns), float("nan"), dtype=torch.float64)
+        """[epochs + 1, columns]; row 0 is the start."""
+        self.best = {name: value.detach().clone() for name, value in state.items()}
+
+    @property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """What a checkpoint holds of it."""
+        return {"figures": self.figures, **{f"best.{name}": value for name, value in self.best.items()}}
+
+    @property
+    @abstractmethod
+    def chosen_by(self) -> torch.Tensor:
+        """[epochs + 1] what chooses the epoch, larger = better; NaN where there is nothing."""
+
+    @property
+    def best_epoch(self) -> int:
+        """The best of the epochs done, the first of equals; 0 before the first."""
+        values = self.chosen_by[1:].numpy()
+        return int(np.nanargmax(values)) + 1 if np.isfinite(values).any() else 0
+
+    @torch.no_grad()
+    def note(self, epoch: int, figures: Sequence[float], state: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Note an epoch (0 the start), and its weights if it is the best so far.
+
+        Args:
+            epoch: Epochs done.
+            figures: A number a column.
+            state: The network's tensors now.
+        """
+        self.figures[epoch] = torch.tensor(figures, dtype=torch.float64)
+        if state is not None and self.best_epoch == epoch:
+            for name, value in self.best.items():
+                value.copy_(state[name])

@@ -2,6 +2,10 @@
 
 Defaults are those of paper 000, A.7 and table 10 (Adam, cosine annealing, batch 64, 30 epochs, 1e-4), taken from the
 architecture's `ModelSpec` where they are left open (``None``): MedSAM has 50 epochs at 5e-5, the small nets 1e-3.
+
+How images are divided into training, validation and test parts by patient: the settings that commands share.
+
+The settings of ``memorisk train``: frozen dataclasses for Python, the command line and YAML at once.
 """
 
 from dataclasses import dataclass, replace
@@ -9,6 +13,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from memorisk.images.options import ImageOptions
 from memorisk.models.classifiers.specs import ModelSpec
 from memorisk.runs.errors import InputError, unknown_name
 
@@ -197,3 +202,100 @@ def _check_positive(field: str, value: object, example: str) -> None:
 def _check_count(field: str, value: object, *, least: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InputError(f"{field} is {value!r}; it must be a whole number of at least {least}")
+
+
+_SEEDS = 1 << 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartOptions(ImageOptions):
+    """Which images train, choose and measure."""
+
+    splits: Literal["redraw", "given"] = "redraw"
+    """Training, validation and test images: drawn by patient, or the given split (train, validation, test)."""
+
+    split_seed: int = 0
+    """Seed of the split."""
+
+    validation_share: float = 0.15
+    """Share of the images that choose the epoch."""
+
+    test_share: float = 0.15
+    """Share of the images that choose nothing: the figures to be reported are theirs."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        ImageOptions.validate(self)
+        check_parts(self.splits, self.split_seed, self.validation_share, self.test_share)
+
+
+def check_parts(splits: str, split_seed: int, validation_share: float, test_share: float) -> None:
+    """Check how images are divided.
+
+    Raises:
+        InputError: A value is outside what its field allows.
+    """
+    if splits not in ("redraw", "given"):
+        raise unknown_name("splits", splits, ("redraw", "given"))
+    if not 0 <= split_seed < _SEEDS:
+        raise InputError(f"split_seed is {split_seed}; it must lie between 0 and {_SEEDS - 1}")
+    if min(validation_share, test_share) <= 0 or validation_share + test_share >= 1:
+        raise InputError(
+            f"validation_share is {validation_share} and test_share {test_share}; both must be above 0 and leave "
+            "images to train on"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainClassifierOptions(ImageOptions, TrainOptions):
+    """Everything that `memorisk train classifier` can be told."""
+
+    model: str = "auto"
+    """Network: any name of timm, one of the paper's, a small net; auto is small_cnn below 64 px, resnet50 above."""
+
+    weights: str | None = None
+    """Pre-trained weights: a file, "default" or a tag to download by name; none if not given."""
+
+    seed: int = 0
+    """Seed of initialisation, order, augmentation and sampled slots. The noise of dp regimes is never from a seed."""
+
+    splits: Literal["redraw", "given"] = "redraw"
+    """Training and test images: drawn by group and class, or the given split (other parts than these two unused)."""
+
+    split_seed: int = 0
+    """Seed of the split."""
+
+    held_out: float = 0.15
+    """Share of the images that no model sees, to measure what it is good for."""
+
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU when there is one."""
+
+    threads: int = 1
+    """Threads of each training on a CPU; results depend on it."""
+
+    checkpoint_seconds: float = 30.0
+    """Least time between two writes of a training's state, from which a killed training goes on."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        ImageOptions.validate(self)
+        if self.splits not in ("redraw", "given"):
+            raise unknown_name("splits", self.splits, ("redraw", "given"))
+        if not 0 < self.held_out < 1:
+            raise InputError(f"held_out is {self.held_out}; it must lie between 0 and 1, as in 0.15")
+        if self.threads < 1:
+            raise InputError(f"threads is {self.threads}; it must be a whole number of at least 1")
+        for name in ("seed", "split_seed"):
+            if not 0 <= getattr(self, name) < 1 << 32:
+                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and {(1 << 32) - 1}")
+        if not 0 <= self.checkpoint_seconds < float("inf"):
+            raise InputError(f"checkpoint_seconds is {self.checkpoint_seconds}; it must be 0 or more")

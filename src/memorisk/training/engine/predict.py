@@ -8,11 +8,17 @@ from torch import nn
 
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError
-from memorisk.training.engine.augment import build_augmentation
 from memorisk.training.engine.devices import exact_products, place
+from memorisk.training.engine.optimization import step_seeds
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.order import step_seeds
-from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation
+from memorisk.training.engine.pixels import (
+    Images,
+    Normalisation,
+    PixelSource,
+    build_augmentation,
+    check_images,
+    choose_normalisation,
+)
 
 MAX_BATCH = 256
 _PIXELS_PER_BATCH = 1 << 22

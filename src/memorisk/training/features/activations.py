@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from memorisk.models.weights.parts import head_names
+from memorisk.models.network_parts import head_names
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError
-from memorisk.runs.progress import Counted
+from memorisk.runs.workload import CountProgress
 from memorisk.statistics.memorization.probes import CLS
 from memorisk.training.engine.devices import exact_products, place
 from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, check_images
@@ -86,7 +86,7 @@ def extract_activations(
     layers: list[Layer] | None = None,
     folder: Path | None = None,
     batch_size: int | None = None,
-    progress: Counted | None = None,
+    progress: CountProgress | None = None,
 ) -> Activations:
     """Pooled activations of chosen images in every layer, one forward pass, evaluation mode, float32.
 

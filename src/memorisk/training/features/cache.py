@@ -4,6 +4,8 @@ Beside the image stores stands ``features/KEY/``: ``values.npy`` [N, d] float32,
 hashes and what was found wrong with a row), ``meta.json``. While it is built it is a hidden folder with a journal
 that names every batch that stands in the array with its hash; a killed extraction goes on from there. Images with the
 same pixels are computed once, so that their features are the same to the last bit.
+
+What is wrong with a feature matrix, found before anything is measured in it.
 """
 
 import json
@@ -12,29 +14,103 @@ import os
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.executors.heartbeats import Signs
-from memorisk.runs.files import fsync_folder, read_array, read_json, read_table, write_json, write_table
-from memorisk.runs.fingerprint import fingerprint
-from memorisk.runs.lock import folder_lock
-from memorisk.runs.progress import Counted
-from memorisk.runs.scratch import scratch_array
-from memorisk.runs.storage.marker_lock import PAUSE
-from memorisk.runs.unfinished import JOURNAL, remove_abandoned, reserve_array, write_guard
-from memorisk.training.features.checks import FeatureChecks, check_values
+from memorisk.images.wording import listed
+from memorisk.runs.arrays import JOURNAL, remove_abandoned, reserve_array, scratch_array, write_guard
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.executors.worker import LifeSigns
+from memorisk.runs.files import fingerprint, fsync_folder, read_array, read_json, read_table, write_json, write_table
+from memorisk.runs.locks import PAUSE, folder_lock
+from memorisk.runs.workload import CountProgress
+
+_AT_ONCE = 1 << 22  # values
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureChecks:
+    """Rows and columns that measures of distance stumble on.
+
+    Attributes:
+        not_finite: Rows with a NaN or an infinity.
+        constant_rows: Finite rows whose numbers are all the same (d > 1): correlation is undefined there, and cosine
+            where they are zero.
+        constant_columns: Columns with one value in all finite rows (of two at least): a standardised distance divides
+            by their deviation, 0.
+    """
+
+    not_finite: np.ndarray
+    constant_rows: np.ndarray
+    constant_columns: np.ndarray
+
+    def of_rows(self, rows: np.ndarray) -> "FeatureChecks":
+        """Those of chosen rows [n], by their places among these; columns stay as judged on all."""
+        return replace(
+            self,
+            not_finite=np.flatnonzero(np.isin(rows, self.not_finite)),
+            constant_rows=np.flatnonzero(np.isin(rows, self.constant_rows)),
+        )
+
+    def sentences(self, ids: np.ndarray, dimension: int) -> list[str]:
+        """What a report must say, a sentence each; none where nothing was found."""
+        said = []
+        if n := len(self.not_finite):
+            which = listed(ids[self.not_finite])
+            said.append(f"{plural(n, 'image has', 'images have')} features that are not finite ({which}).")
+        if n := len(self.constant_rows):
+            which = listed(ids[self.constant_rows])
+            said.append(f"{plural(n, 'image has', 'images have')} features that are all one number ({which}).")
+        if n := len(self.constant_columns):
+            said.append(f"{n:,} of {dimension:,} features are the same for every image.")
+        return said
+
+
+def check_values(values: np.ndarray, name: str, *, n_distinct: int | None = None) -> FeatureChecks:
+    """Look through a feature matrix, a few megabytes at a time.
+
+    Args:
+        values: [N, d], perhaps on the disk.
+        name: What computed it.
+        n_distinct: Images with different pixels, if known; a single one cannot give different features.
+
+    Raises:
+        InputError: No row is finite, or all finite rows are the same: to 1e-6 of the largest number, and with images
+            that differ.
+    """
+    n, d = values.shape
+    low, high = np.full(d, np.inf), np.full(d, -np.inf)
+    finite, constant = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+    step = max(1, _AT_ONCE // max(d, 1))
+    for start in range(0, n, step):
+        block = np.asarray(values[start : start + step])
+        good = np.isfinite(block).all(axis=1)
+        finite[start : start + step] = good
+        if d > 1:
+            constant[start : start + step] = good & (block == block[:, :1]).all(axis=1)
+        if good.any():
+            low = np.minimum(low, block[good].min(axis=0))
+            high = np.maximum(high, block[good].max(axis=0))
+    said, judged = one_line(name, 80), int(finite.sum())
+    if not judged:
+        raise InputError(f"features by {said} are not finite for any of the {n:,} images")
+    several = judged > 1 and (n_distinct is None or n_distinct > 1)
+    if several and (high - low).max() <= _ROUNDING * max(np.abs(low).max(), np.abs(high).max()):
+        raise InputError(f"features by {said} are the same for all {judged:,} images: nothing can be told from them")
+    columns = np.flatnonzero(low == high) if several else np.empty(0, dtype=np.int64)
+    return FeatureChecks(np.flatnonzero(~finite), np.flatnonzero(constant), columns)
+
 
 Compute = Callable[[np.ndarray], Generator[np.ndarray]]
 """Features of these rows, a batch at a time."""
 
 VALUES, ROWS, META = "values.npy", "rows.parquet", "meta.json"
-STALLED = 600.0
+STALL_SECONDS = 600.0
 """Seconds in which even a slow network is done with a batch."""
 _COPIED_AT_ONCE = 1 << 22  # values
 
@@ -71,7 +147,7 @@ class FeaturePlan:
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedFeatures:
     """Features as they are kept.
 
     Attributes:
@@ -89,17 +165,18 @@ class Kept:
     computed: int
 
 
-def first_rows(pixel_hashes: np.ndarray) -> np.ndarray:
+def first_occurrences(pixel_hashes: np.ndarray) -> np.ndarray:
     """For each row the first one with the same pixels, [N]."""
     codes, _ = pd.factorize(np.asarray(pixel_hashes, dtype=object))
     _, first = np.unique(codes, return_index=True)
     return first[codes]
 
 
-def kept_features(plan: FeaturePlan, *, progress: Counted | None = None) -> Kept:
+def cached_features(plan: FeaturePlan, *, progress: CountProgress | None = None) -> CachedFeatures:
     """The features of a plan: found, or computed and kept. One process computes, others wait for it.
 
-    Whoever waits for one that gets no further for `STALLED` seconds (stopped, hung) computes them for itself alone.
+    Whoever waits for one that gets no further for `STALL_SECONDS` seconds (stopped, hung) computes them for itself
+    alone.
 
     Raises:
         InputError: The computation refuses the images, its features are constant, or the folder cannot be written.
@@ -110,18 +187,20 @@ def kept_features(plan: FeaturePlan, *, progress: Counted | None = None) -> Kept
             plan.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with ExitStack() as held:
                 try:
-                    held.enter_context(folder_lock(plan.root, name=f"{plan.key}.lock", wait=True, enough=_stall(plan)))
+                    held.enter_context(
+                        folder_lock(plan.root, name=f"{plan.key}.lock", wait=True, enough=_stall_check(plan))
+                    )
                 except InputError as error:
                     logging.getLogger(__name__).warning("features are computed once more: %s", error)
                     return computed_features(plan, progress=progress)
                 if not _is_complete(plan.folder, len(plan.rows)):
-                    return _opened(plan, computed=_build(plan, progress))
-    return _opened(plan, computed=0)
+                    return _open_cached(plan, computed=_build(plan, progress))
+    return _open_cached(plan, computed=0)
 
 
-def _stall(plan: FeaturePlan) -> Callable[[], bool]:
+def _stall_check(plan: FeaturePlan) -> Callable[[], bool]:
     """Whether whoever computes the features of a plan has got no further for long, asked again and again."""
-    signs = Signs()
+    signs = LifeSigns()
 
     def stalled() -> bool:
         """Since the first time that this was asked."""
@@ -129,18 +208,18 @@ def _stall(plan: FeaturePlan) -> Callable[[], bool]:
             done = (plan.building / JOURNAL).stat().st_size
         except OSError:
             done = 0
-        return signs.quiet({"done": done}, PAUSE)["done"] > STALLED
+        return signs.quiet({"done": done}, PAUSE)["done"] > STALL_SECONDS
 
     return stalled
 
 
-def computed_features(plan: FeaturePlan, *, progress: Counted | None = None) -> Kept:
+def computed_features(plan: FeaturePlan, *, progress: CountProgress | None = None) -> CachedFeatures:
     """The same, neither looked for nor kept: in memory, or on a file without a name where they are many.
 
     Raises:
-        InputError: As `kept_features`.
+        InputError: As `cached_features`.
     """
-    first = first_rows(plan.rows["pixel_hash"].to_numpy(dtype=object))
+    first = first_occurrences(plan.rows["pixel_hash"].to_numpy(dtype=object))
     distinct = np.unique(first)
     values, done = np.empty((len(first), 0), dtype=np.float32), 0
     with closing(plan.compute(distinct)) as batches:
@@ -151,18 +230,18 @@ def computed_features(plan: FeaturePlan, *, progress: Counted | None = None) -> 
             done += len(block)
             if progress is not None:
                 progress(done, len(distinct))
-    _repeat(values, first)
+    _fill_repeats(values, first)
     values.flags.writeable = False
-    return Kept(values, check_values(values, plan.name, n_distinct=done), plan.meta(), len(distinct), done)
+    return CachedFeatures(values, check_values(values, plan.name, n_distinct=done), plan.meta(), len(distinct), done)
 
 
-def _build(plan: FeaturePlan, progress: Counted | None) -> int:
+def _build(plan: FeaturePlan, progress: CountProgress | None) -> int:
     """Compute what is not there yet, finish, and say how many images were computed."""
     remove_abandoned(plan.root)
     shutil.rmtree(plan.folder, ignore_errors=True)  # damaged, or it would have been used
-    first = first_rows(plan.rows["pixel_hash"].to_numpy(dtype=object))
+    first = first_occurrences(plan.rows["pixel_hash"].to_numpy(dtype=object))
     distinct = np.unique(first)
-    values, done = _resumed(plan, distinct)
+    values, done = _resume(plan, distinct)
     todo = np.flatnonzero(~done)
     at, total = 0, len(distinct)
     if progress is not None:
@@ -170,7 +249,7 @@ def _build(plan: FeaturePlan, progress: Counted | None) -> int:
     with closing(plan.compute(distinct[todo])) as batches:
         for block in batches:
             if values is None:
-                values = _new(plan, len(first), block.shape[1])
+                values = _new_array(plan, len(first), block.shape[1])
             _write(plan, values, distinct, todo[at : at + len(block)], np.asarray(block, dtype=np.float32))
             at += len(block)
             if progress is not None:
@@ -180,7 +259,7 @@ def _build(plan: FeaturePlan, progress: Counted | None) -> int:
     return len(todo)
 
 
-def _resumed(plan: FeaturePlan, distinct: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+def _resume(plan: FeaturePlan, distinct: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
     """What an earlier try left, where it agrees with its hashes, and which of the distinct images it holds."""
     done = np.zeros(len(distinct), dtype=bool)
     try:
@@ -202,7 +281,7 @@ def _resumed(plan: FeaturePlan, distinct: np.ndarray) -> tuple[np.ndarray | None
     return values, done
 
 
-def _new(plan: FeaturePlan, n: int, d: int) -> np.ndarray:
+def _new_array(plan: FeaturePlan, n: int, d: int) -> np.ndarray:
     """An empty array on the disk, its space reserved."""
     if d < 1:
         raise InputError(f"{one_line(plan.name, 80)} gives no features")
@@ -232,7 +311,7 @@ def _write(plan: FeaturePlan, values: np.ndarray, distinct: np.ndarray, places: 
         os.close(handle)
 
 
-def _repeat(values: np.ndarray, first: np.ndarray) -> None:
+def _fill_repeats(values: np.ndarray, first: np.ndarray) -> None:
     """Give images with the same pixels the features of the first of them."""
     again = np.flatnonzero(first != np.arange(len(first)))
     step = max(1, _COPIED_AT_ONCE // max(1, values.shape[1]))
@@ -243,7 +322,7 @@ def _repeat(values: np.ndarray, first: np.ndarray) -> None:
 
 def _finish(plan: FeaturePlan, values: np.ndarray, first: np.ndarray, n_distinct: int) -> None:
     """Fill what is repeated, look through it, write the tables and give the folder its name."""
-    _repeat(values, first)
+    _fill_repeats(values, first)
     try:
         checks = check_values(values, plan.name, n_distinct=n_distinct)
     except InputError:
@@ -273,7 +352,7 @@ def _is_complete(folder: Path, n: int) -> bool:
         return False
 
 
-def _opened(plan: FeaturePlan, *, computed: int) -> Kept:
+def _open_cached(plan: FeaturePlan, *, computed: int) -> CachedFeatures:
     values = read_array(plan.folder / VALUES, mmap=True)
     meta, rows = read_json(plan.folder / META), read_table(plan.folder / ROWS)
     checks = FeatureChecks(
@@ -281,4 +360,4 @@ def _opened(plan: FeaturePlan, *, computed: int) -> Kept:
         np.flatnonzero(rows["constant"].to_numpy(dtype=bool)),
         np.array(meta["constant_columns"], dtype=np.int64),
     )
-    return Kept(values, checks, meta, int(meta["n_distinct"]), computed)
+    return CachedFeatures(values, checks, meta, int(meta["n_distinct"]), computed)

@@ -1,7 +1,8 @@
 """From any images to one feature matrix, with ids, groups and what must be said of it.
 
 ``load_features("scans/", "resnet50@weights.safetensors")``; what may stand in the second place is listed in
-`memorisk.models.encoders.encoders`. Features are computed once for a content (`memorisk.training.features.cache`).
+`memorisk.models.encoders.feature_sources`. Features are computed once for a content
+(`memorisk.training.features.cache`).
 """
 
 from collections.abc import Generator
@@ -14,24 +15,28 @@ import numpy as np
 import pandas as pd
 import torch
 
-from memorisk.images.cache import cache_folder
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.encoders.encoders import FeatureSource, parse_source
-from memorisk.models.encoders.networks import Encoder, Stored, open_encoder, pca_encoder
-from memorisk.models.encoders.pca import PixelPca
-from memorisk.models.encoders.saved import read_saved
+from memorisk.models.encoders.feature_sources import FeatureSource, parse_source, read_saved
+from memorisk.models.encoders.networks import Encoder, PixelPca, StoredShape, open_encoder, pca_encoder
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import atomic_path
-from memorisk.runs.fingerprint import file_fingerprint, fingerprint
-from memorisk.runs.progress import Counted, Progress, quiet
-from memorisk.training.features.cache import Compute, FeaturePlan, Kept, computed_features, kept_features
-from memorisk.training.features.checks import FeatureChecks, check_values
+from memorisk.runs.files import atomic_path, file_fingerprint, fingerprint
+from memorisk.runs.storage.locations import cache_folder
+from memorisk.runs.workload import CountProgress, Progress, no_progress
+from memorisk.training.features.cache import (
+    CachedFeatures,
+    Compute,
+    FeatureChecks,
+    FeaturePlan,
+    cached_features,
+    check_values,
+    computed_features,
+)
+from memorisk.training.features.compute_backend import FeatureJob, FeatureWork, feature_job
 from memorisk.training.features.extraction import feature_batches, feature_precision
-from memorisk.training.features.jobs import FeatureJob, FeatureWork, feature_job
 from memorisk.training.features.pca import fit_pixel_pca
 
 _FORMAT = 1  # part of the key: a change of how images reach an encoder makes new features
@@ -150,13 +155,13 @@ def load_features(
     cache: bool = True,
     processes: int | None = None,
     work: FeatureWork | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Features:
     """Features of images, computed or found.
 
     Args:
         images: A folder, table, DICOM tree or file of arrays; a manifest; or a store.
-        source: What computes them (`memorisk.models.encoders.encoders`), or a PCA that was fitted.
+        source: What computes them (`memorisk.models.encoders.feature_sources`), or a PCA that was fitted.
         options: How images are found, read and stored; not with a store. ``size`` there is what they are stored at.
         reference: With ``pca:K``: what it is fitted on.
         size: Pixels a side that a network gets; by default what it was trained at, for memorisk's own what is stored.
@@ -188,7 +193,7 @@ def load_features(
     else:
         manifest = images if isinstance(images, Manifest) else load_manifest(images, options)
     if isinstance(asked, FeatureSource) and asked.kind == "saved":
-        return _saved(asked, manifest)
+        return _read_saved(asked, manifest)
     if isinstance(images, ImageStore):
         store = images
     else:
@@ -204,8 +209,8 @@ def load_features(
             asked, encoder, _stored(store), size=size, normalise=normalise, seed=seed, precision=how, device=where,
             batch=batch, threads=work.threads,
         )  # fmt: skip
-        plan = replace(plan, compute=partial(_by_workers, work, job, store, counted, plan.compute))
-    found = (kept_features if cache else computed_features)(plan, progress=counted)
+        plan = replace(plan, compute=partial(_compute_by_workers, work, job, store, counted, plan.compute))
+    found = (cached_features if cache else computed_features)(plan, progress=counted)
     return _features(asked, encoder, store, how, found)
 
 
@@ -221,17 +226,19 @@ def _encoder(
     stored = _stored(store)
     if isinstance(asked, PixelPca):
         return pca_encoder(asked, stored)
-    fitted = _fitted(asked, store, reference, root) if asked.kind == "pca" else None
+    fitted = _fit_or_load_pca(asked, store, reference, root) if asked.kind == "pca" else None
     books = None if root is None else root.parent
     return open_encoder(asked, stored, size=size, normalise=normalise, seed=seed, fitted=fitted, books=books)
 
 
-def _stored(store: ImageStore) -> Stored:
+def _stored(store: ImageStore) -> StoredShape:
     _, height, width, channels = store.images.shape
     return int(height), int(width), int(channels)
 
 
-def _fitted(asked: FeatureSource, store: ImageStore, reference: Reference | None, root: Path | None) -> PixelPca | None:
+def _fit_or_load_pca(
+    asked: FeatureSource, store: ImageStore, reference: Reference | None, root: Path | None
+) -> PixelPca | None:
     """The fit that a source needs: from its file, as given, kept from before, or made now."""
     if asked.weights is not None:
         return PixelPca.load(asked.weights)
@@ -293,8 +300,8 @@ def _plan(
     )
 
 
-def _by_workers(
-    work: FeatureWork, job: FeatureJob, store: ImageStore, counted: Counted, here: Compute, rows: np.ndarray
+def _compute_by_workers(
+    work: FeatureWork, job: FeatureJob, store: ImageStore, counted: CountProgress, here: Compute, rows: np.ndarray
 ) -> Generator[np.ndarray]:
     """Features of these rows by workers; of a few, and of what is no network, here."""
     if not work.takes(job.source, len(rows), job.batch):
@@ -303,7 +310,9 @@ def _by_workers(
         yield from work.blocks(job, store.images, rows, counted)
 
 
-def _features(asked: FeatureSource | PixelPca, encoder: Encoder, store: ImageStore, how: str, found: Kept) -> Features:
+def _features(
+    asked: FeatureSource | PixelPca, encoder: Encoder, store: ImageStore, how: str, found: CachedFeatures
+) -> Features:
     ids, d = store.manifest.images, int(found.values.shape[1])
     loading = [f"Weights of {encoder.name}: {one_line(note, 300)}." for note in found.meta["loading"]]
     described = FeatureDescription(
@@ -312,7 +321,7 @@ def _features(asked: FeatureSource | PixelPca, encoder: Encoder, store: ImageSto
         weights=encoder.weights,
         weights_fingerprint=encoder.weights_fingerprint,
         state=encoder.state,
-        preprocessing=_words(encoder, _stored(store)),
+        preprocessing=_preprocessing_notes(encoder, _stored(store)),
         precision="fp64" if encoder.dtype == torch.float64 else how,
         dimension=d,
         n=len(ids),
@@ -322,7 +331,7 @@ def _features(asked: FeatureSource | PixelPca, encoder: Encoder, store: ImageSto
     return Features(found.values, ids, store.manifest.groups, described, found.checks, found.computed)
 
 
-def _words(encoder: Encoder, stored: Stored) -> str:
+def _preprocessing_notes(encoder: Encoder, stored: StoredShape) -> str:
     """What an image went through."""
     how = encoder.preprocessing
     height, width = how.size
@@ -337,7 +346,7 @@ def _words(encoder: Encoder, stored: Stored) -> str:
     return ", ".join([*said, f"mean {mean} and deviation {std} of [0, 1]"])
 
 
-def _saved(asked: FeatureSource, manifest: Manifest) -> Features:
+def _read_saved(asked: FeatureSource, manifest: Manifest) -> Features:
     """Features that the user brings."""
     found = read_saved(asked.name, manifest.images)
     with np.errstate(over="ignore"):  # what float32 cannot hold is found as not finite

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from scipy import linalg
 
-from memorisk.models.encoders.networks import Flat, as_stored
-from memorisk.models.encoders.pca import PixelPca
+from memorisk.models.encoders.networks import FlattenPixels, PixelPca, stored_preprocessing
 from memorisk.runs.errors import InputError
-from memorisk.runs.progress import Counted
+from memorisk.runs.workload import CountProgress
 from memorisk.training.engine.pixels import check_images
 from memorisk.training.features.extraction import feature_batches
 
@@ -31,7 +30,7 @@ def fit_pixel_pca(
     *,
     rows: np.ndarray | None = None,
     side: int | None = None,
-    progress: Counted | None = None,
+    progress: CountProgress | None = None,
 ) -> PixelPca:
     """Fit principal components to the pixels of reference images.
 
@@ -57,7 +56,7 @@ def fit_pixel_pca(
     chosen = np.arange(len(images)) if rows is None else np.asarray(rows)
     chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
     stored = (int(images.shape[1]), int(images.shape[2]), int(images.shape[3]))
-    preprocessing = as_stored(stored, side)
+    preprocessing = stored_preprocessing(stored, side)
     shape = (*preprocessing.size, stored[2])
     width, n = int(np.prod(shape)), len(chosen)
     if not 1 <= components < max(n, 2) or components > width or n < 2:
@@ -81,7 +80,7 @@ def fit_pixel_pca(
         )
     return PixelPca(
         mean=mean,
-        directions=_signed(directions),
+        directions=_fix_signs(directions),
         variance=values / (n - 1),
         total_variance=total,
         n_fitted=n,
@@ -95,7 +94,9 @@ class _Pixels:
 
     def __init__(self, images: np.ndarray, rows: np.ndarray, side: int | None, width: int) -> None:
         self.images, self.width = images, width
-        self.preprocessing = as_stored((int(images.shape[1]), int(images.shape[2]), int(images.shape[3])), side)
+        self.preprocessing = stored_preprocessing(
+            (int(images.shape[1]), int(images.shape[2]), int(images.shape[3])), side
+        )
         self.pieces = [
             rows[i : i + max(1, _BLOCK_VALUES // width)] for i in range(0, len(rows), max(1, _BLOCK_VALUES // width))
         ]
@@ -106,14 +107,20 @@ class _Pixels:
 
     def block(self, rows: np.ndarray) -> np.ndarray:
         found = feature_batches(
-            Flat(), self.images, rows, self.preprocessing, device=torch.device("cpu"), dtype=torch.float64, keep=True
+            FlattenPixels(),
+            self.images,
+            rows,
+            self.preprocessing,
+            device=torch.device("cpu"),
+            dtype=torch.float64,
+            keep=True,
         )
         with closing(found):
             return np.concatenate(list(found))
 
 
 def _by_pixels(
-    pixels: _Pixels, mean: np.ndarray, components: int, progress: Counted | None
+    pixels: _Pixels, mean: np.ndarray, components: int, progress: CountProgress | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues [K] and directions [K, D] from X'X."""
     product = np.zeros((pixels.width, pixels.width))
@@ -127,7 +134,7 @@ def _by_pixels(
 
 
 def _by_images(
-    pixels: _Pixels, mean: np.ndarray, components: int, progress: Counted | None
+    pixels: _Pixels, mean: np.ndarray, components: int, progress: CountProgress | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same from XX': directions are X'u / |X'u|."""
     starts = np.cumsum([0, *(len(piece) for piece in pixels.pieces)])
@@ -157,7 +164,7 @@ def _largest(product: np.ndarray, components: int) -> tuple[np.ndarray, np.ndarr
     return np.maximum(values[::-1], 0.0), vectors[:, ::-1]
 
 
-def _signed(directions: np.ndarray) -> np.ndarray:
+def _fix_signs(directions: np.ndarray) -> np.ndarray:
     """Each direction turned so that its entry of largest magnitude (the first of equals) is positive."""
     size = np.abs(directions)
     first = np.argmax(size >= size.max(axis=1, keepdims=True) * (1 - _TIE), axis=1)

@@ -6,6 +6,13 @@ the state from which a killed training goes on. A file ``stop.json`` in it ends 
 
 Training images are learnt from; validation images measure the held-out loss, and a decision that is made on it; test
 images have no part in it at all: they are what an audit compares with.
+
+What a generator's training takes, counted from its settings and its images before a network is built.
+
+A GAN trains two networks. Counted as forward and backward is what goes through the network that learns: the images that
+the generator makes for its own update (half as many for a path length), and for the discriminator's those and the real
+ones (for R1 the real ones once more). Forward only is the other one: the discriminator's look at what the generator
+makes for its update, and what the generator makes for the discriminator's.
 """
 
 from contextlib import nullcontext
@@ -16,26 +23,32 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.overlap import refuse_generated_within, refuse_overlap
-from memorisk.images.sources.registry import load_manifest
+from memorisk.images.sources.registry import load_manifest, refuse_generated_within, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.generators import Generator, load_generator
-from memorisk.runs.cost import Cost, total
+from memorisk.models.latents import open_latents
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.files import plain, read_json, write_json, write_table
-from memorisk.runs.folder import RunFolder, check_out, open_run
-from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.files import json_value, read_json, write_json, write_table
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.settings import settings_of
-from memorisk.training.detectors.contrastive.parts import Division, divide, given_parts
-from memorisk.training.engine.devices import limited_threads
-from memorisk.training.engine.memory import keep_freed_memory
-from memorisk.training.generators.conditions.options import PseudoOptions
+from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.training.classifiers.joint_jobs import fit_cost, tensor_bytes
+from memorisk.training.engine.data import Division, divide, parts_of_split
+from memorisk.training.engine.devices import is_main, keep_freed_memory, limited_threads, wait_for_all
+from memorisk.training.generators.diffusion_training import DiffusionTraining
 from memorisk.training.generators.fit import CHECKPOINT, GENERATOR, FittedGenerator, build_training, run_training
-from memorisk.training.generators.initial_weights import Beginning, notes_on_latents
-from memorisk.training.generators.inputs import notes_on_inputs
-from memorisk.training.generators.options import TrainGeneratorOptions
-from memorisk.training.generators.processes import is_main, wait_for_all
+from memorisk.training.generators.fold_classifiers import FoldData, fold_file, fold_recipe
+from memorisk.training.generators.gan_training import GanTraining, path_images
+from memorisk.training.generators.inputs import (
+    InitialWeights,
+    build_conditioning,
+    limit_held_out,
+    notes_on_inputs,
+    notes_on_latents,
+)
+from memorisk.training.generators.losses import conditioned_held_out
+from memorisk.training.generators.options import FOLDS, GeneratorOptions, PseudoOptions, TrainGeneratorOptions
 from memorisk.training.generators.snapshots import GeneratorTraining, OnSnapshot
 
 SUMMARY, MANIFEST, CLASSIFIERS = "training.json", "manifest.parquet", "conditions"
@@ -90,7 +103,7 @@ def train_generator(
     *,
     out: str | Path,
     on_snapshot: OnSnapshot | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
     **settings: Any,
 ) -> TrainedGenerator:
     """Train a generator of images.
@@ -115,7 +128,7 @@ def train_generator(
     folder = Path(out)
     refuse_overlap(folder, {"IMAGES": images})
     if is_main():
-        check_out(folder, {}, identity=[])
+        check_out_folder(folder, {}, identity=[])
     store, parts = _data(images, options, progress)
     keep_freed_memory()
     config = {"images": str(images), "out": str(folder), **asdict(options)}
@@ -139,11 +152,11 @@ def train_generator(
                 write_json(written, summary)
                 run.log("finished")
             wait_for_all()
-    return TrainedGenerator(folder, plain(summary))
+    return TrainedGenerator(folder, json_value(summary))
 
 
 def plan_generator(
-    images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> GeneratorPlan:
     """What `train_generator` would do and take, by two steps; nothing is written but the image store.
 
@@ -158,7 +171,7 @@ def plan_generator(
     """
     options = settings_of(TrainGeneratorOptions, settings)
     refuse_overlap(out, {"IMAGES": images})
-    check_out(Path(out), {}, identity=[])
+    check_out_folder(Path(out), {}, identity=[])
     store, parts = _data(images, options, progress)
     rows = parts.rows["training"]
     with limited_threads(options.threads):
@@ -188,7 +201,7 @@ def _data(images: str | Path, options: TrainGeneratorOptions, progress: Progress
     manifest = load_manifest(images, options)
     refuse_generated_within(images, manifest)
     if options.splits == "given":
-        given_parts(manifest)  # refused before anything is decoded
+        parts_of_split(manifest)  # refused before anything is decoded
     store = build_store(manifest, options, progress=partial(progress, "decoding images"))
     return store, divide(store.manifest, store.pixel_hashes, options)
 
@@ -202,7 +215,7 @@ def _training(
 ) -> GeneratorTraining:
     """Checked, and on its device."""
     rows, validation = parts.rows["training"], parts.rows["validation"]
-    Beginning.of(options.generator).refuse_known(store, {"test": parts.rows["test"]})
+    InitialWeights.of(options.generator).refuse_known(store, {"test": parts.rows["test"]})
     return build_training(
         store, rows, options.generator, validation=validation, conditions=conditions, progress=progress
     )
@@ -218,7 +231,7 @@ def _conditions(
     store: ImageStore, parts: Division, options: TrainGeneratorOptions, run: RunFolder, progress: Progress
 ) -> Conditions:
     """Of the training images; the first process trains the classifiers, the others read what they said."""
-    from memorisk.training.generators.conditions.pseudo_conditions import pseudo_conditions
+    from memorisk.training.generators.pseudo_conditions import pseudo_conditions
 
     assert options.conditioning is not None
     rows = parts.rows["training"]
@@ -233,7 +246,7 @@ def _conditions(
 
 def _blank_conditions(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> Conditions:
     """As long as those will be, before any classifier is trained; what cannot be is refused."""
-    from memorisk.training.generators.conditions.folds import fold_data
+    from memorisk.training.generators.fold_classifiers import fold_data
 
     which = str(options.conditioning)
     data = fold_data(store, parts.rows["training"], options.seed)
@@ -251,8 +264,9 @@ def _cost(
     folder: Path,
 ) -> Cost:
     """Of a whole run that keeps so many snapshots."""
-    from memorisk.training.generators.conditions.folds import fold_data
-    from memorisk.training.generators.cost import classifiers_cost, latents_cost, steps_cost, weights_cost
+    from memorisk.training.generators.fold_classifiers import fold_data
+
+    pass
 
     rows, validation, which = parts.rows["training"], parts.rows["validation"], options.conditioning
     found, conditions = Cost(bytes_images=store.images.nbytes), None
@@ -294,3 +308,106 @@ def _summary(
         "data_hash": store.data_hash,
         "versions": versions(),
     }
+
+
+_FLOAT32 = 4
+
+
+def steps_cost(
+    store: ImageStore,
+    rows: np.ndarray,
+    options: GeneratorOptions,
+    validation: np.ndarray,
+    conditions: Conditions | None = None,
+) -> Cost:
+    """Of a training to its last step, with its looks at held-out images; what stays on the disk is not in it.
+
+    Args:
+        store: The images.
+        rows: To train on; may repeat.
+        options: How.
+        validation: Rows that measure.
+        conditions: Of the training images, or blank ones in their place.
+    """
+    b, steps = options.images_a_step, options.steps
+    if options.kind == "gan":
+        size = int(store.images.shape[1])
+        paths = -(-steps // options.gan_path_every) if options.gan_path else 0
+        penalties = -(-steps // options.gan_r1_every) if options.r1_gamma(size**2, b) else 0
+        return Cost(
+            trainings=1,
+            steps=2 * steps + paths + penalties,
+            images_trained=3 * steps * b + paths * path_images(b) + penalties * b,
+            images_passed=2 * steps * b,
+        )
+    looks = -(-steps // options.snapshot_every)
+    measured = _measured(store, rows, options, validation, conditions)
+    return Cost(trainings=1, steps=steps, images_trained=steps * b, images_passed=looks * measured)
+
+
+def latents_cost(store: ImageStore, options: GeneratorOptions) -> Cost:
+    """Of the latents that a diffusion model learns: each image, and mirrored, through the encoder once.
+
+    Args:
+        store: The images.
+        options: Of the training.
+    """
+    if options.kind == "gan" or options.latent == "pixels":
+        return Cost()
+    _, height, width, channels = (int(n) for n in store.images.shape)
+    encoder = open_latents(options.latent, (height, width, channels), size=height, books=store.folder.parent.parent)
+    times, numbers = 2 if options.flip else 1, int(np.prod(encoder.latent_shape))
+    return Cost(
+        images_passed=times * len(set(store.pixel_hashes.tolist())),
+        bytes_features=times * len(store.images) * numbers * _FLOAT32,
+    )
+
+
+def classifiers_cost(data: FoldData, options: PseudoOptions, which: str, folder: Path) -> dict[str, Cost]:
+    """Of each classifier that makes pseudo-conditions and is not done, by the file of its outputs.
+
+    Args:
+        data: Their images.
+        options: Of their training.
+        which: What a condition is made of; label-noise needs no classifier.
+        folder: Where their outputs are kept.
+    """
+    if which == "label-noise":
+        return {}
+    recipe, found = fold_recipe(data, options), {}
+    for number in range(FOLDS):
+        file = fold_file(number, data, recipe, options, folder)
+        if file.is_file():
+            continue
+        fitted = fit_cost(int((data.fold != number).sum()), recipe.train)
+        outputs = len(data.rows) * data.targets.n_outputs * _FLOAT32
+        found[str(file)] = fitted + Cost(images_passed=len(data.rows), bytes_outputs=outputs)
+    return found
+
+
+def weights_cost(training: GeneratorTraining, kept: int = 0) -> Cost:
+    """Of the generators that stay: the last one and the snapshots, each with the autoencoder of its latents.
+
+    Args:
+        training: Checked.
+        kept: Snapshots.
+    """
+    if isinstance(training, GanTraining):
+        size = tensor_bytes(training.networks[0])
+    else:
+        assert isinstance(training, DiffusionTraining)
+        size = tensor_bytes(training.network) + (0 if training.vae is None else tensor_bytes(training.vae))
+    return Cost(bytes_weights=(1 + kept) * size)
+
+
+def _measured(
+    store: ImageStore,
+    rows: np.ndarray,
+    options: GeneratorOptions,
+    validation: np.ndarray,
+    conditions: Conditions | None,
+) -> int:
+    """Held-out images that a look of a diffusion model passes."""
+    chosen, _ = limit_held_out(np.asarray(validation, dtype=np.int64), options.seed)
+    told = build_conditioning(store, rows, chosen, options, conditions)
+    return len(conditioned_held_out(told, options.drop_condition))

@@ -15,14 +15,12 @@ import numpy as np
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.generators import DESCRIPTION, Generator, load_generator
-from memorisk.runs.damaged import ASTRAY
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
 from memorisk.runs.files import read_json, write_json
-from memorisk.runs.progress import Progress, quiet
-from memorisk.training.engine.devices import limited_threads
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.training.engine.devices import is_main, limited_threads, wait_for_all
 from memorisk.training.generators.options import GeneratorOptions
-from memorisk.training.generators.processes import is_main, wait_for_all
-from memorisk.training.generators.snapshots import GeneratorTraining, Looks, OnSnapshot
+from memorisk.training.generators.snapshots import Evaluations, GeneratorTraining, OnSnapshot
 
 GENERATOR, HISTORY, CHECKPOINT = "generator", "history.json", "checkpoint.safetensors"
 
@@ -54,7 +52,7 @@ def fit_generator(
     validation: np.ndarray | None = None,
     conditions: Conditions | None = None,
     on_snapshot: OnSnapshot | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> FittedGenerator:
     """Train a generator and leave it in a folder.
 
@@ -92,16 +90,16 @@ def build_training(
     *,
     validation: np.ndarray | None = None,
     conditions: Conditions | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> GeneratorTraining:
     """A training of the kind that the options name, checked and on its device; arguments as for `fit_generator`."""
     if options.kind == "gan":
-        from memorisk.training.generators.gan.fit import GanTraining
+        from memorisk.training.generators.gan_training import GanTraining
 
         if conditions is not None:
             raise InputError("a GAN is trained without conditions here: leave them out")
         return GanTraining.build(store, np.asarray(rows), options, validation=validation)
-    from memorisk.training.generators.diffusion.fit import DiffusionTraining
+    from memorisk.training.generators.diffusion_training import DiffusionTraining
 
     return DiffusionTraining.build(
         store, np.asarray(rows), options, validation=validation, conditions=conditions, progress=progress
@@ -114,7 +112,7 @@ def run_training(
     folder: str | Path,
     *,
     on_snapshot: OnSnapshot | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> FittedGenerator:
     """`fit_generator` of a training that was checked already.
 
@@ -131,10 +129,10 @@ def run_training(
     """
     target = Path(folder)
     if (target / HISTORY).is_file():
-        return _finished(target, training.key)
+        return _read_fitted(target, training.key)
     if is_main():
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    looks = Looks(training, target, options.keep_snapshots, on_snapshot)
+    looks = Evaluations(training, target, options.keep_snapshots, on_snapshot)
     log = training.run(target / CHECKPOINT, looks, progress)
     made = {"key": training.key, "steps": log.steps, "stopped": looks.reason}
     if is_main():
@@ -146,7 +144,7 @@ def run_training(
     return FittedGenerator(generator, log.steps, log.history, looks.reason, training.notes, target / GENERATOR)
 
 
-def _finished(folder: Path, key: str) -> FittedGenerator:
+def _read_fitted(folder: Path, key: str) -> FittedGenerator:
     """What an earlier call left.
 
     Raises:
@@ -156,7 +154,7 @@ def _finished(folder: Path, key: str) -> FittedGenerator:
         found = read_json(folder / HISTORY)
         same, history, notes = found["key"] == key, tuple(found["history"]), tuple(found["notes"])
         steps, stopped = int(found["steps"]), found["stopped"]
-    except ASTRAY as error:
+    except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(folder / HISTORY)} is damaged: {one_line(error, 120)}") from None
     if not same:
         raise InputError(f"{one_line(folder)} holds another generator: choose another folder, or delete that one")

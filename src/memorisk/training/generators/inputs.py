@@ -1,17 +1,184 @@
-"""What must be said of the images and patients that a generator's training was given: few held out, mixed kinds."""
+"""Which images a generator is trained on and what it is told of each: what is refused, and what must be said.
+
+What must be said of the images and patients that a generator's training was given: few held out, mixed kinds.
+
+Whom the weights that a generator's training begins with were trained on, and who may then not be held out of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from memorisk.images.decoding.headers import image_header
 from memorisk.images.options import ImageOptions
-from memorisk.images.resize import is_grey
+from memorisk.images.pixels import is_grey
+from memorisk.images.readers.headers import image_header
 from memorisk.images.store import ImageStore
-from memorisk.runs.errors import several
-from memorisk.training.detectors.contrastive.parts import Division
+from memorisk.images.wording import listed
+from memorisk.models.generators.conditions import Conditions
+from memorisk.models.generators.dit.folder import find_dit
+from memorisk.models.provenance import TrainingRecord, read_training_record
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.training.engine.data import Division
+from memorisk.training.generators.options import GeneratorOptions
 
-FEWEST = 19
+FEW_TRAINING_IMAGES = 1000
+"""Below so many different images a generator is known to repeat some (paper 003, A.5; METHODS section 5)."""
+MAX_HELD_OUT = 512
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """What a generator is told of its training images: nothing, their class, or a vector each.
+
+    Attributes:
+        conditioned_on: ``none``, ``class`` or ``vector``.
+        classes: Their names, sorted.
+        counts: Training rows of each.
+        labels: [n] int64 of the training rows; -1 for an image without a class.
+        vectors: [n, k] float32 of the training rows.
+        conditioning: What a vector is made of.
+        held_out: [m] int64 of the validation rows, -1 where there is no class or where vectors are told.
+    """
+
+    conditioned_on: str
+    classes: tuple[str, ...] = ()
+    counts: tuple[int, ...] = ()
+    labels: np.ndarray | None = None
+    vectors: np.ndarray | None = None
+    conditioning: str = ""
+    held_out: np.ndarray | None = None
+
+
+def check_rows(store: ImageStore, rows: np.ndarray, validation: np.ndarray, options: GeneratorOptions) -> None:
+    """Refuse rows that are not there, in both parts, or fewer than a step takes.
+
+    Args:
+        store: The images.
+        rows: To train on; may repeat.
+        validation: That only measure; may be none.
+        options: Of the training.
+
+    Raises:
+        InputError: They are.
+    """
+    n = len(store.images)
+    for name, chosen in (("training", rows), ("validation", validation)):
+        if chosen.ndim != 1 or (len(chosen) and (chosen.min() < 0 or chosen.max() >= n)):
+            raise InputError(f"{name} rows must be whole numbers from 0 to {n - 1}")
+    if len(np.intersect1d(rows, validation)):
+        raise InputError("some images are training and validation images at once: split by patient")
+    if len(rows) < options.images_a_step:
+        raise InputError(
+            f"there are {plural(len(rows), 'training image', 'training images')} and {options.images_a_step} are "
+            f"taken a step: give more images, or a batch_size of at most {len(rows)}"
+        )
+
+
+def limit_held_out(validation: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """At most 512 validation images, and what is said of it."""
+    if len(validation) <= MAX_HELD_OUT:
+        return validation, ()
+    drawn = np.random.default_rng(seed).choice(len(validation), MAX_HELD_OUT, replace=False)
+    said = f"The held-out loss is of {MAX_HELD_OUT:,} of {len(validation):,} validation images."
+    return validation[np.sort(drawn)], (said,)
+
+
+def build_conditioning(
+    store: ImageStore,
+    rows: np.ndarray,
+    validation: np.ndarray,
+    options: GeneratorOptions,
+    conditions: Conditions | None,
+) -> Conditioning:
+    """What a diffusion model is told of its images, as the options ask.
+
+    Args:
+        store: The images; classes are the manifest's labels.
+        rows: To train on.
+        validation: That only measure.
+        options: Of the training.
+        conditions: Of the training images, for a generator of vectors.
+
+    Raises:
+        InputError: There are no classes, or no conditions of some images.
+    """
+    wanted = options.conditioned_on
+    labels = store.manifest.labels
+    classes = tuple(sorted(set(labels[rows].tolist()) - {""}))
+    if wanted == "auto":
+        vector = options.conditioning is not None or conditions is not None
+        wanted = "vector" if vector else "class" if len(classes) > 1 else "none"
+    if wanted == "none":
+        return Conditioning("none", held_out=np.full(len(validation), -1))
+    if wanted == "vector":
+        values = _vectors(store, rows, conditions)
+        assert conditions is not None
+        told = {"vectors": values, "conditioning": conditions.conditioning}
+        return Conditioning("vector", **told, held_out=np.full(len(validation), -1))
+    if not classes:
+        raise InputError(
+            f"{one_line(store.manifest.name)} has no labels, and conditioned_on is class: give labels_csv, "
+            "label_column or label_from, or take none"
+        )
+    number: Mapping[str, int] = {name: index for index, name in enumerate(classes)}
+    of_rows = np.array([number.get(name, -1) for name in labels[rows]], dtype=np.int64)
+    held_out = np.array([number.get(name, -1) for name in labels[validation]], dtype=np.int64)
+    counts = tuple(np.bincount(of_rows[of_rows >= 0], minlength=len(classes)).tolist())
+    return Conditioning("class", classes, counts, of_rows, held_out=held_out)
+
+
+def notes_on_training_rows(store: ImageStore, rows: np.ndarray) -> tuple[str, ...]:
+    """What must be said of images that a generator is trained on, a sentence each.
+
+    Args:
+        store: The images.
+        rows: To train on.
+    """
+    _, times = np.unique(store.pixel_hashes[rows].astype(str), return_counts=True)
+    notes = []
+    if len(times) < FEW_TRAINING_IMAGES:
+        said = plural(len(times), "different training image", "different training images")
+        notes.append(f"{said}: generators that see so few for long are known to repeat some of them.")
+    if (twice := times > 1).any():
+        said = plural(int(twice.sum()), "training image is", "training images are")
+        notes.append(
+            f"{said} there more than once with the same pixels, the commonest {int(times.max())} times: repeated "
+            "images are remembered more."
+        )
+    if not store.manifest.groups_given:
+        notes.append("Whose each image is was not given: every image counts as a patient of its own.")
+    if store.images.dtype.itemsize > 1:
+        notes.append("Images are stored in 16 bits; those that are drawn have 8.")
+    return tuple(notes)
+
+
+def _vectors(store: ImageStore, rows: np.ndarray, conditions: Conditions | None) -> np.ndarray:
+    """[n, k] conditions of the training rows, by their images' ids.
+
+    Raises:
+        InputError: There are none.
+    """
+    if conditions is None:
+        raise InputError(
+            "the generator is conditioned on a vector, and no conditions are given: name conditioning, or from Python "
+            "give what pseudo_conditions makes"
+        )
+    place = {image: index for index, image in enumerate(conditions.images.tolist())}
+    ids = store.manifest.images[rows].tolist()
+    missing = [image for image in ids if image not in place]
+    if missing:
+        raise InputError(
+            f"{plural(len(missing), 'training image has', 'training images have')} no condition, such as "
+            f"{one_line(missing[0], 60)}"
+        )
+    return conditions.values[[place[image] for image in ids]]
+
+
+MIN_HELD_OUT = 19
 """Patients without whom there is no share at the usual nominal rate of 1 in 20."""
-MOST_LOOKED_AT = 512
+MAX_INSPECTED = 512
 _RESIZED = {
     "squash": "squashed to a square, which changes their proportions",
     "crop": "cropped to the middle square",
@@ -28,12 +195,12 @@ def notes_on_inputs(store: ImageStore, parts: Division, options: ImageOptions) -
         options: How they were read.
     """
     rows = parts.rows["training"]
-    looked = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_LOOKED_AT)).astype(int))]
-    told = several(len(looked), "training image", "training images") + (" looked at" if len(looked) < len(rows) else "")
-    return (*_few(parts), *_shapes(store, looked, told, options), *_colours(store, looked, told))
+    looked = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MAX_INSPECTED)).astype(int))]
+    told = plural(len(looked), "training image", "training images") + (" looked at" if len(looked) < len(rows) else "")
+    return (*_note_small_parts(parts), *_note_shapes(store, looked, told, options), *_note_colours(store, looked, told))
 
 
-def _few(parts: Division) -> list[str]:
+def _note_small_parts(parts: Division) -> list[str]:
     """Of parts that are too small for what they are held out for."""
     wants = {
         "validation": "No memorized share is possible while it trains",
@@ -41,12 +208,12 @@ def _few(parts: Division) -> list[str]:
     }
     said, counts = [], parts.counts
     for name, what in wants.items():
-        if (n := counts[name]["patients"]) < FEWEST:
-            said.append(f"{what} with {several(n, f'{name} patient', f'{name} patients')}: it needs {FEWEST}.")
+        if (n := counts[name]["patients"]) < MIN_HELD_OUT:
+            said.append(f"{what} with {plural(n, f'{name} patient', f'{name} patients')}: it needs {MIN_HELD_OUT}.")
     return said
 
 
-def _shapes(store: ImageStore, rows: np.ndarray, told: str, options: ImageOptions) -> list[str]:
+def _note_shapes(store: ImageStore, rows: np.ndarray, told: str, options: ImageOptions) -> list[str]:
     """Of files of another shape than a square, and of several depths, by the headers of those that have one."""
     member = store.manifest.table.get("member")
     files = [(store.manifest.file(row), "" if member is None else str(member.iloc[row] or "")) for row in rows.tolist()]
@@ -63,7 +230,7 @@ def _shapes(store: ImageStore, rows: np.ndarray, told: str, options: ImageOption
     return said
 
 
-def _colours(store: ImageStore, rows: np.ndarray, told: str) -> list[str]:
+def _note_colours(store: ImageStore, rows: np.ndarray, told: str) -> list[str]:
     """Of grey images among coloured ones."""
     if store.images.shape[-1] != 3:
         return []
@@ -71,3 +238,95 @@ def _colours(store: ImageStore, rows: np.ndarray, told: str) -> list[str]:
     if not 0 < grey < len(rows):
         return []
     return [f"Of {told} {grey:,} are grey and {len(rows) - grey:,} coloured: the generator draws RGB."]
+
+
+@dataclass(frozen=True, eq=False)
+class InitialWeights:
+    """Of a training: random, or weights that have seen images before.
+
+    Attributes:
+        name: Of the weights; "" where they are random.
+        seen: What they were trained on, where that is known.
+    """
+
+    name: str = ""
+    seen: TrainingRecord | None = None
+
+    @classmethod
+    def of(cls, options: GeneratorOptions) -> "InitialWeights":
+        """That which the options name.
+
+        Args:
+            options: Of the training.
+
+        Raises:
+            InputError: There are no such weights, or what they were trained on cannot be read.
+        """
+        if options.kind != "dit" or options.weights is None:
+            return cls()
+        found = find_dit(options.weights)
+        return cls(found.name, found.seen)
+
+    @property
+    def unknown(self) -> str:
+        """Name of the weights where nobody knows what they were trained on; else ""."""
+        return self.name if self.seen is None else ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be said of it."""
+        if not self.name:
+            return ()
+        unknown = f"What weights {self.name} were trained on is not known here: images of theirs may be repeated, too."
+        if self.seen is None:
+            return (unknown,)
+        said = plural(self.seen.n_training, "image", "images")
+        return (f"It began with weights {self.name}, trained on {said}, which it may repeat, too.",)
+
+    def refuse_known(self, store: ImageStore, parts: Mapping[str, np.ndarray]) -> None:
+        """Refuse to hold images out whose patients the weights were trained on: nothing measured on them would hold.
+
+        Args:
+            store: The images.
+            parts: Rows of each part that is held out, by its name.
+
+        Raises:
+            InputError: One is known.
+        """
+        if self.seen is None:
+            return
+        trained = self.seen.parts(store).part == "training"
+        for name, rows in parts.items():
+            known = sorted(set(store.manifest.groups[rows[trained[rows]]].tolist()))
+            if known:
+                told = plural(len(known), f"{name} patient", f"{name} patients")
+                raise InputError(
+                    f"weights {self.name} were trained on {told} ({listed(known)}): divide the patients as for that "
+                    "training (split_seed, or splits given), or begin with other weights"
+                )
+
+
+def notes_on_latents(options: GeneratorOptions, store: ImageStore, parts: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """What must be said of an autoencoder that knows who is held out of the generator's training.
+
+    Args:
+        options: Of the training.
+        store: The images.
+        parts: Rows of each part that is held out, by its name.
+
+    Raises:
+        InputError: What the autoencoder was trained on cannot be read.
+    """
+    kind, _, folder = options.latent.partition(":")
+    seen = read_training_record(Path(folder)) if kind == "autoencoder" else None
+    if options.kind != "dit" or seen is None:
+        return ()
+    trained, said = seen.parts(store).part == "training", []
+    for name, rows in parts.items():
+        if n := len(set(store.manifest.groups[rows[trained[rows]]].tolist())):
+            told = plural(n, f"{name} patient", f"{name} patients")
+            said.append(
+                f"The autoencoder was trained on {told}: they are no strangers to what is drawn, and an audit refuses "
+                "them as held-out patients."
+            )
+    return tuple(said)

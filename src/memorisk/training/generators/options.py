@@ -1,13 +1,214 @@
-"""The settings of a generator's training and of ``memorisk train generator``; docs/generators.md has what they do."""
+"""The settings of a generator's training and of ``memorisk train generator``; docs/generators.md has what they do.
+
+The settings of a GAN of the StyleGAN2 kind with adaptive augmentation; docs/generators-gan.md says what they do.
+
+Defaults are the papers' (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", and "Training
+generative adversarial networks with limited data") but for the widths, which a CPU can train at 32 pixels; the
+papers' are 512 for style and channels_max, 32768 for channels and 8 mapping layers.
+
+Settings of pseudo-conditions: what makes them. They hold for Python, the command line and YAML at once.
+
+The settings of ``memorisk generate``: a frozen dataclass for Python, the command line and YAML at once.
+"""
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from cyclopts import Parameter
+
+from memorisk.models.settings import GanSpec, SamplingOptions
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.training.engine.options import PRECISIONS
-from memorisk.training.engine.part_options import PartOptions
-from memorisk.training.generators.conditions.options import CONDITIONINGS, PseudoOptions
-from memorisk.training.generators.gan.options import GAN_BATCH_SIZE, GAN_LR, GanSettings
+from memorisk.runs.settings import FunctionOptions, check_types
+from memorisk.training.engine.options import PRECISIONS, PartOptions
+
+AUGMENTS = ("ada", "fixed", "none")
+AUGMENTATIONS = "bgc"
+GAN_LR, GAN_BATCH_SIZE = 2.5e-3, 32
+"""What a GAN takes where learning rate and batch size are left open."""
+SAFE_PROBABILITY = 0.8
+"""Above it augmentations leak into what the generator draws (Karras et al. 2020b, section 2.2)."""
+_R1_GAMMA = 0.0002
+
+
+@dataclass(frozen=True, kw_only=True)
+class GanSettings:
+    """What a GAN is told beside what all generators are."""
+
+    gan_style: int = 64
+    """Of a GAN: numbers of its latents z and w."""
+
+    gan_mapping_layers: int = 2
+    """Of a GAN: layers of the mapping network from z to w."""
+
+    gan_channels: int = 1024
+    """Of a GAN: feature maps times pixels a side, as 32 maps at 32 pixels."""
+
+    gan_channels_max: int = 64
+    """Of a GAN: most feature maps of a layer."""
+
+    gan_r1: float | None = None
+    """Of a GAN: weight gamma of the R1 penalty; by default 0.0002 times pixels of an image over images of a batch."""
+
+    gan_r1_every: int = 16
+    """Of a GAN: steps from one R1 penalty to the next (lazy regularisation)."""
+
+    gan_path: float = 2.0
+    """Of a GAN: weight of the path length penalty; 0 trains without it."""
+
+    gan_path_every: int = 8
+    """Of a GAN: steps from one path length penalty to the next."""
+
+    gan_style_mixing: float = 0.9
+    """Of a GAN: share of images drawn in training from two styles, from a layer on the second."""
+
+    gan_augment: Literal["ada", "fixed", "none"] = "ada"
+    """Of a GAN: augmentation of what the discriminator sees: ada (its probability adapts), fixed or none."""
+
+    gan_augmentations: str = AUGMENTATIONS
+    """Of a GAN: which: letters of b (blitting: flips, turns, whole pixels), g (geometry) and c (colour)."""
+
+    gan_augment_p: float = 0.0
+    """Of a GAN: probability of each augmentation at the start (ada) or throughout (fixed), at most 0.8."""
+
+    gan_augment_target: float = 0.6
+    """Of a GAN: the share r_t = E[sign(D(real))] at which ada holds the discriminator."""
+
+    gan_augment_images: int = 500_000
+    """Of a GAN: images in which ada could move the probability from 0 to 1; fewer for a short training."""
+
+    gan_ema_images: int = 10_000
+    """Of a GAN: half-life of the averaged generator in images, at most 5 % of the images seen so far."""
+
+    gan_truncation: float = 1.0
+    """Of a GAN: when images are drawn, w = mean + truncation (w - mean); 1 is none, less is less varied."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        check_types(self)
+        if self.gan_augment not in AUGMENTS:
+            raise unknown_name("gan_augment", self.gan_augment, AUGMENTS)
+        letters = self.gan_augmentations
+        if not letters or len(set(letters)) < len(letters) or set(letters) - set(AUGMENTATIONS):
+            raise InputError(f"gan_augmentations is {letters!r}; it must be letters of {AUGMENTATIONS}, each once")
+        for name in ("style", "mapping_layers", "channels", "channels_max", "r1_every", "path_every", "ema_images"):
+            self._check(f"gan_{name}", 1, float("inf"))
+        self._check("gan_augment_images", 1, float("inf"))
+        self._check("gan_augment_p", 0, SAFE_PROBABILITY)
+        for name in ("gan_augment_target", "gan_style_mixing", "gan_truncation"):
+            self._check(name, 0, 1)
+        self._check("gan_path", 0, float("inf"))
+        self._check("gan_r1", 0, float("inf"))
+
+    def r1_gamma(self, pixels: int, batch: int) -> float:
+        """Weight of the R1 penalty: the given one, or 0.0002 pixels / batch (Karras et al. 2020b, appendix C).
+
+        Args:
+            pixels: Of an image, height times width.
+            batch: Images a step.
+        """
+        return _R1_GAMMA * pixels / batch if self.gan_r1 is None else self.gan_r1
+
+    def gan_spec(self, size: int, channels: int) -> GanSpec:
+        """Of both networks.
+
+        Args:
+            size: Pixels a side of the images.
+            channels: Of the images.
+
+        Raises:
+            InputError: A GAN does not draw such images.
+        """
+        spec = GanSpec(
+            size=size,
+            channels=channels,
+            style=self.gan_style,
+            mapping_layers=self.gan_mapping_layers,
+            features=self.gan_channels,
+            features_max=self.gan_channels_max,
+        )
+        spec.validate()
+        return spec
+
+    def _check(self, name: str, least: float, most: float) -> None:
+        """Refuse a number outside its bounds."""
+        value = getattr(self, name)
+        if value is not None and not (least <= value <= most and value < float("inf")):
+            bounds = f"at least {least}" if most == float("inf") else f"between {least} and {most}"
+            raise InputError(f"{name} is {value}; it must be {bounds}")
+
+
+CONDITIONINGS = ("label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label")
+"""Paper 004, table 3, in its order."""
+FOLDS = 5
+_SEEDS = 1 << 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class PseudoOptions:
+    """How a training image gets a vector of its own."""
+
+    conditioning_protocol: Literal["corrected", "paper"] = "corrected"
+    """Whose prediction an image's condition is: corrected is the classifier that saw none of its patient's images,
+    paper the first fold's for every image, four fifths of which it was trained on."""
+
+    conditioning_network: str = "small_cnn"
+    """The five classifiers: any network of `train classifier`."""
+
+    conditioning_weights: str | None = None
+    """What they start from: a file, "default" or a tag to download by name; random if not given."""
+
+    conditioning_epochs: int | None = None
+    """Of their training; by default the architecture's (30)."""
+
+    conditioning_noise: float = 0.1
+    """Standard deviation of what label-noise adds to a label of 0 and 1; the paper does not give its own."""
+
+    seed: int = 0
+    """Of the folds, the classifiers and the noise."""
+
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU when there is one."""
+
+    threads: int = 1
+    """Threads on a CPU; results depend on it."""
+
+    checkpoint_seconds: float = 60.0
+    """Least time between two writes of a classifier's state, from which a killed training goes on."""
+
+    @classmethod
+    def of(cls, options: Any) -> "PseudoOptions":
+        """These settings of those of a command that has them, or some of them."""
+        names = (field.name for field in fields(PseudoOptions))
+        found = PseudoOptions(**{name: getattr(options, name) for name in names if hasattr(options, name)})
+        found.validate()
+        return found
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        check_types(self)
+        if self.conditioning_protocol not in ("corrected", "paper"):
+            raise unknown_name("conditioning_protocol", self.conditioning_protocol, ("corrected", "paper"))
+        if self.conditioning_epochs is not None and self.conditioning_epochs < 1:
+            raise InputError(
+                f"conditioning_epochs is {self.conditioning_epochs}; it must be a whole number of at least 1"
+            )
+        if not 0 < self.conditioning_noise < float("inf"):
+            raise InputError(f"conditioning_noise is {self.conditioning_noise}; it must be above 0")
+        if not 0 <= self.seed < _SEEDS:
+            raise InputError(f"seed is {self.seed}; it must lie between 0 and {_SEEDS - 1}")
+        if self.threads < 1:
+            raise InputError(f"threads is {self.threads}; it must be a whole number of at least 1")
+        if not 0 <= self.checkpoint_seconds < float("inf"):
+            raise InputError(f"checkpoint_seconds is {self.checkpoint_seconds}; it must be 0 or more")
+
 
 TRAINED_KINDS = ("dit", "gan")
 DIT_LR, DIT_BATCH_SIZE = 1e-4, 32
@@ -177,3 +378,47 @@ class TrainGeneratorOptions(PartOptions, GeneratorOptions):
     def generator(self) -> GeneratorOptions:
         """Of the training alone."""
         return GeneratorOptions(**{field.name: getattr(self, field.name) for field in fields(GeneratorOptions)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateOptions(SamplingOptions, FunctionOptions):
+    """Everything that `memorisk generate` can be told."""
+
+    images: int | None = None
+    """How many to make; with --paired one to each training image if not given."""
+
+    seed: int = 0
+    """Of the set: each image's own seed follows from it and the image's number."""
+
+    balance: Literal["classes", "training"] = "classes"
+    """As many images of every class, or as the training images are divided among the classes."""
+
+    paired: bool = False
+    """An image to each training image's condition, of a generator that learned from pseudo-conditions."""
+
+    only: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
+    """Make only these images of the set, by id (synthetic-000017), the same to the byte; into another OUT."""
+
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU when there is one."""
+
+    threads: int = 1
+    """Threads on a CPU; the last bits of an image may depend on it."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        SamplingOptions.validate(self)
+        if self.images is not None and self.images < 1:
+            raise InputError(f"images is {self.images}; it must be a whole number of at least 1")
+        if not 0 <= self.seed < _SEEDS:
+            raise InputError(f"seed is {self.seed}; it must lie between 0 and {_SEEDS - 1}")
+        if self.balance not in ("classes", "training"):
+            raise unknown_name("balance", self.balance, ("classes", "training"))
+        if self.threads < 1:
+            raise InputError(f"threads is {self.threads}; it must be a whole number of at least 1")
+        if len(set(self.only)) < len(self.only):
+            raise InputError("only names an image twice: name each once")

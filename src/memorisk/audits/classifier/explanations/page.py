@@ -25,9 +25,8 @@ from memorisk.report.blocks import (
     Table,
     Text,
 )
-from memorisk.report.figures.layer import layer_plot
-from memorisk.report.formats import count, decimal, probability
-from memorisk.report.frames import largest_first, numbers, rows
+from memorisk.report.columns import column_numbers, count, decimal, largest_first, probability, rows
+from memorisk.report.figures.curves import layer_plot
 from memorisk.statistics.memorization.probes import CLS, chance_band
 
 if TYPE_CHECKING:  # explain.py writes this page
@@ -40,7 +39,7 @@ MEANINGS = {
     "ratio": "the ratio of the two",
 }
 KIND_NAMES = {"logistic": "logistic regression", "mlp": "one hidden layer"}
-SHOWN = 50
+MOST_IMAGES = 50
 
 
 def explanation_page(found: Explanation) -> Page:
@@ -56,7 +55,7 @@ def explanation_page(found: Explanation) -> Page:
     ]
     if found.layers is not None:
         sections.append(Section("Where is it stored?", _layers(found.layers), "layers"))
-    sections.append(Section("How to read this", _reading(found), "reading"))
+    sections.append(Section("How to read this", _reading_guide(found), "reading"))
     return Page(
         title="What memorization goes with",
         subtitle=Name(str(found.summary.get("dataset") or "")),
@@ -97,7 +96,7 @@ def _lead(found: Explanation) -> Callout:
 def probe_sentence(layers: LayerFindings) -> str:
     """What the probes reached and what they could have reached, in two sentences."""
     probes, ceiling = layers.probes, layers.reliability.ceiling
-    above = np.sum(numbers(probes, "low") > 0.5)
+    above = np.sum(column_numbers(probes, "low") > 0.5)
     lowest, highest = decimal(probes["auroc"].min()), decimal(probes["auroc"].max())
     text = (
         f"Probes of {count(probes['layer'].nunique())} layers reach AUROCs of {lowest} to {highest}; "
@@ -159,9 +158,9 @@ def _associations(found: Explanation) -> list[Block]:
         chosen = rows(named, np.asarray(named["form"] == form))
         shown = Table(frame=chosen, columns=columns, caption=caption, elsewhere="atypicality_summary.parquet")
         blocks += [Heading(heading), shown]
-    smallest = numbers(table, "smallest_p")
+    smallest = column_numbers(table, "smallest_p")
     if np.isfinite(smallest).any():
-        smallest, moved = np.nanmin(smallest), np.max(numbers(table, "n_movable"))
+        smallest, moved = np.nanmin(smallest), np.max(column_numbers(table, "n_movable"))
         blocks.append(
             Paragraph(
                 f"p exchanges M between patients of one class with equally many images; {count(moved)} patients have "
@@ -186,13 +185,15 @@ def _images(found: Explanation) -> list[Block]:
             Column(source="intra", heading="To its class", format="decimal", missing="not measurable"),
             Column(source="nearest_other", heading="To the nearest other", format="decimal", missing="not measurable"),
         ]
-        missing = np.sum(np.isnan(numbers(chosen, "ratio")))
+        missing = np.sum(np.isnan(column_numbers(chosen, "ratio")))
         caption = "Largest ratio first, pairwise form." + (
             f" {count(missing)} images have none: their class, or every other one, has no image of another patient."
             if missing
             else ""
         )
-        shown = Table(frame=chosen, columns=columns, caption=caption, elsewhere="atypicality.parquet", most_rows=SHOWN)
+        shown = Table(
+            frame=chosen, columns=columns, caption=caption, elsewhere="atypicality.parquet", most_rows=MOST_IMAGES
+        )
         blocks += [Heading(["In the features ", Name(str(space))]), shown]
     return blocks
 
@@ -212,9 +213,9 @@ def _layers(layers: LayerFindings) -> list[Block]:
         ),
         Definitions(
             [
-                ("Reliability of M over the other seeds", _shown(found.reliability)),
-                ("AUROC of half of these seeds for the other half", _shown(found.half_auroc)),
-                ("Ceiling: AUROC of a probe that knew the true M", _shown(found.ceiling)),
+                ("Reliability of M over the other seeds", _space_label(found.reliability)),
+                ("AUROC of half of these seeds for the other half", _space_label(found.half_auroc)),
+                ("Ceiling: AUROC of a probe that knew the true M", _space_label(found.ceiling)),
             ]
         ),
         _probe_figure(layers, names),
@@ -223,9 +224,9 @@ def _layers(layers: LayerFindings) -> list[Block]:
     ]
 
 
-def _shuffled(layers: LayerFindings) -> str:
+def _shuffled_labels(layers: LayerFindings) -> str:
     """What the shuffled labels may do by chance, and whether they did; half of the images have the label."""
-    n, found = int(layers.summary["n_probed"]), numbers(layers.probes, "shuffled")
+    n, found = int(layers.summary["n_probed"]), column_numbers(layers.probes, "shuffled")
     found = found[np.isfinite(found)]
     half = chance_band(n // 2, n - n // 2)
     mean = float(np.mean(found)) if len(found) else float("nan")
@@ -244,7 +245,11 @@ def _probe_figure(layers: LayerFindings, names: list[str]) -> Figure:
         of_kind = probes[probes["kind"] == kind].set_index("layer")
         for pooling, chosen in _poolings(names).items():
             each = of_kind.loc[chosen]
-            series[shown + pooling] = (numbers(each, "auroc"), numbers(each, "low"), numbers(each, "high"))
+            series[shown + pooling] = (
+                column_numbers(each, "auroc"),
+                column_numbers(each, "low"),
+                column_numbers(each, "high"),
+            )
     number = {name: i + 1 for chosen in _poolings(names).values() for i, name in enumerate(chosen)}
     columns = [
         Column(source="number", heading="No.", format="count"),
@@ -280,7 +285,11 @@ def _distance_figure(distances: pd.DataFrame) -> Figure:
     for pooling, chosen in _poolings(list(distances["layer"])).items():
         each = distances.set_index("layer").loc[chosen]
         for band in ("high", "low"):
-            limits = (numbers(each, band), numbers(each, f"{band}_low"), numbers(each, f"{band}_high"))
+            limits = (
+                column_numbers(each, band),
+                column_numbers(each, f"{band}_low"),
+                column_numbers(each, f"{band}_high"),
+            )
             series[f"{band} M{pooling}"] = limits
     columns = [
         Column(source="layer", heading="Layer", row_heading=True),
@@ -293,7 +302,9 @@ def _distance_figure(distances: pd.DataFrame) -> Figure:
             interval=("difference_low", "difference_high"),
         ),
     ]
-    apart = np.sum((numbers(distances, "difference_low") > 0) | (numbers(distances, "difference_high") < 0))
+    apart = np.sum(
+        (column_numbers(distances, "difference_low") > 0) | (column_numbers(distances, "difference_high") < 0)
+    )
     return Figure(
         svg=layer_plot(series, y_title="Cosine distance of the twins"),
         title="Distance of the twins' activations by layer",
@@ -306,7 +317,7 @@ def _distance_figure(distances: pd.DataFrame) -> Figure:
     )
 
 
-def _shown(interval: object) -> str:
+def _space_label(interval: object) -> str:
     estimate, low, high = (float(getattr(interval, k)) for k in ("estimate", "low", "high"))
     if np.isnan(estimate):
         return str(getattr(interval, "method", "not measurable"))
@@ -317,7 +328,7 @@ def _p(value: object) -> str:
     return probability(float(str(value)))
 
 
-def _reading(found: Explanation) -> list[Block]:
+def _reading_guide(found: Explanation) -> list[Block]:
     text = (
         "A correlation is not a cause: what makes an image atypical in these features may come with what makes it hard "
         "to learn. M is an estimate from few trainings, and its noise draws every number here towards nothing. "
@@ -331,7 +342,7 @@ def _reading(found: Explanation) -> list[Block]:
                     Strong("Probes. "),
                     "An AUROC near 0.5 says that this probe found nothing at this layer. How much it could have found "
                     "is bounded by how well M repeats: compare with the ceiling. ",
-                    _shuffled(found.layers),
+                    _shuffled_labels(found.layers),
                 ]
             )
         )

@@ -13,14 +13,21 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence
-from memorisk.audits.finished_run import FinishedRun
+from memorisk.audits.classifier.finished_run import FinishedRun
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.progress import Progress
+from memorisk.runs.workload import Progress
+from memorisk.statistics.association import Reliability, split_half
 from memorisk.statistics.jackknife import JackknifeInterval
-from memorisk.statistics.memorization.layer_distances import band_distances, paired_cosine_distance
-from memorisk.statistics.memorization.probes import KINDS, above_class_median, permuted_within_class, probe, probe_folds
-from memorisk.statistics.reliability import Reliability, split_half
-from memorisk.training.engine.jobs import TrainJob
+from memorisk.statistics.memorization.probes import (
+    PROBE_KINDS,
+    above_class_median,
+    band_distances,
+    paired_cosine_distance,
+    permuted_within_class,
+    probe,
+    probe_folds,
+)
+from memorisk.training.classifiers.jobs import TrainJob
 from memorisk.training.features.activations import Activations, extract_activations
 
 
@@ -44,7 +51,7 @@ class LayerFindings:
 
 
 @dataclass(frozen=True)
-class Probed:
+class ProbeSample:
     """Which items are probed and compared.
 
     Attributes:
@@ -62,7 +69,7 @@ class Probed:
     signed: np.ndarray
 
 
-def choose_probed(evidence: Evidence, seed: int | None = None) -> Probed:
+def choose_probe_sample(evidence: Evidence, seed: int | None = None) -> ProbeSample:
     """The images to probe and their M from the other seeds.
 
     Args:
@@ -87,16 +94,16 @@ def choose_probed(evidence: Evidence, seed: int | None = None) -> Probed:
     n = scored.sum(axis=0)
     m = np.divide(np.where(scored, others, 0.0).sum(axis=0), n, out=np.full(len(n), np.nan), where=n > 0)
     known = (evidence.items.split == "canary") & np.isfinite(m)
-    return Probed(at, known & (own > 0), known & (own != 0), m, others)
+    return ProbeSample(at, known & (own > 0), known & (own != 0), m, others)
 
 
-def check_probes(run: FinishedRun, seed: int | None) -> tuple[Probed, tuple[TrainJob, TrainJob]]:
+def check_probes(run: FinishedRun, seed: int | None) -> tuple[ProbeSample, tuple[TrainJob, TrainJob]]:
     """Refuse before any pass through a network what the probes would refuse.
 
     Raises:
         InputError: Weights are gone, or there are too few images or groups for five folds.
     """
-    probed = choose_probed(run.evidence, seed)
+    probed = choose_probe_sample(run.evidence, seed)
     wanted = int(run.evidence.seeds[probed.seed])
     pair = next((p for p, d in zip(run.jobs(), run.plan.designs, strict=True) if d.seed == wanted), None)
     if pair is None:
@@ -112,7 +119,13 @@ def check_probes(run: FinishedRun, seed: int | None) -> tuple[Probed, tuple[Trai
 
 
 def probe_layers(
-    run: FinishedRun, probed: Probed, pair: tuple[TrainJob, TrainJob], *, device: str, scratch: Path, progress: Progress
+    run: FinishedRun,
+    probed: ProbeSample,
+    pair: tuple[TrainJob, TrainJob],
+    *,
+    device: str,
+    scratch: Path,
+    progress: Progress,
 ) -> LayerFindings:
     """Probe every layer of model A and compare it with its twin.
 
@@ -177,10 +190,10 @@ def _probes(
     fold = probe_folds(high, label, group)
     shuffled = permuted_within_class(high, label)
     shuffled_fold = probe_folds(shuffled, label, group)
-    rows, total = [], len(found.layers) * len(KINDS)
+    rows, total = [], len(found.layers) * len(PROBE_KINDS)
     for name, values in found.layers.items():
         x = np.asarray(values[place], dtype=np.float64)
-        for kind in KINDS:
+        for kind in PROBE_KINDS:
             result = probe(x, high, group, fold, kind=kind)
             control = float("nan")
             if kind == "logistic":  # one of the two is enough to see whether anything leaks through the folds

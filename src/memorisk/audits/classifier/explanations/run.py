@@ -13,23 +13,23 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.explanations.page import explanation_page
-from memorisk.audits.classifier.explanations.probes import LayerFindings, Probed, check_probes, probe_layers
-from memorisk.audits.finished_run import FinishedRun, open_finished
+from memorisk.audits.classifier.explanations.probes import LayerFindings, ProbeSample, check_probes, probe_layers
+from memorisk.audits.classifier.finished_run import FinishedRun, open_finished
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.overlap import refuse_overlap
-from memorisk.models.encoders.saved import is_feature_file, read_features
+from memorisk.images.sources.registry import refuse_overlap
+from memorisk.models.encoders.feature_sources import is_feature_file, read_features
 from memorisk.report.page import render_page
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import UNFINISHED, write_json, write_table, write_text
-from memorisk.runs.folder import check_out
-from memorisk.runs.progress import Progress, quiet
-from memorisk.scores.attacks.differential import memorization
+from memorisk.runs.files import PARTIAL_NAMES, write_json, write_table, write_text
+from memorisk.runs.folder import check_out_folder
+from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.atypicality import centroid_atypicality, normalised_features, pairwise_atypicality
+from memorisk.scores.memorization import memorization
 from memorisk.statistics.association import associate
-from memorisk.training.engine.jobs import TrainJob
-from memorisk.training.features.features import check_feature_network, extract_features, feature_network
+from memorisk.training.classifiers.jobs import TrainJob
+from memorisk.training.features.extraction import check_feature_network, extract_features, feature_network
 
 BEFORE = "before"
 FOLDER, SUMMARY, PAGE = "explain", "explain.json", "explain.html"
@@ -101,11 +101,11 @@ def check_folder(folder: Path) -> None:
     """
     ours = {SUMMARY, PAGE, *(f"{name}.parquet" for name in TABLES)}
     if folder.is_dir():
-        left = {p for pattern in UNFINISHED for p in folder.glob(pattern)} | set(folder.glob(".activations.*"))
+        left = {p for pattern in PARTIAL_NAMES for p in folder.glob(pattern)} | set(folder.glob(".activations.*"))
         if any(p.name not in ours and p not in left for p in folder.iterdir()):
             raise InputError(f"--out {one_line(folder)} holds other files: name a folder that is new or empty")
         return
-    check_out(folder, {}, identity=[])
+    check_out_folder(folder, {}, identity=[])
 
 
 def explain(
@@ -120,7 +120,7 @@ def explain(
     probe_seed: int | None = None,
     device: str = "auto",
     permutations: int = 9999,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Explanation:
     """Look into a finished classifier audit: atypicality of its images against M, and probes of its layers.
 
@@ -157,7 +157,7 @@ def explain(
     tables, associations = [], []
     for space in spaces:
         values = _features(space, opened, feature_weights, feature_size, device, progress)
-        tables.append(atypicality_table(_shown(space), values, opened))
+        tables.append(atypicality_table(_space_label(space), values, opened))
         n_seeds = len(opened.evidence.seeds)
         associations += association_rows(tables[-1], n_seeds=n_seeds, permutations=permutations)
     found = Explanation(
@@ -172,7 +172,7 @@ def explain(
 
 
 def _probe(
-    run: FinishedRun, pair: tuple[Probed, tuple[TrainJob, TrainJob]], device: str, target: Path, progress: Progress
+    run: FinishedRun, pair: tuple[ProbeSample, tuple[TrainJob, TrainJob]], device: str, target: Path, progress: Progress
 ) -> LayerFindings:
     target.mkdir(mode=0o700, parents=True, exist_ok=True)  # the activations lie there while they are needed
     return probe_layers(run, *pair, device=device, scratch=target, progress=progress)
@@ -270,7 +270,7 @@ def check_features(
     for space in spaces:
         if is_feature_file(space) and not Path(space).is_file():
             raise InputError(f"there is no feature file {one_line(space)}")
-    if len({_shown(s) for s in spaces}) < len(spaces):
+    if len({_space_label(s) for s in spaces}) < len(spaces):
         raise InputError("two feature files have the same name: rename one, the results are told apart by it")
     named = [s for s in spaces if _is_named(s)]
     if (weights is not None or size is not None) and not named:
@@ -294,7 +294,7 @@ def _check_networks(spaces: list[str], run: FinishedRun, weights: str | Path | N
             feature_network(space, weights, size=size, stored_size=int(run.store.images.shape[1]))
 
 
-def _shown(space: str) -> str:
+def _space_label(space: str) -> str:
     """How a feature space is called: a file by its name, since its folder may name people."""
     return Path(space).name if is_feature_file(space) else space
 
@@ -337,7 +337,7 @@ def _summary(run: FinishedRun, spaces: list[str], weights: str | Path | None, pe
         "data_hash": run.store.data_hash,
         "design": options.chosen_design,
         "seeds": [int(s) for s in evidence.seeds],
-        "features": [_shown(s) for s in spaces],
+        "features": [_space_label(s) for s in spaces],
         "feature_weights": None if weights is None else Path(str(weights)).name,
         "n_scored": int(scored.sum()),
         "n_groups_scored": len(np.unique(evidence.items.group[scored].astype(str))),

@@ -56,7 +56,7 @@ class _Weights:
     eps: tuple[float, float]
 
 
-class LeanForward:
+class CachedForward:
     """The forward pass.
 
     Args:
@@ -81,7 +81,9 @@ class LeanForward:
         """Images that are computed at once on a CPU, always: their bytes do not depend on their place among them."""
         inputs, hidden = self.first.shape
         most = max(1, GROUP_NUMBERS // (self.grid**2 * hidden))
-        return most if rows_stand_apart(most, self.grid**2, hidden, self.heads, inputs, self.last.out_features) else 1
+        return (
+            most if rows_are_independent(most, self.grid**2, hidden, self.heads, inputs, self.last.out_features) else 1
+        )
 
     def times(self, timesteps: torch.Tensor) -> torch.Tensor:
         """Embeddings of times: [S] to [S, depth, d]."""
@@ -148,7 +150,7 @@ class LeanForward:
 
 
 @lru_cache
-def rows_stand_apart(images: int, tokens: int, hidden: int, heads: int, inputs: int, outputs: int) -> bool:
+def rows_are_independent(images: int, tokens: int, hidden: int, heads: int, inputs: int, outputs: int) -> bool:
     """Whether every layer of a network gives an image the same bytes at any place of a group, beside any others.
 
     Kernels for matrices may treat rows at an edge in another order of additions. A kernel for an activation computes

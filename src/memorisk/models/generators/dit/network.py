@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from memorisk.models.autoencoders.autoencoders import check_library, quiet_diffusers
+from memorisk.models.autoencoder import check_library, quiet_diffusers
 from memorisk.models.classifiers.zoo import seeded
-from memorisk.models.generators.generators import CONDITIONED_ON
+from memorisk.models.generators.generators import CONDITION_KINDS
 from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
 
 SIZES: Mapping[str, tuple[int, int, int]] = {
@@ -95,8 +95,8 @@ class DiTSpec:
             )
         if self.hidden % self.heads or self.hidden % 4:
             raise InputError(f"a width of {self.hidden} must be a multiple of 4 and of its {self.heads} heads")
-        if self.conditioned_on not in CONDITIONED_ON:
-            raise unknown_name("condition", self.conditioned_on, CONDITIONED_ON)
+        if self.conditioned_on not in CONDITION_KINDS:
+            raise unknown_name("condition", self.conditioned_on, CONDITION_KINDS)
         needed = {"none": "", "class": "classes", "vector": "condition_dim"}[self.conditioned_on]
         for name in ("classes", "condition_dim"):
             if (getattr(self, name) > 0) != (name == needed) or getattr(self, name) < 0:
@@ -182,7 +182,7 @@ def new_dit(spec: DiTSpec, seed: int) -> Any:
     """
     spec.validate()
     with seeded(seed):
-        network = built(architecture(spec))
+        network = build_transformer(architecture(spec))
         adapt_conditions(network, spec.condition_dim)
         _initialise(network)
     return network.float().train()
@@ -229,7 +229,7 @@ def architecture(spec: DiTSpec) -> dict[str, Any]:
     }
 
 
-def built(config: Mapping[str, Any]) -> Any:
+def build_transformer(config: Mapping[str, Any]) -> Any:
     """A DiTTransformer2DModel of a configuration, as diffusers begins; its own dropping of labels is off.
 
     Raises:
@@ -255,7 +255,7 @@ def adapt_conditions(network: Any, condition_dim: int) -> None:
             block.norm1.emb.class_embedder = VectorEmbedding(condition_dim, network.inner_dim)
 
 
-def begin_conditions(network: Any) -> None:
+def init_conditions(network: Any) -> None:
     """New random embeddings of conditions, alike in every block."""
     first = network.transformer_blocks[0].norm1.emb.class_embedder
     for name, value in first.named_parameters():
@@ -271,7 +271,7 @@ def _initialise(network: Any) -> None:
             nn.init.xavier_uniform_(module.weight.view(len(module.weight), -1))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    begin_conditions(network)
+    init_conditions(network)
     first = network.transformer_blocks[0].norm1.emb.timestep_embedder
     for layer in (first.linear_1, first.linear_2):
         nn.init.normal_(layer.weight, std=_EMBEDDING_STD)

@@ -33,7 +33,7 @@ import torch
 
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.progress import Counted
+from memorisk.runs.workload import CountProgress
 from memorisk.training.detectors.contrastive.operations import (
     N_COEFFICIENTS,
     bias_field,
@@ -50,8 +50,8 @@ OPERATIONS = ("rotation", "scale", "mirror", "upside_down", "bias_field", "log_g
 _PARAMETERS = {"forced": 1, "degrees": 1, "factor": 1, "coefficients": N_COEFFICIENTS, "log_gamma": 1} | {
     "deviation": 1, "sigma": 1, "angle": 1, "direction": 1,
 }  # fmt: skip
-_LEAST = 0.1  # of the largest magnitude
-_LEAST_BLUR = 0.4
+_SMALLEST_SHARE = 0.1  # of the largest magnitude
+_SMALLEST_BLUR = 0.4
 _SMALLEST_SIDE = 4  # a blur reflects three pixels
 _STREAM = 3003  # keeps the draws of copies apart from other uses of a seed
 _TRIES = 16
@@ -60,7 +60,7 @@ _PIXELS_PER_BLOCK = 1 << 21
 
 
 @dataclass(frozen=True)
-class Draws:
+class AugmentationDraws:
     """What was drawn for a batch, before it is used."""
 
     uniform: torch.Tensor
@@ -106,7 +106,7 @@ class CopyAugmentation:
         """
         return self.transform(x, self.draw(tuple(x.shape), generator))
 
-    def draw(self, shape: Sequence[int], generator: torch.Generator) -> Draws:
+    def draw(self, shape: Sequence[int], generator: torch.Generator) -> AugmentationDraws:
         """Draw for a batch [b, C, H, W] what `transform` uses.
 
         Raises:
@@ -120,9 +120,9 @@ class CopyAugmentation:
         where = generator.device
         uniform = torch.rand(shape[0], columns, generator=generator, dtype=torch.float64, device=where)
         noisy = int(self._acting(uniform)[:, OPERATIONS.index("noise")].sum())
-        return Draws(uniform, torch.randn(noisy, *shape[1:], generator=generator, device=where))
+        return AugmentationDraws(uniform, torch.randn(noisy, *shape[1:], generator=generator, device=where))
 
-    def transform(self, x: torch.Tensor, draws: Draws) -> torch.Tensor:
+    def transform(self, x: torch.Tensor, draws: AugmentationDraws) -> torch.Tensor:
         """The copies that draws stand for; an image's copy depends on its own draws only.
 
         Args:
@@ -132,15 +132,17 @@ class CopyAugmentation:
         acting: dict[str, torch.Tensor] = dict(zip(OPERATIONS, self._acting(draws.uniform).T, strict=True))  # each [b]
         values = {name: v.to(x.device, x.dtype) for name, v in self._magnitudes(draws.uniform, acting).items()}
         resampled = acting["rotation"] | acting["scale"]
-        x = _on(resampled, x, turn_and_scale, values["degrees"], values["factor"])
-        x = _on(acting["mirror"], x, mirror)
-        x = _on(acting["upside_down"], x, upside_down)
-        x = _on(acting["bias_field"], x, bias_field, values["coefficients"])
-        x = _on(acting["log_gamma"], x, log_gamma, values["log_gamma"])
+        x = _apply_where(resampled, x, turn_and_scale, values["degrees"], values["factor"])
+        x = _apply_where(acting["mirror"], x, mirror)
+        x = _apply_where(acting["upside_down"], x, upside_down)
+        x = _apply_where(acting["bias_field"], x, bias_field, values["coefficients"])
+        x = _apply_where(acting["log_gamma"], x, log_gamma, values["log_gamma"])
         normal = draws.normal.to(x.device, x.dtype)
-        x = _on(acting["noise"], x, lambda some, deviation: noise(some, deviation, normal), values["deviation"])
-        x = _on(acting["blur"], x, blur, values["sigma"])
-        x = _on(acting["motion"], x, motion, values["angle"], values["direction"])
+        x = _apply_where(
+            acting["noise"], x, lambda some, deviation: noise(some, deviation, normal), values["deviation"]
+        )
+        x = _apply_where(acting["blur"], x, blur, values["sigma"])
+        x = _apply_where(acting["motion"], x, motion, values["angle"], values["direction"])
         return x.clamp(0, 1)
 
     def only(self, operation: str) -> "CopyAugmentation":
@@ -166,12 +168,12 @@ class CopyAugmentation:
         drawn = dict(zip(_PARAMETERS, parts, strict=True))
         u = {name: value.squeeze(1) if value.shape[1] == 1 else value for name, value in drawn.items()}
         return {
-            "degrees": _either_way(u["degrees"], self.degrees) * acting["rotation"],
-            "factor": 1 + _either_way(u["factor"], self.scale) * acting["scale"],
+            "degrees": _signed_magnitude(u["degrees"], self.degrees) * acting["rotation"],
+            "factor": 1 + _signed_magnitude(u["factor"], self.scale) * acting["scale"],
             "coefficients": (2 * u["coefficients"] - 1) * self.coefficients,
-            "log_gamma": _either_way(u["log_gamma"], self.log_gamma),
-            "deviation": self.deviation * (_LEAST + (1 - _LEAST) * u["deviation"]),
-            "sigma": self.sigma * (_LEAST_BLUR + (1 - _LEAST_BLUR) * u["sigma"]),
+            "log_gamma": _signed_magnitude(u["log_gamma"], self.log_gamma),
+            "deviation": self.deviation * (_SMALLEST_SHARE + (1 - _SMALLEST_SHARE) * u["deviation"]),
+            "sigma": self.sigma * (_SMALLEST_BLUR + (1 - _SMALLEST_BLUR) * u["sigma"]),
             "angle": 360 * u["angle"],
             "direction": 2 * u["direction"] - 1,
         }
@@ -208,7 +210,7 @@ def augmented_copies(
     device: str | torch.device = "cpu",
     block: int | None = None,
     out: np.ndarray | None = None,
-    progress: Counted | None = None,
+    progress: CountProgress | None = None,
 ) -> np.ndarray:
     """One augmented copy of each chosen image, in the integers of its source, and never equal to it.
 
@@ -285,19 +287,19 @@ def _copies(
     source = np.ascontiguousarray(images[rows])
     blank = rows[[_is_blank(image) for image in source]]
     if len(blank):
-        raise InputError(f"{_named(blank)} one grey level only: no copy can be recognised, leave such images out")
+        raise InputError(f"{_rows_phrase(blank)} one grey level only: no copy can be recognised, leave such images out")
     x, copies, left = _as_floats(source, device), source.copy(), np.arange(len(rows))
     shape = (1, *x.shape[1:])
     for attempt in range(_TRIES):
         each = [augmentation.draw(shape, _generator(seed, int(rows[i]), copy, attempt)) for i in left]
-        draws = Draws(torch.cat([d.uniform for d in each]), torch.cat([d.normal for d in each]))
+        draws = AugmentationDraws(torch.cat([d.uniform for d in each]), torch.cat([d.normal for d in each]))
         made = augmentation.transform(x[torch.from_numpy(left).to(device)], draws)
         copies[left] = _as_integers(made, images.dtype)
         same = (copies[left] == source[left]).reshape(len(left), -1).all(axis=1)
         left = left[same]
         if not len(left):
             return copies
-    raise InputError(f"{_named(rows[left])} copies equal to the image in {_TRIES} draws: leave such images out")
+    raise InputError(f"{_rows_phrase(rows[left])} copies equal to the image in {_TRIES} draws: leave such images out")
 
 
 def _generator(seed: int, row: int, copy: int, attempt: int) -> torch.Generator:
@@ -316,7 +318,7 @@ def _checked_rows(images: np.ndarray, rows: np.ndarray | Sequence[int], seed: in
     return chosen
 
 
-def _on(chosen: torch.Tensor, x: torch.Tensor, operation, *numbers: torch.Tensor) -> torch.Tensor:
+def _apply_where(chosen: torch.Tensor, x: torch.Tensor, operation, *numbers: torch.Tensor) -> torch.Tensor:
     """The operation on the chosen images [b], the others as they are."""
     rows = chosen.nonzero()[:, 0].to(x.device)
     if not len(rows):
@@ -324,10 +326,10 @@ def _on(chosen: torch.Tensor, x: torch.Tensor, operation, *numbers: torch.Tensor
     return x.index_copy(0, rows, operation(x[rows], *(value[rows] for value in numbers)))
 
 
-def _either_way(uniform: torch.Tensor, largest: float) -> torch.Tensor:
+def _signed_magnitude(uniform: torch.Tensor, largest: float) -> torch.Tensor:
     """Uniform from a tenth of the largest magnitude to all of it, of either sign."""
     signed = 2 * uniform - 1
-    return torch.where(signed < 0, -1.0, 1.0) * largest * (_LEAST + (1 - _LEAST) * signed.abs())
+    return torch.where(signed < 0, -1.0, 1.0) * largest * (_SMALLEST_SHARE + (1 - _SMALLEST_SHARE) * signed.abs())
 
 
 def _as_floats(images: np.ndarray, device: torch.device) -> torch.Tensor:
@@ -344,7 +346,7 @@ def _is_blank(image: np.ndarray) -> bool:
     return bool((image == image[:1, :1]).all())
 
 
-def _named(rows: np.ndarray) -> str:
+def _rows_phrase(rows: np.ndarray) -> str:
     """The subject and verb of a sentence about rows."""
     first = ", ".join(str(row) for row in rows[:_LISTED]) + (", ..." if len(rows) > _LISTED else "")
     return f"the image in row {first} has" if len(rows) == 1 else f"the {len(rows)} images in rows {first} have"

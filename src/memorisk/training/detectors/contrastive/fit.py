@@ -17,6 +17,10 @@ Where the paper's text and its code differ ``paper`` follows the text: the rate 
 each step), and InfoNCE has the rest of the batch as negatives (the code: the nearest one).
 
 Everything random derives from (seed, epoch, step), so that a killed training goes on to the same bytes.
+
+What a detector's training was good for: copies found by the backbone alone, by the untrained start, and trained.
+
+The epoch was chosen on the validation part, so that its figures flatter; the test part chose nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,38 +32,47 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import nn
 
 from memorisk.images.store import ImageStore
-from memorisk.models.detectors.detectors import (
-    CONFIG,
-    Detector,
-    DetectorNetwork,
-    group_hashes,
-)
-from memorisk.models.encoders.preparation import preparation
+from memorisk.models.blackbox.preprocessing import Preprocessing
+from memorisk.models.copy_detectors import Detector, DetectorNetwork
+from memorisk.models.encoders.networks import preparation
+from memorisk.models.provenance import CONFIG, group_hashes
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import MemoriskError
-from memorisk.runs.files import write_json
-from memorisk.runs.fingerprint import fingerprint
-from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.files import fingerprint, write_json
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.training.classifiers.fit import set_training_mode
 from memorisk.training.detectors.contrastive.augmentations import (
     CopyAugmentation,
     augmented_copies,
+    blank_rows,
     load_strength,
 )
-from memorisk.training.detectors.contrastive.history import CHECKPOINT, HISTORY, read_finished
-from memorisk.training.detectors.contrastive.metric_losses import MetricLoss, metric_loss
-from memorisk.training.detectors.contrastive.options import DetectorOptions
-from memorisk.training.detectors.contrastive.record import DetectorRecord, Looked
-from memorisk.training.detectors.contrastive.retrieval import embed, found_sources, retrieval
-from memorisk.training.detectors.contrastive.rows import refuse_rows, usable_rows
-from memorisk.training.detectors.contrastive.start import Start, frozen_throughout, untrained
-from memorisk.training.engine.checkpoint import Checkpoint
+from memorisk.training.detectors.contrastive.inputs import (
+    CHECKPOINT,
+    HISTORY,
+    InitialDetector,
+    build_initial_detector,
+    note_on_frozen_backbone,
+    read_trained_detector,
+    refuse_rows,
+    usable_rows,
+)
+from memorisk.training.detectors.contrastive.retrieval import (
+    DetectorRecord,
+    ValidationFigures,
+    embed,
+    paired_difference,
+    retrieval,
+    source_hits,
+)
+from memorisk.training.detectors.metric_losses import MetricLoss, metric_loss
+from memorisk.training.detectors.options import STRENGTH_NAMES, DetectorOptions
 from memorisk.training.engine.devices import autocast, choose_precision, forked_generators, limited_threads, place
-from memorisk.training.engine.fit import set_training_mode
-from memorisk.training.engine.loop import Bounds, Watch, run_epochs
-from memorisk.training.engine.optimizers import build_optimizer
-from memorisk.training.engine.order import batch_bounds, batch_order, step_seeds
+from memorisk.training.engine.loop import Bounds, Checkpoint, EpochObserver, run_epochs
+from memorisk.training.engine.optimization import batch_bounds, batch_order, build_optimizer, step_seeds
 from memorisk.training.engine.pixels import Normalisation, PixelSource
 
 _AT_MARGIN = 0.05  # of the margin
@@ -88,7 +101,7 @@ def fit_detector(
     groups: np.ndarray,
     options: DetectorOptions,
     folder: str | Path,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> FittedDetector:
     """Train a detector and leave it in a folder, as `memorisk.load_detector` reads it.
 
@@ -113,15 +126,17 @@ def fit_detector(
         MemoriskError: The loss or an embedding became NaN or infinite.
     """
     options.validate()
-    training = Training.build(store, train_rows, validation_rows, np.asarray(groups), options)
+    training = CopyDetectorTraining.build(store, train_rows, validation_rows, np.asarray(groups), options)
     return run_detector_training(training, folder, progress)
 
 
-def run_detector_training(training: "Training", folder: str | Path, progress: Progress = quiet) -> FittedDetector:
+def run_detector_training(
+    training: "CopyDetectorTraining", folder: str | Path, progress: Progress = no_progress
+) -> FittedDetector:
     """`fit_detector` of a training that was checked already.
 
     Args:
-        training: From `Training.build`.
+        training: From `CopyDetectorTraining.build`.
         folder: As for `fit_detector`.
         progress: Likewise.
 
@@ -131,7 +146,7 @@ def run_detector_training(training: "Training", folder: str | Path, progress: Pr
     """
     target = Path(folder)
     if (target / CONFIG).is_file():
-        return _finished(target, training.key)
+        return _read_fitted(target, training.key)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     with limited_threads(training.options.threads):
         record = training.run(target / CHECKPOINT, progress)
@@ -147,7 +162,7 @@ def run_detector_training(training: "Training", folder: str | Path, progress: Pr
 
 
 @dataclass(frozen=True)
-class Training:
+class CopyDetectorTraining:
     """The parts of one training, checked and on the device."""
 
     store: ImageStore
@@ -155,7 +170,7 @@ class Training:
     validation: np.ndarray
     groups: np.ndarray
     options: DetectorOptions
-    start: Start
+    start: InitialDetector
     device: torch.device
     precision: str
     augmentation: CopyAugmentation
@@ -166,7 +181,7 @@ class Training:
     @classmethod
     def build(
         cls, store: ImageStore, rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, options: DetectorOptions
-    ) -> "Training":
+    ) -> "CopyDetectorTraining":
         """Check everything and put the network on the device; arguments as for `fit_detector`."""
         rows, validation = (np.asarray(chosen, dtype=np.int64) for chosen in (rows, validation))
         refuse_rows(rows, validation, groups, len(store.images))
@@ -174,14 +189,14 @@ class Training:
         precision = choose_precision(options.precision, device)
         loss = metric_loss(options.loss, margin=options.margin, temperature=options.temperature)
         rows, validation, notes = usable_rows(store, rows, validation, groups, options)
-        start = untrained(store, options)
+        start = build_initial_detector(store, options)
         place(start.network, device)
         kind = [start.encoder.identity, precision, device.type]
         content = [dict(start.config.recipe), *kind]
         pixels = [store.pixel_hashes[chosen].tolist() for chosen in (rows, validation)]
         key = fingerprint(content, pixels, [groups[chosen].tolist() for chosen in (rows, validation)], length=32)
         augmentation = load_strength(options.augment)
-        said = (*start.notes, *notes, *frozen_throughout(options))
+        said = (*start.notes, *notes, *note_on_frozen_backbone(options))
         return cls(store, rows, validation, groups, options, start, device, precision, augmentation, loss, said, key)
 
     @cached_property
@@ -212,7 +227,7 @@ class Training:
                 checkpoint=Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds),
                 on_epoch=lambda done, _: progress("training", done, epochs),
                 scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
-                watch=Watch(after, record.tensors, self.key),
+                watch=EpochObserver(after, record.tensors, self.key),
             )
         return record
 
@@ -274,19 +289,21 @@ class Training:
         else:
             set_training_mode(network)
 
-    def _look(self) -> Callable[[], Looked]:
+    def _look(self) -> Callable[[], ValidationFigures]:
         """What is asked after each epoch: which validation copies are found, and for the paper's form its loss."""
         images, rows, options = self.store.images, self.validation, self.options
         copies = augmented_copies(images, rows, self.augmentation, seed=options.seed)
         hashes, groups = self.store.pixel_hashes[rows], self.groups[rows].astype(str)
         ask = partial(embed, self.start.network, preprocessing=self.start.config.preprocessing, device=self.device)
 
-        def look() -> Looked:
+        def look() -> ValidationFigures:
             """Of the network as it is now."""
             sources = ask(images, rows)
-            found = found_sources(ask(copies, np.arange(len(rows))), sources, options.measure, hashes)
+            found = source_hits(ask(copies, np.arange(len(rows))), sources, options.measure, hashes)
             of_paper = options.protocol == "paper"
-            return Looked(retrieval(found, groups, options.seed), self._loss_of(sources) if of_paper else float("nan"))
+            return ValidationFigures(
+                retrieval(found, groups, options.seed), self._loss_of(sources) if of_paper else float("nan")
+            )
 
         return look
 
@@ -312,11 +329,85 @@ def _load_best(network: DetectorNetwork, best: Mapping[str, torch.Tensor]) -> No
         raise MemoriskError(f"the best epoch's weights are not this network's: they {how}")
 
 
-def _finished(folder: Path, key: str) -> FittedDetector:
+def _read_fitted(folder: Path, key: str) -> FittedDetector:
     """What an earlier call left.
 
     Raises:
         InputError: It is another detector.
     """
-    detector, found = read_finished(folder, key, Detector)
+    detector, found = read_trained_detector(folder, key, Detector)
     return FittedDetector(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))
+
+
+_BLOCK = 256
+
+Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(images [N, H, W, C], rows [n]) -> embeddings [n, d]."""
+
+
+DETECTORS = 3
+"""That are measured: the bare backbone, the untrained network, the trained one."""
+
+
+def measure_training(
+    store: ImageStore,
+    parts: dict[str, np.ndarray],
+    groups: np.ndarray,
+    fitted: FittedDetector,
+    options: DetectorOptions,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Retrieval on each part by strength, of three detectors, with paired differences.
+
+    Args:
+        store: The images.
+        parts: Rows of "validation" and "test".
+        groups: [N] whose each image is.
+        fitted: The trained detector.
+        options: Of its training.
+        progress: Called with (stage, done, total).
+
+    Returns:
+        ``{part: {strength: {"backbone", "untrained", "trained", "trained_less_untrained", "trained_less_backbone"}}}``;
+        of the validation part only the strength that chose the epoch.
+    """
+    start, device = build_initial_detector(store, options), check_device(options.device)
+    networks = {"backbone": start.network.trunk, "untrained": start.network, "trained": fitted.detector.network}
+    ask = {name: _embedding_function(network, start.config.preprocessing, device) for name, network in networks.items()}
+    wanted = [("validation", options.augment), *(("test", strength) for strength in STRENGTH_NAMES)]
+    found: dict[str, Any] = {"validation": {}, "test": {}}
+    for done, (part, strength) in enumerate(wanted):
+        progress("looking for copies", done, len(wanted))
+        rows = np.setdiff1d(parts[part], blank_rows(store.images, parts[part]))
+        hits = _hits(ask, store, rows, strength, options)
+        found[part][strength] = _figures(hits, groups[rows].astype(str), options.seed)
+    progress("looking for copies", len(wanted), len(wanted))
+    return found
+
+
+def _embedding_function(network: nn.Module, preprocessing: Preprocessing, device: Any) -> Embed:
+    return partial(embed, network, preprocessing=preprocessing, device=device)
+
+
+def _hits(
+    ask: dict[str, Embed], store: ImageStore, rows: np.ndarray, strength: str, options: DetectorOptions
+) -> dict[str, np.ndarray]:
+    """Which copies each detector finds, [n] bool; copies are made a block at a time."""
+    copies: dict[str, list[np.ndarray]] = {name: [] for name in ask}
+    for begin in range(0, len(rows), _BLOCK):
+        some = augmented_copies(store.images, rows[begin : begin + _BLOCK], strength, seed=options.seed)
+        for name, of in ask.items():
+            copies[name].append(of(some, np.arange(len(some))))
+    hashes = store.pixel_hashes[rows]
+    return {
+        name: source_hits(np.concatenate(copies[name]), of(store.images, rows), options.measure, hashes)
+        for name, of in ask.items()
+    }
+
+
+def _figures(hits: dict[str, np.ndarray], groups: np.ndarray, seed: int) -> dict[str, Any]:
+    """Shares of each detector, and what the trained one has before the others."""
+    found: dict[str, Any] = {name: retrieval(hit, groups, seed).as_json() for name, hit in hits.items()}
+    for other in ("untrained", "backbone"):
+        found[f"trained_less_{other}"] = paired_difference(hits["trained"], hits[other], groups)
+    return found

@@ -30,32 +30,32 @@ import numpy as np
 import pandas as pd
 import torch
 
-from memorisk.models.detectors.detectors import CONFIG, group_hashes
-from memorisk.models.detectors.lcmem import LatentConfig, LatentDetector
-from memorisk.models.detectors.lcmem_network import LatentNetwork, by_sample, by_statistics
 from memorisk.models.encoders.networks import state_fingerprint
+from memorisk.models.lcmem import LatentConfig, LatentDetector, LatentNetwork, by_sample, by_statistics
+from memorisk.models.provenance import CONFIG, group_hashes
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError
-from memorisk.runs.files import write_json
-from memorisk.runs.fingerprint import fingerprint
-from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.files import fingerprint, write_json
+from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.autoencoders.latent_store import Latents
-from memorisk.training.detectors.contrastive.history import CHECKPOINT, HISTORY, read_finished
+from memorisk.training.detectors.contrastive.inputs import CHECKPOINT, HISTORY, read_trained_detector
 from memorisk.training.detectors.lcmem.augmentations import MildAugmentation, PairAugmentation, operations_of
-from memorisk.training.detectors.lcmem.data import AugmentedEncoder, LatentSource, PairData
-from memorisk.training.detectors.lcmem.evaluation import Watcher
-from memorisk.training.detectors.lcmem.losses import pair_loss
-from memorisk.training.detectors.lcmem.options import LatentOptions, StageOptions
-from memorisk.training.detectors.lcmem.record import StageRecord
+from memorisk.training.detectors.lcmem.inputs import (
+    AugmentedEncoder,
+    LatentSource,
+    PairData,
+    build_initial_network,
+    recipe,
+)
 from memorisk.training.detectors.lcmem.sampler import PairBatch, PairSampler
-from memorisk.training.detectors.lcmem.start import latent_start, recipe
-from memorisk.training.engine.checkpoint import Checkpoint
+from memorisk.training.detectors.lcmem.validation import StageRecord, ValidationSet
+from memorisk.training.detectors.metric_losses import pair_loss
+from memorisk.training.detectors.options import LatentOptions, StageOptions
 from memorisk.training.engine.devices import autocast, choose_precision, forked_generators, limited_threads, place
-from memorisk.training.engine.loop import Bounds, Watch, run_epochs
-from memorisk.training.engine.optimizers import build_optimizer
-from memorisk.training.engine.order import step_seeds
+from memorisk.training.engine.loop import Bounds, Checkpoint, EpochObserver, run_epochs
+from memorisk.training.engine.optimization import build_optimizer, step_seeds
 
-STAGE1, DETECTOR = "stage1", "detector"
+STAGE1, DETECTOR_FOLDER = "stage1", "detector"
 _AUGMENT_FIRST = 0.5
 
 
@@ -80,7 +80,7 @@ def fit_lcmem(
     groups: np.ndarray,
     options: LatentOptions,
     folder: str | Path,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> dict[str, FittedStage]:
     """Train a Siamese detector and leave it in a folder, as `memorisk.load_detector` reads it.
 
@@ -108,15 +108,15 @@ def fit_lcmem(
     with limited_threads(chosen.threads):
         first = StageTraining.first(data, chosen)
         if chosen.stages == 1:
-            return {DETECTOR: run_stage(first, Path(folder) / DETECTOR, progress)}
+            return {DETECTOR_FOLDER: run_stage(first, Path(folder) / DETECTOR_FOLDER, progress)}
         if latents.store is None:
             raise InputError("stage 2 augments images, and these latents were given without: train with --stages 1")
         kept = run_stage(first, Path(folder) / STAGE1, progress)
         second = StageTraining.second(data, chosen, kept.detector)
-        return {STAGE1: kept, DETECTOR: run_stage(second, Path(folder) / DETECTOR, progress)}
+        return {STAGE1: kept, DETECTOR_FOLDER: run_stage(second, Path(folder) / DETECTOR_FOLDER, progress)}
 
 
-def run_stage(training: "StageTraining", target: Path, progress: Progress = quiet) -> FittedStage:
+def run_stage(training: "StageTraining", target: Path, progress: Progress = no_progress) -> FittedStage:
     """One stage, to its folder.
 
     Args:
@@ -129,7 +129,7 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = quie
         MemoriskError: The loss became NaN or infinite.
     """
     if (target / CONFIG).is_file():
-        return _finished(target, training.key)
+        return _read_stage(target, training.key)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     record, epochs = training.run(target / CHECKPOINT, progress)
     branch, best = training.branch, record.best_epoch
@@ -145,7 +145,7 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = quie
     write_json(target / HISTORY, {"key": training.key, "history": fitted.history, "notes": fitted.notes})
     detector.save(target)
     (target / CHECKPOINT).unlink(missing_ok=True)
-    return _finished(target, training.key)
+    return _read_stage(target, training.key)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ class StageTraining:
     @classmethod
     def first(cls, data: PairData, options: LatentOptions) -> "StageTraining":
         """Stage 1, from the backbone's weights; arguments as for `fit_lcmem`."""
-        start = latent_start(data.latents, options)
+        start = build_initial_network(data.latents, options)
         return cls._build(data, options, options.stage(1), start.branch, start.config, start.notes)
 
     @classmethod
@@ -219,7 +219,7 @@ class StageTraining:
         if (sampler.copies_needed or moved) and latents.store is None:
             why = "stage1_augment augments images" if moved else "without identities images are augmented"
             raise InputError(f"{why}, and these latents were given without images")
-        notes = (*notes, *_copied(sampler, stage, data.identities_known))
+        notes = (*notes, *_copies_note(sampler, stage, data.identities_known))
         batches, size = sampler.plan(options.pairs or len(rows), stage.batch_size)
         if size < stage.batch_size:
             notes = (*notes, _smaller(stage, size, sampler))
@@ -241,10 +241,12 @@ class StageTraining:
         return AugmentedEncoder(self.data.latents, self.device, self.precision)
 
     @cached_property
-    def watcher(self) -> Watcher:
+    def watcher(self) -> ValidationSet:
         """What looks at the validation images."""
         with_copies = self.stage.number == 2
-        return Watcher.build(self.data, self.latents, lambda: self.encoder, self.options.seed, with_copies=with_copies)
+        return ValidationSet.build(
+            self.data, self.latents, lambda: self.encoder, self.options.seed, with_copies=with_copies
+        )
 
     def run(self, checkpoint: Path, progress: Progress) -> tuple[StageRecord, int]:
         """Train until patience ends it; the record with the best weights, and the epochs done."""
@@ -269,7 +271,7 @@ class StageTraining:
                 checkpoint=Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds),
                 on_epoch=lambda epoch, _: progress(f"training, stage {stage.number}", epoch, stage.epochs),
                 scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
-                watch=Watch(after, record.tensors, self.key),
+                watch=EpochObserver(after, record.tensors, self.key),
             )
         return record, done.epoch
 
@@ -356,7 +358,7 @@ def _of_stage_two(config: LatentConfig) -> LatentConfig:
     return replace(config, stage=2, best_epoch=0, calibration={})
 
 
-def _copied(sampler: PairSampler, stage: StageOptions, identities_known: bool) -> tuple[str, ...]:
+def _copies_note(sampler: PairSampler, stage: StageOptions, identities_known: bool) -> tuple[str, ...]:
     """That a data set has no identities, where stage 1 meets it in copies."""
     if not sampler.copies_needed or stage.number == 2 or not identities_known:
         return ()
@@ -373,11 +375,11 @@ def _smaller(stage: StageOptions, size: int, sampler: PairSampler) -> str:
     )
 
 
-def _finished(folder: Path, key: str) -> FittedStage:
+def _read_stage(folder: Path, key: str) -> FittedStage:
     """What an earlier call left.
 
     Raises:
         InputError: It is another detector.
     """
-    detector, found = read_finished(folder, key, LatentDetector)
+    detector, found = read_trained_detector(folder, key, LatentDetector)
     return FittedStage(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))

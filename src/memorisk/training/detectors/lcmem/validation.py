@@ -10,18 +10,28 @@ at its strongest) scores at least the threshold that half of the negatives, by w
 004's figure 4. The mean over the families.
 
 Without two images of one identity, positives of the AUC are those copies.
+
+A Siamese detector in training, asked about the validation images.
+
+The validation figures of a stage, by epoch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 
-from memorisk.runs.errors import InputError
+from memorisk.models.lcmem import LatentNetwork
+from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs, pair_weights, positive_pairs
 from memorisk.training.autoencoders.latent_store import Latents
-from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
+from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented, to_unit
+from memorisk.training.detectors.lcmem.inputs import AugmentedEncoder, LatentSource, PairData
+from memorisk.training.engine.devices import exact_products
+from memorisk.training.engine.loop import BestEpoch
 
 SPECIFICITY = 0.5
 """Share of the negatives that stay below the threshold of a recall."""
@@ -33,7 +43,7 @@ Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ValidationFigures:
     """What a look at the validation images found."""
 
     auc: float
@@ -78,9 +88,9 @@ def validation_pairs(
     """
     if len(np.unique(identity)) < 2:
         raise InputError("all validation images are of one identity: there is nobody to tell apart")
-    positive = _at_most(positive_pairs(identity), identity, seed)
+    positive = _limit_pairs(positive_pairs(identity), identity, seed)
     enough = len(positive) or min(len(rows), _MOST_COPIED)
-    sets = None if dataset is None or _lonely(identity, dataset) else dataset
+    sets = None if dataset is None or _single_identity(identity, dataset) else dataset
     negative = negative_pairs(identity, positive if len(positive) else enough, dataset=sets, seed=seed)
     copied = one_per_group(identity, seed=seed)
     if len(copied) > _MOST_COPIED:
@@ -109,7 +119,9 @@ def strongest_copies(latents: Latents, rows: np.ndarray, *, seed: int) -> dict[s
     return {family: augmented(images, rows, family, strengths[-1], seed=seed) for family, strengths in FAMILIES.items()}
 
 
-def look(pairs: ValidationPairs, features: np.ndarray, copies: dict[str, np.ndarray], score: Score) -> Seen:
+def evaluate_features(
+    pairs: ValidationPairs, features: np.ndarray, copies: dict[str, np.ndarray], score: Score
+) -> ValidationFigures:
     """AUC and recall of features.
 
     Args:
@@ -129,7 +141,7 @@ def look(pairs: ValidationPairs, features: np.ndarray, copies: dict[str, np.ndar
     else:
         together = np.concatenate([*alike.values(), np.empty(0)])
         weight = np.ones(len(together))
-    return Seen(_auc(together, weight, against, pairs.negative_weight), recall)
+    return ValidationFigures(_auc(together, weight, against, pairs.negative_weight), recall)
 
 
 def weighted_quantile(values: np.ndarray, weight: np.ndarray, share: float) -> float:
@@ -150,7 +162,7 @@ def _auc(together: np.ndarray, weight: np.ndarray, against: np.ndarray, negative
     return float(roc_auc_score(truth, np.concatenate([together, against]), sample_weight=weights))
 
 
-def _at_most(pairs: Pairs, identity: np.ndarray, seed: int) -> Pairs:
+def _limit_pairs(pairs: Pairs, identity: np.ndarray, seed: int) -> Pairs:
     """At most 50 random pairs of each identity."""
     own = identity[pairs.first]
     shuffled = np.random.default_rng(seed).permutation(len(own))
@@ -161,6 +173,148 @@ def _at_most(pairs: Pairs, identity: np.ndarray, seed: int) -> Pairs:
     return Pairs(pairs.first[kept], pairs.second[kept])
 
 
-def _lonely(identity: np.ndarray, dataset: np.ndarray) -> bool:
+def _single_identity(identity: np.ndarray, dataset: np.ndarray) -> bool:
     """Whether a data set has a single identity, so that it has no negative pair of its own."""
     return any(len(np.unique(identity[dataset == name])) < 2 for name in np.unique(dataset))
+
+
+_AT_ONCE = 256
+_SPECIFICITIES = (0.5, 0.9, 0.95, 0.99)
+_MISS_RATES = (0.01, 0.05, 0.1)
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationSet:
+    """Validation pairs, and the latents of the copies that belong to them."""
+
+    pairs: ValidationPairs
+    latents: LatentSource
+    copies: dict[str, torch.Tensor]
+    """Latents [k, c, h, w] by family; empty where none are needed."""
+
+    @classmethod
+    def build(
+        cls,
+        data: PairData,
+        latents: LatentSource,
+        encoder: Callable[[], AugmentedEncoder],
+        seed: int,
+        *,
+        with_copies: bool,
+    ) -> "ValidationSet":
+        """Draw the pairs, make the copies.
+
+        Args:
+            data: Of the training.
+            latents: Of all rows.
+            encoder: Of augmented images; asked only where there are copies.
+            seed: Of what is drawn.
+            with_copies: Whether recall is wanted; copies are made too where no identity has two images.
+        """
+        rows = data.validation
+        dataset = None if data.dataset is None else data.dataset[rows]
+        pairs = validation_pairs(rows, data.identity[rows], dataset, seed=seed)
+        copies: dict[str, torch.Tensor] = {}
+        if (with_copies or not len(pairs.positive)) and data.latents.store is not None:
+            made = strongest_copies(data.latents, rows[pairs.copied], seed=seed)
+            copies = {family: encoder().encode(to_unit(images)) for family, images in made.items()}
+        return cls(pairs, latents, copies)
+
+    def look(self, branch: LatentNetwork) -> ValidationFigures:
+        """AUC and recall of the network as it is now; its mode is restored."""
+        features = self._features(branch)
+        copies = {family: embed_latents(branch, z) for family, z in self.copies.items()}
+        return evaluate_features(self.pairs, features, copies, similarity(branch))
+
+    def calibration(self, branch: LatentNetwork) -> dict[str, Any]:
+        """What scores of validation pairs are: thresholds by specificity and by share of positives missed."""
+        features, score, pairs = self._features(branch), similarity(branch), self.pairs
+        against = score(features[pairs.negative.first], features[pairs.negative.second])
+        found: dict[str, Any] = {
+            "on": "validation pairs, every identity counting one",
+            "identities": pairs.n_identities,
+            "specificity": {f"{s:g}": weighted_quantile(against, pairs.negative_weight, s) for s in _SPECIFICITIES},
+        }
+        if len(pairs.positive):
+            together = score(features[pairs.positive.first], features[pairs.positive.second])
+            found["missed"] = {f"{s:g}": weighted_quantile(together, pairs.weight, s) for s in _MISS_RATES}
+        return found
+
+    def _features(self, branch: LatentNetwork) -> np.ndarray:
+        rows = self.pairs.rows
+        parts = [rows[begin : begin + _AT_ONCE] for begin in range(0, len(rows), _AT_ONCE)]
+        return np.concatenate([embed_latents(branch, self.latents(part)) for part in parts])
+
+
+def embed_latents(branch: LatentNetwork, z: torch.Tensor) -> np.ndarray:
+    """Features [n, d] of latents, as at inference; the network's mode is restored.
+
+    Raises:
+        MemoriskError: A feature is not finite.
+    """
+    before = branch.training
+    branch.eval()
+    with torch.inference_mode(), exact_products(z.device):
+        found = torch.cat([branch(some) for some in z.split(_AT_ONCE)]).float().cpu().numpy()
+    branch.train(before)
+    if not np.isfinite(found).all():
+        raise MemoriskError("the detector's features became infinite: lower the learning rate, or use fp32")
+    return found
+
+
+def similarity(branch: LatentNetwork) -> Score:
+    """How alike two features are: the head's logit, or the cosine."""
+    head = branch.head
+
+    def by_cosine(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """1 for the same direction."""
+        a, b = u.astype(np.float64), v.astype(np.float64)
+        return (a * b).sum(axis=1) / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1e-300)
+
+    if head is None:
+        return by_cosine
+    weight = head.weight.detach().double().cpu().numpy()[0]
+    bias = float(head.bias.detach())
+
+    def by_head(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The logit."""
+        return bias + np.abs(u.astype(np.float64) - v) @ weight
+
+    return by_head
+
+
+class StageRecord(BestEpoch):
+    """Loss, AUC and recall of each epoch, and the best weights so far.
+
+    Args:
+        epochs: Of the whole stage.
+        state: Tensors of the network by name, as it begins; those of its best epoch are copied.
+        with_recall: Whether AUC + recall chooses the epoch; else the AUC. The first of equals.
+    """
+
+    def __init__(self, epochs: int, state: Mapping[str, torch.Tensor], *, with_recall: bool) -> None:
+        super().__init__(epochs, 3, state)
+        self.with_recall = with_recall
+
+    @property
+    def chosen_by(self) -> torch.Tensor:
+        """[epochs + 1] AUC + recall, or AUC."""
+        return self.figures[:, 1:].sum(dim=1) if self.with_recall else self.figures[:, 1]
+
+    def add(
+        self,
+        epoch: int,
+        seen: ValidationFigures,
+        loss: float = float("nan"),
+        state: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:
+        """Note an epoch (0 the start), and its weights if it is the best so far."""
+        self.note(epoch, (loss, seen.auc, seen.recall), state)
+
+    def history(self, epochs: int) -> tuple[Mapping[str, Any], ...]:
+        """``epoch, loss, auc, recall`` of the start and each epoch done; None where there is nothing."""
+        found = []
+        for epoch, figures in enumerate(self.figures[: epochs + 1].tolist()):
+            row = dict(zip(("loss", "auc", "recall"), figures, strict=True))
+            found.append({"epoch": epoch} | {name: v if np.isfinite(v) else None for name, v in row.items()})
+        return tuple(found)

@@ -1,0 +1,436 @@
+"""Before and after: two runs class by class and patient by patient, with intervals (``memorisk compare``).
+
+The differences of the groups that both runs scored form a groups x seeds table like any other, and its two-way
+interval counts groups and seeds as the units they are. Seeds stand beside each other in their order: the same seeds
+share their halves and their start where images and split are the same; other seeds are independent trainings, of
+which any may stand beside any. With different numbers of seeds only the groups are paired. `comparison_page` lays
+the differences out.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
+from memorisk.audits.classifier.losses import read_scores
+from memorisk.audits.classifier.pages import wording
+from memorisk.audits.classifier.pages.memorization import TIER_TONES
+from memorisk.audits.rendering import REPORT, load_result
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Fact,
+    Facts,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+)
+from memorisk.report.columns import count
+from memorisk.report.earlier_verdicts import is_earlier
+from memorisk.report.page import render_page
+from memorisk.report.result import Result
+from memorisk.runs.errors import InputError, one_line, read_guard
+from memorisk.runs.files import write_json, write_table, write_text
+from memorisk.runs.folder import read_config
+from memorisk.scores.memorization import group_table
+from memorisk.statistics.intervals import difference_interval, two_way_interval
+
+DIFFERENCE = "Difference [95 % interval]"
+RUNS = ("first", "second")
+NOT_TESTED = "not tested"
+CONTROL = "independent_loss"
+
+
+def comparison_page(found: Comparison) -> Page:
+    """Lay out the comparison of two runs.
+
+    Args:
+        found: From ``audits.classifier.comparison.compare``.
+    """
+    lower, higher = (direction_of_change(found.per_class, sign) for sign in (-1, 1))
+    named = "Ids are left out." if found.redact else "This file names patients: handle it as personal data."
+    return Page(
+        title="Two audits compared",
+        subtitle="What the second run remembers more or less than the first",
+        lead=[_lead(found, lower, higher), _facts(found)],
+        sections=[
+            Section("Class by class", _classes(found.per_class), "classes"),
+            Section("Patient by patient", _groups(found), "patients"),
+            Section("What an attacker could see", _attacks(found.aucs), "attacks"),
+            Section("How to read this", _reading(found), "reading"),
+        ],
+        footer=[Paragraph(f"{named} It needs no network and asks for none.")],
+        redacted=found.redact,
+    )
+
+
+def direction_of_change(table: pd.DataFrame, sign: int) -> np.ndarray:
+    """Rows whose whole interval lies on one side of 0, [n] bool: below for -1, above for +1; NaN limits are neither."""
+    limit = table["high"] if sign < 0 else table["low"]
+    return np.asarray(sign * limit.to_numpy(dtype=np.float64) > 0)
+
+
+def _lead(found: Comparison, lower: np.ndarray, higher: np.ndarray) -> Callout:
+    n = len(found.per_class)
+    text = (
+        f"Of {count(n)} classes that both runs scored, {count(lower.sum())} are surely remembered less in the second "
+        f"run, {count(higher.sum())} surely more; of the other {count(n - lower.sum() - higher.sum())} the data do not "
+        "say which way they went. That a difference cannot be told from 0 does not show that there is none."
+    )
+    named = [[Strong(run.capitalize() + " run: "), Name(name)] for run, name in zip(RUNS, found.names, strict=True)]
+    return Callout("note", "What changed", [Paragraph(text), *([Steps(named)] if not found.redact else [])])
+
+
+def _facts(found: Comparison) -> Facts:
+    groups = found.per_group
+    return Facts(
+        [
+            Fact("Classes compared", count(len(found.per_class))),
+            Fact("Patients compared", count(groups["group"].nunique())),
+            Fact("Patients flagged, first run", count(groups.loc[groups["flagged_first"], "group"].nunique())),
+            Fact("Patients flagged, second run", count(groups.loc[groups["flagged_second"], "group"].nunique())),
+        ]
+    )
+
+
+def _classes(table: pd.DataFrame) -> list[Block]:
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(source="difference", heading=DIFFERENCE, format="decimal", interval=("low", "high")),
+        Column(source="mean_first", heading="Mean M, first", format="decimal"),
+        Column(source="mean_second", heading="Second", format="decimal"),
+        Column(source="tier_first", heading="Tier, first", tones=TIER_TONES),
+        Column(source="tier_second", heading="Second", tones=TIER_TONES),
+        Column(source="listed_first", heading="Flagged, first"),
+        Column(source="listed_second", heading="Second"),
+        Column(source="n_groups", heading="Patients in both", format="count"),
+    ]
+    for run in RUNS:  # a class that could not be tested has no count, least of all 0
+        tested, flagged = table[f"testable_{run}"], table[f"flagged_{run}"]
+        shown = [count(n) if t else NOT_TESTED for t, n in zip(tested, flagged, strict=True)]
+        table = table.assign(**{f"listed_{run}": shown})
+    caption = "Second run less first, over the patients that both scored; tiers and flags are those of each whole run."
+    return [Table(frame=table, columns=columns, caption=caption, elsewhere="per_class.parquet")]
+
+
+def _groups(found: Comparison) -> list[Block]:
+    table = found.per_group
+    largest = table.iloc[np.argsort(-table["difference"].abs().to_numpy(dtype=np.float64), kind="stable")]
+    columns = [
+        *([] if found.redact else [Column(source="group", heading="Patient", row_heading=True)]),
+        Column(source="label", heading="Class", row_heading=found.redact),
+        Column(source="difference", heading=DIFFERENCE, format="decimal", interval=("low", "high")),
+        Column(source="M_first", heading="M, first", format="decimal"),
+        Column(source="M_second", heading="Second", format="decimal"),
+        Column(source="listed_first", heading="Flagged, first"),
+        Column(source="listed_second", heading="Second"),
+    ]
+    of_class = found.per_class.set_index("label")
+    for run in RUNS:
+        tested = of_class[f"testable_{run}"].reindex(largest["label"]).to_numpy(dtype=bool)
+        words_of = [
+            ("yes" if f else "no") if t else NOT_TESTED for t, f in zip(tested, largest[f"flagged_{run}"], strict=True)
+        ]
+        largest = largest.assign(**{f"listed_{run}": words_of})
+    n, apart = len(table), int(direction_of_change(table, -1).sum() + direction_of_change(table, 1).sum())
+    text = (
+        f"Intervals are over trainings, one patient at a time: of {count(n)} such intervals about {count(0.05 * n)} "
+        f"leave out 0 where nothing changed; {count(apart)} do. Read them as a list to look into, not as findings."
+    )
+    caption = "Patients with the largest differences first; M is the mean over a patient's images of the class."
+    shown = Table(frame=largest, columns=columns, caption=caption, elsewhere="per_group.parquet", most_rows=200)
+    return [Paragraph(text), shown]
+
+
+def _attacks(aucs: pd.DataFrame) -> list[Block]:
+    known = [wording.ATTACKS[a][0] if a in wording.ATTACKS else a for a in aucs["attack"]]
+    known = [
+        f"{name} (control, no attack)" if a == CONTROL else name for a, name in zip(aucs["attack"], known, strict=True)
+    ]
+    columns = [
+        Column(source="attack", heading="Attack", row_heading=True),
+        *(
+            Column(
+                source=f"auc_{run}",
+                heading=f"AUC, {run} run [95 % interval]",
+                format="decimal",
+                interval=(f"low_{run}", f"high_{run}"),
+            )
+            for run in RUNS
+        ),
+    ]
+    return [
+        Paragraph("Each run's own attacks on its own models; the two columns are not paired."),
+        Table(
+            frame=aucs.assign(attack=known), columns=columns, caption="All classes together.", elsewhere="aucs.parquet"
+        ),
+    ]
+
+
+def _reading(found: Comparison) -> list[Block]:
+    blocks: list[Block] = [
+        Paragraph(
+            "A difference is the second run's M less the first's: below 0 means that less is remembered. Class "
+            "intervals count patients and trainings as the units; each holds 95 % by itself, not all of them at once. "
+            "Where the second run removed patients, it says nothing of those: they are not in it."
+        )
+    ]
+    if found.notes:
+        blocks += [
+            Paragraph("What could not be compared, and what else differs:"),
+            Steps([Name(n) for n in found.notes]),
+        ]
+    return blocks
+
+
+SUMMARY = "comparison.json"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The second run less the first.
+
+    Attributes:
+        per_class: ``label, n_groups, n_seeds, mean_first, mean_second, difference, low, high, tier_first, tier_second,
+            flagged_first, flagged_second``.
+        per_group: ``label, group, M_first, M_second, difference, low, high, flagged_first, flagged_second``; M here
+            is the mean over the group's images, and its interval is over seeds.
+        aucs: ``attack, auc_first, low_first, high_first, auc_second, low_second, high_second``.
+        notes: What could not be compared, and what else differs between the runs.
+        names: What each run was made of: data set and model, for the page's head.
+        redact: One of the runs leaves ids out of its report; so does the page.
+    """
+
+    per_class: pd.DataFrame
+    per_group: pd.DataFrame
+    aucs: pd.DataFrame
+    notes: list[str]
+    names: tuple[str, str] = ("first", "second")
+    redact: bool = False
+
+    def save(self, folder: Path) -> None:
+        """Write the tables, a JSON of the classes, and ``report.html``.
+
+        Raises:
+            InputError: The folder holds anything but an earlier comparison, or cannot be made.
+        """
+        check_folder(folder)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_table(folder / "per_class.parquet", self.per_class)
+        write_table(folder / "per_group.parquet", self.per_group)
+        write_table(folder / "aucs.parquet", self.aucs)
+        write_json(folder / SUMMARY, {"per_class": self.per_class.to_dict("records"), "notes": self.notes})
+        write_text(folder / REPORT, render_page(comparison_page(self)))
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that is none, or that holds anything but an earlier comparison: a run has tables of that name.
+
+    Raises:
+        InputError: It is such a folder.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {one_line(folder)} is a file: name a folder that is new or empty")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / SUMMARY).is_file():
+        raise InputError(f"--out {one_line(folder)} holds other files: name a folder that is new or empty")
+    parent = next(p for p in folder.absolute().parents if p.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"--out {one_line(folder)} cannot be made: {one_line(parent)} may not be written to")
+
+
+def compare(first: str | Path, second: str | Path) -> Comparison:
+    """Compare two finished runs on the same images.
+
+    Args:
+        first: Run folder, say before a defence or a removal.
+        second: Run folder after it.
+
+    Returns:
+        Differences, second less first.
+
+    Raises:
+        InputError: A folder holds no finished run, or a damaged one, or the runs share no scored class.
+    """
+    with read_guard(f"{first} or {second}"):
+        return _compare_sound_runs(first, second)
+
+
+def _compare_sound_runs(first: str | Path, second: str | Path) -> Comparison:
+    """As `compare`, of sound runs.
+
+    Raises:
+        InputError: As there.
+    """
+    (evidence_a, result_a), (evidence_b, result_b) = (_load(Path(f)) for f in (first, second))
+    notes = _differences(evidence_a, evidence_b, result_a, result_b)
+    rows, groups = [], []
+    for label in sorted(set(evidence_a.items.label) | set(evidence_b.items.label)):
+        tables = [_class_table(e, str(label)) for e in (evidence_a, evidence_b)]
+        both = sorted(set(tables[0].index) & set(tables[1].index))
+        if not both:
+            missing = [n for n, t in zip(("first", "second"), tables, strict=True) if t.empty]
+            where = (
+                f"not scored in the {' and the '.join(missing)} run" if missing else "no group was scored in both runs"
+            )
+            notes.append(f"class {one_line(label, 80)}: {where}")
+            continue
+        values = [t.loc[both].to_numpy() for t in tables]
+        rows.append(_class_row(str(label), values, result_a, result_b))
+        groups.append(_group_rows(str(label), both, values, result_a, result_b))
+    if not rows:
+        raise InputError(
+            f"{one_line(first)} and {one_line(second)} share no class with groups that both scored: there is nothing "
+            "to compare"
+        )
+    return Comparison(
+        pd.DataFrame(rows),
+        pd.concat(groups, ignore_index=True),
+        _aucs(result_a, result_b),
+        notes,
+        names=(_name(result_a), _name(result_b)),
+        redact=any(bool(read_config(Path(f)).get("redact")) for f in (first, second)),
+    )
+
+
+def _item_names(evidence: Evidence) -> set[tuple[str, ...]]:
+    """Image, label, group and split of every item."""
+    items = evidence.items
+    parts = (items.image, items.label, items.group, items.split)
+    return set(zip(*(part.astype(str).tolist() for part in parts), strict=True))
+
+
+def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: Result) -> list[str]:
+    """What else differs between the runs than what is to be compared."""
+    notes = []
+    if len(first.seeds) != len(second.seeds):
+        notes.append(
+            f"{len(first.seeds)} and {len(second.seeds)} seeds: patients are paired, seeds are not; fewer seeds can "
+            "flag fewer, so that the numbers flagged do not compare"
+        )
+    noticed = [_noticeable_gap(result) for result in (result_a, result_b)]
+    if noticed[0] != noticed[1]:
+        notes.append(
+            f"the first run would have noticed a patient's gap {noticed[0]}, the second {noticed[1]}: whichever "
+            "notices less flags fewer"
+        )
+    for name, result in (("first", result_a), ("second", result_b)):
+        why = result.verdict.get("why") or [""]
+        if is_earlier(why):
+            notes.append(f"the {name} run: {one_line(why[0])}")
+    if _item_names(first) != _item_names(second):
+        notes.append("the runs are on different images or groups: only what both scored is compared")
+    elif result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
+        notes.append("the runs name the same images and groups and read other files: other pixels, or other losses")
+    if first.design != second.design:
+        notes.append(
+            f"the designs differ ({first.design}, {second.design}): their models were trained on different numbers of "
+            "images, which by itself moves M"
+        )
+    return notes
+
+
+def _noticeable_gap(result: Result) -> str:
+    """The smallest gap that a run would have noticed in four of five cases, in words."""
+    found = result.verdict.get("noticeable") or {}
+    if "noticeable" not in result.verdict:
+        return "of unknown size"
+    return "of no size" if found.get("gap") is None else f"from {found['gap']:.2g} nats on"
+
+
+def _name(result: Result) -> str:
+    parts = [str(result.summary.get(k) or "") for k in ("dataset", "model")]
+    training, utility = result.summary.get("training") or {}, result.summary.get("utility") or {}
+    if training.get("epochs") is not None:
+        parts.append(f"{training['epochs']} epochs at {training.get('lr'):g}")
+    if utility.get("test_accuracy") is not None:
+        parts.append(f"accuracy on unseen images {utility['test_accuracy']:.3f}")
+    return ", ".join([*(p for p in parts if p), f"verdict {result.status}"])
+
+
+def _load(folder: Path) -> tuple[Evidence, Result]:
+    result = load_result(folder)
+    if not (folder / SCORES).is_file():
+        made_by = result.verdict.get("audit")
+        which = f" (it is a run of audit {one_line(made_by, 40)})" if made_by else ""
+        raise InputError(
+            f"{one_line(folder)} holds no scores of models trained with and without its patients{which}: compare takes "
+            "two runs of audit classifier"
+        )
+    return evidence_from_table(read_scores(folder / SCORES)), result
+
+
+def _class_table(evidence: Evidence, label: str) -> pd.DataFrame:
+    """[G, S] signed mean gap of each scored group of a class, by group."""
+    items, sign = evidence.items, evidence.sign
+    scored = np.flatnonzero((items.label == label) & (items.split == "canary") & (sign != 0).any(axis=0))
+    table = group_table(evidence.gap[:, scored], sign[:, scored], items.group[scored].astype(str))
+    return pd.DataFrame(table.values, index=table.group)
+
+
+def _class_row(label: str, values: list[np.ndarray], first: Result, second: Result) -> dict[str, object]:
+    interval = difference_interval(values[1], values[0])
+    row: dict[str, object] = {
+        "label": label,
+        "n_groups": len(values[0]),
+        "n_seeds": interval.n_seeds,
+        "mean_first": two_way_interval(values[0]).estimate,
+        "mean_second": two_way_interval(values[1]).estimate,
+        "difference": interval.estimate,
+        "low": interval.low,
+        "high": interval.high,
+    }
+    for name, result in (("first", first), ("second", second)):
+        found = result.per_class.set_index("label").loc[label]
+        row |= {f"tier_{name}": found["tier"], f"flagged_{name}": int(found["flagged"])}
+        row |= {f"testable_{name}": bool(found["testable"])}
+    return row
+
+
+def _group_rows(label: str, names: list[str], values: list[np.ndarray], first: Result, second: Result) -> pd.DataFrame:
+    rows = {"label": [label] * len(names), "group": names}
+    rows |= {f"M_{n}": _row_means(v) for n, v in (("first", values[0]), ("second", values[1]))}
+    limits = np.array([_seed_difference(a, b) for a, b in zip(*values, strict=True)])
+    rows |= {"difference": limits[:, 0], "low": limits[:, 1], "high": limits[:, 2]}
+    table = pd.DataFrame(rows)
+    for name, result in (("first", first), ("second", second)):
+        own = result.per_group[result.per_group["label"] == label].set_index("group")["flagged"]
+        table[f"flagged_{name}"] = own.reindex(names).fillna(False).to_numpy(dtype=bool)
+    return table
+
+
+def _row_means(values: np.ndarray) -> np.ndarray:
+    there = np.isfinite(values)
+    return np.where(there, values, 0.0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+
+
+def _seed_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float, float]:
+    """One patient's difference with its interval over seeds; NaN limits below two seeds on a side.
+
+    ``half^2 = t_1^2 v_1 / n_1 + t_2^2 v_2 / n_2``, a t quantile for each run's own variance, as where runs differ in
+    their numbers of seeds. Simulated, it covers 95 to 98 %; Welch's covers 92 % with 3 noisy seeds against 8 calm ones.
+    """
+    a, b = first[np.isfinite(first)], second[np.isfinite(second)]
+    difference = float(b.mean() - a.mean())
+    if min(len(a), len(b)) < 2 or a.std() + b.std() == 0:
+        return difference, float("nan"), float("nan")
+    half = float(np.hypot(*(stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)) for x in (a, b))))
+    return difference, difference - half, difference + half
+
+
+def _aucs(first: Result, second: Result) -> pd.DataFrame:
+    halves = []
+    for name, result in (("first", first), ("second", second)):
+        every = result.attacks[result.attacks["label"] == "(all)"].set_index("attack")[["auc", "low", "high"]]
+        halves.append(every.add_suffix(f"_{name}"))
+    return halves[0].join(halves[1], how="inner").reset_index()

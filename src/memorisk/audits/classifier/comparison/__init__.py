@@ -1,1 +1,0 @@
-"""`compare`: two runs side by side. Start with `run`."""

@@ -1,1 +1,0 @@
-"""`bench defences`: what training regimes change. Start with `run`."""

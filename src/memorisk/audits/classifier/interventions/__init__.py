@@ -1,1 +1,0 @@
-"""`--intervene`: a class without its colour, structure or detail. Start with `run`."""

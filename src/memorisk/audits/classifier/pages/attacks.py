@@ -1,0 +1,286 @@
+"""Lay out the sections of the classifier report on attacks: on the audited models, and on the very model."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.options import ATTACK_GATE
+from memorisk.audits.classifier.pages import wording
+from memorisk.audits.classifier.pages.memorization import number_list, with_interval
+from memorisk.audits.classifier.pages.wording import ResultView, number, settings
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Definitions,
+    Details,
+    Figure,
+    Inline,
+    Name,
+    Paragraph,
+    Strong,
+    Table,
+)
+from memorisk.report.columns import (
+    booleans,
+    column_numbers,
+    column_texts,
+    decimal,
+    is_missing,
+    largest_first,
+    percent,
+    rows,
+)
+from memorisk.report.figures import memorization as figures
+
+_ALL = "(all)"
+_TARGET = {
+    "file": "File",
+    "n_members": "Images it was trained on",
+    "n_non_members": "Test images",
+    "accuracy_members": "Accuracy on the images it was trained on",
+    "accuracy_test": "Accuracy on the test part",
+    "loss_members": "Mean loss on the images it was trained on",
+    "loss_test": "Mean loss on the test part",
+}
+
+
+def attack_section(reading: ResultView) -> list[Block]:
+    """Lay out the attacks' AUC and rates, the control apart, and the ROC curves."""
+    table = reading.result.attacks
+    if not len(table) or "attack" not in table:
+        return [Paragraph("No attack was run.")]
+    control = booleans(table, "control")
+    named = table.assign(attack=[_title(a, c) for a, c in zip(column_texts(table, "attack"), control, strict=True)])
+    whole = np.array([label in ("", _ALL) for label in column_texts(table, "label")])
+    overall = pd.concat([largest_first(rows(named, whole & m), "auc") for m in (~control, control)])
+    blocks: list[Block] = [
+        Paragraph(
+            "An attacker tries to tell from the model's answers who was in its training data. AUC 0.5 is guessing, 1 "
+            "is always right. An attacker who must be sure works at a low false positive rate, so that the left end "
+            "of the curves counts."
+        ),
+        *_control(rows(named, whole & control)),
+        _attack_table(
+            overall,
+            "Attacks over all classes, most successful first; the control last. "
+            f"{_interval_words(overall, reading.units)}",
+            _gates(reading),
+            label=False,
+        ),
+        Paragraph(_rates_words(overall, reading.units)),
+        *_roc_figure(reading, overall),
+    ]
+    noted = [
+        (a, Name(n)) for a, n in zip(column_texts(overall, "attack"), column_texts(overall, "note"), strict=True) if n
+    ]
+    if noted:
+        blocks.append(Details("Notes on the attacks", [Definitions(noted, compact=True)], printed=False))
+    if not whole.all():
+        title = "Attacks, class by class"
+        each = _attack_table(rows(named, ~whole), f"{title}.", _gates(reading), label=True)
+        blocks.append(Details(title, [each], printed=False))
+    known = [a for a in wording.ATTACKS if a in set(column_texts(table, "attack"))]
+    if known:
+        explained = [(wording.ATTACKS[a][0], wording.ATTACKS[a][1]) for a in known]
+        blocks.append(Details("What each attack does", [Definitions(explained)]))
+    return [*blocks, *_agreement(reading.summary.get("agreement"))]
+
+
+def _title(attack: str, control: bool) -> str:
+    """Return an attack's title, a control marked as such."""
+    known = wording.ATTACKS.get(attack)
+    return (known[0] if known else attack.replace("_", " ")) + (" (control)" if control else "")
+
+
+def _gates(reading: ResultView) -> tuple[float, ...]:
+    """List what AUCs are compared with: guessing, and the gate of the verdict."""
+    rule = reading.verdict.get("rule")
+    gate = number(rule.get("attack_gate")) if isinstance(rule, dict) else None
+    return (0.5, ATTACK_GATE if gate is None else gate)
+
+
+def _attack_table(frame: pd.DataFrame, caption: str, gates: tuple[float, ...], *, label: bool) -> Table:
+    unknown = "not measurable"
+    columns = [
+        *([Column(source="label", heading="Class", row_heading=True)] if label else []),
+        Column(source="attack", heading="Attack", row_heading=not label),
+        Column(source="auc", heading="AUC [95 % interval]", format="decimal", interval=("low", "high"), gates=gates),
+        Column(
+            source="tpr_at_1pct",
+            heading="Found at 1 % false positives",
+            format="percent",
+            missing=unknown,
+            interval=("tpr_low", "tpr_high") if "tpr_low" in frame else None,
+        ),
+        Column(source="tpr_at_01pct", heading="Found at 0.1 %", format="percent", missing=unknown),
+        Column(source="balanced_accuracy", heading="Balanced accuracy", format="percent"),
+        Column(source="n_members", heading="Members", format="count"),
+        Column(source="n_non_members", heading="Non-members", format="count"),
+    ]
+    return Table(
+        frame=frame,
+        columns=[
+            c
+            for c in columns
+            if c.source in frame and not (c.source.startswith("tpr_") and _are_all_missing(frame, c.source))
+        ],
+        caption=caption,
+        elsewhere="attacks.parquet",
+        visible_rows=40,
+    )
+
+
+def _interval_words(overall: pd.DataFrame, units: str) -> str:
+    """Say whether the intervals are about these models, or about models trained alike."""
+    if "n_models" not in overall or "conditional" not in overall or not len(overall):
+        return ""
+    if booleans(overall, "conditional").all():
+        return f"Intervals: over {units}, for these models."
+    models = int(np.nanmax(column_numbers(overall, "n_models")))
+    return f"Intervals: over {units} and {models} attacked models, so that they speak of models trained again, too."
+
+
+def _rates_words(overall: pd.DataFrame, units: str) -> str:
+    """Say how many non-members a rate at few false positives takes, and which of the two rates no row has."""
+    takes = f"a rate of 1 % takes at least 1,000 {units} that are no members, one of 0.1 % takes 10,000."
+    absent = [
+        of for column, of in (("tpr_at_1pct", "1 %"), ("tpr_at_01pct", "0.1 %")) if _are_all_missing(overall, column)
+    ]
+    if not absent:
+        return f"Not measurable: {takes}"
+    return f"What is found at {' or '.join(absent)} false positives cannot be measured here: {takes}"
+
+
+def _are_all_missing(frame: pd.DataFrame, column: str) -> bool:
+    return column in frame and bool(np.isnan(column_numbers(frame, column)).all())
+
+
+def _control(control: pd.DataFrame) -> list[Block]:
+    """Say whether the control, which cannot work, seems to work."""
+    if not len(control) or not {"auc", "low", "high"} <= set(control):
+        return []
+    row = control.iloc[0]
+    found = f"the attack that cannot work has AUC {with_interval(row, 'auc', 0.5)}"
+    if is_missing(row["low"]) or is_missing(row["high"]):
+        return [Paragraph([Strong("The control could not be measured: "), f"{found}."])]
+    if row["low"] <= 0.5 <= row["high"]:
+        return [Paragraph([Strong("The control behaves: "), f"{found}, an interval that contains 0.5."])]
+    text = (
+        f"The interval excludes 0.5: {found}. Members and non-members differ in something else than membership; do not "
+        "rely on the attacks below."
+    )
+    return [Callout("warning", "The control fails", [Paragraph(text)])]
+
+
+def _roc_figure(reading: ResultView, overall: pd.DataFrame) -> list[Block]:
+    curves = reading.summary.get("roc")
+    if not isinstance(curves, dict) or not curves:
+        return []
+    attacks = reading.result.attacks
+    controls = set(column_texts(rows(attacks, booleans(attacks, "control")), "attack"))
+    pairs = {
+        _title(k, k in controls): (number_list(v.get("fpr")), number_list(v.get("tpr")))
+        for k, v in curves.items()
+        if isinstance(v, dict)
+    }
+    pairs = {k: v for k, v in pairs.items() if len(v[0]) == len(v[1]) > 0}
+    non = column_numbers(overall, "n_non_members")
+    smallest = 10 / float(np.nanmin(non[non > 0])) if (non > 0).any() else None
+    told: list[Inline] = ["ROC curves on logarithmic axes."]
+    if len(overall):
+        row = overall.iloc[0]
+        told = ["The most successful attack is ", Name(str(row["attack"])), f" with AUC {with_interval(row, 'auc')}."]
+    shaded = f" Shaded: below {percent(min(smallest, 1))} some attack has too few non-members." if smallest else ""
+    return [
+        Figure(
+            svg=figures.roc_log(pairs, smallest_measurable=smallest, controls=[_title(c, True) for c in controls]),
+            title="What each attack finds, and at which price.",
+            caption="One model, as an attacker meets it. The dotted line is guessing; a curve above it finds members."
+            + shaded,
+            alternative=told,
+        )
+    ]
+
+
+def _agreement(agreement: Any) -> list[Block]:
+    """Say whether the attacks find the images with large M, with M from other models than the attacked one."""
+    if not isinstance(agreement, dict) or not agreement:
+        return []
+    found = agreement.get("other_seeds", agreement)
+    found = found if isinstance(found, dict) else {}
+    rho = found.get("spearman")
+    parts = (
+        rho if isinstance(rho, dict) else {k: found.get(f"spearman_{k}") for k in ("low", "high")} | {"estimate": rho}
+    )
+    values = [number(parts.get(k)) for k in ("estimate", "low", "high")]
+    sentences = []
+    if None not in values:
+        value, low, high = (decimal(v) for v in values if v is not None)
+        sentences.append(
+            f"Rank correlation of M with the success of the loss attack: {value} (95 % interval {low} to {high}); M is "
+            "taken from other models than the attacked one. At 1 the images with the largest M would be the very ones "
+            "that the attack finds; at 0 M says nothing about whom an attacker without twins can find; below 0 the "
+            "attack accuses easy images, whether they were in the training or not, so that whom it misses is not safe."
+        )
+        shares = [number(found.get(k)) for k in ("success_high", "success_low")]
+        if None not in shares:
+            high, low = (percent(v) for v in shares if v is not None)
+            sentences.append(
+                f"The attack finds {high} of the images with M above 0.3, {low} of those with M up to 0.1."
+            )
+    shown = [Paragraph(" ".join(sentences))] if sentences else [Definitions(settings(agreement), compact=True)]
+    return [Details("Does M tell whom the attacks find?", shown)]
+
+
+def target_section(reading: ResultView) -> list[Block]:
+    """Lay out the attacks on the very model that is to be released, and whether the audited models speak for it."""
+    target = reading.summary.get("target")
+    if not isinstance(target, dict):
+        return []
+    blocks: list[Block] = []
+    replication = target.get("replication")
+    if isinstance(replication, dict) and "replicated" in replication:
+        blocks.append(_replication(replication))
+    attacks = target.get("attacks")
+    if isinstance(attacks, dict) and attacks:
+        found = [{"attack": _title(str(k), False), **v} for k, v in attacks.items() if isinstance(v, dict)]
+        table = pd.DataFrame(found).astype({"attack": object})
+        caption = (
+            "Attacks on the very model, its training images against the test part. Intervals: over patients; the model "
+            "was trained once, and this file is what is asked about."
+        )
+        if isinstance(control := target.get("control"), dict):
+            blocks += _control(pd.DataFrame([control]))
+        blocks.append(_attack_table(table, caption, _gates(reading), label=False))
+        classes = target.get("classes")
+        if isinstance(classes, list) and classes:
+            each = pd.DataFrame(classes).astype({"attack": object, "label": object})
+            each = each.assign(attack=[_title(a, False) for a in column_texts(each, "attack")])
+            title = "Attacks on the very model, class by class"
+            shown = _attack_table(each, f"{title}.", _gates(reading), label=True)
+            blocks.append(Details(title, [shown], printed=False))
+    known = ("attacks", "classes", "control", "replication", "verdict")
+    rest = {_TARGET.get(k, k): v for k, v in target.items() if k not in known}
+    return [*blocks, Definitions(settings(rest), compact=True)]
+
+
+def _replication(replication: dict[str, Any]) -> Callout:
+    """Say whether the very model behaves as one more of the audited ones, by its losses on members and test part."""
+    sentences = []
+    names = (("loss_members", "Loss on what it was trained on"), ("loss", "Test loss"), ("accuracy", "Test accuracy"))
+    for name, title in names:
+        part = replication.get(name)
+        known = [number(part.get(k)) for k in ("target", "low", "high")] if isinstance(part, dict) else []
+        if len(known) == 3 and None not in known:
+            value, low, high = (decimal(v) for v in known if v is not None)
+            sentences.append(f"{title} {value}; one more audited model would lie between {low} and {high}.")
+    text = " ".join(sentences)
+    if replication["replicated"]:
+        return Callout("note", "The audited models behave like the very model", [Paragraph(text)])
+    more = (
+        " What the classes and lists say is of the audited models, and nothing of this file. Only the attacks on it "
+        "speak for it, so that it may fail, but cannot pass."
+    )
+    return Callout("warning", "The very model is another model than the audited ones", [Paragraph(text + more)])

@@ -1,0 +1,440 @@
+"""Lay out the page of the classifier audit, in the order in which a data-protection officer asks.
+
+May this model be released? What was asked, and what was not covered? Which classes, how sure, against which null? What
+could an attacker see? Which patients, which images? How was it done, and what does it not say? Absent keys of the
+summary leave their sentence out, so that results of ``audit losses`` and of older runs render too.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from memorisk.audits.classifier.evidence import training_sentence
+from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
+from memorisk.audits.classifier.pages import wording
+from memorisk.audits.classifier.pages.attacks import attack_section, target_section
+from memorisk.audits.classifier.pages.defences import privacy_section
+from memorisk.audits.classifier.pages.memorization import class_section, null_section, rarity_section
+from memorisk.audits.classifier.pages.wording import ResultView, as_list, listed, number, settings
+from memorisk.audits.classifier.retraining.intervention_effects import intervention_section
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Definitions,
+    Details,
+    Fact,
+    Facts,
+    Gallery,
+    Heading,
+    Inline,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+    Text,
+    Thumbnail,
+    data_uri,
+)
+from memorisk.report.columns import capitalized, column_texts, count, decimal, percent
+from memorisk.report.result import Result
+from memorisk.report.statements.statement import WAYS
+from memorisk.statistics.verdicts.verdict import VERDICT_LEVEL, UnitNames, power_sentence
+
+MOST_IMAGES = 12
+MOST_REASONS = 6
+
+
+def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None = None, redact: bool = False) -> Page:
+    """Lay out the report of a classifier audit.
+
+    Args:
+        result: With the tables of the classifier audit.
+        gallery: Pixels (``[h, w, c]``, uint8 or uint16) by image id, for thumbnails of the most memorized images;
+        without
+            it no picture is shown.
+        redact: Leave out every id and every picture.
+    """
+    reading = ResultView.of(result, redact=redact)
+    name = reading.summary.get("dataset")
+    title: list[Inline] = ["Memorization audit of a classifier"]
+    if name and not redact:
+        title += [": ", Name(str(name))]
+    target = target_section(reading)
+    return Page(
+        title=title,
+        subtitle="What the model remembers of the images it was trained on",
+        lead=_verdict(reading),
+        sections=[
+            Section("What was asked, and what was not covered", _question(reading), "asked"),
+            Section("Which classes are remembered", class_section(reading), "classes"),
+            Section("Is it the rare classes?", rarity_section(reading), "rarity"),
+            *intervention_section(reading),
+            Section("Training images beside chance", null_section(reading), "null"),
+            Section("What an attacker could see", attack_section(reading), "attacks"),
+            *privacy_section(reading),
+            *([Section("The very model to be released", target, "target")] if target else []),
+            Section(f"{reading.units.capitalize()} flagged", _flagged_patients(reading), "flagged"),
+            Section("Most memorized images", _images(reading, None if redact else gallery), "images"),
+            Section("How it was done", _methods(reading), "how"),
+            Section("Assumptions and limits", _limits(reading), "limits"),
+            Section("Words used here", [Definitions(wording.glossary(reading.unit, reading.units))], "words"),
+        ],
+        footer=[Paragraph(_footer(reading))],
+        redacted=redact,
+    )
+
+
+def _verdict(reading: ResultView) -> list[Block]:
+    """Lay out the verdict in a sentence, why, what would decide it, and the counts."""
+    status = reading.status
+    kind, headline = wording.HEADLINES[status]
+    noticed = _noticeable_gap(reading)
+    blocks: list[Block] = [Paragraph(_sentence(reading)), *(noticed if status == "undecided" else [])]
+    if unscored := training_sentence(reading.summary):
+        blocks.append(Paragraph(unscored))
+    if why := reading.why:
+        blocks += [Heading("Why"), *_folded_list(why), *(noticed if status == "fail" else [])]
+    if status != "pass" and (decides := as_list(reading.verdict.get("what_would_decide"))):
+        blocks += [Heading(WAYS[status]), *_folded_list(decides)]
+    scored = f"{reading.units.capitalize()} scored"
+    groups = Fact(scored, count(reading.groups_scored), _of_total(reading.summary.get("n_groups")))
+    items = [
+        Fact("Images scored", count(reading.images_scored), _of_total(reading.summary.get("n_images"))),
+        *([] if reading.unit == "image" else [groups]),
+        Fact("Classes", count(len(reading.findings)), reading.tier_note()),
+        Fact("Models trained", _count_text(reading.summary.get("n_models")), reading.seed_note()),
+        Fact(f"{reading.units.capitalize()} flagged", count(reading.flagged_total), _other_list(reading)),
+    ]
+    return [Callout(kind, headline, blocks), Facts(items)]
+
+
+def _other_list(reading: ResultView) -> str:
+    """Say at which level the count is, and what the verdict's own list holds, where these differ."""
+    if not reading.list_setting:
+        return ""
+    return f"{reading.list_setting}; {count(reading.verdict_flagged)} on the verdict's list, at level {VERDICT_LEVEL:g}"
+
+
+def _noticeable_gap(reading: ResultView) -> list[Block]:
+    """Say what the audit would have noticed of one patient, and in which classes nobody; a pass has it as a reason."""
+    found, untested = reading.summary.get("noticeable"), column_texts(reading.untestable(), "label")
+    told = f"Not tested for single {reading.units}, {_plural(len(untested), 'class', 'classes')}: "
+    missing: list[Block] = [Paragraph([told, *listed(untested), "."])] if untested else []
+    if not isinstance(found, dict) or not found:
+        return missing
+    text = power_sentence(found, UnitNames(reading.unit, reading.units), "\0")
+    text = f"{wording.UNFLAGGED.format(unit=reading.unit)}{text}" if reading.status == "fail" else capitalized(text)
+    before, _, after = text.partition("\0")
+    return [Paragraph([before, Name(str(found.get("label"))), f"{after}."]), *missing]
+
+
+def _folded_list(items: list[str]) -> list[Block]:
+    """List sentences, folded where there are so many that the numbers below would go out of sight."""
+    told = [Name(capitalized(item)) for item in items]
+    if len(told) <= MOST_REASONS + 1:
+        return [Steps(told)]
+    rest = told[MOST_REASONS:]
+    return [Steps(told[:MOST_REASONS]), Details(f"{len(rest)} more", [Steps(rest)])]
+
+
+def _sentence(reading: ResultView) -> Text:
+    """Say in a sentence or two what the verdict means."""
+    gate = wording.GATES.get(str(reading.verdict.get("gate")), "").format(unit=reading.unit)
+    rule = f" The gate chosen for this audit: {gate}.{_looser_gate(reading)}" if gate else ""
+    if reading.status == "pass":
+        return (
+            f"No {reading.unit} is flagged, no class is remembered more than the gate allows, and no attack that was "
+            f"tried tells who was in the training better than is allowed.{rule}"
+        )
+    if reading.status == "fail":
+        found = []
+        if reading.verdict_flagged:
+            found.append(f"{_plural(reading.verdict_flagged, reading.unit, reading.units)} flagged as remembered")
+        above = reading.classes_above_gate()
+        if above:
+            found.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
+        return f"Do not release this model. Found: {' and '.join(found) or 'see the reasons below'}.{rule}"
+    return f"This audit can say neither that the model passes nor that it fails. This is not a pass.{rule}"
+
+
+def _looser_gate(reading: ResultView) -> str:
+    """Name what the gate was told to let through beyond its defaults."""
+    rule = reading.verdict.get("rule")
+    asked = [(number(rule.get(k)) if isinstance(rule, dict) else None) for k in ("notice", "attack_gate")]
+    told = []
+    if asked[0] is not None and asked[0] > NOTICE:
+        told.append(
+            f"a single {reading.unit} must be noticed only from a gap of {asked[0]:g} nats on (--notice, by default "
+            f"{NOTICE:g})"
+        )
+    if asked[1] is not None and asked[1] > ATTACK_GATE:
+        told.append(f"attacks may come up to AUC {asked[1]:g} (--attack-gate, by default {ATTACK_GATE:g})")
+    return f" It is looser than the default: {' and '.join(told)}." if told else ""
+
+
+def _question(reading: ResultView) -> list[Block]:
+    """Lay out the question, and everything that the answer does not cover."""
+    summary = reading.summary
+    question = (
+        "The audit asks of each training image: how much better does a model do on it because it was trained on this "
+        f"very image? Where that is more than chance explains, the model holds something of that {reading.unit}, and "
+        "may give it away."
+    )
+    gaps: list[Text] = _uncovered(reading)
+    if classes := as_list(summary.get("not_auditable")):
+        gaps.append([Strong("Not auditable"), ", too small to be divided: ", *listed(classes), "."])
+    untested = reading.untestable()
+    if len(untested):
+        names = listed(column_texts(untested, "label"))
+        gaps.append(
+            [Strong("Cannot be tested"), f" for single {reading.units}: ", *names, " (reasons below the class table)."]
+        )
+    if less := _data_share(reading):
+        gaps.append(less)
+    blocks: list[Block] = [Paragraph(question)]
+    if number(summary.get("not_scored_images")) == 0:
+        blocks.append(Paragraph("All images outside the test part were scored, of those that were not left out."))
+    return [*blocks, Heading("Not covered"), Steps(gaps)] if gaps else blocks
+
+
+def _uncovered(reading: ResultView) -> list[Text]:
+    """Count the images and patients that the audit says nothing about, with the reasons."""
+    summary = reading.summary
+    told: list[Text] = []
+    images, groups = (number(summary.get(k)) for k in ("not_scored_images", "not_scored_groups"))
+    if images:
+        also = "" if groups is None or reading.unit == "image" else f" and {count(groups)} {reading.units}"
+        told.append(
+            [Strong(f"{count(images)} images{also} were not scored"), f"{_of_total(summary.get('n_images'), ', ')}."]
+        )
+    for key, what in (
+        ("n_test", "are the test part: no model saw them, and they serve as the null."),
+        ("n_validation", "were set aside for choosing models, and are not scored."),
+        (
+            "without_partner_images",
+            "found no comparable partner in any seed, and are not scored.",
+        ),
+        ("n_skipped", "could not be read and were left out."),
+        ("n_missing", "or rows of the source have no file or are no images, and were left out."),
+        ("n_not_sampled", "were left out by the sample that was asked for."),
+    ):
+        if known := number(summary.get(key)):
+            told.append(f"{count(known)} images {what}")
+    return told
+
+
+def _data_share(reading: ResultView) -> Text | None:
+    """Say how much less data the audited models had than the full set."""
+    trained, full = reading.trained_on, number(reading.summary.get("n_images"))
+    if trained is None or not full:
+        return None
+    return (
+        f"Each model of this audit was trained on {count(trained)} images, {percent(1 - trained / full)} fewer than "
+        f"the {count(full)} of the full set. A model trained on all of them may remember each image less or more."
+    )
+
+
+def _flagged_patients(reading: ResultView) -> list[Block]:
+    """Lay out the list of flagged patients, after what a flag means."""
+    blocks: list[Block] = []
+    if reading.no_p_values:
+        blocks.append(reading.no_p_value_callout())
+        return blocks
+    blocks.append(Callout("note", "What a flag means", [Paragraph(reading.flag_statement())]))
+    if other := reading.two_lists():
+        blocks.append(Paragraph(other))
+    flagged, at = reading.flagged_groups(), f" {reading.list_setting}" if reading.list_setting else ""
+    columns = [
+        Column(source="place", heading="No.", format="count"),
+        *([] if reading.redacted else [Column(source="group", heading=reading.unit.capitalize(), row_heading=True)]),
+        Column(source="label", heading="Class", row_heading=reading.redacted),
+        Column(source="n_images", heading="Images", format="count"),
+        Column(source="M", heading="Largest M", format="decimal"),
+        Column(source="n_seeds", heading="Seeds", format="count"),
+        Column(source="p_value", heading="p\N{NON-BREAKING HYPHEN}value", format="probability"),
+        Column(source="adjusted", heading="Adjusted p", format="probability"),
+    ]
+    blocks.append(
+        Table(
+            frame=flagged,
+            columns=[c for c in columns if c.source in flagged],
+            caption=f"Flagged {reading.units}{at}, largest memorization first.",
+            elsewhere="per_group.parquet",
+            empty=f"No {reading.unit} is flagged{at}. In classes that cannot be tested none could have been.",
+        )
+    )
+    if reading.redacted:
+        blocks.append(Paragraph("Ids are left out of this report. They are in the run's own tables."))
+    return blocks
+
+
+def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:
+    """Lay out the images with the largest M: pictures where they were asked for, else their ids."""
+    top = reading.top_images(MOST_IMAGES)
+    if reading.redacted:
+        return [Paragraph("Images and their ids are left out of this report.")]
+    caption = (
+        f"The {len(top)} images with the largest M. M of a single image is descriptive: chance has its share in it."
+    )
+    if gallery is None:
+        columns = [
+            Column(source="image", heading="Image", row_heading=True),
+            Column(source="label", heading="Class"),
+            *([] if reading.unit == "image" else [Column(source="group", heading="Patient")]),
+            Column(source="M", heading="M", format="decimal"),
+            Column(source="n_seeds", heading="Seeds", format="count"),
+            Column(source="loss_unseen", heading="Loss unseen", format="decimal"),
+            Column(source="loss_seen", heading="Loss seen", format="decimal"),
+            Column(source="fz_memorization", heading="Feldman-Zhang", format="short"),
+            Column(source="fz_standard_error", heading="Its standard error", format="short"),
+        ]
+        return [
+            Table(
+                frame=top,
+                columns=[c for c in columns if c.source in top],
+                caption=caption,
+                empty="No image was scored.",
+            ),
+            Paragraph("Pictures are shown only when a gallery was asked for."),
+        ]
+    items = [
+        Thumbnail(
+            data_uri=data_uri(gallery[row["image"]]),
+            caption=[Name(row["image"]), ["class ", Name(str(row.get("label")))], f"M {decimal(row['M'])}"],
+            alternative="Training image, named below",
+        )
+        for row in top.to_dict("records")
+        if row.get("image") in gallery
+    ]
+    return [Gallery(items=items, caption=caption)] if items else [Paragraph("No image was scored.")]
+
+
+def _methods(reading: ResultView) -> list[Block]:
+    """Lay out everything that is needed to repeat the audit."""
+    summary = reading.summary
+    design = str(summary.get("design") or "")
+    rows: list[tuple[Text, Text]] = []
+    if form := summary.get("form"):
+        rows.append(("Form that ran", Name(str(form))))
+    if protocol := summary.get("protocol"):
+        rows.append(("Protocol", f"{protocol}: {wording.PROTOCOLS.get(str(protocol), '')}"))
+    simple = {
+        "design": "Design",
+        "n_models": "Models trained",
+        "n_trained_on": "Images each was trained on",
+        "seeds": "Seeds",
+        "model": "Network",
+        "device": "Device",
+        "n_train": "Images in the training part, which no model left out",
+        "n_canary": "Images in the canary part, of which those with a partner are scored",
+        "n_test": "Test images",
+        "n_validation": "Images set aside for choosing models",
+        "n_skipped": "Unreadable images left out",
+        "level_q": "Level of the list (q)",
+        "data_hash": "Fingerprint of the data",
+        "weights_kept": "Weights of the models kept in the run folder",
+        "pseudonymised": "Ids replaced by keyed hashes",
+    }
+    rows += [(text, Name(_value_text(summary[k]))) for k, text in simple.items() if summary.get(k) not in (None, "")]
+    if correction := summary.get("correction"):
+        rows.append(("Correction of the list", wording.CORRECTIONS.get(str(correction), Name(str(correction)))))
+    blocks: list[Block] = []
+    if design in wording.DESIGNS:
+        blocks.append(Paragraph(wording.DESIGNS[design].format(unit=reading.unit, units=reading.units)))
+    blocks.append(Definitions(rows, compact=True))
+    if utility := _utility(summary.get("utility")):
+        blocks.append(Paragraph(utility))
+    for key, title in (("training", "Training recipe"), ("versions", "Versions")):
+        if value := summary.get(key):
+            blocks.append(Details(title, [Definitions(settings(value), compact=True)]))
+    if notes := as_list(summary.get("notes")):
+        blocks += [Heading("Notes of the run"), Steps([Name(n) for n in notes])]
+    return blocks
+
+
+def _limits(reading: ResultView) -> list[Block]:
+    """Lay out what the numbers rest on, and what they do not say."""
+    design = str(reading.summary.get("design") or "")
+    blocks: list[Block] = [
+        Paragraph(reading.flag_statement()),
+        Heading("What the numbers rest on"),
+        Steps(wording.assumptions(design, reading.units, str(reading.summary.get("correction") or "bh"))),
+    ]
+    blocks.append(_placebo(reading.summary.get("placebo")))
+    return [*blocks, Heading("What they do not say"), Steps(wording.limits(design, reading.units))]
+
+
+def _utility(utility: object) -> str:
+    """Say how good the audited models are at their task."""
+    if isinstance(utility, dict) and utility.get("loss_test") is not None:
+        return (
+            "On the test part the audited models' loss of all findings of an image is "
+            f"{utility['loss_test']:.2f} nats; naming each finding by its frequency would give "
+            f"{utility['loss_guessing']:.2f}."
+        )
+    keys = ("test_accuracy", "test_balanced_accuracy", "majority_share")
+    values = [number(utility.get(k)) for k in keys] if isinstance(utility, dict) else [None]
+    known = [percent(v) for v in values if v is not None]
+    if len(known) < len(keys):
+        return ""
+    return (
+        f"On the test part the audited models are right in {known[0]} of images (balanced over classes {known[1]}; "
+        f"always naming the commonest class would give {known[2]})."
+    )
+
+
+def _placebo(placebo: object) -> Callout:
+    """Say what the audit found where there was nothing to find, or that this was not tried."""
+    if not isinstance(placebo, dict) or not placebo:
+        return Callout("note", "No placebo was run with this audit: its level was not checked on these data.")
+    repeats, listed_in = (number(placebo.get(k)) for k in ("n_repeats", "with_list"))
+    sentences = []
+    for key, which in (("all", "all classes"), ("rare", "classes below 5 % of the images")):
+        part = placebo.get(key)
+        known = [number(part.get(k)) for k in ("share", "low", "high")] if isinstance(part, dict) else []
+        if len(known) == 3 and None not in known:
+            share, low, high = (percent(v) for v in known)
+            spread = f"expected 5 %, by chance {low} to {high}"
+            sentences.append(f"In {which} {share} of the p-values were at most 0.05 ({spread}).")
+    if repeats is not None and listed_in is not None:
+        sentences.append(f"In {count(listed_in)} of {count(repeats)} repeats somebody was flagged.")
+    shown = Paragraph(" ".join(sentences) or "Its numbers are in summary.json.")
+    return Callout("note", "Placebo: the same audit where there was nothing to find", [shown])
+
+
+def _footer(reading: ResultView) -> Text:
+    versions = reading.summary.get("versions")
+    version = versions.get("memorisk") if isinstance(versions, dict) else None
+    made = f"Made by memorisk {version}. " if version else "Made by memorisk. "
+    shown = (
+        "Ids and images are left out."
+        if reading.redacted
+        else "This file names training images: handle it as personal data."
+    )
+    return made + shown + " It needs no network and asks for none."
+
+
+def _of_total(total: object, before: str = "") -> str:
+    value = number(total)
+    return "" if value is None else f"{before}of {count(value)}"
+
+
+def _count_text(value: object) -> str:
+    known = number(value)
+    return "not stated" if known is None else count(known)
+
+
+def _plural(n: int, one: str, many: str) -> str:
+    return f"{count(n)} {one if n == 1 else many}"
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return count(value) if value == round(value) else f"{value:g}"
+    return ", ".join(str(v) for v in value) if isinstance(value, list) else str(value)

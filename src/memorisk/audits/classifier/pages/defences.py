@@ -1,0 +1,274 @@
+"""Lay out training regimes: what each remembers, is good for, promises of privacy, and is proved to leak.
+
+`defence_page` sets several regimes side by side. `privacy_section` is the section of one audit's report on its
+regime: the promise, and the lower bound that was proved of it.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.pages.wording import ResultView
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Details,
+    Fact,
+    Facts,
+    Figure,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+    Text,
+)
+from memorisk.report.columns import count
+from memorisk.report.figures.intervals import tradeoff_plot
+from memorisk.report.result import Result
+
+if TYPE_CHECKING:
+    from memorisk.audits.classifier.retraining.defences import DefenceResult
+
+
+def defence_page(found: DefenceResult) -> Page:
+    """Lay out the comparison of regimes.
+
+    Args:
+        found: From ``audits.classifier.retraining.defences.audit_defences``.
+    """
+    table = found.table
+    return Page(
+        title="Defences compared",
+        subtitle="The same audit under each way of training",
+        lead=[_lead(found), _facts(found)],
+        sections=[
+            Section("What is remembered, and at what price", _tradeoff(table, found.results), "tradeoff"),
+            Section("What is promised, and what is proved", _privacy(found), "privacy"),
+            Section("How to read this", _reading_guide(found), "reading"),
+        ],
+        footer=[Paragraph("Each regime's own report lies in the folder of its name.")],
+    )
+
+
+def _lead(found: DefenceResult) -> Callout:
+    table = found.table
+    useless = table.loc[~(table["gain_low"] > 0), "regime"].tolist()
+    passed = table.loc[table["status"] == "pass", "regime"].tolist()
+    blocks: list[Block] = [
+        Paragraph(
+            f"Of {len(table)} regimes {len(passed)} passed the gate"
+            + (f" ({', '.join(passed)})." if passed else "; none of these models is ready for release as it is.")
+        )
+    ]
+    if useless:
+        blocks.append(
+            Paragraph(
+                f"Not surely better than always answering the commonest class: {', '.join(useless)}. A model that "
+                "learned nothing remembers nothing: its low M is no success of the defence."
+            )
+        )
+    return Callout("note", "What the regimes do", blocks)
+
+
+def _facts(found: DefenceResult) -> Facts:
+    summary, row = found.results[found.reference].summary, found.table.iloc[0]
+    deltas = sorted({f"{d:g}" for d in found.table["delta"].dropna()})
+    ids = ("given", "") if summary.get("groups_given", True) else ("not given", "each image counts as its own patient")
+    return Facts(
+        [
+            Fact("Data set", str(summary.get("dataset") or "unnamed")),
+            Fact("Network", str(summary.get("model"))),
+            Fact("Models a regime", count(row["n_models"])),
+            Fact("Unseen patients", count(row["n_test_groups"])),
+            Fact("Patient ids", *ids),
+            *([Fact("Delta", ", ".join(deltas))] if deltas else []),
+        ]
+    )
+
+
+def _reasons(results: dict[str, Result]) -> list[Block]:
+    """Why each regime's verdict is what it is, its first reason."""
+    told: list[Text] = [
+        [Strong(name), f", {result.status}: ", Name(str((result.verdict.get("why") or ["no reason given"])[0]))]
+        for name, result in results.items()
+    ]
+    return [Details("Why each verdict", [Steps(told)])]
+
+
+def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
+    columns = [
+        Column(source="regime", heading="Regime", row_heading=True),
+        Column(source="status", heading="Verdict"),
+        _measurement("accuracy", "Accuracy, unseen"),
+        Column(source="majority", heading="Majority class", format="decimal"),
+        _measurement("gain", "Gain over it"),
+        _measurement("balanced", "Balanced accuracy"),
+        _measurement("mean_m", "Mean M"),
+        Column(source="worst_class", heading="Worst class"),
+        _measurement("worst_m", "its M"),
+        Column(source="flagged", heading="Flagged", format="count"),
+        Column(source="noticeable_gap", heading="Noticeable gap", format="short", missing="none"),
+    ]
+    same = [
+        Column(source="regime", heading="Regime", row_heading=True),
+        Column(source="reference_class", heading="Class"),
+        _measurement("reference_m", "its M here"),
+        _measurement("change", "Change from the first regime"),
+        Column(source="change_percent", heading="Percent (paper's column)", format="decimal"),
+    ]
+    return [
+        Figure(
+            svg=tradeoff_plot(
+                table["regime"].tolist(),
+                _limits(table, "accuracy"),
+                _limits(table, "mean_m"),
+                table["majority"].iloc[0],
+            ),
+            title="What each regime costs and saves",
+            caption="Accuracy on unseen images against mean M, each with its 95 % interval; right and low is good.",
+            alternative="Each regime's accuracy on unseen images against what it remembers; the table has the numbers.",
+        ),
+        Table(frame=table, columns=columns, caption="Intervals are 95 %.", elsewhere="defence.parquet"),
+        *_reasons(results),
+        Paragraph(
+            "The worst class is the largest of several means and differs from regime to regime, so that comparing "
+            "worst with worst flatters the defence. Below, one class is followed: the worst of the first regime."
+        ),
+        Table(
+            frame=table, columns=same, caption="The first regime's worst class under each.", elsewhere="defence.parquet"
+        ),
+    ]
+
+
+def _privacy(found: DefenceResult) -> list[Block]:
+    table = found.table
+    columns = [
+        Column(source="regime", heading="Regime", row_heading=True),
+        Column(source="epsilon", heading="Epsilon, image added or removed", format="decimal"),
+        Column(source="replace_one_epsilon", heading="Image replaced", format="decimal"),
+        Column(source="per_patient_epsilon", heading="All images of a patient", format="decimal"),
+        Column(source="largest_group", heading="Most images of one", format="count"),
+        Column(source="bound", heading="Proved, image replaced: at least", format="decimal"),
+        Column(source="bound_largest", heading="Most these pairs could prove", format="decimal"),
+        Column(source="bound_pairs", heading="Pairs", format="count"),
+    ]
+    broken = table.loc[table["bound"] > table["replace_one_epsilon"], "regime"].tolist()
+    blocks: list[Block] = []
+    if found.results[found.reference].summary.get("groups_given") is False and bool(
+        np.isfinite(table["epsilon"].to_numpy(dtype=float)).any()
+    ):
+        text = (
+            "The data do not say whose each image is: a patient with several images has no promise of these epsilons."
+        )
+        blocks.append(Callout("warning", "No promise to a patient", [Paragraph(text)]))
+    if broken:
+        text = f"The measured lower bound exceeds the promise of {', '.join(broken)}: something breaks it."
+        blocks.append(Callout("fail", "A promise is broken", [Paragraph(text)]))
+    blocks += [
+        Paragraph(
+            "The promise is an upper limit by proof, the bound a lower limit by measurement (95 %, one training on "
+            "mislabelled images): the truth lies between. A bound of 0 shows no leak, and no safety either."
+        ),
+        Table(frame=table, columns=columns, caption="Epsilon at delta; empty where nothing is promised or measured."),
+    ]
+    return blocks
+
+
+def _limits(table: pd.DataFrame, name: str) -> tuple:
+    return tuple(table[f"{name}{end}"].to_numpy(dtype=float) for end in ("", "_low", "_high"))
+
+
+def _measurement(name: str, heading: str) -> Column:
+    return Column(source=name, heading=heading, format="decimal", interval=(f"{name}_low", f"{name}_high"))
+
+
+def _reading_guide(found: DefenceResult) -> list[Block]:
+    return [
+        Steps(
+            [
+                "Every regime trains the same twins on the same halves; M is the loss gap, as in each regime's report.",
+                "Accuracy is over images that no model saw, averaged over the models; its interval is over patients "
+                "and models. The published 98.8 % and 100 % look like accuracies on members.",
+                "Twins of a private regime share sampled slots and never noise: shared noise would cancel in the gap.",
+                f"Changes are against {found.reference}, over the patients that both scored, with patients and seeds "
+                "as units; each interval holds 95 % by itself, not all of them at once.",
+                "Epsilon covers the weights that were trained; the choice of settings, the number of images and pixel "
+                "statistics of the data set are taken as public.",
+            ]
+        )
+    ]
+
+
+_REGIMES = {
+    "full": "Every weight was trained, without differential privacy.",
+    "lora": "Low-rank adapters of the attention and the head were trained, without differential privacy.",
+    "dp-lora": "Low-rank adapters of the attention and the head were trained under differential privacy.",
+    "dp-full": "Every weight that belongs to a layer was trained under differential privacy.",
+}
+
+
+def privacy_section(reading: ResultView) -> list[Section]:
+    """The section, or none for a plain training whose epsilon nobody measured."""
+    found = reading.summary.get("privacy")
+    if not isinstance(found, dict) or (found.get("regime") == "full" and not found.get("bound")):
+        return []
+    regime, promise, bound = str(found.get("regime")), found.get("promise"), found.get("bound")
+    blocks: list[Block] = [Paragraph(_REGIMES.get(regime, regime))]
+    if isinstance(promise, dict):
+        blocks += _promise(promise)
+    if isinstance(bound, dict):
+        blocks += _bound(bound)
+    return [Section("What is promised of privacy, and what was proved", blocks, "privacy")]
+
+
+def _promise(promise: dict[str, Any]) -> list[Block]:
+    largest, known = int(promise.get("largest_group") or 0), bool(promise.get("patients_known"))
+    whose = f"All images of a patient (at most {count(largest)})" if known else "All images of a patient"
+    patient = _number(promise.get("per_patient_epsilon")) if known else "not known: no patient ids"
+    facts = [
+        Fact("Epsilon, one image added or removed", _number(promise.get("epsilon"))),
+        Fact("One image replaced", _number(promise.get("replace_one_epsilon"))),
+        Fact(whose, patient),
+        Fact("Delta", f"{promise.get('delta'):g}"),
+        Fact("Noise, in clipping norms", _number(promise.get("noise_multiplier"))),
+        Fact("Steps, each with this share of the images", f"{count(promise.get('steps') or 0)}, "
+             f"{100 * float(promise.get('sampling_rate') or 0):.2g} %"),
+    ]  # fmt: skip
+    return [
+        Facts(facts),
+        Paragraph(
+            "The smaller epsilon, the less one image can change what the model does: the odds of any outcome change by "
+            "a factor of at most e to the epsilon. It covers the trained weights, not the choice of settings, the "
+            "number of images or pixel statistics of the data set. The models of this audit drew their noise from "
+            "seeds, so that the audit can be repeated: they are not for release."
+        ),
+    ]
+
+
+def _bound(bound: dict[str, Any]) -> list[Block]:
+    pairs, correct = count(bound.get("r") or 0), count(bound.get("correct") or 0)
+    blocks: list[Block] = [
+        Paragraph(
+            f"One more model was trained on one member of each of {pairs} pairs of mislabelled images. An auditor who "
+            f"sees its losses named the right one {correct} times. So replace-one epsilon is at least "
+            f"{_number(bound.get('low'))} (95 %); {pairs} pairs cannot prove more than "
+            f"{_number(bound.get('largest_provable'))}. A bound of 0 shows no leak, and no safety either."
+        )
+    ]
+    claimed, low = bound.get("claimed"), bound.get("low")
+    if claimed is not None and low is not None and low > claimed:
+        text = f"The measured bound exceeds the promised {_number(claimed)}: something breaks the promise."
+        blocks.append(Callout("fail", "A promise is broken", [Paragraph(text)]))
+    return blocks
+
+
+def _number(value: Any) -> str:
+    return "unbounded" if value is None or not isfinite(float(value)) else f"{float(value):.3g}"

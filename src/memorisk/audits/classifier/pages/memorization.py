@@ -1,0 +1,294 @@
+"""Lay out the sections of the classifier report on memorization: classes, rarity, members beside the null."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.evidence import classes_with_room, flagged_counts
+from memorisk.audits.classifier.pages.wording import ResultView, listed, number
+from memorisk.report.blocks import (
+    Block,
+    Column,
+    Details,
+    Figure,
+    Heading,
+    Inline,
+    Name,
+    Paragraph,
+    Steps,
+    Table,
+    Text,
+    Tone,
+)
+from memorisk.report.columns import column_numbers, column_texts, count, decimal, is_missing, percent, probability, rows
+from memorisk.report.figures import memorization as figures
+from memorisk.statistics.exchangeability import UNSEEN_LEVEL
+from memorisk.statistics.verdicts.tiers import GATES
+
+UNTESTED, NO_GAP = "not tested", "none"
+"""Of a class without a list; of one in which no gap is surely noticed."""
+LIMITS = tuple(GATES.values())
+TIER_TONES: dict[str, Tone] = {
+    "HIGH": "bad",
+    "MODERATE": "middling",
+    "LOW": "good",
+    "insufficient evidence": "quiet",
+}
+
+
+def class_section(reading: ResultView) -> list[Block]:
+    """Lay out the class table with intervals, and its figure."""
+    table = reading.per_class
+    if not len(table):
+        return [Paragraph("No class was scored.")]
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(
+            source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high"), gates=LIMITS
+        ),
+        Column(source="tier", heading="Tier", tones=TIER_TONES),
+        Column(source="flagged", heading=f"{reading.units.capitalize()} flagged", format="count", missing=UNTESTED),
+        Column(source="smallest_list", heading="Smallest list", format="count", missing="none"),
+        Column(source="noticeable_gap", heading="Noticeable gap", format="short", missing=UNTESTED),
+        Column(source="test_mean", heading="Gap of unseen", format="decimal"),
+        Column(
+            source="excess",
+            heading="M less that",
+            format="decimal",
+            interval=("excess_low", "excess_high"),
+            gates=LIMITS,
+        ),
+        Column(source="n", heading="Images", format="count"),
+        Column(source="frequency", heading="Share", format="percent"),
+        Column(source="n_groups_scored", heading="Scored", format="count"),
+        Column(source="n_test_groups", heading="Test", format="count"),
+    ]
+    if "flagged" in table:
+        table = table.assign(flagged=flagged_counts(table))
+    if "noticeable_gap" in table:
+        gap = [NO_GAP if np.isinf(g) else g for g in column_numbers(table, "noticeable_gap")]
+        table = table.assign(noticeable_gap=pd.Series(gap, index=table.index, dtype=object))
+    twins = {"test_mean", "excess"} if reading.summary.get("design") != "paper" else set()  # they gain nothing unseen
+    main = Table(
+        frame=table,
+        columns=[c for c in columns if c.source in table and c.source not in twins],
+        caption=f"Classes by mean memorization, highest first. Noticeable gap: the smallest, in nats, with which a "
+        f"single {reading.unit} would have been flagged in four of five cases. Scored, test: {reading.units} that were "
+        "scored, and unseen ones for the null."
+        + ("" if twins else " The verdict reads M less the mean gap of unseen images."),
+        visible_rows=30,
+        elsewhere="per_class.parquet",
+    )
+    blocks: list[Block] = [
+        Paragraph(
+            "M is what an image gains from being trained on: 0 means nothing, above 0.3 (HIGH) that the model is far "
+            "surer of this image than it would be of a new one. The interval says how far chance in the training "
+            f"reaches: it is of the mean over these very {reading.units}, were the models trained again, and says "
+            f"nothing of other {reading.units}; a wide one means that little is known."
+        )
+    ]
+    if {"mean", "low", "high"} <= set(table):
+        blocks.append(_interval_figure(table))
+    return [*blocks, main, *_reasons(table, reading.units), *_other_summaries(table)]
+
+
+def _reasons(table: pd.DataFrame, units: str) -> list[Block]:
+    """List why classes cannot be tested, each reason once with its classes."""
+    by_reason: dict[str, list[str]] = {}
+    alone = "too few models, or too few test images, to flag a single one, however strongly remembered"
+    reasons = column_texts(table, "why_not")
+    for label, reason, tested in zip(column_texts(table, "label"), reasons, classes_with_room(table), strict=True):
+        if reason or not tested:
+            by_reason.setdefault(reason or alone, []).append(label)
+    if not by_reason:
+        return []
+    told: list[Text] = [[*listed(labels), ": ", Name(reason)] for reason, labels in by_reason.items()]
+    return [Heading(f"Classes without a list, or not tested for single {units}"), Steps(told)]
+
+
+def _interval_figure(table: pd.DataFrame) -> Figure:
+    labels = column_texts(table, "label")
+    known = rows(table, ~np.isnan(column_numbers(table, "mean")))
+    words: list[Inline] = ["No class has a mean."]
+    if len(known):
+        top, bottom = known.iloc[0], known.iloc[-1]
+        words = [
+            "The highest mean is that of ",
+            Name(str(top.get("label"))),
+            f" ({with_interval(top)}), the lowest that ",
+        ]
+        words += [
+            "of ",
+            Name(str(bottom.get("label"))),
+            f" ({with_interval(bottom)}). The table below the figure has all.",
+        ]
+    cut = f" The first {figures.MOST_ROWS} of {len(labels)} classes." if len(labels) > figures.MOST_ROWS else ""
+    return Figure(
+        svg=figures.interval_plot(labels, *(column_numbers(table, c) for c in ("mean", "low", "high"))),
+        title="Mean memorization of each class.",
+        caption=f"Dot: mean; line: 95 % interval; shading: tier (LOW below 0.1, HIGH above 0.3). An arrow marks an "
+        f"interval that goes on beyond the edge.{cut}",
+        alternative=words,
+    )
+
+
+def _other_summaries(table: pd.DataFrame) -> list[Block]:
+    """Lay out median and trimmed mean, folded away."""
+    wanted = {
+        "median": ("Median", "median_low", "median_high"),
+        "trimmed_mean": ("10 % trimmed mean", "trimmed_low", "trimmed_high"),
+    }
+    columns = [
+        Column(source=c, heading=f"{title} [95 % interval]", format="decimal", interval=(low, high))
+        for c, (title, low, high) in wanted.items()
+        if {c, low, high} <= set(table)
+    ]
+    if not columns:
+        return []
+    first = Column(source="label", heading="Class", row_heading=True)
+    caption = "Summaries that a few extreme images move less; their intervals take the patients as a sample."
+    return [Details("Median and trimmed mean", [Table(frame=table, columns=[first, *columns], caption=caption)])]
+
+
+def rarity_section(reading: ResultView) -> list[Block]:
+    """Lay out frequency against M, and the rarest class beside the most memorized one."""
+    table = reading.findings
+    if not {"frequency", "mean", "low", "high"} <= set(table) or not len(table):
+        return [Paragraph("Frequencies of the classes are not part of this result.")]
+    blocks: list[Block] = []
+    pair = reading.summary.get("rarest_vs_top")
+    if isinstance(pair, dict):
+        blocks.append(Paragraph(_rarest_sentence(pair)))
+    same_numbers = Table(
+        frame=table.sort_values("frequency", kind="stable"),
+        columns=[
+            Column(source="label", heading="Class", row_heading=True),
+            Column(source="frequency", heading="Share", format="percent"),
+            Column(source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high")),
+        ],
+        caption="The same numbers, rarest class first.",
+    )
+    rarest = same_numbers.frame.iloc[0]
+    top = table.iloc[0]
+    words: list[Inline] = [
+        "The rarest class, ",
+        Name(str(rarest.get("label"))),
+        f", has mean M {with_interval(rarest)}; ",
+    ]
+    words += ["the most memorized, ", Name(str(top.get("label"))), f", has {with_interval(top)} at "]
+    words += [f"{percent(top['frequency'])} of the images."]
+    blocks.append(
+        Figure(
+            svg=figures.frequency_plot(
+                column_texts(table, "label"), *(column_numbers(table, c) for c in ("frequency", "mean", "low", "high"))
+            ),
+            title="Frequency of a class against its memorization.",
+            caption="Each dot is a class; the line is its 95 % interval. If rarity alone mattered, the dots would "
+            "fall from the upper left to the lower right.",
+            alternative=words,
+            table=same_numbers,
+        )
+    )
+    return blocks
+
+
+def _rarest_sentence(pair: dict[str, Any]) -> Text:
+    """Say whether the rarest class is the most memorized one, with the difference and its interval."""
+    rarest, top = str(pair.get("label_rarest")), str(pair.get("label_top"))
+    if rarest == top:
+        return ["The rarest class, ", Name(rarest), _size(pair, "rarest"), ", is also the most memorized one."]
+    pieces: list[Inline] = ["The rarest class, ", Name(rarest), _size(pair, "rarest"), ", is not the most memorized; "]
+    pieces += [Name(top), _size(pair, "top"), " is."]
+    difference, low, high = (number(pair.get(k)) for k in ("difference", "low", "high"))
+    if difference is None:
+        return pieces
+    pieces.append(f" Their means differ by {decimal(abs(difference))}")
+    if low is not None and high is not None:
+        low, high = sorted((low, high) if difference >= 0 else (-low, -high))
+        pieces.append(f" (95 % interval {decimal(low)} to {decimal(high)})")
+        pieces.append(", which chance may explain" if low <= 0 else ", more than chance explains")
+    return [*pieces, "."]
+
+
+def _size(pair: dict[str, Any], which: str) -> str:
+    """Word the number of images and the mean M of one of the two classes, as far as they are known."""
+    n, mean = number(pair.get(f"n_{which}")), number(pair.get(f"mean_{which}"))
+    known = [f"{count(n)} images" if n is not None else "", f"mean M {decimal(mean)}" if mean is not None else ""]
+    return f" ({', '.join(k for k in known if k)})" if any(known) else ""
+
+
+def null_section(reading: ResultView) -> list[Block]:
+    """Lay out members' M beside the null, and the distribution of p-values."""
+    null = reading.summary.get("null")
+    blocks: list[Block] = []
+    if isinstance(null, dict) and null.get("members") and null.get("null"):
+        members, chance = (number_list(null[k]) for k in ("members", "null"))
+        blocks.append(
+            Figure(
+                svg=figures.null_against_members(members, chance),
+                title="Memorization of the training images beside chance.",
+                caption="Read upwards from a value of M: the share of training images that reach it (full line), and "
+                "the share of unseen images on which the same calculation gives as much by chance (dashed). Where the "
+                "full line lies above the dashed one, something is remembered.",
+                alternative=_null_words(members, chance),
+            )
+        )
+    blocks += _check_of_the_null(reading)
+    if reading.no_p_values:
+        blocks.append(reading.no_p_value_callout())
+    elif len(reading.result.per_group):
+        p = column_numbers(reading.result.per_group, "p_value")
+        low = float(np.mean(p[np.isfinite(p)] <= 0.05))
+        drawn = Figure(
+            svg=figures.p_value_histogram(p),
+            title=f"p-values of the {reading.units}.",
+            caption="Without memorization all bars would be about as high as the dashed line.",
+            alternative=f"{percent(low)} of the p-values are at most 0.05; without memorization it would be about 5 %.",
+        )
+        blocks.append(Details(f"p-values of all {reading.units}", [drawn]))
+    return blocks or [Paragraph("The null is not part of this result.")]
+
+
+def _check_of_the_null(reading: ResultView) -> list[Block]:
+    """Say whether unseen images look alike in the canary and the test part, class by class."""
+    p = column_numbers(reading.result.per_class, "prerequisite_p")
+    known = np.isfinite(p)
+    if not known.any():
+        return []
+    failing = [
+        t
+        for t, bad in zip(column_texts(reading.result.per_class, "label"), known & (p <= UNSEEN_LEVEL), strict=True)
+        if bad
+    ]
+    smallest = (
+        f"(smallest p over classes, corrected for their number: {probability(p[known].min())}; a class at or below "
+        f"{UNSEEN_LEVEL:g} would get no p-values)."
+    )
+    if failing:
+        return [Paragraph(["Unseen canaries do not look like test images in ", *listed(failing), f" {smallest}"])]
+    return [Paragraph(f"Images that no model saw look alike in the canary and the test part {smallest}")]
+
+
+def _null_words(members: np.ndarray, chance: np.ndarray) -> str:
+    shares = [
+        f"M of at least {value}: {percent(np.mean(members >= value))} of the training images, "
+        f"{percent(np.mean(chance >= value))} by chance"
+        for value in (0.1, 0.3, 1.0)
+    ]
+    return "; ".join(shares) + "."
+
+
+def with_interval(row: pd.Series, column: str = "mean", *gates: float) -> str:
+    """Word a number with its interval, for a sentence; the gates are what they are compared with."""
+    low, high, value = row.get("low"), row.get("high"), row.get(column)
+    limits = ""
+    if not is_missing(low) and not is_missing(high):
+        limits = f", 95 % interval {decimal(low, gates)} to {decimal(high, gates)}"
+    return ("not known" if is_missing(value) else decimal(value, gates)) + limits
+
+
+def number_list(values: object) -> np.ndarray:
+    """Convert a list of numbers to an array, None to NaN."""
+    listed = values if isinstance(values, list) else []
+    return np.array([np.nan if v is None else v for v in listed], dtype=float)

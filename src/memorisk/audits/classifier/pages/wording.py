@@ -1,0 +1,471 @@
+"""The fixed wording of the classifier report, and the counts that its pages read from a result.
+
+The wording is that of METHODS section 1: verdicts, assumptions, limits, and a glossary. It stands apart from the
+pages' layout, so that whoever checks what the report claims reads one file. Counts, words and subsets of a result
+are read in one place for all pages.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.evidence import WHOLE, classes_with_room, units_of
+from memorisk.report.blocks import Block, Callout, Inline, Kind, Name, Paragraph, Steps, Text
+from memorisk.report.columns import booleans, column_numbers, column_texts, count, largest_first, rows
+from memorisk.report.result import Result
+from memorisk.report.result import redact as redact_result
+from memorisk.statistics.intervals import MIN_SEEDS
+from memorisk.statistics.verdicts.tiers import HIGH_ABOVE, INSUFFICIENT, MODERATE_FROM
+from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
+
+HEADLINES: dict[str, tuple[Kind, str]] = {
+    "pass": ("pass", "Passed"),
+    "fail": ("fail", "Not ready for release"),
+    "undecided": ("undecided", "Could not be decided"),
+}
+
+GATES = {
+    "high": "no class may be in the HIGH tier (mean memorization above 0.3) and no {unit} may be flagged",
+    "moderate": "no class may reach the MODERATE tier (mean memorization 0.1 or more) and no {unit} may be flagged",
+    "never": "none, so that nothing found here stops a pipeline; the status is that of the gate “high”",
+}
+
+DESIGNS = {
+    "balanced": "Every image outside the test part was left out of exactly half of the models, in twin pairs: two "
+    "models alike in everything but which half of the {units} they were trained on. Both halves hold as many images of "
+    "each label, as nearly as can be.",
+    "matched": "Pairs of twin models share the training part; the canary part was halved anew for each seed, one half "
+    "for each twin. Only the canary part (15 % of the images) is scored.",
+    "paper": "A candidate model was trained on the training and the canary part, an independent model on the training "
+    "part only. The candidate has more data and more steps, so that its M mixes memorization with “more data helps”. "
+    "Only the canary part (15 % of the images) is scored.",
+}
+
+ATTACKS: dict[str, tuple[str, str]] = {
+    "loss_threshold": (
+        "Loss threshold",
+        "Calls an image a member when the model is little surprised by its true class. Needs the model's answer only.",
+    ),
+    "confidence_ratio": (
+        "Confidence ratio",
+        "Compares the model's confidence with that of its twin. From single answers the same as M.",
+    ),
+    "differential": ("M as attack", "M of one pair of models: the loss of the twin minus the loss of the model."),
+    "gaussian_likelihood_ratio": (
+        "Gaussian likelihood ratio",
+        "Asks whether the loss is more like those of models that saw the image or of models that did not; the "
+        "published attack.",
+    ),
+    "independent_loss": (
+        "Independent loss",
+        "The control: the loss of a model that saw neither side. It tells members apart only if the comparison is "
+        "unfair.",
+    ),
+    "lira_offline": (
+        "LiRA (offline)",
+        "How unlikely the model's confidence would be for a model that never saw the image, from other models trained "
+        "without it.",
+    ),
+    "lira_online": (
+        "LiRA (online)",
+        "The same, set against models trained with the image: more work for the attacker, and more power.",
+    ),
+    "rmia_offline": (
+        "RMIA (offline)",
+        "Compares how much the model favours the image with how much it favours images of other people.",
+    ),
+    "rmia_online": ("RMIA (online)", "The same, with models trained on the image as well."),
+}
+"""Title and description of each registered attack; one that is not listed goes by its own name."""
+
+PROTOCOLS = {
+    "corrected": "the corrected form (the published question with its defects repaired)",
+    "paper": "the paper's form (the published protocol, to be compared with published tables)",
+}
+
+
+UNFLAGGED = "An unflagged {unit} may be remembered, too: "
+"""Words before what would have been noticed, where the audit fails; a pass has it among its reasons."""
+
+
+def flagged_statement(level: str, trained_on: str) -> str:
+    """Word what a flag means, with the numbers filled in (METHODS section 1, "Wording in every report")."""
+    return (
+        "Flagged: its loss gap exceeds what retraining and the other canaries do to unseen images of its class; at "
+        f"most {level} of the flagged are expected to be such noise. It concerns models trained on {trained_on} by "
+        "this recipe, not directly the released one, and not what an attacker without the twin can see: for that read "
+        "the attack AUC."
+    )
+
+
+CORRECTIONS = {
+    "bh": "Benjamini-Hochberg on the classes, then within them",
+    "by": "Benjamini-Yekutieli on the classes, then within them",
+    "bh-within": "Benjamini-Hochberg within each class by itself",
+}
+
+
+def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
+    """List the assumptions behind the numbers, for the design that ran."""
+    twins = [
+        "p-values: for each class apart, the share of all sign flips of the seeds, over the scored images and the "
+        "unseen test images of the same class, that reach the observed value. Images are ranked by M over its standard "
+        "error, so that one noisy training puts nobody on the list. Classes are never pooled: a pooled null is wrong "
+        "in rare classes.",
+    ]
+    paper = [
+        "p-values: for each class apart, the share of unseen test images whose loss gap reaches the observed one. "
+        "There are no sign flips, since the candidate and the independent model do not play symmetric roles.",
+    ]
+    return [
+        *(paper if design == "paper" else twins),
+        f"The level of the list ({CORRECTIONS.get(correction, correction)}) is no theorem: it rests on placebos, whole "
+        "audits in which there was nothing to find. --placebo adds one of these very images. The verdict rests on a "
+        "list at 10 %, whatever level and correction the list below was asked for.",
+        "The test part chose no checkpoint, and training, canary and test part come from one random split by "
+        f"{units[:-1]}. Where that does not hold, no p-values are given.",
+        "Images that no model saw must look alike in the canary and the test part; this is checked for each class.",
+        f"Intervals of class means are over trainings: of the mean over these very {units}, were the models trained "
+        "again. They say nothing of others, and with fewer than three seeds they decide nothing.",
+    ]
+
+
+def limits(design: str, units: str) -> list[str]:
+    """List what must not be read into the report."""
+    scored = (
+        "models on about half of the data; the released model, trained on all, may remember each image less or more"
+        if design == "balanced"
+        else "models on less than the full data, and only for the canary part"
+    )
+    return [
+        f"The report speaks of {scored}: |T|+|C|{'' if design == 'paper' else '/2'} images each, T the part that all "
+        "models saw, C the canary part.",
+        "A model that passes is not anonymous. It means that this audit, of this size, found no class and no "
+        f"{units[:-1]} above the gate, and would have noticed a single {units[:-1]} of the stated gap in four of five "
+        f"cases. Smaller gaps, and one of five {units} with that gap, stay unseen.",
+        f"What would have been noticed is simulated: to unseen {units} of the class a gap is added whose spread over "
+        f"seeds is that of gaps measured on real {units}. Where gaps differ more from training to training, less is "
+        "noticed.",
+        "“Insufficient evidence” (fewer than 10 scored " + units + " in a class) never passes: too little was seen, "
+        "not nothing found.",
+        "“Cannot be tested” means that even the strongest finding possible could not have been told from chance in "
+        "a class of this size. It does not mean that nothing is memorized.",
+        "The tiers are those of the published method (0.1 and 0.3). They are conventions, not legal thresholds.",
+        "Flagging works within a class: a class that is remembered as a whole shows in its mean, not in its list.",
+    ]
+
+
+_GLOSSARY = (
+    (
+        "Memorization (M)",
+        "How much better the model does on an image because it was trained on that very image: the loss of a "
+        "model that never saw it minus the loss of one that did. 0 means no difference; at 0.7 the model gives "
+        "the right answer about twice the probability it would otherwise give it.",
+    ),
+    (
+        "Feldman-Zhang",
+        "Another measure of memorization: the share of models that are right about the image among those trained "
+        "on it, minus that among the others. From few models it is coarse, as its standard error says.",
+    ),
+    ("Loss", "How surprised a model is by the right answer; 0 is not surprised at all."),
+    (
+        "Twin models",
+        "Two models trained in the same way on the same data, except that each image under test is in only one of "
+        "them.",
+    ),
+    ("{Unit} (group)", "{group}"),
+    ("Canary", "An image whose memorization is measured: in one twin it was trained on, in the other it was not."),
+    ("Null", "What the same calculation gives for images where nothing can have been memorized."),
+    (
+        "p-value",
+        "How often chance alone would give a value at least as large. Small values speak against chance.",
+    ),
+    (
+        "Interval (95 %)",
+        "The range that, in 95 of 100 repetitions of such an audit, would hold the true value. A wide one means "
+        "that little is known.",
+    ),
+    (
+        "Flagged",
+        "On the list of {units} whose memorization chance does not explain. The list is made so that only the "
+        "stated share of it is expected to be there by chance.",
+    ),
+    (
+        "Smallest list",
+        "The fewest entries such a list could have in this class, given how little chance can be excluded.",
+    ),
+    (
+        "Noticeable gap",
+        "The smallest gap, in nats, with which a single {unit} of a class would have been flagged in four of five "
+        "cases. A gap of 2 nats: the model gives the right answer seven times the probability it would otherwise.",
+    ),
+    (
+        "Tier",
+        "LOW: mean memorization below 0.1. MODERATE: 0.1 to 0.3. HIGH: above 0.3. Insufficient evidence: fewer "
+        "than 10 scored {units}.",
+    ),
+    (
+        "AUC",
+        "How well an attack tells members of the training data from others: 0.5 is guessing, 1 is always right.",
+    ),
+    (
+        "True and false positive rate",
+        "Of the members, the share the attack finds; of the non-members, the share it wrongly calls members. An "
+        "attacker who must be sure works at a low false positive rate.",
+    ),
+    (
+        "Control",
+        "An attack that cannot work. If it seems to work, the comparison is unfair and the others are not to be "
+        "trusted.",
+    ),
+    ("Seed", "A number that fixes the chance in one training, so that it can be repeated."),
+)
+
+
+def glossary(unit: str, units: str) -> Sequence[tuple[str, str]]:
+    """Explain the words of the report to a reader without statistics.
+
+    Args:
+        unit: Name of a group in the singular.
+        units: Name of groups in the plural.
+    """
+    group = (
+        "No patients were given with the data, so that each image stands for itself."
+        if unit == "image"
+        else "All images of one person, lesion or video, as given with the data. They are never divided between "
+        "training and test, and they are flagged together."
+    )
+    values = {"unit": unit, "units": units, "Unit": unit.capitalize(), "group": group}
+    return [(word.format(**values), meaning.format(**values)) for word, meaning in _GLOSSARY]
+
+
+GATE_LIMITS = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM, "never": HIGH_ABOVE}
+MOST_LISTED = 12
+
+
+@dataclass(frozen=True)
+class ResultView:
+    """The counts and names that the page reads from a result.
+
+    Attributes:
+        result: Without ids where they are to be left out.
+        redacted: Whether they are.
+        images_scored: Images with an M.
+        groups_scored: Groups with an M.
+        flagged_total: Flagged groups; one flagged under several findings counts once.
+        unit: Name of a group in the singular.
+        units: Name of groups in the plural.
+    """
+
+    result: Result
+    redacted: bool
+    images_scored: int
+    groups_scored: int
+    flagged_total: int
+    unit: str
+    units: str
+
+    @classmethod
+    def of(cls, result: Result, *, redact: bool) -> "ResultView":
+        """Count with the ids, then leave them out where that is asked for."""
+        units = units_of(result.summary)
+        return cls(
+            result=redact_result(result) if redact else result,
+            redacted=redact,
+            images_scored=_distinct(result.per_image, "image"),
+            groups_scored=_distinct(result.per_group, "group"),
+            flagged_total=_distinct(rows(result.per_group, booleans(result.per_group, "flagged")), "group"),
+            unit=units.one,
+            units=units.many,
+        )
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The result's summary."""
+        return self.result.summary
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        """The result's verdict."""
+        return self.result.verdict
+
+    @property
+    def status(self) -> str:
+        """The status: pass, fail, or undecided for anything else."""
+        return self.result.status if self.result.status in HEADLINES else "undecided"
+
+    @property
+    def why(self) -> list[str]:
+        """The reasons for the status."""
+        return as_list(self.verdict.get("why"))
+
+    @property
+    def per_class(self) -> pd.DataFrame:
+        """Table of the classes, highest mean first."""
+        return largest_first(self.result.per_class, "mean")
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """Table of the classes without the row of all findings together."""
+        return rows(self.per_class, [label != WHOLE for label in column_texts(self.per_class, "label")])
+
+    @property
+    def verdict_flagged(self) -> int:
+        """Number of groups on the verdict's own list; in older runs, on the list that is shown."""
+        table = self.result.per_class
+        return (
+            int(np.nansum(column_numbers(table, "verdict_flagged")))
+            if "verdict_flagged" in table
+            else self.flagged_total
+        )
+
+    @property
+    def list_setting(self) -> str:
+        """Level and correction of the list that is shown, in words; empty where they are the verdict's own."""
+        level, correction = number(self.summary.get("level_q")), self.summary.get("correction")
+        words_of = [f"at level {level:g}"] if level not in (None, VERDICT_LEVEL) else []
+        words_of += [f"with correction {correction}"] if correction not in (None, VERDICT_CORRECTION) else []
+        return " ".join(words_of)
+
+    def two_lists(self) -> str:
+        """Say that the list that is shown is not the verdict's, with both counts; empty where it is."""
+        if not self.list_setting:
+            return ""
+        shown, own = (self._counted(n) for n in (self.flagged_total, self.verdict_flagged))
+        return (
+            f"The list that is shown was asked for {self.list_setting} and holds {shown}; the verdict rests on a "
+            f"list of its own, at level {VERDICT_LEVEL:g} with correction {VERDICT_CORRECTION}, which holds {own}."
+        )
+
+    def _counted(self, n: int) -> str:
+        return f"{count(n)} {self.unit if n == 1 else self.units}"
+
+    @property
+    def no_p_values(self) -> bool:
+        """Whether no group has a p-value."""
+        return len(self.result.per_group) > 0 and bool(np.isnan(column_numbers(self.result.per_group, "p_value")).all())
+
+    @property
+    def trained_on(self) -> float | None:
+        """Number of images each audited model was trained on: |T| + |C|/2, in the paper's design |T| + |C|."""
+        stated = number(self.summary.get("n_trained_on"))
+        train, canary = (number(self.summary.get(k)) for k in ("n_train", "n_canary"))
+        if stated is not None or train is None or canary is None:
+            return stated
+        return train + (canary if self.summary.get("design") == "paper" else canary / 2)
+
+    def flag_statement(self) -> str:
+        """Word what a flag means, with this audit's numbers."""
+        q = number(self.summary.get("level_q", self.verdict.get("level")))
+        level = "q" if q is None else f"{100 * q:g} %"
+        half = "" if self.summary.get("design") == "paper" else "/2"
+        made = f"|T|+|C|{half}" if self.trained_on is None else count(self.trained_on)
+        return flagged_statement(level, f"{made} images")
+
+    def classes_above_gate(self) -> int:
+        """Count the classes whose lower limit lies above the gate."""
+        limit = GATE_LIMITS.get(str(self.verdict.get("gate")))
+        few = len(self.verdict.get("seeds") or ()) < MIN_SEEDS
+        table = self.result.per_class
+        low = column_numbers(table, "excess_low" if "excess_low" in table else "low")
+        enough = np.array([tier != INSUFFICIENT for tier in column_texts(table, "tier")], dtype=bool)
+        return 0 if limit is None or few else int((low[enough] > limit).sum())
+
+    def untestable(self) -> pd.DataFrame:
+        """Select the classes in which no single group could have been flagged."""
+        table = self.result.per_class
+        return rows(table, ~classes_with_room(table))
+
+    def flagged_groups(self) -> pd.DataFrame:
+        """Select the flagged groups, largest M first, numbered."""
+        table = largest_first(rows(self.result.per_group, booleans(self.result.per_group, "flagged")), "M")
+        return table.assign(place=np.arange(1, len(table) + 1))
+
+    def top_images(self, n: int) -> pd.DataFrame:
+        """Select the n images with the largest M."""
+        table = self.result.per_image
+        return largest_first(rows(table, ~np.isnan(column_numbers(table, "M"))), "M").head(n)
+
+    def tier_note(self) -> str:
+        """Count the classes by tier, in words."""
+        tiers = column_texts(self.result.per_class, "tier")
+        order = ("HIGH", "MODERATE", "LOW", "insufficient evidence")
+        return ", ".join(f"{tiers.count(t)} {t}" for t in order if t in tiers)
+
+    def seed_note(self) -> str:
+        """Count the seeds of the models, in words."""
+        seeds = self.summary.get("seeds")
+        return f"from {len(seeds)} seeds" if isinstance(seeds, list) else ""
+
+    def no_p_value_callout(self) -> Callout:
+        """Say that there are no p-values, and why."""
+        blocks: list[Block] = [
+            Paragraph(
+                f"No {self.unit} could be flagged or cleared. The means of the classes and the attacks still stand."
+            )
+        ]
+        if reasons := self.prerequisite_messages():
+            blocks.append(Steps([Name(r) for r in reasons]))
+        return Callout("warning", "No p-values are given, since what they rest on does not hold", blocks)
+
+    def prerequisite_messages(self) -> list[str]:
+        """List what the checks of the prerequisites said, if they failed."""
+        found = self.summary.get("prerequisites")
+        messages = as_list(found) if isinstance(found, list) else []
+        messages = messages or [v for v in column_texts(self.result.per_class, "why_not") if v]
+        return list(dict.fromkeys(messages))
+
+
+def number(value: Any) -> float | None:
+    """Read a count from a number or from a list of what is counted; None for anything else."""
+    if isinstance(value, list):
+        return float(len(value))
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def as_list(value: Any) -> list[str]:
+    """Read texts from a list, from one text, or from nothing."""
+    if value is None or value == "":
+        return []
+    return [str(v) for v in value] if isinstance(value, list) else [str(value)]
+
+
+def listed(names: Sequence[str], most: int = MOST_LISTED) -> list[Inline]:
+    """Join names by commas, the rest counted."""
+    pieces: list[Inline] = []
+    for i, name in enumerate(names[:most]):
+        pieces += [", ", Name(name)] if i else [Name(name)]
+    return [*pieces, f" and {len(names) - most} more"] if len(names) > most else pieces
+
+
+def settings(values: Any, before: str = "") -> list[tuple[Text, Text]]:
+    """Flatten nested settings to rows of a definition list, names joined by dots; long lists are counted."""
+    if not isinstance(values, dict):
+        return [(before or "value", Name(_setting(values)))]
+    rows: list[tuple[Text, Text]] = []
+    for key, value in values.items():
+        name = f"{before}{key}"
+        if isinstance(value, dict):
+            rows += settings(value, f"{name}.")
+        else:
+            rows.append((Name(name), Name(_setting(value))))
+    return rows
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(v) for v in value) if len(value) <= 20 else f"{len(value)} values"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "not set" if value is None else str(value)
+
+
+def _distinct(table: pd.DataFrame, column: str) -> int:
+    """Count the different ids that have an M; rows where there are no ids."""
+    scored = rows(table, ~np.isnan(column_numbers(table, "M")))
+    return len(set(column_texts(scored, column))) if column in scored else len(scored)

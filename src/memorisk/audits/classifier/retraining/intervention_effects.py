@@ -1,0 +1,429 @@
+"""What an intervention did, class by class: the table, and its section of the report.
+
+The table is computed from three score tables of the same items, halves and seeds. The paper's columns (table 3 and
+6: percentage, Cohen's d; section 4: attack success) stand beside ours, marked as such in ``COLUMNS``. The section
+shows what changed beside what retraining alone changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.attack_table import paper_attacks
+from memorisk.audits.classifier.evidence import Evidence
+from memorisk.audits.classifier.pages.wording import ResultView, as_list, listed
+from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Paragraph, Section, Steps, Table
+from memorisk.report.columns import booleans, column_numbers, column_texts, count, decimal, rows
+from memorisk.report.figures.intervals import MOST_ROWS, difference_plot
+from memorisk.report.result import Result
+from memorisk.runs.errors import one_line
+from memorisk.scores.memorization import group_table, memorization
+from memorisk.statistics.effect_sizes import (
+    INSUFFICIENT,
+    LARGER,
+    EffectSize,
+    RetrainingDifference,
+    cohens_d,
+    paired_dz,
+    percent_change,
+    retraining_difference,
+)
+from memorisk.statistics.intervals import MIN_SEEDS, Interval, difference_interval
+from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.roc import seed_auc_jackknife
+from memorisk.statistics.verdicts.tiers import MIN_GROUPS
+
+if TYPE_CHECKING:
+    from memorisk.audits.classifier.retraining.interventions import InterventionPlan
+
+TRAININGS = 2
+"""How often every model of the audit is trained once more: changed, and as the re-run."""
+
+TABLE = "intervention"
+COLUMNS = {
+    "label": "class",
+    "targeted": "whether its images were changed",
+    "n": "images of the class",
+    "frequency": "share of all images",
+    "n_groups": "scored groups",
+    "n_seeds": "seeds",
+    "before": "mean M of the baseline, nats",
+    "after": "mean M after the intervention",
+    "difference": "after less before",
+    "low": "lower limit, 95 %, two-way over groups and seeds",
+    "high": "upper limit",
+    "noise": "the re-run less before: what retraining alone does",
+    "noise_low": "lower limit",
+    "noise_high": "upper limit",
+    "excess": "difference less noise",
+    "excess_low": "lower limit",
+    "excess_high": "upper limit",
+    "reading": "whether the difference is larger than what retraining alone does",
+    "paper_before": "paper's column: mean over images of the seed-averaged M (algorithm 1), before",
+    "paper_after": "paper's column: the same after the intervention",
+    "paper_percent": "paper's column: 100 (after - before) / |before|, of the paper's means",
+    "paper_cohens_d": "paper's column: Cohen's d over images, one seed-averaged M each",
+    "paper_cohens_d_low": "lower limit over groups",
+    "paper_cohens_d_high": "upper limit",
+    "paired_dz": "paired d_z over groups, Hedges-corrected",
+    "paired_dz_low": "lower limit over groups",
+    "paired_dz_high": "upper limit",
+    "auc_before": "AUC of M as an attack (the paper's attack success), against test images",
+    "auc_before_low": "lower limit over groups, for the models trained",
+    "auc_before_high": "upper limit",
+    "auc_after": "the same after the intervention",
+    "auc_after_low": "lower limit",
+    "auc_after_high": "upper limit",
+    "recall_before": "share of the class's test images named rightly",
+    "recall_after": "the same after the intervention: a shortcut raises it",
+    "recall_difference": "after less before",
+    "recall_low": "lower limit, two-way over test groups and seeds",
+    "recall_high": "upper limit",
+    "n_test_groups": "groups in the test part",
+    "images_changed": "share of the class's images in which some pixel changed",
+    "pixels_changed": "mean share of an image's pixels that changed",
+    "mean_change": "mean absolute change of a value, as a share of the range",
+}
+"""Columns of the table and what they hold."""
+
+ATTACK = "differential"
+
+
+@dataclass(frozen=True)
+class InterventionEffects:
+    """What an intervention showed.
+
+    Attributes:
+        table: One row a class (``COLUMNS``).
+        summary: What was done, in JSON's own types, with a sentence a target class.
+    """
+
+    table: pd.DataFrame
+    summary: dict[str, Any]
+
+
+def intervention_table(before: Evidence, after: Evidence, rerun: Evidence, intended: InterventionPlan) -> pd.DataFrame:
+    """One row a class, targeted ones first.
+
+    Args:
+        before: The baseline.
+        after: Trained on the changed images; the same items, halves and seeds.
+        rerun: The baseline's images once more from another start.
+        intended: Which classes were changed, and by how much.
+
+    Returns:
+        The columns of ``COLUMNS``.
+    """
+    attacks = [_attack(e) for e in (before, after)]
+    found = []
+    for label in sorted(set(before.items.label), key=lambda name: (name not in intended.classes, str(name))):
+        own = before.items.label == label
+        row: dict[str, object] = {
+            "label": str(label),
+            "targeted": label in intended.classes,
+            "n": int(own.sum()),
+            "frequency": float(own.sum() / len(set(before.items.image))),
+            **_memorization_columns(before, after, rerun, own),
+            **_attack_columns(attacks, own, before.items.group),
+            **_recall_columns(before, after, own),
+        }
+        for name in ("images_changed", "pixels_changed", "mean_change"):
+            row[name] = getattr(intended, name).get(label, float("nan"))
+        found.append(row)
+    return pd.DataFrame(found, columns=pd.Index(COLUMNS))
+
+
+def _memorization_columns(before: Evidence, after: Evidence, rerun: Evidence, own: np.ndarray) -> dict[str, object]:
+    """M before and after, the differences with their intervals, and the effect sizes."""
+    sign, items = before.sign, before.items
+    scored = np.flatnonzero(own & (items.split == "canary") & (sign != 0).any(axis=0))
+    group = items.group[scored].astype(str)
+    tables = [group_table(e.gap[:, scored], sign[:, scored], group).values for e in (before, after, rerun)]
+    found = retraining_difference(tables[0], tables[1], tables[2])
+    images = [memorization(e.gap[:, scored], sign[:, scored]) for e in (before, after)]
+    means = [float(m.mean()) if len(m) else float("nan") for m in images]
+    return {
+        "n_groups": found.difference.n_groups,
+        "n_seeds": found.difference.n_seeds,
+        "before": found.before,
+        "after": found.after,
+        **_limits(found.difference, "difference", ""),
+        **_limits(found.noise, "noise", "noise_"),
+        **_limits(found.excess, "excess", "excess_"),
+        "reading": _why_insufficient(found),
+        "paper_before": means[0],
+        "paper_after": means[1],
+        "paper_percent": percent_change(*means),
+        **_limits(cohens_d(images[0], images[1], group, group), "paper_cohens_d", "paper_cohens_d_"),
+        **_limits(paired_dz(images[0], images[1], group), "paired_dz", "paired_dz_"),
+    }
+
+
+def _why_insufficient(found: RetrainingDifference) -> str:
+    """The reading, with its reason where it is none."""
+    if found.reading != INSUFFICIENT:
+        return found.reading
+    if found.difference.n_groups < MIN_GROUPS:
+        return f"{INSUFFICIENT}: fewer than {MIN_GROUPS} scored groups"
+    return f"{INSUFFICIENT}: fewer than {MIN_SEEDS} seeds"
+
+
+def _limits(interval: Interval | JackknifeInterval | EffectSize, name: str, prefix: str) -> dict[str, object]:
+    return {name: interval.estimate, f"{prefix}low": interval.low, f"{prefix}high": interval.high}
+
+
+def _attack(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and roles of M as an attack."""
+    attack = next(a for a in paper_attacks(evidence) if a.name == ATTACK)
+    return attack.score, attack.role
+
+
+def _attack_columns(
+    attacks: list[tuple[np.ndarray, np.ndarray]], own: np.ndarray, group: np.ndarray
+) -> dict[str, object]:
+    """AUC of M as an attack, before and after; two AUCs of their own models, not a paired difference."""
+    row: dict[str, object] = {}
+    for (score, role), name in zip(attacks, ("auc_before", "auc_after"), strict=True):
+        row |= _limits(seed_auc_jackknife(score[:, own], role[:, own], group[own]), name, f"{name}_")
+    return row
+
+
+def _recall_columns(before: Evidence, after: Evidence, own: np.ndarray) -> dict[str, object]:
+    """How often the class's test images are named rightly by both roles' models: where a shortcut shows."""
+    test = np.flatnonzero(own & (before.items.split == "test"))
+    group = before.items.group[test].astype(str)
+    tables = []
+    for evidence in (before, after):
+        right = (evidence.correct_a[:, test].astype(np.float64) + evidence.correct_b[:, test]) / 2  # [S, n]
+        tables.append(group_table(right, np.ones_like(right), group).values)
+    row: dict[str, object] = {"n_test_groups": len(tables[0])}
+    for table, name in zip(tables, ("recall_before", "recall_after"), strict=True):
+        row[name] = float(table.mean()) if table.size else float("nan")
+    found = difference_interval(tables[1], tables[0])
+    within = replace(found, low=max(found.low, -1.0), high=min(found.high, 1.0))  # t knows no bounds, two recalls do
+    return row | _limits(within, "recall_difference", "recall_")
+
+
+def summary_of(table: pd.DataFrame, intended: InterventionPlan, seeds: int) -> dict[str, Any]:
+    """What was done and found, for ``summary["intervention"]``: settings, warnings and a sentence a target class."""
+    return {
+        "name": intended.intervention.name,
+        "description": intended.intervention.description,
+        "classes": intended.classes,
+        "named": intended.named,
+        "left_out": intended.left_out,
+        "n_images_changed": len(intended.rows),
+        "n_trainings": TRAININGS * 2 * seeds,
+        "warnings": warnings_of(table, intended),
+        "sentences": [_sentence(row, intended) for row in rows(table, booleans(table, "targeted")).to_dict("records")],
+    }
+
+
+def _sentence(row: dict[str, Any], intended: InterventionPlan) -> str:
+    """One target class in a line."""
+    known = {k: "unknown" if isinstance(v, float) and np.isnan(v) else v for k, v in row.items()}
+    value = {k: f"{v:+.2f}" if isinstance(v, float) else str(v) for k, v in known.items()}
+    return (
+        f"{intended.intervention.name} on {one_line(row['label'], 40)}: mean M {value['before']} -> {value['after']}, "
+        f"difference {value['difference']} (95 % interval {value['low']} to {value['high']}; retraining alone "
+        f"{value['noise']}, {value['noise_low']} to {value['noise_high']}; difference less retraining "
+        f"{value['excess']}, {value['excess_low']} to {value['excess_high']}): {value['reading']}{_shortcut(row)}"
+    )
+
+
+def _shortcut(row: dict[str, Any]) -> str:
+    """A warning where the changed class is named rightly more often, since the change itself names it."""
+    before, after, low = (row.get(k) for k in ("recall_before", "recall_after", "recall_low"))
+    if not isinstance(low, float) or not low > 0:
+        return ""
+    return f"; a shortcut: {before:.0%} of its test images named rightly before, {after:.0%} after"
+
+
+def warnings_of(table: pd.DataFrame, intended: InterventionPlan) -> list[str]:
+    """What the differences do not say; class names are left to the table, so that the sentences hold no user's text."""
+    name, n = intended.intervention.name, int(booleans(table, "targeted").sum())
+    if n < len(table):
+        found = [
+            f"Only some classes were changed ({name}), so the change itself tells them from the others: it is a "
+            "shortcut to their label. Their accuracy and their M move for that reason too, whatever their "
+            "distinctiveness, and classes that were not changed move with them. This is not causal identification."
+        ]
+    else:
+        found = ["Every class was changed, so the change is no shortcut to a label; it makes the whole task another."]
+    found += [
+        "Choosing the data set, the architecture or the class with the most pronounced effect is a selection, as in "
+        "the paper's table 6: the effect chosen is then too large and its interval too sure.",
+        "On images that are grey already greyscaling changes nothing, and this audit refuses it; the paper's effects "
+        "on X-rays and OCT can therefore only be retraining noise.",
+        "The changed images are scaled by the baseline's mean and deviation of pixels, shared by all models.",
+    ]
+    if n > 1:
+        found.append(f"Each interval holds 95 % by itself, not all of the {n} changed classes at once.")
+    if column_numbers(table, "n_seeds").max(initial=0) < MIN_SEEDS:
+        found.append(
+            f"With fewer than {MIN_SEEDS} seeds the intervals are over patients only and say nothing of retraining."
+        )
+    if intended.left_out:
+        found.append(f"{len(intended.left_out)} rare classes are too small to be audited and were left as they are.")
+    return found
+
+
+def with_intervention(result: Result, found: InterventionEffects | None) -> Result:
+    """The result with the intervention's table and summary; as it is where there was none."""
+    if found is None:
+        return result
+    return result.replace(
+        tables=dict(result.tables) | {TABLE: found.table}, summary=result.summary | {"intervention": found.summary}
+    )
+
+
+DIFFERENCE = ("difference", "low", "high")
+NOISE = ("noise", "noise_low", "noise_high")
+
+
+def intervention_section(reading: ResultView) -> list[Section]:
+    """The section, or none where no intervention was asked for."""
+    summary, table = reading.summary.get("intervention"), reading.result.tables.get(TABLE)
+    if not isinstance(summary, dict) or table is None:
+        return []
+    blocks = [_lead(summary, table), _figure(table), _differences(table, reading)]
+    blocks += [
+        _side_effects(table),
+        _paper_columns(table),
+        Callout("warning", "How not to read this", [_warnings(summary)]),
+    ]
+    return [Section("What changes when a class loses what makes it stand out", blocks, "intervention")]
+
+
+def _lead(summary: dict[str, Any], table: pd.DataFrame) -> Paragraph:
+    """What was done, and how many changed classes moved by more than chance."""
+    target = booleans(table, "targeted")
+    larger = int((target & np.array([t == LARGER for t in column_texts(table, "reading")])).sum())
+    why = "as named" if summary.get("named") else "those with fewer than 5 % of the images"
+    return Paragraph(
+        [
+            f"All {count(summary.get('n_images_changed') or 0)} images of ",
+            *listed(as_list(summary.get("classes"))),
+            f" ({why}) were changed: {summary.get('description')}. Every model was trained again on them, from the "
+            "same start, on the same halves and in the same order; and once more on the unchanged images from another "
+            f"start, which shows what retraining alone does. Of {count(target.sum())} changed classes, {count(larger)} "
+            f"moved by an amount {LARGER}: the intervals of the difference and of the difference less that of the "
+            "re-run both leave out 0 on the same side.",
+        ]
+    )
+
+
+def _figure(table: pd.DataFrame) -> Figure:
+    names = [
+        f"{t} (changed)" if c else t
+        for t, c in zip(column_texts(table, "label"), booleans(table, "targeted"), strict=True)
+    ]
+    shown = [tuple(column_numbers(table, c) for c in columns) for columns in (DIFFERENCE, NOISE)]
+    first = " Rows beyond 40 are in the table only." if len(table) > MOST_ROWS else ""
+    return Figure(
+        svg=difference_plot(names, shown[0], shown[1]),
+        title="What the intervention changed, and what retraining alone changes.",
+        caption=f"After less before. Right of 0 more is remembered than before, left of it less.{first}",
+        alternative=[piece for row in range(len(table)) for piece in _row_words(table, row)],
+    )
+
+
+def _row_words(table: pd.DataFrame, row: int) -> list[Any]:
+    """One class in words, for whoever cannot see the figure."""
+    values = {c: column_numbers(table, c)[row] for c in (*DIFFERENCE, *NOISE)}
+    said = {k: "unknown" if np.isnan(v) else decimal(v) for k, v in values.items()}
+    return [
+        *listed([column_texts(table, "label")[row]]),
+        f": {said['difference']} ({said['low']} to {said['high']}); retraining alone {said['noise']} "
+        f"({said['noise_low']} to {said['noise_high']}). ",
+    ]
+
+
+def _differences(table: pd.DataFrame, reading: ResultView) -> Table:
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(source="targeted", heading="Changed", format="yes_no"),
+        Column(source="n_groups", heading=f"{reading.units.capitalize()} scored", format="count"),
+        Column(source="before", heading="Mean M before", format="decimal"),
+        Column(source="after", heading="After", format="decimal"),
+        Column(source="difference", heading="Difference [95 % interval]", format="decimal", interval=("low", "high")),
+        Column(
+            source="noise",
+            heading="Retraining alone [95 % interval]",
+            format="decimal",
+            interval=("noise_low", "noise_high"),
+        ),
+        Column(
+            source="excess",
+            heading="Difference less retraining [95 % interval]",
+            format="decimal",
+            interval=("excess_low", "excess_high"),
+        ),
+        Column(source="reading", heading="Reading", wide=True),
+    ]
+    caption = f"Intervals over {reading.units} and trainings; changed classes first."
+    return Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
+
+
+def _side_effects(table: pd.DataFrame) -> Details:
+    """How much of the images changed, and how well the classes are told apart: where a shortcut shows."""
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(source="images_changed", heading="Images changed", format="percent"),
+        Column(source="pixels_changed", heading="Pixels of an image changed", format="percent"),
+        Column(source="mean_change", heading="Mean change, share of the range", format="percent"),
+        Column(source="recall_before", heading="Test images named rightly, before", format="percent"),
+        Column(source="recall_after", heading="After", format="percent"),
+        Column(
+            source="recall_difference",
+            heading="Difference [95 % interval]",
+            format="decimal",
+            interval=("recall_low", "recall_high"),
+        ),
+        Column(source="n_test_groups", heading="In the test part", format="count"),
+    ]
+    caption = "A class that is named rightly more often after the change was given a shortcut."
+    shown = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
+    return Details("How much of the images changed, and whether it became a shortcut", [shown])
+
+
+def _paper_columns(table: pd.DataFrame) -> Details:
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(source="paper_percent", heading="Change in % of |before| (paper)", format="decimal"),
+        Column(
+            source="paper_cohens_d",
+            heading="Cohen's d over images (paper) [95 % interval]",
+            format="decimal",
+            interval=("paper_cohens_d_low", "paper_cohens_d_high"),
+        ),
+        Column(
+            source="paired_dz",
+            heading="Paired d_z [95 % interval]",
+            format="decimal",
+            interval=("paired_dz_low", "paired_dz_high"),
+        ),
+        *(
+            Column(
+                source=f"auc_{when}",
+                heading=f"AUC of M as an attack, {when} [95 % interval]",
+                format="decimal",
+                interval=(f"auc_{when}_low", f"auc_{when}_high"),
+            )
+            for when in ("before", "after")
+        ),
+    ]
+    caption = (
+        "Percentages are the paper's column only: they grow without bound where little was remembered before. "
+        "Intervals over groups, for the models that were trained."
+    )
+    shown = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
+    return Details("The paper's columns, and effect sizes", [shown])
+
+
+def _warnings(summary: dict[str, Any]) -> Block:
+    return Steps(as_list(summary.get("warnings")))

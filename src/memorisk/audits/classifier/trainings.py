@@ -1,0 +1,360 @@
+"""Train the models of an audit, one job a model, and read their losses; repeat the audit as a placebo.
+
+The placebo is the whole audit of images that no model saw (METHODS section 1, "Null and p-value"). The level of the
+lists rests on this, not on a theorem. Each repeat draws a fresh split; decoys fill the canaries' slots.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.classifier.analysis import class_findings
+from memorisk.audits.classifier.evidence import Context, Evidence, margin_of_loss, stack_evidence
+from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.audits.classifier.plan import VALIDATION, Plan, make_placebo
+from memorisk.images.store import ImageStore
+from memorisk.models.classifiers.specs import auto_model, model_spec
+from memorisk.models.classifiers.zoo import is_download
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import available_cores
+from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.worker import Outcome
+from memorisk.runs.files import read_array
+from memorisk.runs.folder import RunFolder
+from memorisk.runs.workload import CountProgress
+from memorisk.scores.memorization import binary_cross_entropy, cross_entropy, logit_margin
+from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
+from memorisk.training.classifiers.joint_jobs import run_jointly
+from memorisk.training.classifiers.user_training import load_function
+from memorisk.training.engine.data import Targets, build_targets
+from memorisk.training.engine.options import TrainOptions, resolve_options
+from memorisk.training.engine.pixels import Normalisation, choose_normalisation
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The training recipe of every model of the audit.
+
+    Attributes:
+        model: Name of the network, or of the user's function.
+        weights: Pre-trained weights.
+        train: Settings with nothing left open.
+        targets: Training targets of all images.
+        normalisation: Of the pixels, shared by all models.
+        device: Where the models are trained.
+        threads: Of each training.
+        own: The user's training function.
+        own_settings: Its settings.
+    """
+
+    model: str
+    weights: str | None
+    train: TrainOptions
+    targets: Targets
+    normalisation: Normalisation | None
+    device: str
+    threads: int
+    own: str | None
+    own_settings: dict[str, str]
+
+    def describe(self) -> dict[str, Any]:
+        """Describe, for the run folder, everything by which two trainings are the same."""
+        return {
+            "model": self.model,
+            "weights": self.weights,
+            **asdict(self.train),
+            "device": self.device,
+            "threads": self.threads,
+            "function": self.own,
+            "settings": self.own_settings,
+        }
+
+
+def training_device(options: ClassifierOptions) -> str:
+    """Return the device that the options name, or else the one that is available."""
+    return str(check_device(options.device))
+
+
+def training_processes(options: ClassifierOptions) -> int:
+    """Count the trainings that run side by side here: one on a GPU or with a cluster, else one a core."""
+    if options.executor != "local" or training_device(options).startswith("cuda"):
+        return 1
+    most = options.processes or max(1, available_cores() // options.threads)
+    return min(most, 2 * len(options.chosen_seeds))
+
+
+def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Recipe:
+    """Resolve every default of the training, so that the report can name it.
+
+    Raises:
+        InputError: The model, the device, the weights or the user's function do not exist.
+    """
+    size = int(store.images.shape[1])
+    name = auto_model(size) if options.model == "auto" else options.model
+    spec = model_spec(name)
+    given = TrainOptions(**{f: getattr(options, f) for f in TrainOptions.__dataclass_fields__})
+    train = resolve_options(given, spec)
+    if options.train:
+        load_function(options.train, options.python_path)
+    device = training_device(options)
+    return Recipe(
+        model=options.train or name,
+        weights=options.weights,
+        train=train,
+        targets=build_targets(plan.parts.labels, train.head, classes=plan.parts.classes),
+        normalisation=choose_normalisation(store.images, train.normalise, spec),
+        device=device,
+        threads=options.threads,
+        own=options.train,
+        own_settings=dict(options.train_settings or {}),
+    )
+
+
+def make_jobs(
+    out: Path, store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions
+) -> list[tuple[TrainJob, TrainJob]]:
+    """Make the two training jobs of each seed, A and B (``paper``: candidate and independent)."""
+    val = np.flatnonzero(plan.parts.part == VALIDATION) if recipe.own else None
+
+    def job(rows: np.ndarray, seed: int, slots: int | None) -> TrainJob:
+        """Make the training job of a model that sees these rows."""
+        return TrainJob(
+            out=out,
+            images=store.folder / "images.npy",
+            rows=rows,
+            slots=slots,
+            targets=recipe.targets.values,
+            n_outputs=recipe.targets.n_outputs,
+            model=recipe.model,
+            weights=recipe.weights,
+            options=recipe.train,
+            normalisation=recipe.normalisation,
+            seed=seed,
+            device=recipe.device,
+            threads=recipe.threads,
+            own=recipe.own,
+            own_settings=recipe.own_settings,
+            python_path=options.python_path,
+            val_rows=val,
+            keep_weights=not options.discard_weights,
+            checkpoint_seconds=options.checkpoint_seconds,
+            score_augmentations=options.score_augmentations,
+        )
+
+    return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]
+
+
+def refuse_early(pairs: list[tuple[TrainJob, TrainJob]], *, download: bool = True) -> None:
+    """Refuse, before anything is written, what the first training would refuse; nothing where all are trained.
+
+    Args:
+        pairs: The trainings.
+        download: Fetch weights given by name; a plan does without and checks their name only.
+
+    Raises:
+        InputError: As ``training.classifiers.jobs.check_job``.
+    """
+    todo = next((job for pair in pairs for job in pair if not job.done), None)
+    if todo is None:
+        return
+    if not download and todo.own is None and is_download(todo.weights, model_spec(todo.model)):
+        todo = replace(todo, weights="none")
+    check_job(todo)
+
+
+def train_all(
+    run: RunFolder,
+    pairs: Sequence[Sequence[TrainJob]],
+    recipe: Recipe,
+    options: ClassifierOptions,
+    progress: CountProgress,
+) -> None:
+    """Train what is not trained yet: in processes on a CPU, stacked or one by one on a GPU, on a cluster where asked.
+
+    Raises:
+        InputError: The cluster cannot take the trainings.
+        MemoriskError: Some trainings failed; the others are kept.
+    """
+    for name in (LOGITS, WEIGHTS, CHECKPOINTS):
+        run.subfolder(name)
+    every = [job for pair in pairs for job in pair]
+    todo = [job for job in every if not job.done]
+    done = len(every) - len(todo)
+    progress(done, len(every))
+
+    def on_done(outcome: Outcome) -> None:
+        """Log a finished training and count it."""
+        nonlocal done
+        done += 1
+        if outcome.error is None:
+            run.log("trained", **asdict(outcome.value))
+        progress(done, len(every))
+
+    if not todo:
+        return
+    folders = (run.path, todo[0].images.parent)
+    place = options.placement(*folders, cores=recipe.threads, gpus=int(recipe.device.startswith("cuda")))
+    place = replace(place, files=options.python_path if recipe.own else ())
+    if not place.remote and run_jointly(todo, on_done):
+        return
+    processes = training_processes(options)
+    run_jobs(run_training, todo, processes=processes, threads=recipe.threads, on_done=on_done, place=place)
+
+
+def collect(
+    pairs: list[tuple[TrainJob, TrainJob]], plan: Plan, recipe: Recipe, assigned: np.ndarray | None = None
+) -> Evidence:
+    """Read the logits of every model and turn them into losses of the scored items."""
+    size = len(plan.parts.part)
+
+    def columns(job: TrainJob) -> dict[str, np.ndarray]:
+        """Score every item under one model, and say whether the model saw it."""
+        member = np.zeros(size, dtype=bool)
+        member[job.rows] = True
+        passes = _read(job, job.augmented_file, job.score_augmentations) if job.score_augmentations else None
+        found = score_passes(_read(job, job.logits_file), passes, plan, recipe.targets)
+        return found | {"member": member[plan.item_row]}
+
+    halves = ((columns(a), columns(b)) for a, b in pairs)
+    return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves, assigned)
+
+
+def _read(job: TrainJob, file: Path, *passes: int) -> np.ndarray:
+    """Read the logits of all images that a training left, of one pass or several.
+
+    Raises:
+        MemoriskError: The file is damaged.
+    """
+    try:
+        logits = read_array(file, mmap=True)
+        if logits.shape == (*passes, len(job.targets), job.n_outputs):
+            return logits
+    except (ValueError, EOFError):
+        pass
+    raise MemoriskError(f"{one_line(file)} is damaged: remove it, and the same command trains that model again")
+
+
+def score_passes(
+    logits: np.ndarray, augmented: np.ndarray | None, plan: Plan, targets: Targets
+) -> dict[str, np.ndarray]:
+    """Score items as `score_logits` does; loss and margin are means over augmented passes where there are some.
+
+    Args:
+        logits: [N, k] of the plain pass, which says what is correct.
+        augmented: [passes, N, k] of the augmented ones (paper 000, "Single-pass versus five-augmentation scoring").
+        plan: Says which image and class each item is.
+        targets: The head.
+    """
+    plain = score_logits(logits, plan, targets)
+    if augmented is None:
+        return plain
+    each = [score_logits(one, plan, targets) for one in augmented]
+    return plain | {name: np.mean([scored[name] for scored in each], axis=0) for name in ("loss", "margin")}
+
+
+def score_logits(logits: np.ndarray, plan: Plan, targets: Targets) -> dict[str, np.ndarray]:
+    """Compute loss, margin and correctness of every item under one model.
+
+    Multi-label heads are scored per finding, by the binary cross-entropy of a finding that the image has, and per image
+    by the sum over all findings, present and absent, ``-log p`` of all that the image was labelled with: what was
+    learned of a finding that an image was said not to have is in that sum alone.
+
+    Args:
+        logits: [N, k] of all images.
+        plan: Says which image and class each item is.
+        targets: The head.
+    """
+    chosen = np.asarray(logits)[plan.item_row].astype(np.float64)  # [I, k]
+    if targets.head in ("single", "first"):
+        loss, margin = cross_entropy(chosen, plan.item_class), logit_margin(chosen, plan.item_class)
+        correct = chosen.argmax(axis=1) == plan.item_class
+        return {"loss": loss, "margin": margin, "correct": correct}
+    if targets.head == "binary":
+        z, t = chosen[:, 0], plan.item_class.astype(np.float64)
+    else:
+        z, t = chosen[np.arange(len(chosen)), plan.item_class], np.ones(len(chosen))
+    loss, margin = binary_cross_entropy(z, t), (2 * t - 1) * z
+    correct, whole = margin > 0, plan.item_class < 0
+    if whole.any():
+        each = targets.values[plan.item_row[whole]]
+        loss[whole] = binary_cross_entropy(chosen[whole].ravel(), each.ravel()).reshape(each.shape).sum(axis=1)
+        margin[whole] = margin_of_loss(loss[whole])
+        correct[whole] = ((chosen[whole] > 0) == (each > 0)).all(axis=1)
+    return {"loss": loss, "margin": margin, "correct": correct}
+
+
+RARE_SHARE = 0.05  # classes below this share are reported apart (paper 000, A.11)
+
+
+def run_placebo(
+    run: RunFolder,
+    store: ImageStore,
+    plan: Plan,
+    recipe: Recipe,
+    options: ClassifierOptions,
+    progress: CountProgress,
+) -> dict[str, Any] | None:
+    """Repeat the audit on canaries that no model saw; None when no repeats were asked for.
+
+    Returns:
+        Per repeat the share of group p-values of at most 0.05, overall and in classes under 5 %, the numbers of
+        canary and test groups behind them, and the length of the list at the run's level.
+
+    Raises:
+        InputError: The design is ``paper``, whose roles are not symmetric, or the split is the given one.
+    """
+    if not options.placebo:
+        return None
+    if plan.design == "paper" or not plan.parts.random:
+        raise InputError("the placebo redraws the split and swaps twins: it needs the design balanced or matched")
+    repeats = []
+    for repeat, (placebo, assigned) in enumerate(placebo_plans(store, plan, options)):
+        jobs = make_jobs(run.path, store, placebo, recipe, options)
+        train_all(run, jobs, recipe, options, lambda d, n, r=repeat: progress(r * n + d, options.placebo * n))
+        evidence = collect(jobs, placebo, recipe, assigned)
+        findings = class_findings(evidence, options, Context(design=plan.design, not_auditable=plan.parts.too_small))
+        repeats.append(summarise_placebo(findings))
+    return {"repeats": repeats, "n_repeats": len(repeats), **pool_repeats(repeats)}
+
+
+def placebo_plans(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Iterator[tuple[Plan, np.ndarray]]:
+    """The plan of every repeat, and [S, I] the signs that its design would have given its items."""
+    for repeat in range(options.placebo):
+        yield make_placebo(
+            store.manifest, plan.parts, options, seed=options.split_seed + 1 + repeat, unmatched=plan.unmatched
+        )
+
+
+def summarise_placebo(findings: list) -> dict[str, Any]:
+    """One repeat in numbers: counts of p-values, of those at most 0.05, and the list."""
+    found: dict[str, Any] = {"listed": int(sum(f.row["flagged"] for f in findings))}
+    for name, chosen in (
+        ("all", findings),
+        ("rare", [f for f in findings if f.row["frequency"] < RARE_SHARE]),
+    ):
+        p = [v for f in chosen for v in f.groups["p_value"] if np.isfinite(v)]
+        found |= {
+            f"{name}_n": len(p),
+            f"{name}_small": int(np.sum(np.array(p) <= 0.05)),
+            f"{name}_n_test": int(
+                sum(f.row["n_test_groups"] for f in chosen if np.isfinite(f.groups["p_value"]).any())
+            ),
+        }
+    return found
+
+
+def pool_repeats(repeats: list[dict[str, Any]]) -> dict[str, Any]:
+    """Shares over all repeats, with METHODS' band .05 +- 2 sqrt(.0475 (1/m + 1/n)/repeats), m canaries, n tests."""
+    shown: dict[str, Any] = {"with_list": sum(r["listed"] > 0 for r in repeats)}
+    for name in ("all", "rare"):
+        n, small = sum(r[f"{name}_n"] for r in repeats), sum(r[f"{name}_small"] for r in repeats)
+        if not n:
+            continue
+        m, tests = n / len(repeats), sum(r[f"{name}_n_test"] for r in repeats) / len(repeats)
+        band = 2 * np.sqrt(0.0475 * (1 / m + 1 / tests) / len(repeats))
+        shown[name] = {"share": small / n, "low": 0.05 - band, "high": 0.05 + band, "canaries": m, "tests": tests}
+    return shown

@@ -1,0 +1,324 @@
+"""The threshold of each detector, from one random positive pair of each new identity and family of copies.
+
+A family is a kind of copies that the guarantee is about (METHODS section 4, "Guarantee"). ``re-identification``
+pairs two different images of one identity. Every family of `memorisk.training.detectors.lcmem.augmentations` pairs
+an image with a copy of it, its strength drawn evenly from the family's. ``flipped`` and ``cropped`` pair it with a
+copy that the audit of a synthetic set plants under that name (`memorisk.images.copies.planting`).
+
+D detectors and F families share the confidence: each threshold is made with delta / (D F), and a detector rejects
+from the smallest of its families' thresholds on, so that the miss rate of every family is kept for all of them at
+once. Each is the more cautious of two: of the identities as given, and of one random one of those who look alike
+(METHODS section 6, "Filter").
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.filter.options import ScreeningOptions
+from memorisk.audits.filter.screening import ScreeningDetector
+from memorisk.audits.filter.sets import FilterSets
+from memorisk.images.alterations.plants import find_plant_kind, plant_copy
+from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import hash_pixels
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.workload import Progress
+from memorisk.statistics.copies.calibration import one_per_group
+from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.pairs.guarantee import MissGuarantee, Readings, both_readings
+from memorisk.statistics.pairs.identity_pairs import one_positive_each
+from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
+
+PLANTED = ("flipped", "cropped")
+"""Families that are kinds of copies of `images.alterations.plants`; what is done is drawn there."""
+WITHOUT_FAMILY = ("pasted",)
+"""Kinds of copies that no family makes."""
+REIDENTIFICATION, COPIES = "re-identification", "copies"
+_STREAM = 61  # keeps these draws apart from others of the same seed
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of positive pair."""
+
+    name: str
+    """"re-identification", or a family of augmentations."""
+    strengths: tuple[float, ...] = ()
+    """Drawn from, evenly; none for re-identification and planted kinds."""
+
+    @property
+    def copied(self) -> bool:
+        """Whether a pair is an image and a copy of it, not two images."""
+        return self.name != REIDENTIFICATION
+
+    @property
+    def words(self) -> str:
+        """As a guarantee names it."""
+        if self.name in PLANTED:
+            return f"{self.name} ({find_plant_kind(self.name).description})"
+        if not self.copied:
+            return f"{self.name} (another image of the person)"
+        return f"{self.name} ({', '.join(f'{strength:g}' for strength in self.strengths)})"
+
+
+@dataclass(frozen=True, eq=False)
+class PositivePairs:
+    """One random positive pair of each identity that has one."""
+
+    family: Family
+    first: np.ndarray
+    """[n] rows of the calibration images."""
+    second: np.ndarray
+    """[n] rows of them, or of the copies where there are copies."""
+    copies: ImageStore | None
+    """[n] copies; None for re-identification."""
+    strength: np.ndarray
+    """[n]; NaN for re-identification and planted kinds."""
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def parse_families(texts: tuple[str, ...]) -> tuple[Family, ...]:
+    """Families by what a user names.
+
+    Args:
+        texts: ``re-identification``, ``copies`` (all families of augmentations), ``flipped``, ``cropped``, ``NAME``, or
+            ``NAME:STRENGTH`` for its strengths up to that one.
+
+    Raises:
+        InputError: There is no such family or strength, or one stands twice.
+    """
+    found: list[Family] = []
+    for text in texts:
+        name, colon, most = text.partition(":")
+        if name == COPIES and not colon:
+            found += [Family(each, strengths) for each, strengths in FAMILIES.items()]
+        elif (name == REIDENTIFICATION and not colon) or (name in PLANTED and not colon):
+            found.append(Family(name))
+        elif name in FAMILIES:
+            found.append(Family(name, _strengths_to(name, most) if colon else FAMILIES[name]))
+        else:
+            raise unknown_name("family of copies", text, (REIDENTIFICATION, COPIES, *FAMILIES, *PLANTED))
+    names = [family.name for family in found]
+    if len(set(names)) != len(names):
+        raise InputError(f"families name {next(n for n in names if names.count(n) > 1)} twice")
+    return tuple(found)
+
+
+def not_promised(families: Sequence[Family]) -> list[str]:
+    """Kinds of copies of which a guarantee for some families says nothing, weakest named strength first.
+
+    Args:
+        families: What it is about.
+    """
+    said = {family.name: family for family in families}
+    left = [name for name in FAMILIES if name not in said]
+    for name, strengths in FAMILIES.items():
+        if name in said and said[name].strengths != strengths:
+            left.append(f"{name} stronger than {said[name].strengths[-1]:g}")
+    return [*left, *(name for name in PLANTED if name not in said), *WITHOUT_FAMILY]
+
+
+def identities(family: Family, store: ImageStore | None) -> np.ndarray:
+    """[n] ids of those who give a pair of a family, sorted.
+
+    Args:
+        family: The kind.
+        store: Of the calibration; None for none.
+    """
+    if store is None:
+        return np.empty(0, dtype=str)
+    ids, counts = np.unique(store.manifest.groups.astype(str), return_counts=True)
+    return ids if family.copied else ids[counts > 1]
+
+
+def draw_pairs(family: Family, store: ImageStore, seed: int) -> PositivePairs:
+    """One random positive pair of each identity, drawn by the seed and the family alone.
+
+    Args:
+        family: The kind.
+        store: Of the calibration.
+        seed: Of pairs, sources, strengths and copies.
+
+    Raises:
+        InputError: Images that cannot be augmented.
+    """
+    place = [REIDENTIFICATION, *FAMILIES, *PLANTED].index(family.name)
+    rng = np.random.default_rng([_STREAM, seed, place])
+    groups = store.manifest.groups.astype(str)
+    first_seed, second_seed = (int(value) for value in rng.integers(1 << 32, size=2))
+    if not family.copied:
+        pairs = one_positive_each(groups, seed=first_seed)
+        return PositivePairs(family, pairs.first, pairs.second, None, np.full(len(pairs), np.nan))
+    rows = one_per_group(groups, seed=first_seed)
+    if family.name in PLANTED:
+        made = _planted(family, store, rows, second_seed)
+        return PositivePairs(
+            family, rows, np.arange(len(rows)), store_of_copies(store, made), np.full(len(rows), np.nan)
+        )
+    strength = np.array(family.strengths)[rng.integers(len(family.strengths), size=len(rows))]
+    made = np.empty((len(rows), *store.images.shape[1:]), store.images.dtype)
+    for value in family.strengths:
+        here = strength == value
+        if here.any():
+            made[here] = augmented(store.images, rows[here], family.name, value, seed=second_seed)
+    return PositivePairs(family, rows, np.arange(len(rows)), store_of_copies(store, made), strength)
+
+
+def store_of_copies(store: ImageStore, pixels: np.ndarray) -> ImageStore:
+    """Pixels as a store beside another, under numbers for names.
+
+    Args:
+        store: The originals'.
+        pixels: [n, H, W, C].
+    """
+    names = [str(i) for i in range(len(pixels))]
+    table = pd.DataFrame({"image": names, "path": "", "label": "", "group": names}, dtype=object)
+    hashes = np.array([hash_pixels(image) for image in pixels], dtype=object)
+    return replace(store, images=pixels, manifest=Manifest(table, None, "calibration copies"), pixel_hashes=hashes)
+
+
+def _planted(family: Family, store: ImageStore, rows: np.ndarray, seed: int) -> np.ndarray:
+    """[n, H, W, C] copies as the audit plants them; an image that its kind leaves as it is, is its own copy."""
+    kind = find_plant_kind(family.name)
+    made = np.empty((len(rows), *store.images.shape[1:]), store.images.dtype)
+    for place, row in enumerate(rows):
+        image = np.asarray(store.images[row])
+        copy = plant_copy(kind, image, image, np.random.default_rng([_STREAM, seed, int(row)]))
+        made[place] = image if copy is None else copy.pixels
+    return made
+
+
+def _strengths_to(name: str, most: str) -> tuple[float, ...]:
+    """Strengths of a family from the weakest to one that is named.
+
+    Raises:
+        InputError: It has no such strength.
+    """
+    strengths = FAMILIES[name]
+    known = [f"{strength:g}" for strength in strengths]
+    try:
+        place = strengths.index(float(most))
+    except ValueError:
+        raise unknown_name(f"strength of {name}", most, known) from None
+    return strengths[: place + 1]
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedThreshold:
+    """One detector and one family."""
+
+    detector: int
+    """Which, as they were given."""
+    family: Family
+    group: np.ndarray
+    """[n] identities."""
+    strength: np.ndarray
+    """[n] of the copies."""
+    score: np.ndarray
+    """[n] of the pairs."""
+    readings: Readings
+    """By these scores."""
+
+    @property
+    def guarantee(self) -> MissGuarantee:
+        """The more cautious reading's."""
+        return self.readings.cautious
+
+    def missed(self, threshold: float) -> Proportion:
+        """Pairs below a threshold. An interval for the miss rate where the threshold was not made from these pairs."""
+        return clopper_pearson(int((self.score < threshold).sum()), len(self.score))
+
+
+def counted_guarantees(
+    sets: FilterSets, families: Sequence[Family], n_detectors: int, options: ScreeningOptions
+) -> list[MissGuarantee]:
+    """Whether there are enough identities, family by family, before anything is computed; the thresholds mean nothing.
+
+    Args:
+        sets: With the calibration images of new identities, and who of them looks alike.
+        families: Kinds of copies.
+        n_detectors: How many share the confidence, with the families.
+        options: Miss rate and confidence.
+    """
+    ids = [identities(family, sets.calibration) for family in families]
+    shared = n_detectors * len(families)
+    return [_readings(np.zeros(len(each)), each, sets, shared, options).cautious for each in ids]
+
+
+def calibrate(
+    opened: Sequence[ScreeningDetector],
+    sets: FilterSets,
+    families: Sequence[Family],
+    options: ScreeningOptions,
+    progress: Progress,
+) -> list[CalibratedThreshold]:
+    """Scores and thresholds of every detector and family; none without calibration images.
+
+    Args:
+        opened: The detectors, with what they compare by.
+        sets: With the calibration images of new identities, and who of them looks alike.
+        families: Kinds of copies.
+        options: Miss rate, confidence, seed, device.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: Features cannot be had, or the measure does not take some.
+    """
+    store = sets.calibration
+    if store is None:
+        return []
+    found, shared = [], len(opened) * len(families)
+    for family in families:
+        pairs = draw_pairs(family, store, options.seed)
+        for place, detector in enumerate(opened):
+            score = _scores(detector, store, pairs, options, progress)
+            group = store.manifest.groups.astype(str)[pairs.first]
+            readings = _readings(score, group, sets, shared, options)
+            found.append(CalibratedThreshold(place, family, group, pairs.strength, score, readings))
+    return sorted(found, key=lambda each: each.detector)
+
+
+def guaranteed_thresholds(found: Sequence[CalibratedThreshold], n_detectors: int) -> list[float]:
+    """The smallest threshold over families, detector by detector.
+
+    Args:
+        found: Of `calibrate`.
+        n_detectors: How many.
+    """
+    return [min(each.guarantee.threshold for each in found if each.detector == d) for d in range(n_detectors)]
+
+
+def _readings(
+    score: np.ndarray, group: np.ndarray, sets: FilterSets, shared: int, options: ScreeningOptions
+) -> Readings:
+    unit = np.array([sets.alike.unit[name] for name in group], dtype=np.int64)
+    return both_readings(
+        score,
+        unit,
+        seed=options.seed,
+        miss_rate=options.miss_rate,
+        confidence=options.confidence,
+        detectors=shared,
+    )
+
+
+def _scores(
+    opened: ScreeningDetector, store: ImageStore, pairs: PositivePairs, options: ScreeningOptions, progress: Progress
+) -> np.ndarray:
+    """[n] of each pair. One that cannot be compared gets the highest: such an image is rejected, hence not missed."""
+    if not len(pairs):
+        return np.empty(0)
+    first = opened.features(store, options, progress).values
+    second = first if pairs.copies is None else opened.features(pairs.copies, options, progress).values
+    left, right = first[pairs.first], second[pairs.second]
+    good = opened.usable(left) & opened.usable(right)
+    score = np.full(len(pairs), opened.top)
+    if good.any():
+        score[good] = opened.similarity.scores(left[good], right[good])
+        score[~good] = max(opened.top, score[good].max())
+    return score

@@ -1,0 +1,174 @@
+"""Which synthetic images are kept, why the others are not, whom these expose, and what filtering costs.
+
+Every image of the set has an answer. A rejected image points at a training patient by the very pixels of a training
+image, or by a score.
+
+METHODS section 4: the cost is stated per synthetic image against the whole training set. It is images by class,
+diversity before and after, and the share of real images that would be rejected. Real images of the calibration copy
+nobody, and say which share is rejected without being a copy.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from memorisk.audits.filter.screening import NO_SCORE, PIXELS, SCORE, Screening
+from memorisk.audits.filter.sets import FilterSets
+from memorisk.statistics.copies.calibration import one_per_group
+from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.quality.retrieval_score import RetrievalScore, irs_of
+
+UNREADABLE, NOT_FILTERED = "unreadable", "not filtered"
+REASONS: dict[str, str] = {
+    SCORE: "A training image scores as high as the threshold or higher.",
+    PIXELS: "It has the very pixels of a training image, as it is, mirrored or turned.",
+    NO_SCORE: "Its features are not finite, or the measure is undefined for them.",
+    UNREADABLE: "It could not be read, so that nothing is known of it.",
+    NOT_FILTERED: "There is no threshold.",
+}
+"""Why an image is not kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """An answer for every synthetic image."""
+
+    place: np.ndarray
+    """[N] row among the images that could be read; -1 for the others."""
+    reason: np.ndarray
+    """[N] one of `REASONS`; empty for kept images."""
+
+    @property
+    def kept(self) -> np.ndarray:
+        """[N]."""
+        return self.reason == ""
+
+    def of_readable(self, n: int) -> np.ndarray:
+        """[S] whether an image that could be read is kept."""
+        found = np.zeros(n, dtype=bool)
+        found[self.place[self.kept]] = True
+        return found
+
+
+def decide_kept(sets: FilterSets, screened: Screening | None) -> Decision:
+    """Keep or reject.
+
+    Args:
+        sets: The images.
+        screened: Of them; None where there is no threshold, and nothing is kept.
+    """
+    row = {image: i for i, image in enumerate(sets.synthetic.manifest.images)}
+    place = np.array([row.get(image, -1) for image in sets.asked.images], dtype=np.int64)
+    reason = np.full(len(place), UNREADABLE, dtype=object)
+    read = place >= 0
+    reason[read] = NOT_FILTERED if screened is None else screened.reason[place[read]]
+    return Decision(place, reason)
+
+
+def exposed_numbers(screened: Screening | None, patients: np.ndarray) -> dict[str, int]:
+    """Training patients at whom rejected images point, by what points.
+
+    Args:
+        screened: Of the images; None where there is no threshold.
+        patients: [N] of the training images.
+
+    Returns:
+        ``n_identical`` by the very pixels of an image; ``n_by_score`` by scores alone, ``n_by_score_singled_out`` of
+        them with an image that no other patient's reaches; ``n_exposed`` the first and the last together.
+    """
+    if screened is None:
+        return dict.fromkeys(("n_exposed", "n_identical", "n_by_score", "n_by_score_singled_out"), 0)
+    nearest = screened.nearest
+    pointed = np.unique(patients[nearest[np.isin(screened.reason, (SCORE, PIXELS))]])
+    identical = np.unique(patients[screened.identical[screened.identical >= 0]])
+    singled = np.setdiff1d(patients[nearest[screened.singled_out]], identical)
+    return {
+        "n_exposed": len(identical) + len(singled),
+        "n_identical": len(identical),
+        "n_by_score": len(np.setdiff1d(pointed, identical)),
+        "n_by_score_singled_out": len(singled),
+    }
+
+
+_STREAM = 67  # keeps these draws apart from others of the same seed
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """IRS of some images by one detector: how much of the training set they reach as nearest neighbours."""
+
+    detector: int
+    """Which, as they were given."""
+    images: str
+    """"before", "kept" or "held-out real"."""
+    score: RetrievalScore
+    """Of all of them."""
+    equal: RetrievalScore
+    """Of as many random ones as the smallest of these sets has: IRS grows with the number of images."""
+
+
+def real_share(screened: Screening, sets: FilterSets, seed: int) -> tuple[Proportion | None, np.ndarray]:
+    """Share of new patients whose real image would be rejected, one random image each.
+
+    Args:
+        screened: Of all images.
+        sets: For the patients.
+        seed: Of the image drawn.
+
+    Returns:
+        The share with its interval over patients, None without calibration images; and [M] which of all of them would.
+    """
+    if sets.calibration is None:
+        return None, np.empty(0, dtype=bool)
+    rejected = np.array(np.any(screened.reaches(screened.real), axis=0))
+    each = rejected[_one_row_per_patient(sets, seed)]
+    return clopper_pearson(int(each.sum()), len(each)), rejected
+
+
+def synthetic_share(screened: Screening) -> Proportion:
+    """Share of the synthetic images that reach a threshold, with its interval over images."""
+    rejected = np.any(screened.reaches(screened.synthetic), axis=0)
+    return clopper_pearson(int(rejected.sum()), len(rejected))
+
+
+def diversity(screened: Screening, kept: np.ndarray, sets: FilterSets, seed: int) -> list[Diversity]:
+    """IRS before and after, and of real images of new patients, one each, by every detector; sets without images not.
+
+    Args:
+        screened: Of all images.
+        kept: [S] of the images that could be read.
+        sets: For the training images and the patients.
+        seed: Of the images drawn.
+    """
+    return diversity_of(screened, {"before": np.arange(len(kept)), "kept": np.flatnonzero(kept)}, sets, seed)
+
+
+def diversity_of(screened: Screening, chosen: Mapping[str, np.ndarray], sets: FilterSets, seed: int) -> list[Diversity]:
+    """As `diversity`, of any synthetic images.
+
+    Args:
+        screened: Of all images.
+        chosen: Rows of the synthetic images, by what they are called.
+        sets: For the training images and the patients.
+        seed: Of the images drawn.
+    """
+    found = []
+    for place, matches in enumerate(screened.synthetic):
+        rows = {what: matches.row[some] for what, some in chosen.items()}
+        if sets.calibration is not None:
+            rows["held-out real"] = screened.real[place].row[_one_row_per_patient(sets, seed)]
+        rows = {what: some[some >= 0] for what, some in rows.items() if (some >= 0).any()}
+        fewest = min(map(len, rows.values()), default=0)
+        for what, some in rows.items():
+            drawn = np.random.default_rng([_STREAM, seed, place]).permutation(len(some))[:fewest]
+            scores = (irs_of(r, len(sets.train.images)) for r in (some, some[drawn]))
+            found.append(Diversity(place, what, *scores))
+    return found
+
+
+def _one_row_per_patient(sets: FilterSets, seed: int) -> np.ndarray:
+    """[G] rows of one random calibration image of each patient."""
+    assert sets.calibration is not None
+    drawn = int(np.random.default_rng([_STREAM, seed]).integers(1 << 32))
+    return one_per_group(sets.calibration.manifest.groups.astype(str), seed=drawn)

@@ -1,0 +1,389 @@
+"""A synthetic set without what a detector takes for copies, with a guarantee: ``memorisk filter``.
+
+METHODS section 4, "Use" and "Guarantee": every synthetic image is compared with the whole training set, and
+rejected from a threshold on that misses no more than a stated share of copies, with a stated confidence.
+
+Features are kept by content and pairs come from the seed, so that the same command goes on where a killed one
+stopped. The kept set has its name only when it is whole, and ``filter.json`` is written last.
+
+The kept set is PNG files of the decoded pixels and a table of labels, no more (`images.exports.clean_set`). The
+pixels are checked to be those that were compared. Each image gets a number for a name, in the order of the ids that
+the run shows; ``manifest`` of the run says which image that is.
+
+The dry run (``--dry-run``) says what a filter would compare and could promise, before any feature is computed.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter, closest_pairs
+from memorisk.audits.filter.calibration import (
+    Family,
+    calibrate,
+    counted_guarantees,
+    guaranteed_thresholds,
+    parse_families,
+)
+from memorisk.audits.filter.decisions import Decision, decide_kept, diversity, real_share, synthetic_share
+from memorisk.audits.filter.options import FilterOptions, filter_options
+from memorisk.audits.filter.page import filter_page
+from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
+from memorisk.audits.filter.sets import CALIBRATION, SYNTHETIC, TRAIN, FilterSets, decode_sets, read_manifests
+from memorisk.audits.generated.sets import Source
+from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
+from memorisk.images.clean_set import clean_names, write_clean_set
+from memorisk.images.file_hashes import read_rows
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.pixels import PixelRule
+from memorisk.images.sources.registry import refuse_overlap
+from memorisk.images.store import ImageStore
+from memorisk.images.store_writer import manifest_sources, process_count
+from memorisk.report.page import render_page
+from memorisk.report.result import Result
+from memorisk.runs.checksums import files_below, listed_checksum
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.files import write_json, write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.tables import write_csv
+from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.statistics.pairs.guarantee import MissGuarantee
+from memorisk.training.detectors.pair_detectors import PairDetector
+from memorisk.training.features.compute_backend import open_compute_backend
+from memorisk.training.features.extraction import WITHOUT_NETWORK, dimension, features_cost
+
+
+@dataclass(frozen=True)
+class FilterPlan:
+    """What a command would do.
+
+    Attributes:
+        images: In each set; of the synthetic ones those that could be read.
+        unreadable: Synthetic images that could not, and will be rejected.
+        patients: Training and calibration ones; images where no patients are given.
+        left_out: Calibration identities that are not new, by reason.
+        n_merged: Calibration names that were taken for another one's, with whom they share an image.
+        look_alikes: Calibration identities that look like somebody, and how many both readings count.
+        detectors: What compares images.
+        families: Of copies: identities there are, needed and missing for the guarantee.
+        missing: Identities that are missing for it; 0 where it can be given.
+        cost: Passes, bytes and pairs: every image is compared with all training images, and once more where it reaches
+            the threshold, so that of pairs only a bound is known.
+        notes: What was assumed or left out.
+    """
+
+    images: dict[str, int]
+    unreadable: int
+    patients: dict[str, int]
+    left_out: dict[str, int]
+    n_merged: int
+    look_alikes: dict[str, int]
+    detectors: tuple[str, ...]
+    families: tuple[dict[str, Any], ...]
+    missing: int
+    cost: Cost
+    notes: tuple[str, ...]
+
+
+def describe_sets(
+    sets: FilterSets,
+    detectors: Sequence[PairDetector],
+    families: Sequence[Family],
+    counted: Sequence[MissGuarantee],
+) -> FilterPlan:
+    """Count what there is and say whether the guarantee can be given.
+
+    Args:
+        sets: Decoded.
+        detectors: What compares images.
+        families: Kinds of copies.
+        counted: How many identities there are and are needed, of each family.
+    """
+    stores = {"training": sets.train, "synthetic": sets.synthetic, "calibration": sets.calibration}
+    n = {what: 0 if store is None else len(store.images) for what, store in stores.items()}
+    copies = sum(found.n_identities for family, found in zip(families, counted, strict=True) if family.copied)
+    return FilterPlan(
+        images=n,
+        unreadable=len(sets.unread),
+        patients={
+            what: 0 if store is None else len(np.unique(store.manifest.groups.astype(str)))
+            for what, store in stores.items()
+            if what != "synthetic"
+        },
+        left_out=asdict(sets.left_out),
+        n_merged=sets.merged,
+        look_alikes=sets.alike.counts,
+        detectors=tuple(detector_names(detectors)),
+        families=tuple(
+            {"family": f.words, "identities": c.n_identities, "needed": c.needed, "missing": c.missing}
+            for f, c in zip(families, counted, strict=True)
+        ),
+        missing=max((found.missing for found in counted), default=0),
+        cost=total([_cost_of(detector, sets, copies) for detector in detectors]) + Cost(bytes_images=sets.decoded),
+        notes=sets.notes,
+    )
+
+
+def _cost_of(detector: PairDetector, sets: FilterSets, copies: int) -> Cost:
+    """Of one detector: features of all images and of the copies that calibrate it, and its comparisons."""
+    stores = [store for store in (sets.train, sets.synthetic, sets.calibration) if store is not None]
+    features = features_cost(
+        detector.source, [store.pixel_hashes for store in stores], sets.train.images.shape, detector.detector
+    )
+    d = dimension(detector.source, sets.train.images.shape, detector.detector)
+    asking = sum(len(store.images) for store in stores[1:])
+    return features + Cost(
+        images_passed=0 if detector.source.kind in WITHOUT_NETWORK else copies,
+        bytes_features=None if d is None else 4 * d * copies,
+        pairs=2 * asking * len(sets.train.images),
+        at_most=("images_passed", "pairs"),
+    )
+
+
+KEPT = "kept"
+_UNFINISHED = (".kept.building", ".kept.old")
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The kept images in the order in which they are written."""
+
+    rows: np.ndarray
+    """Their rows among all synthetic images."""
+    files: np.ndarray
+    """[N] file name of every synthetic image, empty for those that are not kept."""
+
+    @classmethod
+    def of(cls, sets: FilterSets, decision: Decision, names: Pseudonyms) -> "KeptRows":
+        """Number the kept images by the ids that the run shows, which tell nothing of hidden ones."""
+        rows = np.flatnonzero(decision.kept)
+        rows = rows[np.argsort(names.names(sets.asked.images[rows]).astype(str), kind="stable")]
+        files = np.full(sets.asked.n, "", dtype=object)
+        files[rows] = clean_names(len(rows))
+        return cls(rows, files)
+
+
+def write_kept(
+    out: Path, sets: FilterSets, decision: Decision, options: ImageOptions, names: Pseudonyms, progress: Progress
+) -> None:
+    """Write the kept images to ``out/kept``, replacing what an earlier run left there.
+
+    Args:
+        out: The run folder, held by this process.
+        sets: The images.
+        decision: Which are kept.
+        options: How the synthetic images were read.
+        names: The ids that the run shows.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        MemoriskError: No space is left, or an image is not what it was when it was decoded.
+        InputError: A file cannot be read, or has colours of 16 bits.
+    """
+    rows = KeptRows.of(sets, decision, names).rows
+    sources = manifest_sources(sets.asked.subset(rows))
+    pixels = read_rows(sets.synthetic.files)["pixels"].to_numpy(dtype=object)
+    write_clean_set(
+        out / KEPT,
+        sources,
+        sets.asked.labels[rows].tolist(),
+        PixelRule.of(options),
+        decoded=pixels[decision.place[rows]].tolist(),
+        processes=process_count(None, sources),
+        progress=partial(progress, "writing kept images"),
+    )
+
+
+def kept_sha256(out: Path) -> str:
+    """Compute what identifies the kept set as it was written: a statement of the run compares the folder with it.
+
+    Args:
+        out: The run folder.
+    """
+    return listed_checksum(out / KEPT, files_below(out / KEPT)).sha256
+
+
+def remove_kept(out: Path) -> None:
+    """Remove a kept set and what is left of unfinished ones."""
+    for name in (KEPT, *_UNFINISHED):
+        shutil.rmtree(out / name, ignore_errors=True)
+
+
+REPORT, COMPLETION_FILE = "report.html", "filter.json"
+MANIFEST = "manifest"
+
+
+def filter_synthetic(
+    train: Source,
+    synthetic: str | Path | Manifest,
+    out: str | Path,
+    *,
+    calibration: Source | None = None,
+    progress: Progress = no_progress,
+    dry_run: bool = False,
+    **settings: Any,
+) -> Result | FilterPlan:
+    """Write the synthetic images that no detector takes for a copy of a training image, with a guarantee or not at all.
+
+    Args:
+        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        synthetic: The images it made: a folder, a table, .npy or .npz, or their manifest.
+        out: The folder for the kept set and the report: new, empty, or one of the same filter to write again.
+        calibration: Real images of people whom neither the generator nor a detector has seen.
+        progress: Called with (stage, done, total).
+        dry_run: Decode the images, count, and return what could be promised, without features.
+        **settings: Any field of `FilterOptions`; ``detector`` is needed.
+
+    Returns:
+        The result, which is also saved in ``out``; or the plan.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written to ``out``.
+        MemoriskError: The disk is full, or synthetic images changed meanwhile; features that are done are kept.
+
+    Example:
+        >>> result = filter_synthetic("train/", "made/", "out/", detector="d/", calibration="new/")  # doctest: +SKIP
+        >>> result.verdict["guarantee"], result.verdict["n_kept"]  # doctest: +SKIP
+    """
+    options = filter_options(settings | ({} if calibration is None else {"calibration": source_name(calibration)}))
+    families, detectors = parse_families(options.families), open_detectors(options)
+    folder = Path(out)
+    refuse_overlap(folder, {"TRAIN": train, "SYNTHETIC": synthetic, "the calibration images": calibration})
+    if not dry_run:
+        check_out_folder(folder, {}, identity=[])
+        options.reach_cluster()
+    names = Pseudonyms.from_options(options)
+    found = read_manifests(train, synthetic, calibration, options, progress)
+    sets = decode_sets(found, detectors, options, progress)
+    counted = counted_guarantees(sets, families, len(detectors), options)
+    if dry_run:
+        return describe_sets(sets, detectors, families, counted)
+    with open_compute_backend(options, options.store, folder, device=str(check_device(options.device))) as workplace:
+        working = [detector.working_at(workplace) for detector in detectors]
+        evidence = gather_evidence(sets, working, families, counted, options, progress)
+    config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
+    names = names.knowing(config, "train")
+    with open_run(folder, names.settings(config | {"run": _identity(evidence, options)}), identity=["run"]) as run:
+        run.log("started", versions=versions(), machine=machine())
+        result = _write(run, evidence, options, names, progress)
+        run.log("finished", status=result.status)
+    return result
+
+
+def gather_evidence(
+    sets: FilterSets,
+    detectors: list[PairDetector],
+    families: tuple[Family, ...],
+    counted: list[MissGuarantee],
+    options: FilterOptions,
+    progress: Progress,
+) -> FilterEvidence:
+    """Thresholds, scores, decisions and cost; nothing is computed where there can be no threshold.
+
+    Args:
+        sets: The images.
+        detectors: What compares them.
+        families: What the guarantee is about.
+        counted: Whether there are enough identities for it.
+        options: What was asked for.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: Features cannot be had.
+    """
+    if not options.threshold and not all(found.kept for found in counted):
+        return FilterEvidence(sets, detectors, families, counted, decide_kept(sets, None))
+    opened = open_screening(detectors, sets, options, progress)
+    calibrated = calibrate(opened, sets, families, options, progress)
+    if options.threshold:
+        pairs = zip(options.thresholds, opened, strict=True)
+        thresholds = [o.similarity.at_half if value is None else value for value, o in pairs]
+    else:
+        thresholds = guaranteed_thresholds(calibrated, len(opened))
+    screened = screen(opened, sets, thresholds, options, progress)
+    decision = decide_kept(sets, screened)
+    real, rejected = real_share(screened, sets, options.seed)
+    spread = diversity(screened, decision.of_readable(len(sets.synthetic.images)), sets, options.seed)
+    made = synthetic_share(screened)
+    return FilterEvidence(
+        sets, detectors, families, counted, decision, opened, calibrated, screened, made, real, rejected, spread
+    )
+
+
+def _write(
+    run: RunFolder,
+    evidence: FilterEvidence,
+    options: FilterOptions,
+    names: Pseudonyms,
+    progress: Progress,
+) -> Result:
+    """Tables, report, kept set, and last the file that says that all of it is there."""
+    (run / COMPLETION_FILE).unlink(missing_ok=True)
+    result = analyse_filter(evidence, options, names)
+    sets = evidence.sets
+    write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, CALIBRATION: sets.calibration}, names)
+    result.save(run.path, beside=(FILES,))
+    _write_manifest(run, evidence, result, names)
+    pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
+    write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
+    written = _write_kept_set(run, evidence, options, names, progress)
+    write_json(run / COMPLETION_FILE, result.verdict | {"kept": written})
+    return result
+
+
+def _write_kept_set(
+    run: RunFolder, evidence: FilterEvidence, options: FilterOptions, names: Pseudonyms, progress: Progress
+) -> dict[str, Any] | None:
+    """Write the kept set and say what it is, or see to it that there is none."""
+    if evidence.screened is None:
+        remove_kept(run.path)
+        return None
+    write_kept(run.path, evidence.sets, evidence.decision, options.of_synthetic(), names, progress)
+    return {"folder": KEPT, "sha256": kept_sha256(run.path)}
+
+
+def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, names: Pseudonyms) -> None:
+    """Write a row a synthetic image, with its file in the kept set, as Parquet and as CSV."""
+    files = KeptRows.of(evidence.sets, evidence.decision, names).files
+    known = dict(zip(names.names(evidence.sets.asked.images), files, strict=True))
+    table = result.per_image.assign(file=[known.get(image, "") for image in result.per_image["image"]])
+    write_table(run / f"{MANIFEST}.parquet", table)
+    write_csv(run / f"{MANIFEST}.csv", table)
+
+
+def source_name(source: Source) -> str:
+    """How a source is called in ``config.yaml``."""
+    if isinstance(source, ImageStore):
+        return source.manifest.name
+    return source.name if isinstance(source, Manifest) else str(source)
+
+
+def _identity(evidence: FilterEvidence, options: FilterOptions) -> dict[str, Any]:
+    """What makes this run this run."""
+    sets = evidence.sets
+    features = [
+        {k: getattr(o.train.described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
+        for o in evidence.opened
+    ]
+    return {
+        "audit": "filter",
+        "training": sets.train.data_hash,
+        "synthetic": sets.synthetic.data_hash,
+        "unreadable": len(sets.unread),
+        "calibration": None if sets.calibration is None else sets.calibration.data_hash,
+        "detectors": [detector.name for detector in evidence.detectors],
+        "features": features,
+        "families": [family.words for family in evidence.families],
+        "miss_rate": options.miss_rate,
+        "confidence": options.confidence,
+        "threshold": list(options.threshold),
+        "seed": options.seed,
+        "pseudonymise": options.pseudonymise,
+    }

@@ -1,0 +1,212 @@
+"""The fixed wording of the filter's report, apart from the layout, so that a checker of its claims reads one file."""
+
+from typing import Any
+
+from memorisk.audits.synthetic.wording import Terms
+from memorisk.report.blocks import Kind, Text
+from memorisk.report.columns import count, percent
+
+HEADLINES: dict[str, tuple[Kind, str]] = {
+    "pass": ("pass", "Filtered, with a guarantee"),
+    "fail": ("fail", "Nothing was kept"),
+    "undecided": ("undecided", "Nothing is kept: there is no threshold"),
+}
+UNGUARANTEED = "Filtered, without a guarantee"
+WEAKLY = "Filtered with a guarantee, by a weak detector"
+SENTENCES = {
+    "pass": "The folder “kept” holds the synthetic images that no detector takes for a copy. What that promises, and "
+    "what it does not, stands below.",
+    "fail": "Every synthetic image was rejected, so that there is nothing to share; why stands below.",
+    "undecided": "A threshold with the guarantee that was asked for needs more people whom nobody has seen. Rather "
+    "than one without a guarantee, none is used.",
+}
+KEPT_SO = (
+    "The folder “kept” holds the synthetic images below the threshold, but nothing is promised of how many copies are "
+    "among them."
+)
+KEPT_WEAKLY = (
+    "The folder “kept” holds the synthetic images below the threshold. What is promised of copies stands below, and "
+    "holds for these alone; whole kinds of others are not seen."
+)
+GUARANTEE = (
+    "One random positive pair of each calibration {unit} was drawn for each family, and its score taken by each "
+    "detector. A detector's threshold is the smallest that its families ask for; an image is rejected when its best "
+    "score over all training images reaches the threshold of any detector. Rejecting more than the pair itself "
+    "only lowers the miss rate."
+)
+SHARED = (
+    "{detectors} and {families} are calibrated on the same people, so that each threshold is made with a share of "
+    "1 - {confidence:g}: of {shared}, each gets {each:.3g}. The promise then holds for all of them at once."
+)
+USER = (
+    "The threshold was given. How many calibration pairs lie below it is shown; the intervals are for one family and "
+    "detector, and hold if the threshold was chosen without looking at these pairs."
+)
+COST = (
+    "Every synthetic image is compared with the whole training set, so that its chance to be rejected grows with that "
+    "set. Real images of new {units}, who are copied nowhere, are rejected for likeness alone."
+)
+REAL = (
+    "Of new {units}, one random real image each, {share} would be rejected [{low}, {high}], {n} {units}. So large a "
+    "share of rejected synthetic images need not be copies. The same {units} set the threshold, by other pairs of "
+    "images."
+)
+DIVERSITY = (
+    "IRS: how many training images are the nearest one of some synthetic image, as an estimate of the share of the "
+    "training set that the images reach. Real images of new {units}, one each, are the reference. The score grows "
+    "with the number of images: compare the last column, where each set has as many, drawn at random."
+)
+EXPOSED = (
+    "A rejected image points at the {unit} of its nearest training image. An image with the very pixels of a training "
+    "image, as it is, mirrored or turned by quarters, exposes its {unit}, and counts as singling out. Of the others, "
+    "singled out means that no image of another {unit} reaches the threshold. Where others reach it as well, the image "
+    "may be common rather than copied."
+)
+EXPOSED_TABLE = "Training {units} at {whom} rejected images point, the closest pair first."
+EXPOSED_COUNTED = (
+    "Exposed: {exposed}, {identical} by an image with the very pixels of a training image and {singled} singled out by "
+    "a score. At {others} more a score points that images of other {units} reach as well. This count does not say "
+    "whether these are copied, an audit of the whole set does (memorisk audit synthetic): {beside}."
+)
+NEW_PATIENTS = "of new {units}, who are copied nowhere, the same threshold rejects {share} [{low}, {high}]"
+NEW_PATIENTS_UNKNOWN = "which share of new {units} the same threshold rejects is not known"
+SCORES = (
+    "How far the best match of each image lies below an image and itself (0 is the same vector). The triangle is the "
+    "threshold: what lies left of it is rejected. Pairs of the calibration that lie right of it are misses."
+)
+UNREAD = (
+    "Nothing is known of these: they are rejected, not kept. A file that has changed since, or that another program "
+    "can read, was still not looked at."
+)
+
+LEFT_OUT = {
+    "in_training": "named among the training {units}",
+    "same_pixels": "with an image that is a training image, pixel by pixel",
+    "nearly_same": "with an image that is nearly a training image, as it is or mirrored",
+    "known": "on whom a detector was trained or chosen",
+}
+"""Why somebody does not calibrate; "nearly_same" in runs of before 2026-11-23, where likeness excluded."""
+LOOK_ALIKE = (
+    "{alike}: nobody is left out for that. Counted as given they are {given:,} identities, with look-alikes as one "
+    "person each, and without those who look like training images, {one:,}. The threshold is the more cautious of both."
+)
+
+
+WEAK = (
+    "A weak detector: pixels, principal components and untrained networks compare images point by point. A copy that "
+    "is cropped, turned, or mirrored and changed ever so little, lies far from its source, and is kept. Name a "
+    "detector trained to find copies, or an encoder."
+)
+AUDIT = "run memorisk audit synthetic on the kept set"
+
+
+def promised_kinds(numbers: dict[str, Any]) -> str:
+    """The families of a guarantee, for a headline."""
+    kinds = ["JPEG" if kind == "jpeg" else str(kind) for kind in numbers["kinds"]]
+    return kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+
+
+def unpromised_words(numbers: dict[str, Any]) -> str:
+    """The kinds of copies of which nothing is promised, in a sentence, and what looks for them."""
+    if not numbers["guarantee"]:
+        return f"Copies of any kind may be among the kept images: {AUDIT}."
+    return f"Nothing is promised of other copies ({', '.join(numbers['not_promised'])}): {AUDIT}."
+
+
+def exposed_words(terms: Terms, numbers: dict[str, Any]) -> str:
+    """Whom rejected images expose, beside what the threshold says of new people; empty where they point at nobody.
+
+    Args:
+        terms: What a group is called.
+        numbers: Of the verdict.
+    """
+    if not numbers["n_identical"] and not numbers["n_by_score"]:
+        return ""
+    beside, real = terms.fill(NEW_PATIENTS_UNKNOWN), numbers["real_rejected"]
+    if real is not None:
+        share, low, high = (percent(real[name]) for name in ("estimate", "low", "high"))
+        beside = terms.fill(NEW_PATIENTS, share=share, low=low, high=high)
+    return terms.fill(
+        EXPOSED_COUNTED,
+        exposed=terms.counted(numbers["n_exposed"]),
+        identical=count(numbers["n_identical"]),
+        singled=count(numbers["n_by_score_singled_out"]),
+        others=count(pointed_patients(numbers)),
+        beside=beside,
+    )
+
+
+def pointed_patients(numbers: dict[str, Any]) -> int:
+    """At how many only scores point that others reach as well: those who are neither copied nor singled out.
+
+    Args:
+        numbers: Of the verdict.
+    """
+    return numbers["n_by_score"] - numbers["n_by_score_singled_out"]
+
+
+def exposed_lines(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same for a terminal: a name and what was found, each.
+
+    Args:
+        numbers: Of the verdict.
+    """
+    units, real = numbers["units"], numbers["real_rejected"]
+    beside = f"what the threshold says of new {units} is not known"
+    if real is not None:
+        share, low, high = (100 * real[name] for name in ("estimate", "low", "high"))
+        beside = f"the threshold rejects of new {units} {share:.0f} % ({low:.0f} to {high:.0f} %)"
+    identical, singled = numbers["n_identical"], numbers["n_by_score_singled_out"]
+    told = f"{identical:,} by identical pixels, {singled:,} singled out by a score"
+    return [
+        (f"exposed training {units}", f"{numbers['n_exposed']:,}: {told}"),
+        (
+            f"training {units} at {Terms(units).whom} a score points, not exposed",
+            f"{pointed_patients(numbers):,}; {beside}",
+        ),
+    ]
+
+
+def excluded_words(numbers: dict[str, Any], terms: Terms) -> list[str]:
+    """Who does not calibrate, by reason, who was counted once, and who looks alike; a sentence each.
+
+    Args:
+        numbers: Of the verdict.
+        terms: What a group is called.
+    """
+    left = numbers["left_out"]
+    told = [f"{terms.counted(n)} left out, {terms.fill(why)}." for key, why in LEFT_OUT.items() if (n := left.get(key))]
+    if n := numbers["n_merged"]:
+        told.append(f"{terms.counted(n)} taken for another one: they share an image, under several names.")
+    alike = numbers.get("look_alikes") or {}
+    kinds = {"of_others": "another one", "of_training": "a training image"}
+    if like := [f"{alike[key]:,} look like {whom}" for key, whom in kinds.items() if alike.get(key)]:
+        told.append(LOOK_ALIKE.format(alike=" and ".join(like), given=alike["as_given"], one=alike["as_one"]))
+    return told
+
+
+def limitations(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
+    """What the filter does not say.
+
+    Args:
+        terms: What a group is called.
+        numbers: Of the verdict.
+    """
+    said: list[Text] = [
+        "A generator's own copies are another distribution than those of the families: of copies that are stronger, "
+        "changed in other ways, or put together from several patients, nothing is promised.",
+        f"The guarantee is of one copy of a new person. Of many copies made by {promised_kinds(numbers)}, some are "
+        f"kept: with a miss rate of {100 * numbers['miss_rate']:.4g} % up to that share of them.",
+        "That an image was rejected does not show that it is a copy; that it was kept does not show that it is none.",
+        "Metadata in the files, their names and text burnt into the pixels were not looked at, and go along as they "
+        "are.",
+        "What the generator itself gives away, if it is released, is another question; further images of it have to be "
+        "filtered as well.",
+        "The rest of this folder names training images and people. Only the folder “kept” is meant to be shared.",
+    ]
+    if not numbers["patients_known"]:
+        said.append(
+            "No patients are known: every image counts as an identity. If people have several images, the "
+            "guarantee fails more often than stated."
+        )
+    return [terms.fill(text) if isinstance(text, str) and "{" in text else text for text in said]

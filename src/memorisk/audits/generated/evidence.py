@@ -1,0 +1,319 @@
+"""What was measured of the images: what every detector saw, conditioned pairs, logits, and pixel copies.
+
+**Paired mode** (paper 004, section 3.2): each synthetic image stands beside the training image that it was
+conditioned on. MemRate is the share of these pairs that a detector calls one identity: P > 0.5 by a head, elsewhere
+a score that misses at most 5 % of the planted copies (`statistics.pairs.guarantee`, one plant of each source). Its
+value on real images that nobody generated stands beside it: each held-out image with a random one of the training
+images that were conditioned on, of its own class where both have one. What a detector calls identical there is its
+false alarms, of which MemRate holds as many.
+
+**Logit histograms** (paper 004, figure 6): pairs of images of one patient, of two patients, and of a synthetic and
+a training image, counted exactly (`memorisk.scores.pairs`). The pairs of two patients are the null of the last.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.special import expit
+
+from memorisk.audits.generated.distances import Distances, PixelCopies
+from memorisk.audits.generated.features import FeatureTables
+from memorisk.audits.generated.plants import Plants
+from memorisk.audits.generated.review import Review
+from memorisk.audits.generated.sets import Sets
+from memorisk.images.columns import read_described
+from memorisk.images.store import ImageStore
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.scores import pairs
+from memorisk.scores.pairs import Head
+from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity, Similarity
+from memorisk.statistics.copies.calibration import one_per_group
+from memorisk.statistics.copies.set_memorization import MemorizationRate, memorization_rate, rate_difference
+from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.pairs.guarantee import MissGuarantee, miss_guarantee
+
+MISS_RATE = 0.05
+"""Of planted copies, where a detector has no probabilities."""
+_STREAM = 59  # keeps these draws apart from others of the same seed
+
+
+@dataclass(frozen=True, eq=False)
+class Pairing:
+    """Who was generated from whom, and who stands beside them."""
+
+    synthetic: np.ndarray
+    """[P] row of the synthetic image."""
+    train: np.ndarray
+    """[P] row of the training image that it was conditioned on."""
+    unpaired: int
+    """Synthetic images of which that was not said."""
+    held: np.ndarray
+    """[K] row of a held-out image; none without held-out images."""
+    beside: np.ndarray
+    """[K] row of the training image that it is compared with."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairedFindings:
+    """What one detector says of the pairs."""
+
+    score: np.ndarray
+    """[P] larger = more alike."""
+    threshold: float
+    """Above it a pair counts as memorized; NaN where there is none."""
+    calibrated: MissGuarantee | None
+    """What the threshold promises; None of a head, whose probability is its own threshold."""
+    memorized: np.ndarray
+    """[P]."""
+    rate: MemorizationRate | None
+    """MemRate over training patients; None without a threshold."""
+    held_rate: MemorizationRate | None
+    """The same on held-out images, over held-out patients."""
+    excess: JackknifeInterval | None
+    """MemRate less that; None without held-out images."""
+
+
+def read_pairing(named: str | None, sets: Sets, seed: int) -> Pairing | None:
+    """Who was generated from whom.
+
+    Args:
+        named: A column of the synthetic images' table with ids of training images, or a table of pairs; None for none.
+        sets: The images.
+        seed: Of the training images that stand beside the held-out ones.
+
+    Raises:
+        InputError: There is neither such a column nor such a file, an image is unknown or paired twice, or no image is
+            paired.
+    """
+    if named is None:
+        return None
+    made = sets.synthetic.manifest
+    column = next((name for name in (named, f"user_{named}") if name in made.table), None)
+    source = {}
+    if column is not None:
+        source = dict(zip(made.images, (str(value) for value in made.table[column].fillna("")), strict=True))
+    elif Path(named).is_file():
+        source = _read_file(Path(named), sets)
+    else:
+        known = listed([str(name) for name in made.table.columns], 12)
+        raise InputError(f"paired {one_line(named, 60)!r} is neither a column of SYNTHETIC (it has {known}) nor a file")
+    place = _places(sets.train)
+    rows = [row for row, image in enumerate(made.images) if source.get(image, "")]
+    unknown = sorted({source[made.images[row]] for row in rows} - set(place))
+    if unknown:
+        raise InputError(
+            f"paired {one_line(named, 60)!r} names {plural(len(unknown), 'training image', 'training images')} that "
+            f"TRAIN does not have ({listed(unknown)}): give their ids as in TRAIN"
+        )
+    if not rows:
+        raise InputError(f"paired {one_line(named, 60)!r} names a training image for none of the synthetic ones")
+    train = np.array([place[source[made.images[row]]] for row in rows], dtype=np.int64)
+    held, beside = _reference_pairs(sets, train, seed)
+    return Pairing(np.array(rows, dtype=np.int64), train, made.n - len(rows), held, beside)
+
+
+def compare_pairs(
+    pairing: Pairing,
+    found: FeatureTables,
+    similarity: Similarity,
+    distances: Distances,
+    plants: Plants,
+    sets: Sets,
+    seed: int,
+    dismissed: np.ndarray,
+) -> PairedFindings:
+    """What one detector says of the pairs.
+
+    Args:
+        pairing: The pairs.
+        found: Its features.
+        similarity: What compares them.
+        distances: Of its plants.
+        plants: For their sources.
+        sets: For the patients.
+        seed: Of the plant drawn from each source.
+        dismissed: [P] pairs that a person dismissed: they are not memorized.
+    """
+    patients = sets.train.manifest.groups.astype(str)
+    score = similarity.scores(found.synthetic[pairing.synthetic], found.train[pairing.train])
+    threshold, calibrated = float(similarity.at_half), None
+    if np.isnan(threshold) and plants.n:
+        source = patients[plants.source]
+        calibrated = miss_guarantee(-distances.plant_source[one_per_group(source, seed=seed)], miss_rate=MISS_RATE)
+        threshold = float(np.nextafter(calibrated.threshold, -np.inf)) if calibrated.kept else np.nan
+    if np.isnan(threshold):
+        return PairedFindings(score, threshold, calibrated, np.zeros(len(score), bool), None, None, None)
+    memorized = (score > threshold) & ~dismissed
+    rate, held_rate = memorization_rate(memorized, patients[pairing.train]), None
+    if len(pairing.held):
+        assert sets.held is not None
+        beside = similarity.scores(found.held[pairing.held], found.train[pairing.beside])
+        theirs = sets.held.manifest.groups.astype(str)[pairing.held]
+        held_rate = memorization_rate(beside > threshold, theirs)
+    excess = None if held_rate is None else rate_difference(rate, held_rate)
+    return PairedFindings(score, threshold, calibrated, memorized, rate, held_rate, excess)
+
+
+def _reference_pairs(sets: Sets, train: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every held-out image with a random training image that was conditioned on, of its class where both have one."""
+    none = np.empty(0, dtype=np.int64)
+    if sets.held is None:
+        return none, none
+    rng, conditioned = np.random.default_rng([_STREAM, seed]), np.unique(train)
+    labels, theirs = sets.train.manifest.labels[conditioned], sets.held.manifest.labels
+    held, beside = [], []
+    by_class = bool((labels != "").all() and (theirs != "").all())
+    for label in sorted(set(theirs)) if by_class else [None]:
+        mine = np.flatnonzero(theirs == label) if by_class else np.arange(len(theirs))
+        pool = conditioned[labels == label] if by_class else conditioned
+        if len(pool):
+            turns = -(-len(mine) // len(pool))
+            drawn = np.concatenate([rng.permutation(pool) for _ in range(turns)])[: len(mine)]
+            held, beside = [*held, mine], [*beside, drawn]
+    return np.concatenate([none, *held]), np.concatenate([none, *beside])
+
+
+def _read_file(path: Path, sets: Sets) -> dict[str, str]:
+    """The training image of each synthetic one, from a table of pairs.
+
+    Raises:
+        InputError: It is no such table, names a synthetic image that is not there, or one twice.
+    """
+    table = read_described(path)
+    for name in ("synthetic_image", "training_image"):
+        if name not in table:
+            raise InputError(f"{one_line(path)}: a table of pairs needs the columns synthetic_image and training_image")
+    made = [str(value) for value in table["synthetic_image"]]
+    twice = [image for image, n in Counter(made).items() if n > 1]
+    if twice:
+        raise InputError(f"{one_line(path)}: {plural(len(twice), 'image is', 'images are')} paired twice "
+                         f"({listed(twice)})")  # fmt: skip
+    place = _places(sets.synthetic)
+    unread = {str(value) for value in sets.synthetic.skipped["image"]}
+    unknown = sorted(image for image in made if image not in place and image not in unread)
+    if unknown:
+        raise InputError(
+            f"{one_line(path)}: {plural(len(unknown), 'image is', 'images are')} not in SYNTHETIC ({listed(unknown)})"
+        )
+    images = sets.synthetic.manifest.images
+    return {
+        images[place[image]]: str(real)
+        for image, real in zip(made, table["training_image"], strict=True)
+        if image in place
+    }
+
+
+def _places(store: ImageStore) -> dict[str, int]:
+    """Rows by the path of the file, where it is one image's own, and by id."""
+    paths = store.manifest.table["path"].astype(str).tolist()
+    found = {path: row for row, path in enumerate(paths)} if len(set(paths)) == len(paths) else {}
+    return found | {str(image): row for row, image in enumerate(store.manifest.images)}
+
+
+SAME_IDENTITY, TWO_IDENTITIES, SET_TO_TRAINING = "same identity", "two identities", "synthetic, training"
+BINS = 48
+_SAMPLE = 4096  # pairs that the ends of the bins are read from
+
+
+@dataclass(frozen=True, eq=False)
+class LogitHistogram:
+    """Pairs by their logit."""
+
+    edges: np.ndarray
+    """[b + 1]; what lies beyond is counted in the outermost bins."""
+    counts: dict[str, np.ndarray]
+    """[b] by kind of pair; nothing of pairs of one patient where nobody has two images."""
+    itself: float
+    """Logit of an image and itself."""
+    above_itself: int
+    """Pairs of two patients that reach it: with as many the detector does not see an exact copy."""
+
+
+def logit_histogram(similarity: HeadSimilarity, found: FeatureTables, sets: Sets) -> LogitHistogram:
+    """Count the pairs of real images, training and held out alike, and those of the set with the training images.
+
+    Args:
+        similarity: Of the detector, whose search looks at all pairs.
+        found: Its features.
+        sets: For the patients.
+    """
+    real = np.concatenate([found.train, found.held])
+    names = [sets.train.manifest.groups.astype(str)]
+    if sets.held is not None:
+        names.append(np.char.add("held out: ", sets.held.manifest.groups.astype(str)))
+    groups = np.concatenate(names)
+    head, search = similarity.head, similarity.search
+    edges = _edges(head, real, found.synthetic)
+    wide = np.array([-np.inf, *edges[1:-1], np.inf])
+    between = search.survey(real, None, head, edges=wide, threshold=head.bias, limit=0, exclude_same=groups)
+    beside = search.survey(found.synthetic, found.train, head, edges=wide).counts
+    assert between.counts is not None
+    assert between.pairs is not None
+    assert beside is not None
+    counts = {TWO_IDENTITIES: between.counts, SET_TO_TRAINING: beside}
+    if len(np.unique(groups)) < len(groups):
+        everything = search.survey(real, None, head, edges=wide).counts
+        assert everything is not None
+        counts[SAME_IDENTITY] = everything - between.counts
+    return LogitHistogram(edges, counts, head.bias, between.pairs.count)
+
+
+def _edges(head: Head, real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:
+    """Bins between a low and a high logit of random pairs, with the logit 0 on an edge."""
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(len(real), size=(2, _SAMPLE))
+    made, beside = rng.integers(len(synthetic), size=_SAMPLE), rng.integers(len(real), size=_SAMPLE)
+    seen = [
+        pairs.rowwise(real[one], real[other], head.weight, head.bias),
+        pairs.rowwise(synthetic[made], real[beside], head.weight, head.bias),
+    ]
+    low = min(float(np.quantile(np.concatenate(seen), 0.001)), -1.0)
+    high = max(head.bias, float(np.max(np.concatenate(seen))), 1.0)
+    step = (high - low) / BINS
+    return step * np.arange(np.floor(low / step), np.ceil(high / step) + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class DetectorView:
+    """The sets as one detector sees them."""
+
+    name: str
+    """Of the detector, as the report has it."""
+    features: FeatureTables
+    similarity: Similarity
+    distances: Distances
+    spread: LogitHistogram | None
+    """Of the logits; None without a head."""
+
+    @property
+    def has_head(self) -> bool:
+        """Whether it gives probabilities."""
+        return self.spread is not None
+
+    @property
+    def measure(self) -> str:
+        """The distance in words, with what was fitted."""
+        if isinstance(self.similarity, MeasureSimilarity):
+            return self.similarity.measure.plain_words
+        return f"minus the {self.similarity.words}"
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticEvidence:
+    """Of all detectors."""
+
+    sets: Sets
+    plants: Plants
+    views: tuple[DetectorView, ...]
+    copies: PixelCopies
+    pairing: Pairing | None
+    """Who was generated from whom; None where that was not said."""
+    review: Review
+
+
+def probability(view: DetectorView, distance: np.ndarray) -> np.ndarray:
+    """``1 / (1 + exp(distance))`` of a head's distances, minus logits; NaN without a head."""
+    return expit(-distance) if view.has_head else np.full(len(distance), np.nan)

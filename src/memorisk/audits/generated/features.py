@@ -1,0 +1,299 @@
+"""Features of all three sets, and a similarity between them that knows neither real part better.
+
+Whatever is fitted (principal components, variances, a covariance) is fitted on training and held-out images
+together. Fitted on the training images alone it would be nearer to them, and the p-values of METHODS section 5
+would no longer be those of a random split.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.generated.knowledge import detector_notes
+from memorisk.audits.generated.plants import PlantedSet
+from memorisk.audits.generated.sets import Sets
+from memorisk.audits.synthetic.options import AUTO, SyntheticOptions
+from memorisk.images.store import ImageStore
+from memorisk.images.wording import listed
+from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
+from memorisk.models.provenance import CONFIG
+from memorisk.runs.arrays import scratch_array
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.workload import Progress
+from memorisk.scores.distances.rows import rows_per_block
+from memorisk.scores.similarity import Similarity
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.features.matrix import FeatureDescription, Features, load_features
+
+AUTO_SIDE = 32
+"""Pixels a side of the default features."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureTables:
+    """Features of every image of the audit."""
+
+    train: np.ndarray
+    """[N, d], the atlas: kept by content, whatever is compared with it."""
+    held: np.ndarray
+    """[M, d]; no row without held-out images."""
+    synthetic: np.ndarray
+    """[S, d]."""
+    plants: np.ndarray
+    """[P, d]."""
+    described: FeatureDescription
+    """Of the training images' features."""
+    weak: bool
+    """Whether pixels are compared, alone or by their principal components."""
+    notes: tuple[str, ...]
+    """What must be said of them, without ids."""
+    computed: int
+    """Images that went through the encoder in this call."""
+    atlas_computed: int
+    """Training images among them; 0 where the atlas was kept from before."""
+
+
+def open_detectors(options: SyntheticOptions, sets: Sets) -> tuple[PairDetector, ...]:
+    """What compares images, ``auto`` settled.
+
+    Raises:
+        InputError: No such source or measure, or files of features for some of the sets only or beside another.
+    """
+    for text in options.detector:
+        _check_folder(text)
+    side = max(sets.train.images.shape[1:3])
+    default = f"pixels:{AUTO_SIDE}" if side > AUTO_SIDE else "pixels"
+    found = tuple(
+        open_pair_detector(default if text == AUTO else text, measure=options.measure, domain=options.domain)
+        for text in options.sources
+    )
+    _check_saved(found, options, sets)
+    return found
+
+
+def _check_folder(text: str) -> None:
+    """Refuse a path without a detector by what is missing there, not as an unknown network.
+
+    Raises:
+        InputError: It is a folder of something else, or is not there.
+    """
+    path = Path(text.removeprefix("detector:"))
+    if path.is_dir() and not (path / CONFIG).is_file():
+        inside = path / "detector"
+        way = f"; did you mean {one_line(inside)}?" if (inside / CONFIG).is_file() else ""
+        raise InputError(f"{one_line(path)} holds no detector: there is no {CONFIG} in it{way}")
+    if "/" in text and not {"@", ":"} & set(text) and not path.exists():
+        raise InputError(f"there is no folder {one_line(path)} of a detector")
+
+
+def display_names(detectors: Sequence[PairDetector]) -> tuple[str, ...]:
+    """What the report calls each: a folder that is called detector with the one above, and numbers where that is one.
+
+    Args:
+        detectors: In their order.
+    """
+    names = [_with_folder(detector) for detector in detectors]
+    return tuple(
+        f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)
+    )
+
+
+def _with_folder(detector: PairDetector) -> str:
+    """``detector:lcmem/detector`` for what every training calls ``detector``."""
+    path = Path(detector.source.name)
+    if detector.source.kind != "detector" or path.name != "detector" or not path.resolve().parent.name:
+        return detector.name
+    return detector.name.replace(detector.source.shown, f"detector:{path.resolve().parent.name}/{path.name}", 1)
+
+
+def _check_saved(detectors: Sequence[PairDetector], options: SyntheticOptions, sets: Sets) -> None:
+    """Files of features are given for all sets, or for none.
+
+    Raises:
+        InputError: They are not.
+    """
+    beside = {"synthetic_features": options.synthetic_features, "held_out_features": options.held_out_features}
+    if not any(detector.source.kind == "saved" for detector in detectors):
+        if given := [name for name, path in beside.items() if path is not None]:
+            raise InputError(f"{given[0]} belongs to a file of features of TRAIN: name that with features")
+        return
+    if len(detectors) > 1:
+        raise InputError("a file of features stands by itself, since no known copy has any: leave the others out")
+    if options.synthetic_features is None:
+        raise InputError("features of TRAIN are saved ones: name those of SYNTHETIC with synthetic_features")
+    if sets.held is not None and options.held_out_split is None and options.held_out_features is None:
+        raise InputError("features of TRAIN are saved ones: name those of the held-out images with held_out_features")
+
+
+def can_plant(options: SyntheticOptions) -> bool:
+    """Whether features of new images can be computed: saved ones are of those that are there."""
+    return not any(_is_saved(text) for text in options.sources)
+
+
+def _is_saved(text: str) -> bool:
+    return text != AUTO and not Path(text).is_dir() and parse_source(text).kind == "saved"
+
+
+def measure_features(
+    detector: PairDetector, sets: Sets, hidden: PlantedSet, options: SyntheticOptions, progress: Progress
+) -> FeatureTables:
+    """One detector's features of the real images and of the set with its plants.
+
+    The training images' are computed and kept by themselves (paper 004's atlas), so that the next set finds them.
+    Images with the pixels of a real image get that image's features, so that an exact copy is at distance 0 whatever
+    batch it was in.
+
+    Raises:
+        InputError: Features cannot be had, or some are not finite.
+    """
+    source = detector.source
+    if source.kind == "saved":
+        return _saved(sets, source, options)
+    load = partial(_load, detector, options=options, reference=sets.real, progress=progress)
+    train, ours = load(sets.train), load(hidden.store)
+    held = None if sets.held is None else load(sets.held)
+    real = np.concatenate([train.values, *([] if held is None else [held.values])])
+    place = {value: row for row, value in reversed(list(enumerate(sets.real.pixel_hashes)))}
+    n = len(train.values)
+    found = FeatureTables(
+        train=real[:n],
+        held=real[n:],
+        synthetic=_values_by_pixels(ours.values, hidden.of_set, hidden.store.pixel_hashes, real, place),
+        plants=_values_by_pixels(ours.values, hidden.of_plants, hidden.store.pixel_hashes, real, place),
+        described=train.described,
+        weak=source.kind in ("pixels", "pca"),
+        notes=(*_notes(train, source), *detector_notes(detector, sets)),
+        computed=train.computed + ours.computed + (0 if held is None else held.computed),
+        atlas_computed=train.computed,
+    )
+    _refuse_not_finite(found, sets)
+    return found
+
+
+def _values_by_pixels(
+    values: np.ndarray, rows: np.ndarray, hashes: np.ndarray, real: np.ndarray, place: Mapping[str, int]
+) -> np.ndarray:
+    """[n, d] features of some rows; those of the real image where the pixels are one's. A large table is on the disk.
+
+    Args:
+        values: [T, d] of all rows.
+        rows: [n] which.
+        hashes: [T] of their pixels.
+        real: [R, d] features of the real images.
+        place: Row of a real image by the hash of its pixels.
+    """
+    table = scratch_array((len(rows), values.shape[1]), values.dtype)
+    step = rows_per_block(values.shape[1])
+    for first in range(0, len(rows), step):
+        some = rows[first : first + step]
+        table[first : first + step] = values[some]
+        known = np.flatnonzero([value in place for value in hashes[some]])
+        table[first + known] = real[[place[value] for value in hashes[some[known]]]]
+    return table
+
+
+def fit_similarity(detector: PairDetector, found: FeatureTables, sets: Sets) -> Similarity:
+    """What compares features: a head as it was trained, a measure fitted on training and held-out features together.
+
+    Args:
+        detector: Says which.
+        found: Its features.
+        sets: For the ids of images that a measure does not take.
+
+    Raises:
+        InputError: A domain is missing, or rows that the measure does not take.
+    """
+    if detector.measure is not None:
+        _refuse_degenerate(detector.measure, found, sets)
+    return detector.similarity(np.concatenate([found.train, found.held]))
+
+
+def _load(
+    detector: PairDetector,
+    store: ImageStore,
+    *,
+    options: SyntheticOptions,
+    reference: ImageStore,
+    progress: Progress,
+) -> Features:
+    own = len(options.sources) > 1 and detector.source.kind == "detector"  # which has its own size
+    return detector.features(
+        store,
+        reference=reference,
+        size=None if own else options.input_size,
+        normalise=None if own else options.normalise,
+        device=options.device,
+        precision=options.precision,
+        progress=progress,
+    )
+
+
+def _saved(sets: Sets, source: FeatureSource, options: SyntheticOptions) -> FeatureTables:
+    """Features that were computed elsewhere: of the images that are there, hence without plants."""
+    ours = load_features(sets.train, source)
+    theirs = load_features(sets.synthetic, Path(str(options.synthetic_features)))
+    held = np.empty((0, ours.values.shape[1]), np.float32)
+    if sets.held is not None:
+        held = load_features(sets.held, options.held_out_features or Path(source.name)).values
+    widths = {part.shape[1] for part in (ours.values, theirs.values, held)}
+    if len(widths) > 1:
+        raise InputError(f"the files of features have {listed(sorted(widths))} columns: give features of one kind")
+    nobody = np.empty((0, ours.values.shape[1]), np.float32)
+    found = FeatureTables(ours.values, held, theirs.values, nobody, ours.described, False, _notes(ours, source), 0, 0)
+    _refuse_not_finite(found, sets)
+    return found
+
+
+def _notes(found: Features, source: FeatureSource) -> tuple[str, ...]:
+    """What the encoder says of itself; what its checks say names images, and is refused or does no harm."""
+    of_images = set(found.checks.sentences(found.ids, found.values.shape[1]))
+    notes = [note for note in found.described.notes if note not in of_images]
+    if source.kind == "pca" and source.weights is not None:
+        notes.append(
+            "The principal components were fitted before. If that was on training images without the held-out ones, "
+            "they are nearer to the former, and the p-values are not to be trusted."
+        )
+    return tuple(notes)
+
+
+def _refuse_not_finite(found: FeatureTables, sets: Sets) -> None:
+    for ids, values in _parts(found, sets):
+        bad = _rows_where(values, lambda x: ~np.isfinite(x).all(axis=1))
+        if len(bad):
+            raise InputError(
+                f"{plural(len(bad), 'image has', 'images have')} features that are not finite ({listed(ids[bad])}); "
+                "leave them out"
+            )
+
+
+def _refuse_degenerate(name: str, found: FeatureTables, sets: Sets) -> None:
+    """Refuse, by their ids, images for which a measure is undefined."""
+    for ids, values in _parts(found, sets):
+        if name in ("cosine", "jensenshannon"):
+            bad, what = _rows_where(values, lambda x: ~x.any(axis=1)), "zero"
+        elif name == "correlation":
+            bad, what = _rows_where(values, lambda x: (x == x[:, :1]).all(axis=1)), "all one number"
+        else:
+            return
+        if len(bad):
+            raise InputError(
+                f"{plural(len(bad), 'image has', 'images have')} features that are {what}, where {name} is undefined "
+                f"({listed(ids[bad])}); "
+                "leave them out, or choose measure euclidean"
+            )
+
+
+def _rows_where(values: np.ndarray, bad: Callable[[np.ndarray], Any]) -> np.ndarray:
+    """Rows of a table of which something is true, looked for a block at a time."""
+    step = rows_per_block(values.shape[1])
+    found = [np.flatnonzero(bad(values[first : first + step])) + first for first in range(0, len(values), step)]
+    return np.concatenate([np.empty(0, np.intp), *found])
+
+
+def _parts(found: FeatureTables, sets: Sets) -> Sequence[tuple[np.ndarray, np.ndarray]]:
+    held = () if sets.held is None else ((sets.held.manifest.images, found.held),)
+    return ((sets.train.manifest.images, found.train), *held, (sets.synthetic.manifest.images, found.synthetic))

@@ -1,0 +1,270 @@
+"""Known copies planted among the synthetic images, and which kinds of them are surely noticed.
+
+METHODS section 5, "Power, in every report": the audit says what it would have found. Features and distances are
+computed for one set in which a plant stands like any other image, under no name. P-values and the list then use the
+other images only. The seed draws everything, so that a run that goes on plants the same copies in the same places.
+
+A pass is about planted kinds of copies, each by its own interval. An average over kinds says nothing of the kind
+that a release holds: a detector that is blind to one of them would pass. Each kind's lower limit is a bound at 97.5
+%. That all reach the recall is wrong for some kind no more often than one of them is, so that no limit has to be
+wider.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.alterations.plants import PLANT_KINDS, PlantedCopy, PlantKind, plant_copy
+from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import StackedImages, hash_pixels
+from memorisk.images.store import ImageStore
+from memorisk.images.wording import listed
+from memorisk.runs.errors import plural
+from memorisk.statistics.copies.planted_copies import PlantPower
+from memorisk.statistics.copies.tails import copies_for_power
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.verdicts.tiers import format_against_gates
+
+_STREAM = 53  # keeps these draws apart from others of the same seed
+_KIND_POSITIONS = len(PLANT_KINDS)
+
+
+@dataclass(frozen=True, eq=False)
+class Plants:
+    """Known copies of training images."""
+
+    pixels: np.ndarray
+    """[P, H, W, C]."""
+    kind: np.ndarray
+    """[P] what was done."""
+    parameter: np.ndarray
+    """[P] in words."""
+    source: np.ndarray
+    """[P] row of the copied training image."""
+    base: np.ndarray
+    """[P] row of the synthetic image that a region was pasted into; -1 for the other kinds."""
+    asked: int
+    """Copies of each kind asked for."""
+
+    @property
+    def n(self) -> int:
+        """P."""
+        return len(self.kind)
+
+
+@dataclass(frozen=True, eq=False)
+class PlantedSet:
+    """The synthetic images with the plants among them."""
+
+    store: ImageStore
+    """[S + P] rows in a random order; ids and groups are numbers."""
+    of_set: np.ndarray
+    """[S] place of each synthetic image."""
+    of_plants: np.ndarray
+    """[P] place of each plant."""
+
+
+def no_plants(train: ImageStore, asked: int = 0) -> Plants:
+    """None at all."""
+    empty, rows = np.empty(0, dtype=object), np.empty(0, dtype=np.int64)
+    return Plants(np.empty((0, *train.images.shape[1:]), train.images.dtype), empty, empty, rows, rows, asked)
+
+
+def draw_plants(
+    train: ImageStore, synthetic: ImageStore, per_kind: int, seed: int, kinds: Collection[str] = tuple(PLANT_KINDS)
+) -> Plants:
+    """Copies of random training patients' images, as many of each kind.
+
+    A patient gives no second copy before every patient has given one, and never two of one kind. An image that a kind
+    would leave as it is, or of one value only, is passed over.
+
+    Args:
+        train: Training images.
+        synthetic: Synthetic images, of the same shape.
+        per_kind: Copies of each kind; fewer where there are fewer patients whose images can be copied so.
+        seed: Of patients, images and parameters.
+        kinds: Which; the draws of a kind are of its own stream, whichever others there are.
+    """
+    if not per_kind:
+        return no_plants(train)
+    patients, index = np.unique(train.manifest.groups.astype(str), return_inverse=True)
+    rows = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
+    given = np.zeros(len(patients), dtype=np.int64)
+    found: list[tuple[PlantedCopy, str, int, int]] = []
+    for number, kind in enumerate(PLANT_KINDS.values()):
+        if kind.name not in kinds:
+            continue
+        rng = np.random.default_rng([_STREAM, seed, number])
+        made = 0
+        for patient in np.lexsort((rng.permutation(len(patients)), given)):
+            if made == per_kind:
+                break
+            copy = _copy(kind, train, synthetic, rng.permutation(rows[patient]), rng)
+            if copy is not None:
+                found.append(copy)
+                given[patient] += 1
+                made += 1
+    if not found:
+        return no_plants(train, per_kind)
+    return Plants(
+        pixels=np.stack([copy.pixels for copy, *_ in found]),
+        kind=np.array([kind for _, kind, *_ in found], dtype=object),
+        parameter=np.array([copy.parameter for copy, *_ in found], dtype=object),
+        source=np.array([source for *_, source, _ in found], dtype=np.int64),
+        base=np.array([base for *_, base in found], dtype=np.int64),
+        asked=per_kind,
+    )
+
+
+def insert_plants(synthetic: ImageStore, plants: Plants, seed: int) -> PlantedSet:
+    """Put the plants at random places among the synthetic images.
+
+    Args:
+        synthetic: The set.
+        plants: Of `draw_plants`.
+        seed: Of the places.
+    """
+    n = len(synthetic.images)
+    order = (
+        np.random.default_rng([_STREAM, seed, _KIND_POSITIONS]).permutation(n + plants.n) if plants.n else np.arange(n)
+    )
+    place = np.argsort(order)
+    hashes = [*synthetic.pixel_hashes, *(hash_pixels(image) for image in plants.pixels)]
+    names = [str(i) for i in range(len(order))]
+    table = pd.DataFrame({"image": names, "path": "", "label": "", "group": names}, dtype=object)
+    store = replace(
+        synthetic,
+        images=cast(np.ndarray, StackedImages([synthetic.images, plants.pixels], order)),
+        manifest=Manifest(table=table, root=None, name="the synthetic set"),
+        pixel_hashes=np.array(hashes, dtype=object)[order],
+    )
+    return PlantedSet(store, place[:n], place[n:])
+
+
+def _copy(
+    kind: PlantKind, train: ImageStore, synthetic: ImageStore, rows: np.ndarray, rng: np.random.Generator
+) -> tuple[PlantedCopy, str, int, int] | None:
+    """A copy of the first of some images that its kind can copy; with its kind, its row and what it is pasted into."""
+    for row in rows:
+        base = int(rng.integers(len(synthetic.images)))
+        copy = plant_copy(kind, np.asarray(train.images[row]), np.asarray(synthetic.images[base]), rng)
+        if copy is not None:
+            return copy, kind.name, int(row), base if kind.name == "pasted" else -1
+    return None
+
+
+Shares = Mapping[str, Mapping[str, Any]]
+"""By kind: ``estimate``, ``low``, ``high``, ``successes``, ``trials``."""
+
+
+def least_noticed_kind(by_kind: Shares) -> str:
+    """The kind with the lowest lower limit."""
+    return min(by_kind, key=lambda kind: by_kind[kind]["low"])
+
+
+def kinds_promise(power: PlantPower, probability: float) -> str:
+    """What the audit would have noticed of copies of the planted kinds, in words.
+
+    Args:
+        power: Of plants of one kind or more.
+        probability: That one copy at least would have been.
+    """
+    kind, least = min(power.kinds.items(), key=lambda item: item[1].low)
+    n, low = copies_for_power(least.low, probability), format_against_gates(least.low, probability)
+    how = (
+        f"of the kind noticed least, {kind}: {least.successes:,} of {least.trials:,} source identities, lower limit "
+        f"{low}"
+    )
+    if n is None:
+        return f"no number of copies of every planted kind would surely have been noticed ({how})"
+    if n == 1:
+        said = "if a random training patient had been copied in one of these ways, the copy"
+    else:
+        said = f"if at least {n:,} training patients had been copied in one of these ways, one copy at least"
+    return (
+        f"{said} would have been singled out, or seen by its pixels, with probability at least "
+        f"{low if n == 1 else format_against_gates(probability, probability)} ({how}); a generator's own copies may "
+        "be of other kinds"
+    )
+
+
+def kinds_words(planted: list[str]) -> str:
+    """Which kinds of copies were tried, and which of `images.alterations.plants.PLANT_KINDS` were not."""
+    others = [kind for kind in PLANT_KINDS if kind not in planted]
+    not_tried = f"; not tried: {listed(others, len(PLANT_KINDS))}" if others else ""
+    kinds = plural(len(planted), "kind", "kinds")
+    return f"{kinds} of copies, each by itself: {listed(planted, len(PLANT_KINDS))}{not_tried}"
+
+
+def recall_doubt(by_kind: Shares, planted: list[str], recall: float) -> str | None:
+    """Why the kinds do not allow a pass; None where they do.
+
+    Args:
+        by_kind: Of the kinds of which a copy could be made.
+        planted: All that were asked for.
+        recall: What the lower limit of each must reach.
+    """
+    missed = missed_kinds(by_kind, planted, recall)
+    unmade = [kind for kind in planted if kind not in by_kind]
+    said = []
+    if missed:
+        each = ", ".join(f"{kind} ({by_kind[kind]['successes']:,} of {by_kind[kind]['trials']:,})" for kind in missed)
+        of = plural(len(planted), "planted kind", "planted kinds")
+        said.append(f"copies of {len(missed):,} of {of} are missed, or too few were planted to tell: {each} noticed")
+    if unmade:
+        said.append(f"no training image could be copied in this way: {listed(unmade, len(PLANT_KINDS))}")
+    if not said:
+        return None
+    return f"{'; '.join(said)}; a pass needs {100 * recall:g} % of every kind, by the lower end of its interval"
+
+
+def missed_kinds(by_kind: Shares, planted: Sequence[str], recall: float) -> list[str]:
+    """Planted kinds that are not surely noticed as often as a pass needs.
+
+    Args:
+        by_kind: Of the kinds of which a copy could be made.
+        planted: All that were asked for.
+        recall: What the lower limit of each must reach.
+    """
+    return [kind for kind in planted if kind in by_kind and by_kind[kind]["low"] < recall]
+
+
+def deciding_ways(
+    by_kind: Shares, planted: list[str], recall: float, detector: str, patients: int, asked: int, held_out: str = ""
+) -> str:
+    """What would decide it: plants only where a kind may still reach the recall with more of them.
+
+    Args:
+        by_kind: As `recall_doubt`.
+        planted: Likewise.
+        recall: Likewise.
+        detector: A better one, in words.
+        patients: Training patients, of whom one copy each can be planted.
+        asked: Copies of each kind that were.
+        held_out: With how many held-out patients the missed kinds would be noticed, in words; empty where no number
+            suffices.
+    """
+    fine = [kind for kind in planted if kind in by_kind and by_kind[kind]["low"] >= recall]
+    missed = missed_kinds(by_kind, planted, recall)
+    unmade = [kind for kind in planted if kind not in by_kind]
+    more = [kind for kind in missed if _more_plants(by_kind[kind], recall, patients, asked)]
+    blind = bool(unmade) or any(by_kind[kind]["estimate"] < recall for kind in missed)
+    ways = [way for way, wanted in ((detector, blind), (held_out, bool(held_out and missed))) if wanted]
+    if more:
+        ways.append(f"more --plants (for {listed(more, len(PLANT_KINDS))})")
+    if not ways:
+        ways.append(f"{detector}, or a smaller --recall: a copy of every training patient would not show so much")
+    if fine:
+        ways.append(f"--plant-kinds {' '.join(fine)}, to say that a pass is about no other kinds")
+    return "; or ".join(ways)
+
+
+def _more_plants(found: Mapping[str, Any], recall: float, patients: int, asked: int) -> bool:
+    """Whether more copies of a kind can be planted, and may show the recall."""
+    left = patients - found["trials"]
+    there = found["trials"] >= asked and left > 0  # fewer than asked: no other image can be copied so
+    most = clopper_pearson(found["successes"] + left, patients)
+    return there and found["high"] >= recall and most.low >= recall

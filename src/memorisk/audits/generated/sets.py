@@ -1,0 +1,298 @@
+"""Sets of images that are compared with each other, and the three sets of an audit of generated images.
+
+Sets are read, split, decoded to one form, stacked and chosen from.
+
+The three sets are training, synthetic and held-out images, decoded alike. Training and held-out patients must be
+apart: a patient in both is refused by name, a patient whose image is in both is no held-out patient and is left
+out. Synthetic images are nobody's.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.pixels import StackedImages
+from memorisk.images.readers.headers import uncovered_frames
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.workload import Progress
+
+Source = str | Path | Manifest | ImageStore
+"""A source as for `load_manifest`, its manifest, or the store of its images."""
+
+
+def read_source(source: Source, options: ImageOptions) -> Manifest | ImageStore:
+    """The manifest of a source; what was handed in decoded stays decoded.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    return source if isinstance(source, (Manifest, ImageStore)) else load_manifest(source, options)
+
+
+def manifest_of(source: Manifest | ImageStore) -> Manifest:
+    """The manifest of a source, decoded or not."""
+    return source.manifest if isinstance(source, ImageStore) else source
+
+
+def given_splits(manifest: Manifest) -> list[str]:
+    """Names of its given splits, sorted."""
+    return [] if manifest.splits is None else sorted({str(part) for part in manifest.splits if part})
+
+
+def split_source(
+    source: Manifest | ImageStore, train: str, other: str
+) -> tuple[Manifest | ImageStore, Manifest | ImageStore, list[str]]:
+    """Two given splits of one source, and a sentence on how many images are in neither.
+
+    Raises:
+        InputError: There is no such split.
+    """
+    manifest = manifest_of(source)
+    known, splits = given_splits(manifest), manifest.splits
+    for name in (train, other):
+        if splits is None or name not in known:
+            have = f"has the splits {listed(known)}" if known else "has no given split"
+            raise InputError(f"{one_line(manifest.name)} {have}; there is no {one_line(name, 40)!r} in it")
+    take: Callable[[np.ndarray], Manifest | ImageStore] = (
+        partial(select_rows, source) if isinstance(source, ImageStore) else source.subset
+    )
+    left = int(np.sum((splits != train) & (splits != other)))
+    said = f"{left:,} images of TRAIN are in other parts than {train} and {other}; they take no part."
+    return take(np.flatnonzero(splits == train)), take(np.flatnonzero(splits == other)), [said] if left else []
+
+
+def decode_alike(
+    given: Mapping[str, Manifest | ImageStore | None], options: Mapping[str, ImageOptions], progress: Progress
+) -> dict[str, ImageStore]:
+    """Decode sets to one size and as many channels: grey ones to three where another has colour.
+
+    Args:
+        given: By what they are called; those that are None have no store.
+        options: How the images of each are read.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: Images cannot be read, or sets differ in size or type.
+    """
+    stores = {
+        what: _store(what, source, options[what], progress) for what, source in given.items() if source is not None
+    }
+    if len({store.images.shape[3] for store in stores.values()}) > 1:
+        for what, store in stores.items():
+            source = given[what]
+            if store.images.shape[3] == 1 and isinstance(source, Manifest):
+                stores[what] = _store(what, source, replace(options[what], channels=3), progress)
+    shapes = {what: (store.images.shape[1:], store.images.dtype.name) for what, store in stores.items()}
+    if len(set(shapes.values())) > 1:
+        said = "; ".join(f"{what}: {' x '.join(map(str, shape))} {kind}" for what, (shape, kind) in shapes.items())
+        raise InputError(f"the sets are stored in different forms ({said}): give size, and channels or depth")
+    return stores
+
+
+def _store(what: str, source: Manifest | ImageStore, options: ImageOptions, progress: Progress) -> ImageStore:
+    if isinstance(source, ImageStore):
+        return source
+    return build_store(source, options, progress=partial(progress, f"decoding {what} images"))
+
+
+def stack_stores(stores: list[ImageStore], order: np.ndarray | None = None) -> ImageStore:
+    """Stores laid end to end, in an order, as one store; the pixels stay where they are.
+
+    Args:
+        stores: Of one shape and type.
+        order: [N] rows of the stores laid end to end; None for all as they lie.
+    """
+    images = StackedImages([store.images for store in stores], order)
+    tables = [store.manifest.table[["image", "path", "label", "group"]] for store in stores]
+    table = pd.concat(tables, ignore_index=True)
+    hashes = np.concatenate([store.pixel_hashes for store in stores])
+    return replace(
+        stores[0],
+        images=cast(np.ndarray, images),
+        manifest=replace(stores[0].manifest, table=table.iloc[images.order].reset_index(drop=True)),
+        pixel_hashes=hashes[images.order],
+    )
+
+
+def select_rows(store: ImageStore, rows: np.ndarray) -> ImageStore:
+    """Some rows of a store, [n] by index."""
+    return replace(
+        store,
+        images=cast(np.ndarray, StackedImages([store.images], rows)),
+        manifest=store.manifest.subset(rows),
+        pixel_hashes=store.pixel_hashes[rows],
+    )
+
+
+MIN_GREY_LEVELS = 3
+"""Grey levels of 256 from the darkest to the brightest value: an image with fewer shows rounding alone."""
+
+
+def is_blank(store: ImageStore, rows: np.ndarray) -> np.ndarray:
+    """[n] whether an image has one value only: nobody is recognised in it."""
+    return _range(store, rows) == 0
+
+
+def is_nearly_blank(store: ImageStore) -> np.ndarray:
+    """[N] whether an image spans fewer than `MIN_GREY_LEVELS` grey levels, as a 16-bit file of values to 255 does."""
+    level = 257 if store.images.dtype == np.uint16 else 1
+    return _range(store, np.arange(len(store.images))) < MIN_GREY_LEVELS * level
+
+
+def _range(store: ImageStore, rows: np.ndarray) -> np.ndarray:
+    """[n] brightest value of an image less its darkest."""
+    return np.array([int(image.max()) - int(image.min()) for image in (np.asarray(store.images[row]) for row in rows)])
+
+
+TRAIN, SYNTHETIC, HELD_OUT = "training", "synthetic", "held out"
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """What is compared."""
+
+    train: ImageStore
+    synthetic: ImageStore
+    held: ImageStore | None
+    """None without held-out images."""
+    shared_images: int
+    """Held-out images with the pixels of a training image."""
+    shared_patients: int
+    """Held-out patients left out because of them."""
+    shared_hashes: frozenset[str]
+    """Pixels that are in both parts: a synthetic image that has them copies nobody for certain."""
+    notes: tuple[str, ...]
+    """What was assumed or left out, a sentence each, without ids."""
+    frames_left: tuple[int, int] = (0, 0)
+    """Pages, frames and slices of training and of synthetic files that were not asked for."""
+
+    @property
+    def real(self) -> ImageStore:
+        """Training images, then held-out ones, as one store."""
+        return self.train if self.held is None else stack_stores([self.train, self.held])
+
+    @property
+    def groups_given(self) -> bool:
+        """Whether both real parts say whose each image is."""
+        return self.train.manifest.groups_given and (self.held is None or self.held.manifest.groups_given)
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """The three sources before a pixel is decoded; a source that was handed in decoded is its store."""
+
+    train: Manifest | ImageStore
+    synthetic: Manifest | ImageStore
+    held: Manifest | ImageStore | None
+    notes: tuple[str, ...]
+
+
+def read_manifests(
+    train: Source, synthetic: Source, held_out: Source | None, options: SyntheticOptions, progress: Progress
+) -> Manifests:
+    """Who is in which set; everything that can be refused without pixels is refused here.
+
+    Raises:
+        InputError: A source cannot be read, a split does not exist, or patients are in both real parts.
+    """
+    progress("reading the manifests", 0, 0)
+    ours = read_source(train, options.of_real())
+    notes: list[str] = []
+    theirs: Manifest | ImageStore | None = None
+    if options.held_out_split is not None:
+        ours, theirs, said = split_source(ours, options.trained_on, options.held_out_split)
+        notes += said
+    else:
+        theirs = None if held_out is None else read_source(held_out, options.of_real())
+        if len(names := given_splits(manifest_of(ours))) > 1:
+            notes.append(f"TRAIN has splits ({listed(names)}): all of its images are taken for training images.")
+    if len(set(manifest_of(ours).groups)) < 2:
+        raise InputError(f"{one_line(manifest_of(ours).name)}: one training patient; nearest of several are looked for")
+    if theirs is not None:
+        notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
+    notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
+    return Manifests(ours, read_source(synthetic, options.of_synthetic()), theirs, tuple(dict.fromkeys(notes)))
+
+
+def decode_sets(found: Manifests, options: SyntheticOptions, progress: Progress) -> Sets:
+    """Decode the three sets to one size and as many channels, and take held-out patients with training images away.
+
+    Raises:
+        InputError: Images cannot be read, differ in size, or no held-out patient is left.
+    """
+    given = {TRAIN: found.train, SYNTHETIC: found.synthetic, HELD_OUT: found.held}
+    real = options.of_real()
+    stores = decode_alike(given, {TRAIN: real, SYNTHETIC: options.of_synthetic(), HELD_OUT: real}, progress)
+    notes = [*found.notes, *_unread_notes(stores)]
+    held, images, patients, hashes = stores.get(HELD_OUT), 0, 0, frozenset[str]()
+    if held is not None:
+        held, images, patients, hashes = separate_held_out(stores[TRAIN], held)
+    progress("looking for pages and frames that are left out", 0, 0)
+    plane = options.slice_plane
+    left = tuple(sum(uncovered_frames(stores[part].manifest, plane).values()) for part in (TRAIN, SYNTHETIC))
+    return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes), (left[0], left[1]))
+
+
+def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:
+    """Refuse a patient on both sides; where patients are not given, say that names alone mean nothing.
+
+    Raises:
+        InputError: Patients are in both.
+    """
+    both = sorted(set(train.groups) & set(held.groups))
+    if not both:
+        return []
+    if train.groups_given or held.groups_given:
+        raise InputError(
+            f"{plural(len(both), 'patient is', 'patients are')} in training and held out ({listed(both)}): split by "
+            "patient, or leave their held-out images out"
+        )
+    return [
+        f"{plural(len(both), 'name of an image occurs', 'names of images occur')} in training and held out. No "
+        "patients are given, so that they were taken for different images; if the names are patients, say so with "
+        "--group-from '(.+)[.]'."
+    ]
+
+
+def n_unread(store: ImageStore) -> int:
+    """Images and files of a set that were not read, texts beside them left aside."""
+    return len(store.skipped) + len(store.manifest.unread)
+
+
+def _unread_notes(stores: dict[str, ImageStore]) -> list[str]:
+    """How many images could not be read, or have no file."""
+    said = []
+    for what, store in stores.items():
+        if n := n_unread(store):
+            said.append(f"{n:,} {what} images or files could not be read, or are not there; nothing is said of them.")
+    return said
+
+
+def separate_held_out(train: ImageStore, held: ImageStore) -> tuple[ImageStore, int, int, frozenset[str]]:
+    """Held-out patients of whom no image is a training image; how many images and patients that leaves out.
+
+    Raises:
+        InputError: Nobody is left.
+    """
+    known = set(train.pixel_hashes)
+    shared = np.flatnonzero([value in known for value in held.pixel_hashes])
+    shared = shared[~is_blank(held, shared)]
+    hashes = frozenset(str(value) for value in held.pixel_hashes[shared])
+    if not len(shared):
+        return held, 0, 0, hashes
+    patients = set(held.manifest.groups[shared])
+    rows = np.flatnonzero([group not in patients for group in held.manifest.groups])
+    if not len(rows):
+        raise InputError(f"every held-out patient has an image that is a training image ({len(shared):,}): no null")
+    return select_rows(held, rows), len(shared), len(patients), hashes

@@ -1,0 +1,325 @@
+"""``memorisk quality``: figures of a set of synthetic images in any feature spaces, beside held-out real images.
+
+Quality says nothing about privacy: a set of copies has the best figures there are. What the figures are, and what their
+intervals are about, is said by `memorisk.statistics` (``quality_*``); this module decodes, computes features, and
+writes. Features and trainings are kept, so that the same command goes on where a killed one stopped.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from memorisk.audits.generated.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, Source, decode_sets, read_manifests
+from memorisk.audits.pseudonyms import write_listing
+from memorisk.audits.quality.figures import QualityTable, measure_quality
+from memorisk.audits.quality.options import AUTO, QualityOptions, quality_options
+from memorisk.audits.quality.page import quality_page
+from memorisk.audits.quality.transfer import (
+    FOLDER,
+    TransferData,
+    check_transfer,
+    prepare_transfer,
+    run_transfer,
+    transfer_cost,
+)
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.images.manifest import Manifest
+from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.images.store import ImageStore
+from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
+from memorisk.report.page import render_page
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_json, write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.training.features.compute_backend import ComputeBackend, open_compute_backend
+from memorisk.training.features.extraction import features_cost
+from memorisk.training.features.matrix import Features, load_features
+
+AUTO_SIDE = 32
+REPORT, SUMMARY, TABLES = "report.html", "quality.json", "tables"
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """What was measured.
+
+    Attributes:
+        figures: A row a figure and feature space, as `QualityTable.table`.
+        transfer: A row a measure of classifiers trained on synthetic and on real images; None without a classifier.
+        described: Of each feature space: a sentence on its encoder.
+        numbers: Images and patients.
+        notes: What was assumed or left out.
+        folder: The run folder.
+    """
+
+    figures: pd.DataFrame
+    transfer: pd.DataFrame | None
+    described: dict[str, str]
+    numbers: dict[str, int]
+    notes: tuple[str, ...]
+    folder: Path
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, in JSON's own types but for numbers that are none."""
+        return {
+            "quality": self.figures.to_dict("records"),
+            "train_on_synthetic": None if self.transfer is None else self.transfer.to_dict("records"),
+            "features": self.described,
+            "numbers": self.numbers,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class QualityPlan:
+    """What a command would do.
+
+    Attributes:
+        images: In each set.
+        patients: Training and held-out ones.
+        left_out: Held-out patients left out since an image of theirs is a training image.
+        features: What computes them.
+        figures: Which would be measured.
+        n_reference: Images that the reference would be measured on.
+        cost: Features of every image, and trainings of classifiers with what they predict.
+        notes: What was assumed or left out.
+    """
+
+    images: dict[str, int]
+    patients: dict[str, int]
+    left_out: int
+    features: tuple[str, ...]
+    figures: tuple[str, ...]
+    n_reference: int
+    cost: Cost
+    notes: tuple[str, ...]
+
+
+def assess_quality(
+    train: Source,
+    synthetic: Source,
+    *,
+    out: str | Path,
+    held_out: Source | None = None,
+    progress: Progress = no_progress,
+    dry_run: bool = False,
+    **settings: Any,
+) -> Quality | QualityPlan:
+    """Measure how good synthetic images are, beside held-out real images.
+
+    Args:
+        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        synthetic: The images it made.
+        out: The run folder: new, empty, or this command's to write again.
+        held_out: Images of patients that it never saw; None for figures without a reference.
+        progress: Called with (stage, done, total).
+        dry_run: Decode the images and count, without features or trainings.
+        **settings: Any field of `QualityOptions`.
+
+    Returns:
+        The figures, also saved in ``out``; or the plan.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written to ``out``.
+        MemoriskError: A training failed or the disk is full; what is done is kept.
+
+    Example:
+        >>> found = assess_quality("train/", "synthetic/", held_out="test/", out="runs/q")  # doctest: +SKIP
+        >>> found.figures[["name", "estimate", "low", "high", "reference"]]  # doctest: +SKIP
+    """
+    options = quality_options(settings | ({} if held_out is None else {"held_out": _name(held_out)}))
+    folder = Path(out)
+    given = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
+    refuse_overlap(folder, path_sources(given))
+    if not dry_run:
+        check_out_folder(folder, {}, identity=[])
+        options.reach_cluster()
+    device = str(check_device(options.device))
+    held_out = options.held_out if held_out is None else held_out
+    reading = SyntheticOptions(**options.of_images())
+    sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), reading, progress)
+    sources = _sources(options, sets)
+    transfer = None
+    if options.classifier is not None:
+        transfer = prepare_transfer(sets, options.seed)
+        check_transfer(transfer, options)
+    if dry_run:
+        return _plan(sets, sources, transfer, options)
+    with open_compute_backend(options, options.store, folder, device=device) as workplace:
+        tables = [_measure(source, sets, options, workplace, progress) for source in sources]
+    config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
+    with open_run(folder, config | {"run": _identity(sets, options, tables)}, identity=["run"]) as run:
+        run.log("started", versions=versions(), machine=machine())
+        write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held})
+        found = _finish(run, sets, tables, transfer, options, progress)
+        _write(run, found)
+        run.log("finished")
+    return found
+
+
+def _sources(options: QualityOptions, sets: Sets) -> list[FeatureSource]:
+    """Feature spaces, ``auto`` settled.
+
+    Raises:
+        InputError: There is no such source, or files of features are given for some of the sets only.
+    """
+    side = max(sets.train.images.shape[1:3])
+    default = f"pixels:{AUTO_SIDE}" if side > AUTO_SIDE else "pixels"
+    sources = [parse_source(default if text == AUTO else text) for text in options.features]
+    saved = [source for source in sources if source.kind == "saved"]
+    if saved and len(sources) > 1:
+        raise InputError("a file of features stands by itself: leave the other features out")
+    if saved and options.synthetic_features is None:
+        raise InputError("features of TRAIN are saved ones: name those of SYNTHETIC with synthetic_features")
+    split = options.held_out_split is not None  # the file of TRAIN holds both parts
+    if saved and sets.held is not None and not split and options.held_out_features is None:
+        raise InputError("features of TRAIN are saved ones: name those of the held-out images with held_out_features")
+    if not saved and (options.synthetic_features or options.held_out_features):
+        raise InputError("synthetic_features and held_out_features belong to a file of features of TRAIN")
+    return sources
+
+
+def _measure(
+    source: FeatureSource, sets: Sets, options: QualityOptions, workplace: ComputeBackend, progress: Progress
+) -> tuple[QualityTable, Features]:
+    """The figures in one feature space, and the training images' features."""
+    if source.kind == "saved":
+        train = load_features(sets.train, source)
+        synthetic = load_features(sets.synthetic, Path(str(options.synthetic_features)))
+        held = None
+        if sets.held is not None:
+            held = load_features(sets.held, options.held_out_features or Path(source.name))
+    else:
+        # what is fitted is fitted on both real parts, so that neither is nearer to it
+        load = partial(
+            load_features,
+            source=source,
+            reference=sets.real if source.kind == "pca" and source.weights is None else None,
+            size=options.input_size,
+            normalise=options.normalise,
+            device=options.device,
+            precision=options.precision,
+            work=workplace.features,
+            progress=progress,
+        )
+        train, synthetic = load(sets.train), load(sets.synthetic)
+        held = None if sets.held is None else load(sets.held)
+    progress(f"measuring in {source.shown}", 0, 0)
+    found = measure_quality(train, synthetic, held, figures=options.figures, seed=options.seed, level=options.level)
+    return found, train
+
+
+def _finish(
+    run: RunFolder,
+    sets: Sets,
+    tables: list[tuple[QualityTable, Features]],
+    transfer: TransferData | None,
+    options: QualityOptions,
+    progress: Progress,
+) -> Quality:
+    """Train what is to be trained, and put everything together."""
+    notes = list(sets.notes)
+    compared = None
+    if transfer is not None:
+        compared = run_transfer(transfer, options, run.subfolder(FOLDER), progress)
+    if sets.shared_patients:
+        notes.append(f"{sets.shared_patients:,} held-out patients have an image that is a training image: left out.")
+    for _, features in tables:
+        notes += [note for note in features.described.notes if note not in _image_checks(features)]
+    return Quality(
+        figures=pd.concat([table.table for table, _ in tables], ignore_index=True),
+        transfer=compared,
+        described={table.features: features.described.sentence for table, features in tables},
+        numbers=_numbers(sets),
+        notes=tuple(dict.fromkeys(notes)),
+        folder=run.path,
+    )
+
+
+def _image_checks(features: Features) -> set[str]:
+    """What the checks of features say of single images, by their ids."""
+    return set(features.checks.sentences(features.ids, features.values.shape[1]))
+
+
+def _numbers(sets: Sets) -> dict[str, int]:
+    held = sets.held
+    return {
+        "training_images": len(sets.train.images),
+        "training_patients": len(set(sets.train.manifest.groups)),
+        "synthetic_images": len(sets.synthetic.images),
+        "held_out_images": 0 if held is None else len(held.images),
+        "held_out_patients": 0 if held is None else len(set(held.manifest.groups)),
+        "patients_given": int(sets.groups_given),
+    }
+
+
+def _write(run: RunFolder, found: Quality) -> None:
+    """Tables first, the page after them, and the summary last: it says that the run is whole."""
+    (run / SUMMARY).unlink(missing_ok=True)
+    folder = run.subfolder(TABLES)
+    write_table(folder / "quality.parquet", found.figures)
+    if found.transfer is not None:
+        write_table(folder / "train_on_synthetic.parquet", found.transfer)
+    write_text(run / REPORT, render_page(quality_page(found)))
+    write_json(run / SUMMARY, found.as_json())
+
+
+def _plan(
+    sets: Sets, sources: list[FeatureSource], transfer: TransferData | None, options: QualityOptions
+) -> QualityPlan:
+    n = _numbers(sets)
+    return QualityPlan(
+        images={
+            "training": n["training_images"],
+            "synthetic": n["synthetic_images"],
+            "held out": n["held_out_images"],
+        },
+        patients={"training": n["training_patients"], "held out": n["held_out_patients"]},
+        left_out=sets.shared_patients,
+        features=tuple(source.shown for source in sources),
+        figures=options.figures,
+        n_reference=min(n["held_out_images"], n["synthetic_images"]),
+        cost=quality_cost(sets, sources, transfer, options),
+        notes=sets.notes,
+    )
+
+
+def quality_cost(
+    sets: Sets, sources: list[FeatureSource], transfer: TransferData | None, options: QualityOptions
+) -> Cost:
+    """Features of all sets in every space, and classifiers where they were asked for."""
+    stores = [store for store in (sets.train, sets.synthetic, sets.held) if store is not None]
+    hashes = [store.pixel_hashes for store in stores]
+    features = total([features_cost(source, hashes, sets.train.images.shape) for source in sources])
+    trained = Cost() if transfer is None else transfer_cost(transfer, options)
+    return features + trained + Cost(pairs=None, bytes_images=sum(store.images.nbytes for store in stores))
+
+
+def _name(source: Source) -> str:
+    """How a source is called in ``config.yaml``."""
+    if isinstance(source, ImageStore):
+        return source.manifest.name
+    return source.name if isinstance(source, Manifest) else str(source)
+
+
+def _identity(sets: Sets, options: QualityOptions, tables: list[tuple[QualityTable, Features]]) -> dict[str, Any]:
+    """What makes this run this run."""
+    described = (features.described for _, features in tables)
+    names = ("encoder", "weights_fingerprint", "preprocessing", "precision")
+    return {
+        "audit": "quality",
+        "training": sets.train.data_hash,
+        "synthetic": sets.synthetic.data_hash,
+        "held_out": None if sets.held is None else sets.held.data_hash,
+        "features": [{name: getattr(one, name) for name in names} for one in described],
+        "figures": list(options.figures),
+        "seed": options.seed,
+        "level": options.level,
+        "classifier": [options.classifier, options.classifier_epochs, options.classifier_seeds],
+    }

@@ -1,0 +1,116 @@
+"""``memorisk release``: a set or a file of weights written anew, with the pixels or the tensors and nothing else.
+
+What lies beside images in files and folders (text, previews, further frames, other files) stays behind. A statement of
+an audit of the original that is given the export (``--images``, ``--weights``) takes it for what was audited, because
+pixels and tensors are the same.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from memorisk.images.clean_set import CleanSet, write_clean_set
+from memorisk.images.containers.parsing import SurplusError
+from memorisk.images.containers.safetensors import header_bytes, in_order, is_safetensors, read_header, read_parts
+from memorisk.images.options import ImageOptions
+from memorisk.images.pixels import PixelRule
+from memorisk.images.readers.headers import uncovered_frames
+from memorisk.images.sources.registry import load_manifest, path_sources, refuse_among, refuse_overlap
+from memorisk.images.store_writer import manifest_sources, process_count
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import atomic_path
+from memorisk.runs.locks import folder_lock
+from memorisk.runs.settings import settings_of
+from memorisk.runs.workload import Progress, no_progress
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was written."""
+
+    out: Path
+    images: int
+    """Images written; 0 for weights."""
+    left: dict[str, str] = field(default_factory=dict)
+    """Files that were not read and stay behind, with the reason."""
+    frames_left: dict[str, int] = field(default_factory=dict)
+    """How many frames, pages and slices of files that were read stay behind."""
+
+
+def release(source: str | Path, out: str | Path, *, progress: Progress = no_progress, **settings: Any) -> Export:
+    """Write a set of images, or a safetensors file, anew with nothing in it but pixels, labels or tensors.
+
+    Args:
+        source: Images as for `memorisk.load_manifest`, or a safetensors file.
+        out: A new or empty folder for images; a new file for weights.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `ImageOptions` that says how images are read; use those of the audit.
+
+    Raises:
+        InputError: The source cannot be read, or ``out`` exists.
+        MemoriskError: The disk is full.
+
+    Example:
+        >>> release("drawn/", "clean/").images  # doctest: +SKIP
+        1000
+    """
+    target = Path(out)
+    if Path(source).is_file() and is_safetensors(Path(source)):
+        if settings:
+            raise InputError(
+                f"settings of images are given ({next(iter(settings))}), and {one_line(source)} holds weights"
+            )
+        return _release_weights(Path(source), target)
+    options = settings_of(ImageOptions, settings)
+    options.validate()
+    refuse_overlap(target, path_sources({"SOURCE": source, "--image-root": options.image_root}))
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"OUT {one_line(target)} exists: name a new or empty folder")
+    manifest = load_manifest(source, options)
+    refuse_among(target, manifest)
+    sources = manifest_sources(manifest)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock(target.parent, name=f".{target.name}.lock"):
+        written = write_clean_set(
+            target,
+            sources,
+            manifest.labels.tolist(),
+            PixelRule.of(options),
+            skip_unreadable=options.skip_unreadable,
+            processes=process_count(None, sources),
+            progress=partial(progress, "writing images"),
+        )
+    (target.parent / f".{target.name}.lock").unlink(missing_ok=True)
+    left = dict(zip(manifest.skipped["path"].astype(str), manifest.skipped["reason"].astype(str), strict=True))
+    left |= _unreadable(written, manifest.table["path"].astype(str).tolist())
+    progress("counting frames that stay behind", 0, 0)
+    return Export(target, len(written.names), left, uncovered_frames(manifest, options.slice_plane))
+
+
+def _unreadable(written: CleanSet, paths: list[str]) -> dict[str, str]:
+    return {paths[row]: reason for row, reason in written.unreadable}
+
+
+def _release_weights(source: Path, out: Path) -> Export:
+    """Write the tensors of a file in the format's own order, with a header that says nothing else.
+
+    Raises:
+        InputError: The file is no safetensors, or ``out`` exists.
+    """
+    if out.exists():
+        raise InputError(f"OUT {one_line(out)} exists: name a new file")
+    with source.open("rb") as file:
+        try:
+            header, begin = read_header(file, source.stat().st_size)
+        except SurplusError as error:
+            raise InputError(f"{one_line(source)} is no safetensors file: it has {error}") from None
+        ordered = in_order(header)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(out) as temporary, Path(temporary).open("wb") as target:
+            target.write(header_bytes(ordered))
+            for name in ordered:
+                first, end = header[name]["data_offsets"]
+                for part in read_parts(file, begin + first, end - first):
+                    target.write(part)
+    return Export(out, 0)

@@ -1,0 +1,254 @@
+"""A finished run of any kind, opened for those who hand its result on: whole, unchanged, and not being worked on.
+
+A result is taken only where the run's last word in ``log.jsonl`` is that it finished, with the same status, and where
+every file of the result is what ``result.sha256`` says. That tells of accidents and of edits; whoever wants to deceive
+can write the checksums, too: sign the statement if others must trust it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from memorisk.report.earlier_verdicts import current_result
+from memorisk.report.result import Result, redact, refuse_changed
+from memorisk.runs.checksums import SEAL, file_sha256
+from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, read_guard
+from memorisk.runs.files import json_value, read_json, read_table
+from memorisk.runs.folder import LOG, read_config
+from memorisk.runs.locks import folder_lock
+
+VERDICT, EVALUATIONS, QUALITY = "verdict.json", "looks.parquet", "quality.json"
+AGAIN = "issue the run's command again"
+_LAST_FILE = {"filter": "filter.json", "synthesize": "synthesize.json"}
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedAudit:
+    """A run that is finished and unchanged.
+
+    Attributes:
+        folder: Where it stands.
+        kind: One of those that a statement knows, as in ``classifier`` or ``filter``.
+        config: Its settings.
+        verdict: Of ``verdict.json``, without ids; empty for a watch and for quality.
+        summary: Of ``summary.json`` or ``quality.json``, without ids.
+        tables: By name, without columns of ids.
+        counted: Scored patients, or images; None where there is no such table.
+        sha256: What identifies its result.
+    """
+
+    folder: Path
+    kind: str
+    config: Mapping[str, Any]
+    verdict: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    tables: Mapping[str, pd.DataFrame]
+    counted: int | None
+    sha256: str
+
+
+@contextmanager
+def open_finished_audit(folder: str | Path) -> Iterator[FinishedAudit]:
+    """Open a finished run, and keep other processes of memorisk from it meanwhile.
+
+    Args:
+        folder: The run folder.
+
+    Raises:
+        InputError: It is none, another kind of run, unfinished, changed, or being worked on.
+    """
+    place = Path(folder)
+    config = read_config(place)
+    with _hold(place):
+        with read_guard(place):
+            run = _open_audit(place, _kind(place, config), config)
+        yield run
+
+
+@contextmanager
+def _hold(folder: Path) -> Iterator[None]:
+    """Hold a folder; one that may not be written to is nobody's to change either."""
+    lock = folder_lock(folder)
+    try:
+        lock.__enter__()
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
+
+
+def _kind(folder: Path, config: Mapping[str, Any]) -> str:
+    """What kind of run it is.
+
+    Raises:
+        InputError: One that says nothing of what is to be released, or that is not finished.
+    """
+    name, made = one_line(folder), config.get("run")
+    made = made if isinstance(made, Mapping) else {}
+    if (folder / "defence.json").is_file() and not (folder / VERDICT).is_file():
+        inner = sorted(p.parent.name for p in folder.glob(f"*/{VERDICT}"))
+        raise InputError(f"{name} holds several regimes side by side: name one of {', '.join(inner)} in it")
+    if made.get("audit") == "watch":
+        return _require_file(folder, EVALUATIONS, "watch")
+    if made.get("audit") == "quality":
+        return _require_file(folder, QUALITY, "quality")
+    if "benchmark" in made:
+        raise InputError(f"{name} is a run of bench {one_line(made['benchmark'], 20)}: it compares detectors and says "
+                         "nothing of what is to be released")  # fmt: skip
+    if "study" in made or "datasets" in config:
+        raise InputError(f"{name} is a study of many models: state the audit of the one that is to be released")
+    if (folder / "training.json").is_file() or any(folder.glob("*/training.json")):
+        raise InputError(f"{name} is a training: audit what came of it, and state that audit")
+    _require_file(folder, VERDICT, "")
+    try:
+        found = read_json(folder / VERDICT).get("audit")
+    except (ValueError, AttributeError):
+        raise InputError(f"{name} holds a damaged {VERDICT}: {AGAIN}") from None
+    if found == "classifier":
+        return "classifier" if "images" in config else "losses"
+    if found not in ("feature", "synthetic", "filter", "synthesize"):
+        raise InputError(f"{name} holds a verdict of {one_line(found, 40)}, which is no audit of this memorisk")
+    return str(found)
+
+
+def _require_file(folder: Path, name: str, kind: str) -> str:
+    if not (folder / name).is_file():
+        raise InputError(f"{one_line(folder)} holds no finished run ({name} missing): {AGAIN}")
+    return kind
+
+
+def _open_audit(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedAudit:
+    """The run, checked."""
+    _refuse_unfinished(folder)
+    if kind == "watch":
+        return _watch(folder, config)
+    if kind == "quality":
+        return _quality(folder, config)
+    if not (folder / SEAL).is_file():
+        raise InputError(f"{one_line(folder)} has no {SEAL}: an earlier memorisk wrote it, or it was stopped; {AGAIN}")
+    refuse_changed(folder)
+    try:
+        result = Result.load(folder)
+    except CONTENT_ERRORS as error:
+        raise InputError(f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): {AGAIN}") from None
+    _refuse_other_status(folder, result.status)
+    if kind in _LAST_FILE:
+        _require_file(folder, _LAST_FILE[kind], kind)
+        whole = read_json(folder / _LAST_FILE[kind])
+        if {k: v for k, v in whole.items() if k != "kept"} != result.verdict:
+            raise InputError(f"{one_line(folder)}: {_LAST_FILE[kind]} is of another result than {VERDICT}; {AGAIN}")
+        result = result.replace(verdict={**result.verdict, "kept": whole.get("kept")})
+    counted = len(set(result.per_group["group"])) if "group" in result.per_group else None
+    clean = _without_paths(redact(current_result(result)), config)
+    return FinishedAudit(
+        folder, kind, config, clean.verdict, clean.summary, clean.all_tables(), counted, file_sha256(folder / SEAL)
+    )
+
+
+def _watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
+    """A watch: its looks are its result."""
+    lines = [json.loads(line) for line in (folder / "watch.jsonl").read_text("utf-8").splitlines()]
+    table = read_table(folder / EVALUATIONS)
+    rows = [json_value(row) for row in table.to_dict("records")]
+    if not rows:
+        raise InputError(f"{one_line(folder)} holds no look yet: {AGAIN}")
+    if rows != [{k: v for k, v in line.items() if k != "patients"} for line in lines]:
+        raise InputError(f"{one_line(folder)}: {EVALUATIONS} and watch.jsonl tell of different looks; {AGAIN}")
+    return FinishedAudit(folder, "watch", config, {}, {}, {"looks": table}, None, file_sha256(folder / EVALUATIONS))
+
+
+def _quality(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
+    """Figures of quality: their table and their summary must agree."""
+    summary, table = read_json(folder / QUALITY), read_table(folder / "tables" / "quality.parquet")
+    if json_value(table.to_dict("records")) != summary.get("quality"):
+        raise InputError(f"{one_line(folder)}: {QUALITY} and its table tell different figures; {AGAIN}")
+    return FinishedAudit(
+        folder, "quality", config, {}, summary, {"quality": table}, None, file_sha256(folder / QUALITY)
+    )
+
+
+def _events(folder: Path) -> list[dict[str, Any]]:
+    """What the log says of begin and end; a line that a kill cut in two is none."""
+    if not (folder / LOG).is_file():
+        return []
+    found = []
+    for line in (folder / LOG).read_text("utf-8", errors="replace").splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and event.get("event") in ("started", "finished"):
+            found.append(event)
+    return found
+
+
+def last_event(folder: Path) -> str:
+    """Whether a run last began or ended: ``started``, ``finished``, or empty where its log says neither.
+
+    Args:
+        folder: The run folder.
+    """
+    events = _events(folder)
+    return str(events[-1]["event"]) if events else ""
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    """Refuse a run that began once more and did not end.
+
+    Raises:
+        InputError: It did not.
+    """
+    if last_event(folder) == "started":
+        raise InputError(f"{one_line(folder)} was started again and has not finished: {AGAIN}")
+
+
+def _refuse_other_status(folder: Path, status: str) -> None:
+    """Refuse a verdict that the run did not end with.
+
+    Raises:
+        InputError: It ended with another, or never.
+    """
+    events = _events(folder)
+    if not events:
+        raise InputError(f"{one_line(folder)} does not say in {LOG} that it finished: {AGAIN}")
+    if events[-1].get("status", status) != status:
+        raise InputError(f"{one_line(folder)} finished with another verdict than {VERDICT} tells: {AGAIN}")
+
+
+def _without_paths(result: Result, config: Mapping[str, Any]) -> Result:
+    """The result with the paths of its own settings taken out of its texts: a folder's name may be a patient's."""
+    named = sorted(set(_paths(config)), key=len, reverse=True)
+    return result.replace(summary=_blank_texts(result.summary, named), verdict=_blank_texts(result.verdict, named))
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """Every text in some settings that is a path, whole and its last part."""
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _paths(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _paths(inner)
+    elif isinstance(value, str) and ("/" in value or "\\" in value):
+        yield value
+        yield from (part for part in value.replace("\\", "/").split("@") if "/" in part)
+
+
+def _blank_texts(value: Any, named: list[str]) -> Any:
+    """The same structure without these texts."""
+    if isinstance(value, dict):
+        return {key: _blank_texts(inner, named) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_blank_texts(inner, named) for inner in value]
+    if isinstance(value, str):
+        for path in named:
+            value = value.replace(path, "[path]")
+    return value

@@ -1,0 +1,222 @@
+"""``memorisk statement``: a privacy statement for machines and a section for a model card, from finished runs."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from memorisk import __version__
+from memorisk.audits.generated.sets import SYNTHETIC
+from memorisk.audits.pseudonyms import read_listing
+from memorisk.audits.release.binding import Binding, ReleaseFiles, bind
+from memorisk.audits.release.gate import STATEMENT, merge_files, worst_verdict
+from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
+from memorisk.audits.release.model_descriptions import describe_classifier, describe_feature
+from memorisk.audits.release.set_descriptions import (
+    describe_filter,
+    describe_loop,
+    describe_quality,
+    describe_synthetic,
+    describe_watch,
+)
+from memorisk.images.file_hashes import unread_rows
+from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope
+from memorisk.report.statements.model_card import model_card
+from memorisk.report.statements.signatures import read_private_key
+from memorisk.report.statements.signatures import sign as make_signature
+from memorisk.report.statements.statement import PASS, UNDECIDED, AuditStatement, Statement
+from memorisk.runs.checksums import files_below
+from memorisk.runs.errors import InputError, one_line, plural, read_guard
+from memorisk.runs.files import write_bytes, write_text
+from memorisk.runs.folder import CONFIG
+from memorisk.runs.locks import folder_lock
+from memorisk.runs.workload import Progress, no_progress
+
+CARD = "model-card.md"
+_KINDS: dict[str, Callable[[FinishedAudit], AuditStatement]] = {
+    "classifier": describe_classifier,
+    "losses": describe_classifier,
+    "feature": describe_feature,
+    "synthetic": describe_synthetic,
+    "filter": describe_filter,
+    "synthesize": describe_loop,
+    "watch": describe_watch,
+    "quality": describe_quality,
+}
+
+
+@dataclass(frozen=True)
+class StatementFiles:
+    """What was written."""
+
+    statement: Statement
+    folder: Path
+    """With ``privacy-statement.json`` and ``model-card.md``."""
+
+
+def make_statement(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    weights: Sequence[str | Path] = (),
+    images: Sequence[str | Path] = (),
+    progress: Progress = no_progress,
+) -> Statement:
+    """What finished runs say of what is to be released, as one statement; nothing is written.
+
+    Args:
+        runs: Folders of finished runs: audits, filters, loops, watches, figures of quality.
+        weights: Files of weights that are to be released: it is checked that the runs looked at them.
+        images: Folders or files of images that are to be released: likewise.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: A run is unfinished, changed since, or of a kind that says nothing of a release; or something that
+            is to be released is not what any run looked at.
+    """
+    given = [runs] if isinstance(runs, str | Path) else list(runs)
+    folders = [Path(run) for run in given]
+    if not folders:
+        raise InputError("no run: name the folder of a finished one")
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise InputError("a run is named twice: name each once")
+    offered = ReleaseFiles(tuple(Path(path) for path in weights), tuple(Path(path) for path in images))
+    for path in (*offered.weights, *offered.images):
+        if not path.exists():
+            raise InputError(f"there is no {one_line(path)}: name what is to be released")
+        if path.is_dir() and not files_below(path):
+            raise InputError(f"{one_line(path)} holds no file: name what is to be released")
+    audits, bound = [], []
+    for folder in folders:
+        with open_finished_audit(folder) as run:
+            audit, tie = _describe_and_bind(run, offered, progress)
+        audits.append(audit)
+        bound.append(tie)
+    _refuse_unknown(offered, bound)
+    return Statement(
+        memorisk=__version__,
+        verdict=worst_verdict(audits),
+        released=merge_files([one.released for one in bound]),
+        audits=tuple(audits),
+    )
+
+
+def write_statement(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path,
+    weights: Sequence[str | Path] = (),
+    images: Sequence[str | Path] = (),
+    sign: str | Path | None = None,
+    passphrase: str | None = None,
+    progress: Progress = no_progress,
+) -> StatementFiles:
+    """Write ``privacy-statement.json`` and ``model-card.md``; the same runs give the same bytes.
+
+    Args:
+        runs: As for `make_statement`.
+        out: A folder: new, empty, or one that holds a statement to be replaced.
+        weights: As for `make_statement`.
+        images: As for `make_statement`.
+        sign: File of an Ed25519 private key that signs the statement.
+        passphrase: Where the passphrase of that key stands: ``env:NAME`` or ``file:PATH``.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        MissingExtraError: A key is given and cryptography is not installed.
+        InputError: As `make_statement`, or the key cannot be used, or ``out`` is something else; nothing was written.
+
+    Example:
+        >>> found = write_statement("runs/synthetic", images=["shared/kept"], out="release")  # doctest: +SKIP
+        >>> found.statement.verdict.status  # doctest: +SKIP
+    """
+    folder = Path(out)
+    given = [runs] if isinstance(runs, str | Path) else list(runs)
+    _check_out(folder, [Path(run) for run in given], [Path(path) for path in images])
+    private = None if sign is None else read_private_key(sign, passphrase)
+    statement = make_statement(runs, weights=weights, images=images, progress=progress)
+    told, card = statement.as_in_toto().as_bytes(), model_card(statement)
+    if private is not None:
+        signature = make_signature(told, PAYLOAD_TYPE, private)
+        told = Envelope(payload=told, payload_type=PAYLOAD_TYPE, signatures=(signature,)).as_bytes()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with folder_lock(folder):
+        (folder / STATEMENT).unlink(missing_ok=True)  # a card never stands beside the statement of other runs
+        write_text(folder / CARD, card)
+        write_bytes(folder / STATEMENT, told)
+    (folder / ".lock").unlink(missing_ok=True)
+    return StatementFiles(statement, folder)
+
+
+def _describe_and_bind(run: FinishedAudit, offered: ReleaseFiles, progress: Progress) -> tuple[AuditStatement, Binding]:
+    """What a run says, and what it is tied to."""
+    audit = describe_run(run)
+    with read_guard(run.folder):
+        try:
+            tie = bind(run, audit.subject, offered, progress)
+        except OSError as error:  # of what is to be released, not of the run
+            where = one_line(error.filename or run.folder, 120)
+            raise InputError(f"{where} cannot be read: {one_line(error.strerror or error, 80)}") from None
+    audit = replace(audit, subject=tie.subject, not_examined=(*tie.not_examined, *audit.not_examined))
+    return _add_unread(run, audit, tie), tie
+
+
+def _add_unread(run: FinishedAudit, audit: AuditStatement, tie: Binding) -> AuditStatement:
+    """Tell which files of a set were not read; unless the release is known to be without them, it does not pass."""
+    unread = unread_rows(read_listing(run.folder, SYNTHETIC)) if run.kind == "synthetic" else None
+    if unread is None or not len(unread):
+        return audit
+    reasons = "; ".join(f"{n:,} {why}" for why, n in Counter(unread["reason"]).most_common())
+    told = f"Files of the audited set that were not read: {reasons}."
+    audit = replace(audit, not_examined=(told, *audit.not_examined))
+    if tie.released or audit.status != PASS:
+        return audit
+    why = f"the folder that was audited holds {plural(len(unread), 'file', 'files')} that no audit read"
+    way = "the set without them (memorisk release SET OUT), named with --images"
+    return replace(audit, status=UNDECIDED, why=(why, *audit.why), what_would_decide=(way, *audit.what_would_decide))
+
+
+def describe_run(run: FinishedAudit) -> AuditStatement:
+    """What a run says, tied to no file yet.
+
+    Args:
+        run: Finished and unchanged.
+
+    Raises:
+        InputError: Another memorisk wrote it, without numbers that are needed, or its files are damaged.
+    """
+    with read_guard(run.folder):
+        return _KINDS[run.kind](run)
+
+
+def _refuse_unknown(offered: ReleaseFiles, bound: Sequence[Binding]) -> None:
+    """Refuse what is to be released and was not looked at.
+
+    Raises:
+        InputError: There is such a thing.
+    """
+    used = {path for one in bound for path in one.used}
+    for what, paths in (("weights", offered.weights), ("images", offered.images)):
+        for path in paths:
+            if path not in used:
+                why = next((one.refused[path] for one in bound if path in one.refused), "")
+                raise InputError(
+                    f"--{what} {one_line(path)} is not what any of these runs looked at"
+                    + (f" ({why})" if why else "")
+                    + ": audit it, or name what was audited"
+                )
+
+
+def _check_out(out: Path, runs: Sequence[Path], images: Sequence[Path]) -> None:
+    """Refuse a folder that holds something else, or that would change what was audited.
+
+    Raises:
+        InputError: It does.
+    """
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {one_line(out)} is a file: name a folder")
+    if out.is_dir() and (odd := sorted({p.name for p in out.iterdir()} - {STATEMENT, CARD, ".lock"})):
+        what = "is a run folder" if CONFIG in odd else f"holds other files ({one_line(odd[0], 60)})"
+        raise InputError(f"--out {one_line(out)} {what}: name a new or empty folder for the statement")
+    given = [*((f"the run {one_line(run)}", run) for run in runs), *((f"the images {one_line(p)}", p) for p in images)]
+    refuse_overlap(out, path_sources(dict(given)))

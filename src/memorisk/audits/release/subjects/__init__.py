@@ -1,1 +1,0 @@
-"""What a statement says of a run: of models, of images, of a training."""

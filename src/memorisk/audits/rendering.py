@@ -1,0 +1,129 @@
+"""From a saved result to ``report.html``: used by the audits, and by ``memorisk report`` to render again."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.classifier.pages.audit import classifier_page
+from memorisk.audits.feature.page import feature_page
+from memorisk.audits.filter.page import filter_page
+from memorisk.audits.synthesize.page import loop_page
+from memorisk.audits.synthetic.page import synthetic_page
+from memorisk.report.blocks import Page
+from memorisk.report.earlier_verdicts import current_result
+from memorisk.report.page import render_page
+from memorisk.report.result import Result, refuse_changed
+from memorisk.runs.errors import FULL_DISK_CODES, InputError, one_line, read_guard
+from memorisk.runs.files import write_text
+from memorisk.runs.folder import RunFolder, read_config
+from memorisk.runs.locks import folder_lock
+
+_BENCHMARKS = ("detectors", "reid", "copies")
+REPORT, REDACTED = "report.html", "report-redacted.html"
+
+
+def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.ndarray] | None, redact: bool) -> Path:
+    """Render the report of a classifier audit into its run folder."""
+    path = run / REPORT
+    write_text(path, render_page(classifier_page(result, gallery=gallery, redact=redact)))
+    return path
+
+
+def _page(result: Result, *, redact: bool) -> Page:
+    """The page of the audit that made a result, without pictures."""
+    if result.verdict.get("audit") == "synthetic":
+        return synthetic_page(result, redact=redact)
+    if result.verdict.get("audit") == "filter":
+        return filter_page(result, redact=redact)
+    if result.verdict.get("audit") == "synthesize":
+        return loop_page(result, redact=redact)
+    if result.verdict.get("audit") == "feature":
+        return feature_page(result, None, redact=redact)
+    return classifier_page(result, redact=redact)
+
+
+def load_result(folder: Path) -> Result:
+    """The result of a finished run; undecided where an earlier rule gave a verdict that may not stand.
+
+    Raises:
+        InputError: The folder holds none, or its files were changed since or are damaged.
+    """
+    _refuse_others(folder, read_config(folder))
+    if (folder / "defence.json").is_file() and not (folder / "verdict.json").is_file():
+        inner = sorted(p.parent.name for p in folder.glob("*/verdict.json"))
+        raise InputError(f"{one_line(folder)} holds several regimes side by side: name one of {', '.join(inner)} in it")
+    refuse_changed(folder)
+    try:
+        return current_result(Result.load(folder))
+    except (ValueError, KeyError, TypeError, OSError) as error:  # also what JSON, Parquet and Unicode call broken
+        raise InputError(
+            f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): issue the run's command again"
+        ) from None
+
+
+def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
+    """Refuse the folders of commands that are no audits, each with what to read or run instead.
+
+    Raises:
+        InputError: It is one.
+    """
+    made = config.get("run")
+    if isinstance(made, Mapping) and made.get("benchmark") in _BENCHMARKS:
+        name = f"bench {made['benchmark']}"
+        raise InputError(
+            f"{one_line(folder)} is a run of {name}, not of an audit: its report is {REPORT} in it, and {name} with "
+            "the same settings and --tables-only writes that again"
+        )
+    if isinstance(made, Mapping) and made.get("audit") == "quality":
+        raise InputError(
+            f"{one_line(folder)} is a run of quality, not of an audit: its report is {REPORT} in it, without images "
+            "and ids, and quality with the same settings writes that again"
+        )
+    if isinstance(made, Mapping) and "latent_channels" in made:
+        raise InputError(
+            f"{one_line(folder)} is a run of train autoencoder, not of an audit: what came of it stands in "
+            f"training.json in it, and detectors take it as --encoder autoencoder:{one_line(folder)}"
+        )
+    if isinstance(made, Mapping) and {"backbone", "protocol"} <= set(made):
+        raise InputError(
+            f"{one_line(folder)} is a run of train detector, not of an audit: what came of it stands in training.json "
+            f"in it, and audits take the detector as --features detector:{one_line(folder / 'detector')}"
+        )
+
+
+def render_again(folder: str | Path, *, redact: bool = False, out: Path | None = None) -> Path:
+    """Render the report of a finished run once more, without its pictures.
+
+    Args:
+        folder: The run folder.
+        redact: Leave out ids and images.
+        out: Where to write; if not given the run's own ``report.html``, or ``report-redacted.html`` beside it.
+
+    Returns:
+        The file written.
+
+    Raises:
+        InputError: The folder holds no finished run, an earlier version of memorisk wrote it, its files are damaged, or
+            ``out`` cannot be written.
+    """
+    run = RunFolder(Path(folder))
+    with read_guard(run.path):
+        html = render_page(_page(load_result(run.path), redact=redact))
+    if out is None and redact:
+        out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
+    try:
+        if out is None:
+            with folder_lock(run.path):
+                write_text(run / REPORT, html)
+        else:
+            write_text(out, html)
+    except OSError as error:
+        if error.errno in FULL_DISK_CODES:
+            raise
+        reason, file = one_line(error.strerror or error, 120), one_line(out or run / REPORT)
+        raise InputError(f"{file} cannot be written ({reason}): name another file with --out FILE") from None
+    return out or run / REPORT

@@ -1,0 +1,394 @@
+"""A synthetic set without copies, drawn until it is full: ``memorisk synthesize``.
+
+Generate, screen against the whole training set, reject, draw again; a ledger of everything; the kept set audited by a
+detector that took no part. Paper 004, section 3.4; METHODS section 4, "Use" and "Guarantee".
+
+Every block of images is written when it is screened, the kept set has its name only when it is whole, and
+``synthesize.json`` is written last: killed at any point, the same command goes on and ends at the same bytes.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.filter.analysis import FilterEvidence
+from memorisk.audits.filter.calibration import (
+    CalibratedThreshold,
+    Family,
+    calibrate,
+    counted_guarantees,
+    guaranteed_thresholds,
+    parse_families,
+)
+from memorisk.audits.filter.decisions import Decision
+from memorisk.audits.filter.run import kept_sha256, source_name
+from memorisk.audits.filter.screening import Matches, ScreeningDetector, open_detectors, open_screening
+from memorisk.audits.filter.sets import CALIBRATION, TRAIN
+from memorisk.audits.generated.sets import Source
+from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
+from memorisk.audits.synthesize.analysis import (
+    KEPT,
+    REJECTED,
+    LoopEvidence,
+    analyse_loop,
+    bound_copies,
+    drawn_image_names,
+    filter_evidence,
+    kept_store,
+    kept_table,
+    real_matches,
+    rejected_pairs,
+)
+from memorisk.audits.synthesize.final_audit import FinalAudit, audit_kept, check_audit, open_auditor
+from memorisk.audits.synthesize.ledger import Ledger, store_of_hashes
+from memorisk.audits.synthesize.options import SynthesizeOptions, synthesize_options
+from memorisk.audits.synthesize.page import loop_page
+from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
+from memorisk.audits.synthesize.rounds import DrawScreening, LoopFolders, run_rounds
+from memorisk.audits.synthesize.sets import HELD_OUT, RealSets, read_real
+from memorisk.audits.synthesize.table_three import COMPLETION_FILE, table_three_row
+from memorisk.audits.synthesize.verdict import is_hopeless, new_patient_rejection, rejection_words
+from memorisk.images.alterations.plants import planted_kinds
+from memorisk.images.clean_set import CLEAN_MANIFEST as LABEL_TABLE
+from memorisk.images.clean_set import manifest_bytes
+from memorisk.images.sources.registry import refuse_overlap
+from memorisk.images.store import ImageStore
+from memorisk.models.generators.generators import Generator, load_generator
+from memorisk.report.earlier_verdicts import current_result
+from memorisk.report.page import render_page
+from memorisk.report.result import Result, refuse_changed
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError, one_line
+from memorisk.runs.files import fsync_folder, write_bytes, write_json, write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.tables import write_csv
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.pairs.guarantee import MissGuarantee
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.features.compute_backend import ComputeBackend, open_compute_backend
+from memorisk.training.generators.draws import plan_draws
+from memorisk.training.generators.generation import check_drawing
+
+REPORT, MANIFEST, LEDGER = "report.html", "manifest", "ledger"
+_ROUNDS, _BUILDING, _OLD = "rounds", ".kept.building", ".kept.old"
+
+
+@dataclass(frozen=True, eq=False)
+class _LoopInputs:
+    """What a command asks for, read and opened."""
+
+    options: SynthesizeOptions
+    generator: Generator
+    plan: pd.DataFrame
+    real: RealSets
+    detectors: list[PairDetector]
+    families: tuple[Family, ...]
+    counted: list[MissGuarantee]
+    auditor: PairDetector | None
+    quality: PairDetector
+    device: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Calibration:
+    """The detectors at work, with their thresholds."""
+
+    opened: Sequence[ScreeningDetector] = ()
+    calibrated: Sequence[CalibratedThreshold] = ()
+    thresholds: Sequence[float] = ()
+    beside: tuple[Matches, ...] = ()
+    """What they say of the calibration images."""
+    new: Proportion | None = None
+    """Share of new people whom the thresholds reject."""
+
+
+def synthesize(
+    train: Source,
+    out: str | Path,
+    *,
+    generator: str | Path | Generator,
+    calibration: Source | None = None,
+    held_out: Source | None = None,
+    progress: Progress = no_progress,
+    dry_run: bool = False,
+    **settings: Any,
+) -> Result | SynthesizePlan:
+    """Draw images until as many as asked for pass the detectors, with a guarantee or not at all.
+
+    Args:
+        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        out: The folder for the kept set, the ledger and the report: new, empty, or one of the same loop to go on with.
+        generator: A folder of ``memorisk train generator``, ``module:function``, or what `load_generator` gave.
+        calibration: Real images of people whom neither the generator nor a detector has seen.
+        held_out: Real images of others whom neither has seen, for the audit of the kept set.
+        progress: Called with (stage, done, total).
+        dry_run: Draw one batch, calibrate, count, and return what could be promised; nothing is written.
+        **settings: Any field of `SynthesizeOptions`; ``detector`` is needed.
+
+    Returns:
+        The result, which is also saved in ``out``; or the plan.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written to ``out``.
+        MemoriskError: The disk is full, or the generator failed; what is done is kept.
+
+    Example:
+        >>> result = synthesize("train/", "out/", generator="g/", detector="d/", calibration="new/")  # doctest: +SKIP
+        >>> result.verdict["n_kept"], result.verdict["copies"]["share"]  # doctest: +SKIP
+    """
+    sources = {"calibration": calibration, "held_out": held_out}
+    given = {what: source_name(source) for what, source in sources.items() if source is not None}
+    shown = str(generator) if isinstance(generator, str | Path) else generator.config.name
+    options = synthesize_options(settings | given | {"generator": shown})
+    named = isinstance(generator, str | Path)
+    made = load_generator(generator, python_path=options.python_path) if named else generator
+    folder = Path(out)
+    refuse_overlap(folder, {"TRAIN": train, "the calibration images": calibration, "the held-out images": held_out})
+    if not dry_run:
+        check_out_folder(folder, {}, identity=[])
+    options.reach_cluster()
+    names = Pseudonyms.from_options(options)
+    asked = _read_inputs(train, made, calibration, held_out, options, progress)
+    with open_compute_backend(options, options.store, folder, device=asked.device) as workplace:
+        asked = _working_at(workplace, asked)
+        found = _calibrate(asked, progress)
+        if dry_run:
+            return describe_loop(
+                made, asked.plan, asked.real, asked.detectors, asked.families, asked.counted, found.new, options,
+                asked.device, asked.auditor, asked.quality,
+            )  # fmt: skip
+        return _run(folder, {"train": source_name(train), "out": str(folder)}, asked, found, names, progress)
+
+
+def _working_at(workplace: ComputeBackend, asked: _LoopInputs) -> _LoopInputs:
+    """The same, its detectors' passes of images and searches somewhere else."""
+    detectors = [detector.working_at(workplace) for detector in asked.detectors]
+    return replace(asked, detectors=detectors, quality=asked.quality.working_at(workplace))
+
+
+def _run(
+    folder: Path,
+    named: Mapping[str, str],
+    asked: _LoopInputs,
+    found: _Calibration,
+    names: Pseudonyms,
+    progress: Progress,
+) -> Result:
+    """The loop in its run folder; what is finished already is read."""
+    config = {**named, **asdict(asked.options), "run": _identity(asked, found)}
+    names = names.knowing(config, "train")
+    with _disk_errors(folder), open_run(folder, names.settings(config), identity=["run"]) as run:
+        if (run / COMPLETION_FILE).is_file():
+            _clear(run)
+            refuse_changed(run.path, "draw again into a new --out")  # kept images may be in use: they are not redrawn
+            return current_result(Result.load(run.path))
+        run.log("started", versions=versions(), machine=machine())
+        result = _loop(run, asked, found, names, progress)
+        run.log("finished", status=result.status)
+    return result
+
+
+@contextmanager
+def _disk_errors(out: Path) -> Iterator[None]:
+    """Say of a full disk that it is full, and where; of a torn array NumPy counts numbers, and gives no errno.
+
+    Raises:
+        MemoriskError: No space is left.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL_DISK_CODES or (error.errno is None and " requested and " in str(error)):
+            what = f"images and tables in {one_line(out)}"
+            raise MemoriskError(f"no space left on the disk for {what}: free some; {RESUME_HINT}") from None
+        raise
+
+
+def _read_inputs(
+    train: Source,
+    generator: Generator,
+    calibration: Source | None,
+    held_out: Source | None,
+    options: SynthesizeOptions,
+    progress: Progress,
+) -> _LoopInputs:
+    """Everything that can be refused before anything is drawn.
+
+    Raises:
+        InputError: It is.
+    """
+    families, detectors = parse_families(options.families), open_detectors(options)
+    auditor = open_auditor(options, detectors)
+    quality = open_pair_detector(options.quality) if options.quality else auditor or detectors[0]
+    if quality.source.kind == "saved":
+        raise InputError(f"quality {quality.name} holds saved features, of other images: name what computed them")
+    device = str(check_device(options.device))
+    plan = plan_draws(generator, options.images, seed=options.seed, balance=options.balance, paired=options.paired)
+    check_drawing(generator, plan, options, device)
+    real = read_real(train, calibration, held_out, generator, detectors, options, progress)
+    if auditor is not None and real.held is not None:
+        check_audit(real.filter.train, real.held, options, progress)
+    counted = counted_guarantees(real.filter, families, len(detectors), options)
+    return _LoopInputs(options, generator, plan, real, detectors, families, counted, auditor, quality, device)
+
+
+def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
+    """Thresholds as a filter makes them; none where the guarantee cannot be given, and nothing is computed."""
+    options, sets = asked.options, asked.real.filter
+    if not options.threshold and not all(found.kept for found in asked.counted):
+        return _Calibration()
+    opened = open_screening(asked.detectors, sets, options, progress)
+    calibrated = calibrate(opened, sets, asked.families, options, progress)
+    if options.threshold:
+        pairs = zip(options.thresholds, opened, strict=True)
+        thresholds = [o.similarity.at_half if value is None else value for value, o in pairs]
+    else:
+        thresholds = guaranteed_thresholds(calibrated, len(opened))
+    beside = real_matches(opened, sets, thresholds, options, progress)
+    return _Calibration(
+        opened, calibrated, thresholds, beside, new_patient_rejection(thresholds, beside, sets, options.seed)
+    )
+
+
+def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudonyms, progress: Progress) -> Result:
+    """Draw, judge, audit, write; the file that says that all is there is the last."""
+    options, real = asked.options, asked.real
+    evidence = LoopEvidence(
+        asked.generator.config, asked.generator.source, real.doubts, _empty_evidence(asked),
+        auditor=None if asked.auditor is None else asked.auditor.name,
+    )  # fmt: skip
+    if found.opened:
+        ledger = _draw(run, asked, found, progress)
+        filtered = filter_evidence(
+            ledger, real.filter, asked.detectors, asked.families, asked.counted, found.opened, found.calibrated,
+            found.thresholds, found.beside, options.seed,
+        )  # fmt: skip
+        audited = _audit(run, asked, ledger, progress)
+        row = table_three_row(
+            ledger, real.filter.train, real.held or real.filter.calibration, asked.generator.config, found.opened,
+            found.thresholds, asked.auditor, asked.quality, options, progress,
+        )  # fmt: skip
+        copies = bound_copies(ledger, options)
+        evidence = replace(evidence, filtered=filtered, ledger=ledger, copies=copies, audited=audited, table_three=row)
+    result = analyse_loop(evidence, options, names)
+    sets = real.filter
+    write_listing(run.path, {TRAIN: sets.train, CALIBRATION: sets.calibration, HELD_OUT: real.held}, names)
+    result.save(run.path, beside=(FILES,))
+    _write_tables(run, result)
+    pictures = None
+    if options.gallery and not options.redact and evidence.ledger is not None:
+        known = drawn_image_names(evidence, names)
+        pictures = rejected_pairs(
+            result, evidence.ledger, real.filter, real.form, asked.generator, known, options, asked.device
+        )
+    write_text(run / REPORT, render_page(loop_page(result, pictures, redact=options.redact)))
+    if found.opened:
+        _put_in_place(run, kept_table(result))
+    kept = {"folder": KEPT, "sha256": kept_sha256(run.path)} if found.opened else None
+    write_json(run / COMPLETION_FILE, result.verdict | {"kept": kept})
+    _clear(run)
+    return result
+
+
+def _empty_evidence(asked: _LoopInputs) -> FilterEvidence:
+    """Evidence of a loop that may not begin: identities are missing."""
+    sets, n = asked.real.filter, np.empty(0, dtype=np.int64)
+    pixels = np.zeros((0, *sets.train.images.shape[1:]), np.uint8)
+    none = store_of_hashes(sets.train, pixels, n.astype(object), [], [], "drawn images")
+    sets = replace(sets, synthetic=none, asked=none.manifest)
+    return FilterEvidence(sets, asked.detectors, asked.families, asked.counted, Decision(n, np.empty(0, dtype=object)))
+
+
+def _draw(run: RunFolder, asked: _LoopInputs, found: _Calibration, progress: Progress) -> Ledger:
+    """The loop itself."""
+    options, real = asked.options, asked.real
+    rejected = run.subfolder(REJECTED) if options.keep_rejected else None
+    places = LoopFolders(run.subfolder(_ROUNDS), _kept_folder(run), rejected)
+    screen = DrawScreening(found.opened, real.filter, found.thresholds, real.form, asked.quality, options)
+    if found.new is not None and is_hopeless(found.new):
+        run.log("warned", what=rejection_words(asdict(found.new), "patients"))
+    return run_rounds(asked.generator, asked.plan, screen, places, asked.device, found.new, progress)
+
+
+def _kept_folder(run: RunFolder) -> Path:
+    """Where kept images are written: under a name of its own until all of them are there."""
+    if (run / KEPT).is_dir() and not (run / _BUILDING).exists():
+        (run / KEPT).rename(run / _BUILDING)  # killed after it was named, before the run was finished
+    return run.subfolder(_BUILDING)
+
+
+def _put_in_place(run: RunFolder, kept: pd.DataFrame) -> None:
+    """Write the labels beside the kept images (`images.clean_set`), and give the folder its name."""
+    if len(kept):
+        names = [Path(path).name for path in kept["path"]]
+        write_bytes(run / _BUILDING / LABEL_TABLE, manifest_bytes(names, kept["label"].tolist()))
+    (run / _BUILDING).rename(run / KEPT)
+    fsync_folder(run.path)
+
+
+def _clear(run: RunFolder) -> None:
+    """Remove what a killed loop goes on from: the run is finished."""
+    shutil.rmtree(run / _ROUNDS, ignore_errors=True)
+
+
+def _audit(run: RunFolder, asked: _LoopInputs, ledger: Ledger, progress: Progress) -> FinalAudit | None:
+    """The kept set before the auditor; None without one, or without images."""
+    if asked.auditor is None or asked.real.held is None or not len(ledger.kept):
+        return None
+    kept = kept_store(run / _BUILDING, run / _ROUNDS / "kept.npy", ledger, asked.real)
+    return audit_kept(run.path, asked.real.filter.train, kept, asked.real.held, asked.options, progress)
+
+
+def _write_tables(run: RunFolder, result: Result) -> None:
+    """Write the ledger and the manifest of the kept set, as Parquet and as CSV."""
+    kept = kept_table(result)
+    for name, table in ((LEDGER, result.per_image), (MANIFEST, kept)):
+        write_table(run / f"{name}.parquet", table)
+        write_csv(run / f"{name}.csv", table)
+
+
+def _identity(asked: _LoopInputs, found: _Calibration) -> dict[str, Any]:
+    """What makes this run this run."""
+    options, real = asked.options, asked.real
+    features = [
+        {k: getattr(o.train.described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
+        for o in found.opened
+    ]
+    batch = {"threads": options.threads} if asked.device == "cpu" else {"batch": options.batch}
+    how = {name: value for name, value in asdict(options.sampling()).items() if name != "batch"}
+    stores: Mapping[str, ImageStore | None] = {
+        "training": real.filter.train, "calibration": real.filter.calibration, "held_out": real.held
+    }  # fmt: skip
+    return {
+        "audit": "synthesize",
+        "generator": asked.generator.source,
+        **{name: None if store is None else store.data_hash for name, store in stores.items()},
+        "images": options.images,
+        "balance": options.balance,
+        "paired": options.paired,
+        "most_tries": options.most_tries,
+        "keep_rejected": options.keep_rejected,
+        "sampling": how,
+        **batch,
+        "device": asked.device.partition(":")[0],
+        "detectors": [detector.name for detector in asked.detectors],
+        "features": features,
+        "families": [family.words for family in asked.families],
+        "miss_rate": options.miss_rate,
+        "confidence": options.confidence,
+        "threshold": list(options.threshold),
+        "thresholds": [float(value) for value in found.thresholds],
+        "auditor": None if asked.auditor is None else asked.auditor.name,
+        "quality": asked.quality.name,
+        "seed": options.seed,
+        "pseudonymise": options.pseudonymise,
+        **({"plant_kinds": planted_kinds(options.plant_kinds)} if options.plant_kinds else {}),
+    }

@@ -1,0 +1,233 @@
+"""Every pair that a person should look at, and why; and clusters of copies.
+
+Flags are rows of ``review.csv`` and edges of the clusters.
+
+A cluster holds synthetic images that expose one patient, or are nearly the same image: all images that are flagged
+with one patient before any other, and their equals; or images of which every two are nearly the same or equal.
+Chains join nobody: an image that exposes two patients is in the cluster of the first, and A like B and B like C
+does not put A beside C (complete linkage, `statistics.pairs.identity_pairs.cliques`).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.generated.evidence import DetectorView, PairedFindings, SyntheticEvidence
+from memorisk.audits.generated.review import ANSWERS, COLUMNS, DISMISS, pair_keys
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic.findings import DetectorFindings, Findings
+from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
+from memorisk.images.copies.near_copies import thumbnails
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.reversed_queries import preceding_units
+from memorisk.statistics.pairs.identity_pairs import cliques
+
+SAME_PIXELS, NEAR_PIXELS, AHEAD_OF_HELD_OUT = "same pixels", "nearly the same pixels", "nearer than every held-out one"
+SINGLED = "singled out by"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A reason to look at a pair."""
+
+    synthetic: int
+    """Row."""
+    train: int
+    """Row."""
+    reason: str
+    """Who found it, and how."""
+    score: float
+    """By whom found it, larger = more alike."""
+
+
+def flag_pairs(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> list[Flag]:
+    """All flags, those singled out first, then those of the lists; dismissed pairs are not among them.
+
+    Args:
+        evidence: Of the images.
+        found: What the distances say.
+        paired: Of each detector; none where nobody was paired.
+    """
+    return [
+        *_singled(evidence, found),
+        *_listed(evidence, found),
+        *_ahead(evidence, found),
+        *_pixels(evidence),
+        *_paired(evidence, found, paired),
+    ]
+
+
+def singled_pairs(view: DetectorView, one: DetectorFindings) -> pd.DataFrame:
+    """A row a pair of rows that a detector singles out, the one that chance explains least first.
+
+    Columns ``synthetic``, ``train``, ``distance``, ``other_distance`` (to the next real image of anybody else; NaN
+    where the synthetic image is nearer to another one), ``lead`` and ``expected``, the training patients whom chance
+    brings as far.
+    """
+    d, singled = view.distances, one.singled
+    assert singled is not None
+    made, real = np.flatnonzero(singled.images), np.flatnonzero(singled.train)
+    lead = np.where(d.nearest[d.standing_nearest[real]] == real, singled.image_lead[d.standing_nearest[real]], 0.0)
+    table = pd.DataFrame(
+        {
+            "synthetic": np.concatenate([made, d.standing_nearest[real]]),
+            "train": np.concatenate([d.nearest[made], real]),
+            "distance": np.concatenate([d.synthetic[made], d.standing[real]]),
+            "lead": np.concatenate([singled.image_lead[made], lead]),
+        }
+    ).drop_duplicates(["synthetic", "train"])
+    other = np.minimum(d.second, d.synthetic_held)[table["synthetic"].to_numpy()]
+    own = d.nearest[table["synthetic"].to_numpy()] == table["train"].to_numpy()
+    expected = singled.expected(table["distance"].to_numpy(), table["lead"].to_numpy(), d.logits)
+    table = table.assign(other_distance=np.where(own, other, np.nan), expected=expected)
+    return table.sort_values(["expected", "synthetic", "train"], kind="stable").reset_index(drop=True)
+
+
+def _singled(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
+    for view, one in zip(evidence.views, found.by, strict=True):
+        if one.singled is not None:
+            for row in singled_pairs(view, one).to_dict("records"):
+                reason = f"{SINGLED} {view.name}"
+                yield Flag(int(row["synthetic"]), int(row["train"]), reason, -float(row["distance"]))
+
+
+def _listed(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
+    for view, one in zip(evidence.views, found.by, strict=True):
+        if one.exposed is not None:
+            for real, made, distance in zip(
+                one.exposed.image, one.exposed.synthetic, one.exposed.distance, strict=True
+            ):
+                yield Flag(int(made), int(real), f"listed by {view.name}", -float(distance))
+
+
+def _ahead(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
+    if not found.p_ahead <= AHEAD_LEVEL:
+        return
+    d = evidence.views[found.ahead_by].distances
+    at = np.searchsorted(found.unit, found.patients)
+    least = group_values(d.standing, found.patients)[at]
+    assert found.asked is not None
+    ahead = preceding_units(d.standing, d.held, found.patients, found.asked.counted)[at]
+    for row in np.flatnonzero((d.standing <= least) & ahead):
+        yield Flag(int(d.standing_nearest[row]), int(row), AHEAD_OF_HELD_OUT, -float(d.standing[row]))
+
+
+def _pixels(evidence: SyntheticEvidence) -> Iterator[Flag]:
+    copies = evidence.copies
+    for made in np.flatnonzero((copies.identical >= 0) & ~copies.in_both):
+        yield Flag(int(made), int(copies.identical[made]), SAME_PIXELS, 1.0)
+    near = copies.near_train
+    for made, real, similarity in zip(near.first, near.second, near.similarity, strict=True):
+        yield Flag(int(made), int(real), NEAR_PIXELS, float(similarity))
+
+
+def _paired(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> Iterator[Flag]:
+    """Memorized pairs; where MemRate is no larger than on held-out images, those of listed patients alone."""
+    pairing, listed = evidence.pairing, np.isin(found.patients, found.unit[found.listed])
+    if pairing is None:
+        return
+    for view, said in zip(evidence.views, paired, strict=True):
+        by_chance = said.excess is not None and said.excess.low <= 0
+        for at in np.flatnonzero(said.memorized & (listed[pairing.train] | (not by_chance))):
+            reason = f"paired, above the threshold of {view.name}"
+            yield Flag(int(pairing.synthetic[at]), int(pairing.train[at]), reason, float(said.score[at]))
+
+
+def review_table(flags: list[Flag], evidence: SyntheticEvidence, found: Findings, names: Pseudonyms) -> pd.DataFrame:
+    """A row a pair: who found it, and what a person said of it; judged pairs are there whether found or not.
+
+    Pairs that are singled out come first, and the most alike ones of each part (`PixelCopies.alike`) before others.
+
+    Args:
+        flags: Of `flag_pairs`.
+        evidence: For the images and the review.
+        found: For the patients and the judged pairs.
+        names: Replaces ids, or leaves them.
+    """
+    sets, review = evidence.sets, evidence.review
+    pairs: dict[tuple[int, int], list[Flag]] = {}
+    for flag in flags:
+        pairs.setdefault((flag.synthetic, flag.train), []).append(flag)
+    for pair in (*found.pixels.confirmed, *found.pixels.dismissed):
+        pairs.setdefault(pair, [])
+    made, real = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
+    contents = list(zip(sets.synthetic.pixel_hashes[made], sets.train.pixel_hashes[real], strict=True))
+    said = [review.judged.get(content) for content in contents]
+    table = pd.DataFrame(
+        {
+            "synthetic_image": names.names(sets.synthetic.manifest.images[made]),
+            "training_image": names.names(sets.train.manifest.images[real]),
+            "patient": names.names(found.patients[real]),
+            "found_by": ["; ".join(dict.fromkeys(flag.reason for flag in why)) for why in pairs.values()],
+            "score": np.array([why[0].score if why else np.nan for why in pairs.values()], dtype=np.float64),
+            "pair": pair_keys(contents, names),
+            **{name: ["" if one is None else getattr(one, name) for one in said] for name in ANSWERS},
+        },
+        columns=list(COLUMNS),
+    )
+    singled = [any(flag.reason.startswith(SINGLED) for flag in why) for why in pairs.values()]
+    table = table.assign(
+        dismissed=table["verdict"].to_numpy() == DISMISS,
+        others=~np.array(singled, dtype=bool),
+        unlike=-evidence.copies.alike(made, thumbnails(sets.train.images[real])),
+    )
+    order = ["dismissed", "others", "unlike", *(["synthetic_image", "training_image"] if names.key is not None else [])]
+    return table.sort_values(order, kind="stable").reset_index(drop=True).loc[:, list(COLUMNS)]
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Those with two synthetic images or more, who expose somebody first, then the largest."""
+
+    images: tuple[np.ndarray, ...]
+    """Rows of the synthetic images of each."""
+    patients: tuple[np.ndarray, ...]
+    """Patients whom they expose."""
+    cluster: np.ndarray
+    """[S] number of an image's cluster, from 1; 0 for none."""
+
+
+def copy_clusters(
+    exposing: Iterable[tuple[int, str]], hashes: np.ndarray, alike: Iterable[tuple[int, int]], blank: np.ndarray
+) -> Clusters:
+    """Who is copied by which images together.
+
+    Args:
+        exposing: Synthetic image by row, and a patient whom it exposes; the first of an image counts.
+        hashes: [S] of the pixels of the synthetic images.
+        alike: Rows of synthetic images that are nearly the same.
+        blank: [S] whether an image has one value only: it is like no other.
+
+    Returns:
+        The clusters.
+    """
+    n, pairs = len(hashes), list(exposing)
+    _, first, content = np.unique(hashes.astype(str), return_index=True, return_inverse=True)
+    whom: dict[int, str] = {}
+    for image, patient in pairs:
+        whom.setdefault(int(first[content[image]]) if not blank[image] else image, patient)
+    links = [(int(first[content[a]]), int(first[content[b]])) for a, b in alike]
+    free = [(a, b) for a, b in links if a != b and a not in whom and b not in whom]
+    clique = cliques(n, *(np.array(free, dtype=np.intp).reshape(-1, 2).T))
+    names: dict[str | int, int] = {}
+    component = np.array(
+        [
+            names.setdefault(whom[at] if at in whom else int(clique[at]), len(names))
+            for at in (int(row if blank[row] else first[content[row]]) for row in range(n))
+        ],
+        dtype=np.int64,
+    )
+    members = np.bincount(component, minlength=len(names))
+    exposed: dict[int, set[str]] = {}
+    for image, patient in pairs:
+        exposed.setdefault(int(component[image]), set()).add(patient)
+    ranked = sorted(np.flatnonzero(members >= 2).tolist(), key=lambda c: (c not in exposed, -members[c], c))
+    number = np.zeros(len(members), dtype=np.int64)
+    number[ranked] = np.arange(1, len(ranked) + 1)
+    return Clusters(
+        images=tuple(np.flatnonzero(component == c) for c in ranked),
+        patients=tuple(np.array(sorted(exposed.get(c, ())), dtype=object) for c in ranked),
+        cluster=number[component],
+    )

@@ -1,0 +1,344 @@
+"""Is anybody copied in a set of synthetic images? ``memorisk audit synthetic``, and its dry run.
+
+METHODS section 5: real images ask the synthetic set for their nearest image, and training patients are ranked among
+patients whom the generator never saw. Known copies, planted in the set, say what would have been found.
+
+Features are kept by content and plants come from the seed, so that the same command goes on where a killed one
+stopped. Features of the training images are an atlas that the audit of another set finds again. The dry run
+(``--dry-run``) says what the audit would compare and could say, before any feature is computed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.generated.distances import find_pixel_copies, measure_distances
+from memorisk.audits.generated.evidence import DetectorView, Pairing, SyntheticEvidence, logit_histogram, read_pairing
+from memorisk.audits.generated.features import (
+    can_plant,
+    display_names,
+    fit_similarity,
+    measure_features,
+    open_detectors,
+)
+from memorisk.audits.generated.knowledge import detector_notes
+from memorisk.audits.generated.pictures import Pictures, pair_pictures
+from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants, no_plants
+from memorisk.audits.generated.review import NO_REVIEW, Review, read_review, write_review
+from memorisk.audits.generated.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, Source, decode_sets, read_manifests
+from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
+from memorisk.audits.synthetic.analysis import analyse_synthetic
+from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
+from memorisk.audits.synthetic.page import synthetic_page
+from memorisk.images.alterations.plants import PLANT_KINDS
+from memorisk.images.copies.near_copies import RULE_IMAGES
+from memorisk.images.manifest import Manifest
+from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.images.store import ImageStore
+from memorisk.report.page import render_page
+from memorisk.report.result import Result
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.files import fingerprint, write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.scores.similarity import HeadSimilarity
+from memorisk.statistics.copies.tails import MIN_HELD_OUT
+from memorisk.statistics.exchangeability import image_counts
+from memorisk.statistics.memorization.nulls import unit_p_values
+from memorisk.statistics.multiple_testing import smallest_list_of
+from memorisk.training.detectors.pair_detectors import PairDetector
+from memorisk.training.features.compute_backend import open_compute_backend
+from memorisk.training.features.extraction import features_cost
+
+
+@dataclass(frozen=True)
+class SyntheticPlan:
+    """What a command would do.
+
+    Attributes:
+        images: In each set.
+        patients: Training and held-out ones; images where no patients are given.
+        left_out: Held-out patients left out since an image of theirs is a training image.
+        features: What compares images.
+        plants: Copies that would be hidden.
+        plant_patients: Patients that they are of: the independent units of the power.
+        shortest_list: The fewest patients that could be listed; None without held-out images or where none could.
+        held_out_wanted: Held-out patients below which nobody, or hardly anybody, can be singled out.
+        cost: Passes, pairs of images (all searches of every detector, and thumbnails) and bytes; not in it is that
+            planted copies are compared with their sources one by one.
+        notes: What was assumed or left out.
+    """
+
+    images: dict[str, int]
+    patients: dict[str, int]
+    left_out: int
+    features: str
+    plants: int
+    plant_patients: int
+    shortest_list: int | None
+    held_out_wanted: int
+    cost: Cost
+    notes: tuple[str, ...]
+
+
+def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REVIEW) -> SyntheticPlan:
+    """Count what there is and say which list it allows.
+
+    Args:
+        sets: Decoded.
+        options: Levels, plants, what compares.
+        review: What a person said of pairs.
+    """
+    train = np.unique(sets.train.manifest.groups.astype(str), return_counts=True)[1]
+    held = np.empty(0, np.int64)
+    if sets.held is not None:
+        held = np.unique(sets.held.manifest.groups.astype(str), return_counts=True)[1]
+    n, s, m = len(sets.train.images), len(sets.synthetic.images), int(held.sum())
+    wanted = options.plants if can_plant(options) else 0
+    plants = draw_plants(sets.train, sets.synthetic, wanted, options.seed, options.kinds)
+    detectors, level = open_detectors(options, sets), options.shared_level
+    shortest = possible_list(train, held, level) if m else None
+    return SyntheticPlan(
+        images={"training": n, "synthetic": s, "held out": m},
+        patients={"training": len(train), "held out": len(held)},
+        left_out=sets.shared_patients,
+        features=" and ".join(display_names(detectors)),
+        plants=plants.n,
+        plant_patients=len(np.unique(sets.train.manifest.groups[plants.source].astype(str))),
+        shortest_list=shortest if shortest is not None and shortest <= len(train) else None,
+        held_out_wanted=MIN_HELD_OUT,
+        cost=_cost(sets, detectors, plants, options.seed, review),
+        notes=(*sets.notes, *_counted(sets)),
+    )
+
+
+def possible_list(n_images: np.ndarray, held_images: np.ndarray, level: float) -> int:
+    """The shortest list that the numbers of images allow, whatever is measured.
+
+    Args:
+        n_images: [U] of each training patient.
+        held_images: [n] of each held-out patient.
+        level: Of the list.
+    """
+    sizes, back = np.unique(n_images, return_inverse=True)
+    unit, other = np.repeat(np.arange(len(sizes)), sizes), np.repeat(np.arange(len(held_images)), held_images)
+    smallest = unit_p_values(np.zeros(len(unit)), unit, np.zeros(len(other)), other).floor[back]
+    return smallest_list_of(smallest, level)
+
+
+def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: int, review: Review) -> Cost:
+    """Passes, pairs and bytes: what `measuring`, `comparing` and `clusters` do."""
+    stores = [store for store in (sets.train, sets.held) if store is not None]
+    hashes = [store.pixel_hashes for store in (*stores, insert_plants(sets.synthetic, plants, seed).store)]
+    features = total([features_cost(d.source, hashes, sets.train.images.shape, d.detector) for d in detectors])
+    n, s = len(sets.train.images), len(sets.synthetic.images)
+    m, counted = 0, 0
+    if sets.held is not None:
+        m = len(sets.held.images)
+        chosen = image_counts(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str))
+        counted = len(chosen.train) + len(chosen.held)
+    again = sum(len(left) for _, left in review.left_of(sets))
+    searches = (n + m) * s + (m + s + plants.n) * n + (s + plants.n) * n + n * n + counted**2 + again
+    searches += (2 * s + plants.n) * m
+    alike = len(set(sets.synthetic.pixel_hashes.tolist()))
+    known = min(RULE_IMAGES, len(set(np.concatenate([store.pixel_hashes for store in stores]).tolist())))
+    thumbnails = (n + m) * s + (alike * (alike - 1) + known * (known - 1)) // 2
+    return features + Cost(
+        pairs=len(detectors) * searches + thumbnails,
+        bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic)),
+    )
+
+
+def _counted(sets: Sets) -> list[str]:
+    """That patients would count by one image each, where they would."""
+    if sets.held is None:
+        return []
+    said = image_counts(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str)).words
+    return [said] if said else []
+
+
+REPORT = "report.html"
+MANIFESTS: Mapping[str, str] = {TRAIN: "training", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}
+
+
+def audit_synthetic(
+    train: Source,
+    synthetic: Source,
+    *,
+    out: str | Path,
+    held_out: Source | None = None,
+    progress: Progress = no_progress,
+    dry_run: bool = False,
+    **settings: Any,
+) -> Result | SyntheticPlan:
+    """Audit whether synthetic images copy the patients that their generator was trained on.
+
+    Args:
+        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        synthetic: The images it made, all that are to be released.
+        out: The run folder: new, empty, or one of the same audit to write again.
+        held_out: Images of patients that it never saw, a random part of the same data; None for distances only.
+        progress: Called with (stage, done, total).
+        dry_run: Decode the images, count, and return what could be said, without features or distances.
+        **settings: Any field of `SyntheticOptions`.
+
+    Returns:
+        The result, which is also saved in ``out``; or the plan.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written to ``out``.
+        MemoriskError: The disk is full; features that are done are kept.
+
+    Example:
+        >>> result = audit_synthetic("train/", "synthetic/", held_out="test/", out="runs/s")  # doctest: +SKIP
+        >>> result.per_group.query("listed")  # doctest: +SKIP
+    """
+    options = synthetic_options(settings | ({} if held_out is None else {"held_out": _name(held_out)}))
+    folder = Path(out)
+    given = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
+    refuse_overlap(folder, path_sources(given))
+    if not dry_run:
+        check_out_folder(folder, {}, identity=[])
+        options.reach_cluster()
+    names = Pseudonyms.from_options(options)
+    found = read_manifests(train, synthetic, held_out, options, progress)
+    sets = decode_sets(found, options, progress)
+    detectors = open_detectors(options, sets)
+    for detector in detectors:
+        detector_notes(detector, sets)
+    pairing, review = read_pairing(options.paired, sets, options.seed), read_review(options.review, sets, names)
+    if dry_run:
+        return describe_sets(sets, options, review)
+    config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
+    device = str(check_device(options.device))
+    with open_compute_backend(options, options.store, folder, device=device) as workplace:
+        working = tuple(detector.working_at(workplace) for detector in detectors)
+        evidence = gather_evidence(sets, options, progress, detectors=working, pairing=pairing, review=review)
+    names = names.knowing(config, "train")
+    with open_run(folder, names.settings(config | {"run": _identity(evidence, options)}), identity=["run"]) as run:
+        _log_start(run, evidence)
+        _write_manifests(run, sets, names)
+        progress("testing", 0, 0)
+        result = analyse_synthetic(evidence, options, names)
+        write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held}, names)
+        result.save(run.path, beside=(FILES,))
+        asked = write_review(run.path, result.tables["review"])
+        wanted = options.gallery and not options.redact
+        pictures = pair_pictures(sets, result, names) if wanted else None
+        write_report(run.path / REPORT, result, pictures=pictures, redact=options.redact)
+        run.log("finished", status=result.status, review=None if asked is None else asked.name)
+    return result
+
+
+def gather_evidence(
+    sets: Sets,
+    options: SyntheticOptions,
+    progress: Progress,
+    *,
+    detectors: tuple[PairDetector, ...] = (),
+    pairing: Pairing | None = None,
+    review: Review = NO_REVIEW,
+) -> SyntheticEvidence:
+    """Hide the plants, compute features and all distances.
+
+    Args:
+        sets: The images.
+        options: What compares them.
+        progress: Called with (stage, done, total).
+        detectors: Opened already; none to open what the options name.
+        pairing: Who was generated from whom.
+        review: What a person said of pairs.
+
+    Raises:
+        InputError: Features or the measure cannot be had.
+    """
+    detectors = detectors or open_detectors(options, sets)
+    plants = no_plants(sets.train)
+    if can_plant(options):
+        progress("hiding known copies", 0, 0)
+        plants = draw_plants(sets.train, sets.synthetic, options.plants, options.seed, options.kinds)
+    hidden, device = insert_plants(sets.synthetic, plants, options.seed), str(check_device(options.device))
+    views = []
+    for name, detector in zip(display_names(detectors), detectors, strict=True):
+        features = measure_features(detector, sets, hidden, options, progress)
+        similarity = fit_similarity(detector, features, sets)
+        distances = measure_distances(features, similarity, sets, plants, progress, review=review, device=device)
+        spread = logit_histogram(similarity, features, sets) if isinstance(similarity, HeadSimilarity) else None
+        views.append(DetectorView(name, features, similarity, distances, spread))
+    copies = find_pixel_copies(sets, progress, review, plants)
+    return SyntheticEvidence(sets, plants, tuple(views), copies, pairing, review)
+
+
+def write_report(path: Path, result: Result, *, pictures: Pictures | None, redact: bool) -> None:
+    """Render the report of a synthetic audit.
+
+    Args:
+        path: The file.
+        result: Of `analyse_synthetic`.
+        pictures: Pairs side by side; None for none.
+        redact: Leave out ids and pictures.
+    """
+    write_text(path, render_page(synthetic_page(result, pictures, redact=redact)))
+
+
+def _name(source: Source) -> str:
+    """How a source is called in ``config.yaml``."""
+    if isinstance(source, ImageStore):
+        return source.manifest.name
+    return source.name if isinstance(source, Manifest) else str(source)
+
+
+def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[str, Any]:
+    """What makes this run this run; a review of it may change."""
+    sets, pairing = evidence.sets, evidence.pairing
+    features = [
+        {k: getattr(described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
+        for described in (view.features.described for view in evidence.views)
+    ]
+    measures = [view.measure for view in evidence.views]
+    alone = len(features) == 1
+    return {
+        "audit": "synthetic",
+        "training": sets.train.data_hash,
+        "synthetic": sets.synthetic.data_hash,
+        "held_out": None if sets.held is None else sets.held.data_hash,
+        "features": features[0] if alone else features,
+        "measure": measures[0] if alone else measures,
+        "paired": None if pairing is None else fingerprint(pairing.synthetic, pairing.train),
+        "plants": evidence.plants.n,
+        "seed": options.seed,
+        "level": options.level,
+        "recall": options.recall,
+        "pseudonymise": options.pseudonymise,
+        **({} if options.kinds == tuple(PLANT_KINDS) else {"plant_kinds": list(options.kinds)}),
+    }
+
+
+def _log_start(run: RunFolder, evidence: SyntheticEvidence) -> None:
+    """What was computed, and what the atlas had already."""
+    tables = {view.name: view.features for view in evidence.views}
+    run.log(
+        "started",
+        versions=versions(),
+        machine=machine(),
+        features_computed=sum(found.computed for found in tables.values()),
+        atlas={
+            name: {"vectors": len(found.train), "dimension": found.train.shape[1], "computed": found.atlas_computed}
+            for name, found in tables.items()
+        },
+    )
+
+
+def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:
+    """Who was compared, a file a set."""
+    inner = run.subfolder("manifests")
+    for what, store in ((TRAIN, sets.train), (SYNTHETIC, sets.synthetic), (HELD_OUT, sets.held)):
+        path = inner / f"{MANIFESTS[what]}.parquet"
+        if store is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_table(path, names.table(store.manifest.table))

@@ -1,0 +1,188 @@
+"""The drawn images of an evaluation: by a sampler, or from a folder of each step.
+
+A sampler is a user's function, a generator of memorisk, or a pipeline of diffusers. Whatever draws, the random
+numbers of the training are left as they were, so that a watched training gives the weights of one that nobody
+watched.
+
+Folders of images are those that somebody's own training left, as ``step-1000`` or ``samples_2000``.
+"""
+
+import inspect
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from memorisk.audits.generated.sets import TRAIN, decode_alike
+from memorisk.audits.watch.options import WatchOptions
+from memorisk.audits.watch.real_images import RealImages
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore
+from memorisk.models.generators.generators import Generator
+from memorisk.models.settings import SamplingOptions
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.workload import Progress
+from memorisk.training.generators.draws import draw, image_seed, plan_draws
+
+Sample = Callable[[int, int], Any]
+"""Called with (number of images, seed); gives uint8 images [n, H, W] or [n, H, W, C]."""
+
+
+@contextmanager
+def preserve_random_state() -> Iterator[None]:
+    """The global random numbers of Python, NumPy and PyTorch (all devices) are afterwards as they were."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the user's, to be given back)
+    with torch.random.fork_rng(enabled=True):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+def sample_generator(generator: Generator, how: SamplingOptions | None = None, device: str = "auto") -> Sample:
+    """Images of a generator, of classes and conditions in the proportions of its training.
+
+    Args:
+        generator: Of memorisk.
+        how: How a diffusion model draws.
+        device: cpu, cuda, or auto.
+    """
+
+    def sample(n: int, seed: int) -> np.ndarray:
+        """Drawn by the plan of `memorisk generate` for this seed."""
+        config = generator.config
+        balance = "classes" if config.conditioned_on == "class" and not sum(config.class_counts) else "training"
+        return draw(generator, plan_draws(generator, n, seed=seed, balance=balance), how, device)
+
+    return sample
+
+
+def sample_pipeline(
+    pipeline: Any,
+    *,
+    classes: Sequence[int] | int | None = None,
+    prompts: Sequence[str] | None = None,
+    batch: int = 16,
+    **call: Any,
+) -> Sample:
+    """Images of a pipeline of diffusers, each from a seed of its own.
+
+    Args:
+        pipeline: Any ``DiffusionPipeline`` that gives ``images``; one for classes (``class_labels``, as
+            ``DiTPipeline``), for prompts, or for neither.
+        classes: Number of classes, or the labels to go round, for a pipeline that takes ``class_labels``.
+        prompts: To go round, for a pipeline that takes ``prompt``.
+        batch: Images a call.
+        **call: Handed to every call, as ``num_inference_steps=50``.
+
+    Raises:
+        InputError: Classes or prompts are missing, or are given to a pipeline that takes none.
+    """
+    takes = set(inspect.signature(pipeline.__call__).parameters)
+    labels = list(range(classes)) if isinstance(classes, int) else None if classes is None else list(classes)
+    for name, given, parameter in (("classes", labels, "class_labels"), ("prompts", prompts, "prompt")):
+        if bool(given) != (parameter in takes):
+            does = "takes" if parameter in takes else "does not take"
+            raise InputError(f"{type(pipeline).__name__} {does} {parameter}: {'give' if parameter in takes else 'leave out'} {name}")  # fmt: skip  # noqa: E501
+
+    def sample(n: int, seed: int) -> np.ndarray:
+        """Drawn a batch at a time."""
+        found = []
+        for begin in range(0, n, batch):
+            numbers = range(begin, min(begin + batch, n))
+            seeds = [torch.Generator().manual_seed(image_seed(seed, i)) for i in numbers]
+            given: dict[str, Any] = {"batch_size": len(numbers)}
+            if labels:
+                given = {"class_labels": [labels[i % len(labels)] for i in numbers]}
+            elif prompts:
+                given = {"prompt": [prompts[i % len(prompts)] for i in numbers]}
+            found.append(_pixels(pipeline(**given, generator=seeds, output_type="np", **call)))
+        return np.concatenate(found)
+
+    return sample
+
+
+def _pixels(output: Any) -> np.ndarray:
+    """uint8 [n, H, W, C] of what a pipeline gives.
+
+    Raises:
+        InputError: It gives no images.
+    """
+    images = np.asarray(getattr(output, "images", None))
+    if images.ndim not in (3, 4) or images.dtype.kind != "f":
+        raise InputError(f"the pipeline gives no images but {one_line(type(output).__name__, 60)}")
+    return np.rint(np.clip(images, 0, 1) * 255).astype(np.uint8)
+
+
+SYNTHETIC = "drawn"
+_STEP = re.compile(r"(?:.*[^0-9])?(\d{1,15})")
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """The images of a step."""
+
+    folder: Path
+    step: int
+
+
+def image_folders(folder: Path) -> list[ImageFolder]:
+    """The folders in it whose names end in a number, by that number.
+
+    Raises:
+        InputError: Two have one number.
+    """
+    found = [
+        ImageFolder(place, step)
+        for place in sorted(folder.iterdir())
+        if place.is_dir() and (step := folder_step(place.name)) is not None
+    ]
+    found.sort(key=lambda one: one.step)
+    for one, other in pairwise(found):
+        if one.step == other.step:
+            names = f"{one_line(one.folder.name, 60)} and {one_line(other.folder.name, 60)}"
+            raise InputError(f"{names} are both of step {one.step}: rename or move one of them")
+    return found
+
+
+def folder_step(name: str) -> int | None:
+    """The step of a folder of this name, or None where it is none."""
+    match = None if name.startswith(".") else _STEP.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def read_image_folder(
+    place: ImageFolder, real: RealImages, options: WatchOptions, progress: Progress, *, fewest: int = 1
+) -> ImageStore | None:
+    """``options.images`` images of a folder, evenly over its order, decoded as the real ones are.
+
+    Args:
+        place: The folder.
+        real: What they will be compared with.
+        options: How images are read.
+        progress: Called with (stage, done, total).
+        fewest: Where there are fewer, the folder is still being written: None.
+
+    Raises:
+        InputError: They cannot be read, or differ from the real ones in size.
+    """
+    try:
+        manifest = load_manifest(place.folder, options.of_synthetic())
+        if manifest.n < fewest:
+            return None
+        rows = np.linspace(0, manifest.n - 1, min(manifest.n, options.images)).round().astype(np.int64)
+        how = options.of_synthetic()
+        given = {TRAIN: real.train, SYNTHETIC: manifest.subset(rows)}
+        return decode_alike(given, {TRAIN: how, SYNTHETIC: how}, progress)[SYNTHETIC]
+    except InputError:
+        if fewest > 1:  # an image is half written
+            return None
+        raise

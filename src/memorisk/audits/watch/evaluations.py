@@ -1,0 +1,323 @@
+"""An evaluation of a training, the log of all evaluations, and the trackers that show them.
+
+``looks.parquet`` holds a row an evaluation and is a table that a killed training finds again. ``watch.jsonl`` holds
+the same as lines for whoever follows it, ``listed.parquet`` whom each evaluation listed. The first is written last:
+what stands in it is done.
+
+Trackers are TensorBoard or MLflow, which log into a folder and nowhere else. Nothing is sent anywhere
+(`audits.tracker_libraries`); MLflow's store is a folder.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.tracker_libraries import mlflow_client, summary_writer
+from memorisk.audits.watch.options import WatchOptions
+from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
+from memorisk.runs.files import json_value, read_json, read_table, write_json, write_table, write_text
+
+EVALUATIONS_FILE, LINES_FILE, LISTED_FILE = "looks.parquet", "watch.jsonl", "listed.parquet"
+LISTED_COLUMNS = ("step", "patient", "image", "drawn", "distance", "p_value")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was seen after so many steps. Limits are at 95 %; numbers are NaN where they could not be had."""
+
+    step: int
+    """Of the training."""
+    number: int
+    """Of the look, from 1."""
+    weights: str
+    """What identifies the weights that drew; empty where nobody said."""
+    n_images: int
+    """Images that were drawn."""
+    n_train: int
+    """Training patients: the units of every share."""
+    n_held: int
+    """Held-out patients: likewise."""
+    share: float
+    """Of the training patients, those nearer to the images than all but `nominal` of held-out ones: the memorized
+    share."""
+    share_low: float
+    """Its lower limit."""
+    share_high: float
+    """Its upper limit."""
+    nominal: float
+    """What a generator that memorized nothing has."""
+    p_value: float
+    """Exact, of the share: training and held-out patients in a random order."""
+    error: float
+    """What this look may add to the probability of a false stop."""
+    share_floor: float
+    """Lower limit of the share that fails with that probability."""
+    listed: int
+    """Training patients on the list of this look."""
+    shortest_list: int
+    """The fewest that could have been listed; more than there are: no list was possible."""
+    ahead: int
+    """Training patients nearer than every held-out one."""
+    p_ahead: float
+    """Of so many, in a random order."""
+    train_nearest: float
+    """Median distance of a training patient to the images."""
+    held_nearest: float
+    """Median distance of a held-out patient to them."""
+    train_least: float
+    """Smallest distance of a training patient."""
+    held_least: float
+    """Smallest distance of a held-out patient."""
+    fid: float
+    """Frechet distance of the images and the training images."""
+    fid_low: float
+    """Its lower limit."""
+    fid_high: float
+    """Its upper limit."""
+    fid_same_number: float
+    """The same of as many drawn images as there are held-out ones, where these are fewer."""
+    fid_held_out: float
+    """Of held-out images in place of those: what real images have."""
+    fid_name: str
+    """With its features and numbers of images; empty where none was computed."""
+    held_out_loss: float
+    """Of the training, as it was handed in."""
+    exceeded: bool
+    """Whether this look says what `stop_on` waits for."""
+    go_on: bool
+    """Whether the training is to go on."""
+    note: str
+    """What must be said of this look; empty for nothing."""
+
+    @property
+    def words(self) -> str:
+        """In a line."""
+        if self.share == self.share:
+            share = f"{self.share:.1%} ({self.share_low:.1%} to {self.share_high:.1%})"
+            told = f"step {self.step:,}: memorized {share} of {self.n_train:,} patients, {self.listed:,} listed"
+        else:
+            told = (
+                f"step {self.step:,}: no memorized share is known, {self.listed:,} of {self.n_train:,} patients listed"
+            )
+        told += f", {self.fid_name} {self.fid:.4g}" if self.fid_name else ""
+        told += f", held-out loss {self.held_out_loss:.4g}" if self.held_out_loss == self.held_out_loss else ""
+        told += "" if self.share == self.share or not self.note else f" ({self.note.rstrip('.')})"
+        return told + ("" if self.go_on else "; to be stopped")
+
+
+class EvaluationLog:
+    """All looks at one training.
+
+    Args:
+        folder: Where they are written; None for nowhere.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.looks: list[Evaluation] = []
+        self.listed = pd.DataFrame({name: [] for name in LISTED_COLUMNS}, dtype=object)
+        self.read()
+
+    def __iter__(self) -> Iterator[Evaluation]:
+        """The looks by step."""
+        return iter(self.looks)
+
+    def __len__(self) -> int:
+        return len(self.looks)
+
+    def read(self) -> None:
+        """Take what stands in the folder, where another process may have looked meanwhile.
+
+        Raises:
+            InputError: It cannot be read.
+        """
+        if self.folder is None or not (self.folder / EVALUATIONS_FILE).is_file():
+            return
+        try:
+            table = read_table(self.folder / EVALUATIONS_FILE)
+            columns = [table[f.name].tolist() for f in fields(Evaluation)]
+            self.looks = [Evaluation(*row) for row in zip(*columns, strict=True)]
+            listed = read_table(self.folder / LISTED_FILE).reindex(columns=list(LISTED_COLUMNS))
+        except CONTENT_ERRORS as error:
+            raise InputError(
+                f"the looks in {one_line(self.folder)} cannot be read ({one_line(error, 100)}): delete that folder, or "
+                "choose another"
+            ) from None
+        known = np.isin(listed["step"].to_numpy(), [look.step for look in self.looks])
+        self.listed = listed.iloc[np.flatnonzero(known)].reset_index(drop=True)
+
+    def found(self, step: int, weights: str) -> Evaluation | None:
+        """The look at these weights after so many steps, if it was had."""
+        return next((look for look in self.looks if (look.step, look.weights) == (step, weights)), None)
+
+    def next_number(self) -> int:
+        """Of the look that comes: looks that were overtaken by another training from here spent their error, too."""
+        return 1 + max((look.number for look in self.looks), default=0)
+
+    def before(self, step: int) -> list[Evaluation]:
+        """The looks before a step."""
+        return [look for look in self.looks if look.step < step]
+
+    def add(self, look: Evaluation, listed: pd.DataFrame) -> None:
+        """Write a look; those at the same or a later step, of weights that are no longer, leave the book.
+
+        Args:
+            look: The look.
+            listed: `LISTED_COLUMNS` of whom it listed.
+        """
+        self.looks = [*self.before(look.step), look]
+        kept = self.listed.iloc[np.flatnonzero(self.listed["step"] < look.step)]
+        self.listed = pd.concat([kept, listed], ignore_index=True) if len(kept) else listed.reset_index(drop=True)
+        self._write()
+
+    def note_losses(self, losses: Mapping[int, float]) -> None:
+        """Fill in held-out losses that were not known when the looks were had.
+
+        Args:
+            losses: By step.
+        """
+        missing = [look for look in self.looks if math.isnan(look.held_out_loss) and look.step in losses]
+        if missing:
+            known = {look.step: replace(look, held_out_loss=losses[look.step]) for look in missing}
+            self.looks = [known.get(look.step, look) for look in self.looks]
+            self._write()
+
+    def table(self) -> pd.DataFrame:
+        """A row a look."""
+        return pd.DataFrame([asdict(look) for look in self.looks], columns=[f.name for f in fields(Evaluation)])
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The looks as JSON has them, each with its listed patients."""
+        return [
+            json_value(asdict(look) | {"patients": self.listed["patient"][self.listed["step"] == look.step].tolist()})
+            for look in self.looks
+        ]
+
+    def _write(self) -> None:
+        """All files, that of the looks last."""
+        if self.folder is None:
+            return
+        write_table(self.folder / LISTED_FILE, self.listed)
+        write_text(self.folder / LINES_FILE, "".join(json.dumps(line) + "\n" for line in self.lines()))
+        write_table(self.folder / EVALUATIONS_FILE, self.table())
+
+
+CURVES = (
+    "share",
+    "share_low",
+    "share_high",
+    "share_floor",
+    "p_value",
+    "listed",
+    "ahead",
+    "train_nearest",
+    "held_nearest",
+    "fid",
+    "fid_same_number",
+    "fid_held_out",
+    "held_out_loss",
+)
+"""What is logged of a look; no id of a patient is."""
+_MLFLOW_RUN = "mlflow.json"
+
+
+class Tracker(Protocol):
+    """Something that keeps curves."""
+
+    def log(self, look: Evaluation) -> None:
+        """Add a look."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left."""
+        ...
+
+
+def open_trackers(options: WatchOptions, folder: Path | None) -> list[Tracker]:
+    """The trackers that were asked for.
+
+    Args:
+        options: With their names and folder.
+        folder: Of the watch.
+
+    Raises:
+        MissingExtraError: A library is not installed.
+        InputError: There is no folder to log to.
+    """
+    if not options.log:
+        return []
+    place = options.log_to or (None if folder is None else folder / "tracking")
+    if place is None:
+        raise InputError("log needs a folder: name it with log_to, or give the watch an out folder")
+    kinds = {"tensorboard": TensorBoard, "mlflow": Mlflow}
+    return [kinds[name](place / name if len(options.log) > 1 else place) for name in dict.fromkeys(options.log)]
+
+
+def curves_of(look: Evaluation) -> dict[str, float]:
+    """The numbers of a look that there are, by the name of their curve."""
+    found = {f"memorization/{name}": float(getattr(look, name)) for name in CURVES}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+class TensorBoard:
+    """Event files of TensorBoard.
+
+    Args:
+        folder: Where they are written.
+
+    Raises:
+        MissingExtraError: TensorBoard is not installed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.writer = summary_writer(folder)
+
+    def log(self, look: Evaluation) -> None:
+        """Add a point to every curve."""
+        for name, value in curves_of(look).items():
+            self.writer.add_scalar(name, value, look.step)
+        self.writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.writer.close()
+
+
+class Mlflow:
+    """A run of MLflow in a store of files.
+
+    Args:
+        folder: Where the store is; a watch that goes on continues its run there.
+
+    Raises:
+        MissingExtraError: MLflow is not installed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.client: Any = mlflow_client(folder)
+        self.run = self._opened(folder / _MLFLOW_RUN)
+
+    def _opened(self, note: Path) -> str:
+        """The id of the run of this folder, or of a new one."""
+        if note.is_file():
+            return str(read_json(note)["run"])
+        found = self.client.get_experiment_by_name("memorisk watch")
+        experiment = found.experiment_id if found else self.client.create_experiment("memorisk watch")
+        run = self.client.create_run(experiment, run_name="memorization").info.run_id
+        write_json(note, {"run": run})
+        return str(run)
+
+    def log(self, look: Evaluation) -> None:
+        """Add a point to every curve."""
+        for name, value in curves_of(look).items():
+            self.client.log_metric(self.run, name, value, step=look.step)
+
+    def close(self) -> None:
+        """Say that the run is over; a watch that goes on adds to it all the same."""
+        self.client.set_terminated(self.run)

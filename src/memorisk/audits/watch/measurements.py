@@ -1,0 +1,202 @@
+"""What an evaluation measures: how near real patients are to the drawn images, who is listed, and FID.
+
+Nearness and the list are those of METHODS section 5. FID says how like the training images the drawn ones are,
+beside what real images have at that number.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.quality.figures import measure_quality
+from memorisk.audits.watch.evaluations import LISTED_COLUMNS
+from memorisk.audits.watch.options import AUTO, WatchOptions
+from memorisk.audits.watch.real_images import RealImages
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.reversed_queries import ReversedQueries, exposures, reversed_queries
+from memorisk.statistics.copies.set_memorization import MemorizedShare, memorized_share
+from memorisk.training.features.matrix import Features, load_features
+
+_HELD = "held out: "
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Of every real image to its nearest drawn one."""
+
+    train: np.ndarray
+    """[N]."""
+    nearest: np.ndarray
+    """[N] number of that drawn image."""
+    held: np.ndarray
+    """[M]."""
+    train_group: np.ndarray
+    """[N] patients."""
+    held_group: np.ndarray
+    """[M] patients, told apart from training ones."""
+    compared: int
+    """Drawn images that took part."""
+
+
+@dataclass(frozen=True, eq=False)
+class Nearness:
+    """What the distances say."""
+
+    share: MemorizedShare
+    """At 95 %."""
+    floor: float
+    """Lower limit of the share that fails with the error of this look; 0 where it has none."""
+    queries: ReversedQueries
+    """The list at the level that is shown."""
+    listed_at_error: bool
+    """Whether anybody is listed at the error of this look."""
+    listed: pd.DataFrame
+    """`LISTED_COLUMNS`, without the step."""
+    medians: tuple[float, float]
+    """Of training and held-out patients' distances."""
+    least: tuple[float, float]
+    """Likewise, the smallest."""
+
+
+def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
+    """The nearest drawn image of every real one.
+
+    Images of which the measure knows no distance (their features not finite, or without direction where that is what
+    is compared) are nobody's copy and take no part.
+
+    Args:
+        real: What is compared.
+        drawn: [S, d] features of the drawn images.
+
+    Returns:
+        The distances; None where no drawn image takes part.
+    """
+    usable = np.flatnonzero(_usable(drawn, real.detector.measure))
+    if not len(usable):
+        return None
+    queries = np.concatenate([real.train_features.values, real.held_features.values])
+    found = real.similarity.nearest(queries, drawn[usable])
+    n = len(real.train_features)
+    patients = real.held.manifest.groups.astype(str)
+    return Distances(
+        train=-found.scores[:n, 0],
+        nearest=usable[found.rows[:n, 0]],
+        held=-found.scores[n:, 0],
+        train_group=real.train.manifest.groups.astype(str),
+        held_group=np.char.add(_HELD, patients.astype(str)),
+        compared=len(usable),
+    )
+
+
+def nearness(found: Distances, real: RealImages, options: WatchOptions, error: float) -> Nearness:
+    """Share, list and summaries.
+
+    Share, summaries and the count nearer than every held-out patient are of the images that count
+    (`RealImages.counted`); the list compares each patient with held-out ones at as many images, and looks at all.
+
+    Args:
+        found: Of `distances`.
+        real: For the names of images, and which count.
+        options: Rates and levels.
+        error: Of this look; 0 where it can stop nothing.
+    """
+    four = (found.train, found.held, found.train_group, found.held_group)
+    train, held = real.counted.train, real.counted.held
+    counted = (found.train[train], found.held[held], found.train_group[train], found.held_group[held])
+    share = memorized_share(*counted, nominal=options.nominal)
+    floor = memorized_share(*counted, nominal=options.nominal, level=1 - 2 * error).low if error else 0.0
+    queries = reversed_queries(*four, q=options.level, seed=options.seed)
+    at_error = bool(error) and bool(reversed_queries(*four, q=error).listed.n_rejected)
+    ours, theirs = group_values(counted[0], counted[2]), group_values(counted[1], counted[3])
+    return Nearness(
+        share=share,
+        floor=floor,
+        queries=queries,
+        listed_at_error=at_error,
+        listed=_listed(found, queries, real),
+        medians=(float(np.median(ours)), float(np.median(theirs))),
+        least=(float(ours.min()), float(theirs.min())),
+    )
+
+
+def _usable(features: np.ndarray, measure: str | None) -> np.ndarray:
+    """[S] whether the measure knows distances of these rows."""
+    good = np.isfinite(features).all(axis=1)
+    if measure in ("cosine", "jensenshannon"):
+        good = good & features.any(axis=1)
+    elif measure == "correlation":
+        good = good & (features != features[:, :1]).any(axis=1)
+    return np.asarray(good)
+
+
+def _listed(found: Distances, queries: ReversedQueries, real: RealImages) -> pd.DataFrame:
+    """Who is listed, by which training image, and the drawn image that is nearest."""
+    exposed = exposures(queries, found.train, found.nearest, found.train_group)
+    p = dict(zip(queries.unit.tolist(), queries.p_value.tolist(), strict=True))
+    columns = {
+        "patient": exposed.unit.astype(object),
+        "image": real.train.manifest.images[exposed.image],
+        "drawn": exposed.synthetic.astype(np.int64),
+        "distance": exposed.distance,
+        "p_value": np.array([p[unit] for unit in exposed.unit.tolist()], dtype=np.float64),
+    }
+    return pd.DataFrame({name: columns[name] for name in LISTED_COLUMNS if name in columns})
+
+
+NO_FID = "none"
+_NUMBERS = ("fid", "fid_low", "fid_high", "fid_same_number", "fid_held_out")
+
+
+class EvaluationQuality:
+    """FID of each look; the features of the real images are computed once.
+
+    Args:
+        real: The real images.
+        options: What it is computed of.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: There is no such source of features, or it is a file of features or fitted.
+    """
+
+    def __init__(self, real: RealImages, options: WatchOptions, progress: Progress) -> None:
+        self.real, self.options = real, options
+        self.own: tuple[Features, Features] | None = None
+        if options.quality not in (AUTO, NO_FID):
+            train, held = (self._features(store, True, progress) for store in (real.train, real.held))
+            self.own = train, held
+
+    def __call__(self, drawn: ImageStore, features: Features) -> dict[str, Any]:
+        """The fields of a look; NaN where there is no figure.
+
+        Args:
+            drawn: The drawn images.
+            features: Theirs, by the detector.
+        """
+        nothing = dict.fromkeys(_NUMBERS, math.nan) | {"fid_name": ""}
+        if self.options.quality == NO_FID:
+            return nothing
+        train, held = self.own or (self.real.train_features, self.real.held_features)
+        made = features if self.own is None else self._features(drawn, False, no_progress)
+        try:
+            found = measure_quality(train, made, held, figures=("FID",), seed=self.options.seed).of("FID")
+        except InputError:  # features that are not finite, or one image: a training goes on all the same
+            return nothing
+        values = (found[name] for name in ("estimate", "low", "high", "same_number", "reference"))
+        return dict(zip(_NUMBERS, values, strict=True)) | {"fid_name": str(found["name"])}
+
+    def _features(self, store: ImageStore, cache: bool, progress: Progress) -> Features:
+        """By the source that was named."""
+        options = self.options
+        if options.quality.startswith("pca:") or options.quality.endswith((".npy", ".npz", ".parquet")):
+            raise InputError(
+                f"quality {one_line(options.quality, 60)} is fitted or saved: name a network, or pixels:32"
+            )
+        how = {"device": options.device, "precision": options.precision, "cache": cache, "progress": progress}
+        return load_features(store, options.quality, **how)

@@ -1,0 +1,459 @@
+"""Watching a training: every so many steps draw, compare with the training images, and say whether to go on.
+
+METHODS section 5 asked of a generator in the middle of its training. In any loop:
+
+    watch = MemorizationWatch(train, held_out, out="runs/watch", every=1000, looks=20)
+    for step in range(1, 20_001):
+        ...
+        if watch.due(step) and not watch.look(step, sample=sample).go_on:
+            break
+
+In Lightning (``lightning`` or ``pytorch_lightning``) it is a callback; the library is loaded where it is asked for.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from memorisk.audits.generated.knowledge import trained_on_more, unknown_weights
+from memorisk.audits.generated.sets import HELD_OUT, TRAIN
+from memorisk.audits.pseudonyms import write_listing
+from memorisk.audits.watch.drawn_images import Sample, preserve_random_state, sample_generator, sample_pipeline
+from memorisk.audits.watch.evaluations import LISTED_COLUMNS, Evaluation, EvaluationLog, Tracker, open_trackers
+from memorisk.audits.watch.measurements import EvaluationQuality, distances, nearness
+from memorisk.audits.watch.options import watch_options
+from memorisk.audits.watch.page import watch_page
+from memorisk.audits.watch.real_images import (
+    Images,
+    draw_features,
+    match_channels,
+    open_real,
+    store_of_arrays,
+    validate_images,
+)
+from memorisk.audits.watch.verdict import (
+    check_stopping_rule,
+    choose_rule,
+    evaluation_fields,
+    evaluation_note,
+    exceeds_rule,
+    held_out_needed,
+    rule_words,
+)
+from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.images.store import ImageStore
+from memorisk.models.encoders.networks import state_fingerprint
+from memorisk.models.generators.generators import Generator
+from memorisk.report.page import render_page
+from memorisk.runs.errors import InputError, plural
+from memorisk.runs.files import json_value, write_text
+from memorisk.runs.folder import CONFIG, check_out_folder, private_folder
+from memorisk.runs.locks import folder_lock
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.runs.yaml_files import dump_yaml
+from memorisk.statistics.multiple_testing import ErrorSpending, should_stop
+
+if TYPE_CHECKING:
+    from memorisk.training.generators.snapshots import Snapshot
+
+REPORT = "report.html"
+_SHOWN = ("log", "log_to", "redact")
+
+
+class MemorizationWatch:
+    """Looks at a training and keeps what it saw.
+
+    Args:
+        train: The images that the generator is trained on: a source as for `memorisk.load_manifest`, an `ImageStore`,
+            or an array [N, H, W, C].
+        held_out: Real images of patients whom the training does not see. They choose where it stops, so that the audit
+            of what comes out of it needs others.
+        out: Folder for the looks, new, empty, or one of this watch; None: they are only returned.
+        stop: Whether ``go_on`` may become False; otherwise looks are only noted.
+        train_groups: [N] patients of an array.
+        held_out_groups: [M] patients of an array.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `WatchOptions`, as ``detector``, ``images``, ``every``, ``looks``, ``stop_on``. Where
+            ``stop_on`` is left to it and held-out patients are too few for any rule, a warning says so.
+
+    Raises:
+        InputError: Bad input or settings, too few held-out patients for the rule that is to stop, or ``out`` holds
+            something else or lies inside or around the images; nothing was written.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> real = rng.integers(0, 256, (300, 8, 8, 1), dtype=np.uint8)
+        >>> watch = MemorizationWatch(real[:150], real[150:], images=150, quality="none", looks=2)
+        >>> watch.look(1, sample=lambda n, seed: real[:n]).share > 0.9  # a generator that gives its training images
+        True
+    """
+
+    def __init__(
+        self,
+        train: Images,
+        held_out: Images | None = None,
+        *,
+        out: str | Path | None = None,
+        stop: bool = True,
+        train_groups: Any = None,
+        held_out_groups: Any = None,
+        progress: Progress = no_progress,
+        **settings: Any,
+    ) -> None:
+        self.options, self.stop, self.progress = watch_options(settings), stop, progress
+        self.folder = None if out is None else Path(out)
+        given = path_sources({"the training images": train, "the held-out images": held_out})
+        if self.options.log_to is not None:
+            refuse_overlap(self.options.log_to, given, called="log_to")
+        if self.folder is not None:
+            refuse_overlap(self.folder, given)
+            check_out_folder(self.folder, {}, identity=[])
+        self.shared = ErrorSpending(self.options.error, self.options.looks)
+        groups = {"train_groups": train_groups, "held_out_groups": held_out_groups}
+        self.real = open_real(train, held_out, self.options, progress, **groups)
+        self.chosen = self.options.stop_on == "auto"
+        """Whether the rule was left to the number of held-out patients."""
+        self.options = choose_rule(self.options, self.shared, self.real.n_held)
+        if stop:
+            check_stopping_rule(self.options, self.shared, self.real.n_held)
+            if self.chosen and self.options.stop_on == "never":
+                warnings.warn(f"This watch can stop nothing. {self.rule}", stacklevel=2)
+        self._doubts: list[str] = []
+        self.kind: str | None = None
+        """Of memorisk's generator that draws (``dit``, ``gan``); None of a sample of the user's own."""
+        self.quality = EvaluationQuality(self.real, self.options, progress)
+        if self.folder is not None:
+            check_out_folder(self.folder, self._config(), identity=["run"])
+        self.book = EvaluationLog(self.folder)
+        self._trackers: list[Tracker] | None = None
+
+    @property
+    def looks(self) -> tuple[Evaluation, ...]:
+        """All that were had, by step."""
+        return tuple(self.book)
+
+    @property
+    def stopped_at(self) -> Evaluation | None:
+        """The first look at which the rule says stop, whether or not it may; None where none does."""
+        looks = self.looks
+        said = [look.exceeded for look in looks]
+        ends = (look for i, look in enumerate(looks) if should_stop(said[: i + 1], self.options.patience))
+        return next(ends, None)
+
+    @property
+    def rule(self) -> str:
+        """Which rule may stop the training and, of ``auto``, why that one, in a sentence."""
+        return rule_words(self.options, self.shared, self.real.n_held, chosen=self.chosen)
+
+    @property
+    def warnings(self) -> tuple[tuple[str, str], ...]:
+        """What limits every share and must not be missed: a title and a sentence or two each."""
+        found = [("Every patient counts by one image", self.real.counted.words)]
+        found += [("Other people than these are not looked at", doubt) for doubt in self._doubts]
+        return tuple((title, text) for title, text in found if text)
+
+    def know(self, generator: Generator) -> None:
+        """Note whom a generator was trained on besides, of whom no look says anything.
+
+        Args:
+            generator: Which draws, or draws later.
+        """
+        self.kind = generator.config.kind
+        more = trained_on_more(generator, self.real.train, "this watch")
+        for doubt in (more and f"{more}.", unknown_weights(generator, self.real.train)):
+            if doubt and doubt not in self._doubts:
+                self._doubts.append(doubt)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be said of it, a sentence each."""
+        said = [text for _, text in self.warnings]
+        said += self.real.notes
+        needed = held_out_needed(self.options, self.shared)
+        if self.real.n_held < needed:
+            said.append(
+                f"The rule ({self.options.stop_on}) can stop nothing: it needs {needed:,} held-out patients, and there "
+                f"are {self.real.n_held:,}."
+            )
+        if self.chosen and self.options.stop_on == "never":
+            said.append(f"{self.real.n_held:,} held-out patients are too few for any rule: nothing stops the training.")
+        asked, n_train = self.options.images, self.real.n_train
+        drawn = min([asked, *(look.n_images for look in self.looks)])
+        if self.options.stop_on == "listed" and self.real.n_held >= needed:
+            fewest = math.ceil(n_train / (self.shared.of_look(1) * (self.real.n_held + 1)))
+            said.append(
+                f"A list that stops the training holds at least {fewest:,} of {n_train:,} training patients, for want "
+                "of more held-out ones."
+            )
+        if few := [look.step for look in self.looks if look.n_images < asked]:
+            said.append(
+                f"{plural(len(few), 'look', 'looks')} (the first at step {few[0]:,}) had fewer images than the "
+                f"{asked:,} asked for (images): {drawn:,} at least."
+            )
+        if drawn < self.options.nominal * n_train:
+            said.append(
+                f"{drawn:,} images a look can copy at most {drawn / n_train:.1%} of {n_train:,} training patients: "
+                "draw more for the share to show that."
+            )
+        return tuple(said)
+
+    def due(self, step: int) -> bool:
+        """Whether a look is planned after this step: every so many."""
+        return step > 0 and step % self.options.every == 0
+
+    def look(
+        self,
+        step: int,
+        sample: Sample | np.ndarray | ImageStore,
+        *,
+        held_out_loss: float | None = None,
+        weights: str | nn.Module = "",
+    ) -> Evaluation:
+        """Draw, compare, write down; a look at the same step and weights is found, not repeated.
+
+        Args:
+            step: Of the training.
+            sample: A function of (number of images, seed) that draws uint8 images [n, H, W, C] (the network in
+                evaluation mode and without gradients is its matter), or images that were drawn already.
+            held_out_loss: Of the training, to be noted.
+            weights: What identifies the weights that draw, or the network: another training's look at the same step is
+                then not taken for this one's.
+
+        Returns:
+            What was seen; ``go_on`` is False where the training should stop.
+
+        Raises:
+            InputError: The function gives no such images.
+        """
+        known = state_fingerprint(weights) if isinstance(weights, nn.Module) else weights
+        if (found := self.book.found(step, known)) is not None:
+            return found
+        drawn = self._drawn(sample)
+        if self.folder is not None:
+            self._made_folder(self.folder)
+        look, listed = self._measured(step, known, drawn, held_out_loss)
+        for tracker in self.trackers:
+            tracker.log(look)
+        if self.folder is None:
+            self.book.add(look, listed)
+            return look
+        with folder_lock(self.folder, wait=True):
+            self.book.read()  # another process may have looked meanwhile
+            if (found := self.book.found(step, known)) is not None:
+                return found
+            self.book.add(look, listed)
+        return look
+
+    def __call__(self, snapshot: "Snapshot") -> bool:
+        """For ``on_snapshot`` of `memorisk.train_generator`: look at the generator, say whether to go on."""
+        generator = snapshot.generator
+        self.know(generator)
+        sample = sample_generator(generator, self.options.sampling(), self.options.device)
+        return self.look(
+            snapshot.step, sample, held_out_loss=snapshot.held_out_loss, weights=generator.source
+        ).go_on  # fmt: skip
+
+    def pipeline(self, pipeline: Any, **how: Any) -> Sample:
+        """A pipeline of diffusers as what draws; arguments as for `audits.watch.drawn_images.sample_pipeline`."""
+        return sample_pipeline(pipeline, **{"batch": self.options.batch, **how})
+
+    def lightning(self, sample: Callable[[Any, int, int], Any], *, held_out_loss: str = "val_loss") -> Any:
+        """A callback for a Trainer of Lightning, which stops where this watch says so.
+
+        Args:
+            sample: A function of (module, number of images, seed); the module is in evaluation mode, without gradients.
+            held_out_loss: The logged metric to note, where there is one.
+
+        Raises:
+            MissingExtraError: Neither ``lightning`` nor ``pytorch_lightning`` is installed.
+        """
+        pass
+
+        return lightning_callback(self, sample, held_out_loss)
+
+    @property
+    def trackers(self) -> list[Tracker]:
+        """Where looks are logged besides."""
+        if self._trackers is None:
+            self._trackers = open_trackers(self.options, self.folder)
+        return self._trackers
+
+    def report(self) -> Path | None:
+        """Write ``report.html`` with all looks; where it is, or None without a folder or a look."""
+        if self.folder is None or not len(self.book):
+            return None
+        write_text(self.folder / REPORT, render_page(watch_page(self, redact=self.options.redact)))
+        return self.folder / REPORT
+
+    def close(self) -> None:
+        """Close the logs."""
+        for tracker in self._trackers or ():
+            tracker.close()
+        self._trackers = None
+
+    def __enter__(self) -> "MemorizationWatch":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _drawn(self, sample: Sample | np.ndarray | ImageStore) -> ImageStore:
+        """The drawn images, in the form of the real ones.
+
+        Raises:
+            InputError: They are something else, or another number than was asked for.
+        """
+        if isinstance(sample, ImageStore):
+            pixels = match_channels(
+                np.asarray(sample.images[np.arange(len(sample.images))]), self.real.train, "the images"
+            )
+            return store_of_arrays(pixels, "drawn", cache=self.options.store)
+        if callable(sample):
+            self.progress("drawing images", 0, self.options.images)
+            with preserve_random_state():
+                images = validate_images(sample(self.options.images, self.options.seed), "the drawn images")
+            if len(images) != self.options.images:
+                raise InputError(f"{self.options.images} images were asked for, and {len(images)} were drawn")
+        else:
+            images = validate_images(sample, "the drawn images")
+        return store_of_arrays(
+            match_channels(images, self.real.train, "the drawn images"), "drawn", cache=self.options.store
+        )
+
+    def _measured(
+        self, step: int, weights: str, drawn: ImageStore, held_out_loss: float | None
+    ) -> tuple[Evaluation, pd.DataFrame]:
+        """A look and its list."""
+        self.progress("comparing", 0, 0)
+        number = self.book.next_number()
+        error = self.shared.of_look(number)
+        features = draw_features(self.real, drawn, self.options, no_progress)
+        found = distances(self.real, features.values)
+        seen = None if found is None else nearness(found, self.real, self.options, error)
+        exceeded = seen is not None and exceeds_rule(seen, self.options, error)
+        before = [look.exceeded for look in self.book.before(step)]
+        go_on = not (self.stop and should_stop([*before, exceeded], self.options.patience))
+        few = "" if seen is None or seen.share.attained else f"{seen.share.words}."
+        loss = math.nan if held_out_loss is None else float(held_out_loss)
+        numbers = {
+            "step": int(step),
+            "number": number,
+            "weights": weights,
+            "n_images": len(drawn.images),
+            "n_train": self.real.n_train,
+            "n_held": self.real.n_held,
+            "nominal": self.options.nominal,
+            "error": error,
+            "held_out_loss": loss,
+            "exceeded": exceeded,
+            "go_on": go_on,
+            "note": evaluation_note(
+                found is None, error, len(drawn.images), 0 if found is None else found.compared, few
+            ),
+        }
+        listed = pd.DataFrame({name: [] for name in LISTED_COLUMNS}, dtype=object) if seen is None else seen.listed
+        listed = listed.assign(step=int(step)).reindex(columns=list(LISTED_COLUMNS))
+        return Evaluation(**numbers, **evaluation_fields(seen), **self.quality(drawn, features)), listed
+
+    def _made_folder(self, folder: Path) -> None:
+        """Make the folder, when there is something to write to it."""
+        if not (folder / CONFIG).is_file():
+            private_folder(folder)
+            write_listing(folder, {TRAIN: self.real.train, HELD_OUT: self.real.held})
+            write_text(folder / CONFIG, dump_yaml(self._config()))
+
+    def _config(self) -> dict[str, Any]:
+        """What ``config.yaml`` says."""
+        shown = {name: value for name, value in asdict(self.options).items() if name not in _SHOWN}
+        return json_value(shown | {"run": self._identity()})
+
+    def _identity(self) -> dict[str, Any]:
+        """What makes this watch this watch."""
+        described, o = self.real.train_features.described, self.options
+        names = ("images", "looks", "nominal", "level", "stop_on", "error", "patience", "quality", "seed")
+        drawn = ("sampler", "sampling_steps", "guidance")
+        return {
+            "audit": "watch",
+            "training": self.real.train.data_hash,
+            "held_out": self.real.held.data_hash,
+            "detector": self.real.detector.name,
+            "features": [described.encoder, described.weights_fingerprint, described.preprocessing],
+            **{name: getattr(o, name) for name in (*names, *drawn)},
+        }
+
+
+def lightning_callback(
+    watch: "MemorizationWatch", sample: Callable[[Any, int, int], Any], held_out_loss: str = "val_loss"
+) -> Any:
+    """A ``Callback`` that looks every ``watch.options.every`` steps and stops the Trainer where the watch says so.
+
+    The first process looks, and tells the others.
+
+    Args:
+        watch: The watch.
+        sample: A function of (module, number of images, seed).
+        held_out_loss: The logged metric to note, where there is one.
+
+    Raises:
+        InputError: Lightning is not installed.
+    """
+    base = _callback_class()
+
+    class WatchCallback(base):
+        """Looks after the batch that completes a step."""
+
+        last = 0
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *given: Any, **named: Any) -> None:
+            """Look, where a look is due at this step and was not had."""
+            step = int(trainer.global_step)
+            if step == self.last or not watch.due(step):
+                return
+            self.last = step
+            go_on = self._go_on(trainer, pl_module, step) if trainer.is_global_zero else True
+            if not trainer.strategy.broadcast(go_on):
+                trainer.should_stop = True
+
+        def _go_on(self, trainer: Any, pl_module: Any, step: int) -> bool:
+            """What the watch says of the module as it is now."""
+            loss = trainer.callback_metrics.get(held_out_loss)
+            training = pl_module.training
+            pl_module.eval()
+            try:
+                with torch.no_grad():
+                    draw = partial(sample, pl_module)
+                    seen = watch.look(step, draw, held_out_loss=None if loss is None else float(loss))
+            finally:
+                pl_module.train(training)
+            return seen.go_on
+
+    return WatchCallback()
+
+
+def _callback_class() -> Any:
+    """Lightning's class of callbacks, under either of its names.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            return import_module(name).Callback
+        except ImportError:
+            continue
+    raise InputError(
+        "a callback for Lightning needs lightning, which is not installed: python -m pip install lightning"
+    )

@@ -1,0 +1,284 @@
+"""The real images of a watch: training and held-out ones, decoded alike, their features computed once.
+
+The held-out images must be of patients whom the training does not see. They choose when it stops, so that they are
+no held-out images for the audit of what comes out of it (METHODS section 5: "neither chose the checkpoint").
+
+Images in memory become an image store: what a training draws, and real images that Python hands in.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.generated.features import AUTO_SIDE
+from memorisk.audits.generated.knowledge import detector_notes
+from memorisk.audits.generated.sets import (
+    HELD_OUT,
+    TRAIN,
+    Sets,
+    Source,
+    decode_alike,
+    manifest_of,
+    n_unread,
+    read_source,
+    refuse_shared_patients,
+    separate_held_out,
+    split_source,
+    stack_stores,
+)
+from memorisk.audits.watch.options import AUTO, WatchOptions
+from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import hash_pixels
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.storage.locations import cache_folder
+from memorisk.runs.workload import Progress
+from memorisk.scores.similarity import Similarity
+from memorisk.statistics.exchangeability import ImageCounts, image_counts
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.features.matrix import Features, load_features
+
+
+def validate_images(images: object, what: str) -> np.ndarray:
+    """[n, H, W, C] of what somebody gave as images.
+
+    Args:
+        images: uint8 or uint16, [n, H, W] or [n, H, W, C] with 1 or 3 channels.
+        what: What they are called in the message.
+
+    Raises:
+        InputError: They are something else.
+    """
+    found = np.asarray(images)
+    found = found[..., None] if found.ndim == 3 else found
+    good = found.dtype in (np.uint8, np.uint16) and found.ndim == 4 and found.shape[3] in (1, 3) and found.size
+    if not good:
+        raise InputError(
+            f"{what} are {found.dtype} of shape {np.shape(found)}; uint8 images [n, H, W] or [n, H, W, C] with 1 or 3 "
+            "channels are needed"
+        )
+    return found
+
+
+def match_channels(images: np.ndarray, like: ImageStore, what: str) -> np.ndarray:
+    """Images with the channels of a store: grey ones repeated, three equal channels as one.
+
+    Raises:
+        InputError: They are of another size or type, or in colour where the store is grey.
+    """
+    wanted, have = like.images.shape[1:], images.shape[1:]
+    if have[2] == 1 and wanted[2] == 3:
+        images = np.repeat(images, 3, axis=3)
+    elif have[2] == 3 and wanted[2] == 1 and (images == images[..., :1]).all():
+        images = images[..., :1]
+    if images.shape[1:] != wanted or images.dtype != like.images.dtype:
+        raise InputError(
+            f"{what} are {' x '.join(map(str, have))} {images.dtype}, the training images are stored as "
+            f"{' x '.join(map(str, wanted))} {like.images.dtype}: give size, and channels or depth"
+        )
+    return images
+
+
+def store_of_arrays(
+    images: np.ndarray, name: str, groups: Sequence[str] | np.ndarray | None = None, *, cache: Path | None = None
+) -> ImageStore:
+    """A store of images that lie in memory; nothing is written.
+
+    Args:
+        images: [n, H, W, C].
+        name: What they are called; with a number it is the id of each.
+        groups: [n] whose each image is; None: each its own.
+        cache: Cache folder beside whose stores features are kept.
+
+    Raises:
+        InputError: Not one group an image.
+    """
+    ids = [f"{name} {i}" for i in range(len(images))]
+    whose = ids if groups is None else [str(group) for group in groups]
+    if len(whose) != len(ids):
+        raise InputError(f"{len(whose)} groups are given for {len(ids)} {name} images: give one an image")
+    table = pd.DataFrame({"image": ids, "path": "", "label": "", "group": whose}, dtype=object)
+    hashes = np.array([hash_pixels(image) for image in images], dtype=object)
+    none = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
+    folder = cache_folder(cache) / "stores" / "in memory"
+    return ImageStore(images, Manifest(table=table, root=None, name=name), "in memory", folder, none, hashes)
+
+
+Images = Source | np.ndarray
+"""A source as for `load_manifest`, its manifest, the store of its images, or uint8 images [n, H, W, C]."""
+
+
+@dataclass(frozen=True, eq=False)
+class RealImages:
+    """What every look compares drawn images with."""
+
+    train: ImageStore
+    held: ImageStore
+    detector: PairDetector
+    train_features: Features
+    held_features: Features
+    similarity: Similarity
+    notes: tuple[str, ...]
+    """What was assumed or left out, a sentence each."""
+    counted: ImageCounts
+    """By which images patients are compared: all, or one each where their numbers are not alike."""
+    decoded: int
+    """Bytes of images that were decoded for it; 0 of what was handed in decoded."""
+
+    @property
+    def n_train(self) -> int:
+        """Training patients."""
+        return len(set(self.train.manifest.groups))
+
+    @property
+    def n_held(self) -> int:
+        """Held-out patients."""
+        return len(set(self.held.manifest.groups))
+
+    @property
+    def both(self) -> ImageStore:
+        """Training images, then held-out ones."""
+        return stack_stores([self.train, self.held])
+
+
+def open_real(
+    train: Images,
+    held_out: Images | None,
+    options: WatchOptions,
+    progress: Progress,
+    *,
+    train_groups: Any = None,
+    held_out_groups: Any = None,
+) -> RealImages:
+    """Read, decode and compare by a detector the real images of a watch.
+
+    Args:
+        train: The images that the generator is trained on, repeated ones once.
+        held_out: Of other patients; None where ``held_out_split`` names a part of ``train``.
+        options: How images are read and compared.
+        progress: Called with (stage, done, total).
+        train_groups: [N] patients of an array of training images.
+        held_out_groups: [M] of an array of held-out ones.
+
+    Raises:
+        InputError: A source cannot be read, a patient is on both sides, the detector knows one part better than the
+            other, or there are no held-out images.
+    """
+    ours = _source(train, "training", train_groups, options)
+    theirs = None if held_out is None else _source(held_out, "held-out", held_out_groups, options)
+    notes: list[str] = []
+    if options.held_out_split is not None:
+        if theirs is not None:
+            raise InputError("held_out and held_out_split both say which images are held out: give one of them")
+        ours, theirs, notes = split_source(ours, options.trained_on, options.held_out_split)
+    if theirs is None:
+        raise InputError(
+            "a watch needs held-out images: real images of patients whom the training does not see (held_out, or "
+            "held_out_split)"
+        )
+    if len(set(manifest_of(ours).groups)) < 2:
+        raise InputError(f"{one_line(manifest_of(ours).name)}: one training patient; nearest of several are looked for")
+    notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
+    how = options.of_real()
+    stores = decode_alike({TRAIN: ours, HELD_OUT: theirs}, {TRAIN: how, HELD_OUT: how}, progress)
+    held, images, patients, shared = separate_held_out(stores[TRAIN], stores[HELD_OUT])
+    if patients:
+        notes.append(
+            f"{plural(patients, 'held-out patient has', 'held-out patients have')} an image that is a training image "
+            f"({images:,}): left out."
+        )
+    if n := n_unread(stores[TRAIN]):
+        notes.append(
+            f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not "
+            "read: copies of these are not seen."
+        )
+    decoded = sum(stores[what].images.nbytes for what, source in ((TRAIN, ours), (HELD_OUT, theirs))
+                  if isinstance(source, Manifest))  # fmt: skip
+    return _with_features(stores[TRAIN], held, shared, notes, options, decoded, progress)
+
+
+def draw_features(real: RealImages, drawn: ImageStore, options: WatchOptions, progress: Progress) -> Features:
+    """Features of drawn images by the same detector; one with the pixels of a real image has that image's.
+
+    Raises:
+        InputError: As `load_features`.
+    """
+    fitted = real.detector.source.kind == "pca" and real.detector.source.weights is None
+    found = load_features(
+        drawn,
+        real.detector.source,
+        reference=real.both if fitted else None,
+        size=options.input_size,
+        normalise=options.normalise,
+        device=options.device,
+        precision=options.precision,
+        cache=False,
+        progress=progress,
+    )
+    values = np.array(found.values)
+    for store, features in ((real.held, real.held_features), (real.train, real.train_features)):
+        place = {value: row for row, value in reversed(list(enumerate(store.pixel_hashes)))}
+        for row, value in enumerate(drawn.pixel_hashes):
+            if value in place:
+                values[row] = features.values[place[value]]
+    return replace(found, values=values)
+
+
+def _source(images: Images, what: str, groups: Any, options: WatchOptions) -> Manifest | ImageStore:
+    """A manifest or a store of what was handed in.
+
+    Raises:
+        InputError: It cannot be read, or patients are given of something else than an array.
+    """
+    if isinstance(images, np.ndarray):
+        return store_of_arrays(validate_images(images, f"the {what} images"), what, groups, cache=options.store)
+    if groups is not None:
+        raise InputError(f"groups are given for an array of {what} images; a source says itself whose each image is")
+    return read_source(images, options.of_real())
+
+
+def _with_features(
+    train: ImageStore, held: ImageStore, shared: frozenset[str], notes: list[str], options: WatchOptions,
+    decoded: int, progress: Progress,
+) -> RealImages:  # fmt: skip
+    detector = _detector(train, options)
+    sets = Sets(train, train, held, 0, 0, shared, ())
+    load = partial(
+        detector.features,
+        reference=sets.real,
+        size=options.input_size,
+        normalise=options.normalise,
+        device=options.device,
+        precision=options.precision,
+        progress=progress,
+    )
+    ours, theirs = load(train), load(held)
+    for what, found in (("training", ours), ("held-out", theirs)):
+        if not np.isfinite(found.values).all():
+            raise InputError(f"{what} images have features that are not finite; leave them out")
+    similarity = detector.similarity(np.concatenate([ours.values, theirs.values]))
+    told = [*notes, *(n for s in (train, held) for n in s.manifest.notes), *detector_notes(detector, sets)]
+    groups = (store.manifest.groups.astype(str) for store in (train, held))
+    counted = image_counts(*groups, seed=options.seed)
+    said = tuple(dict.fromkeys(told))
+    return RealImages(train, held, detector, ours, theirs, similarity, said, counted, decoded)
+
+
+def _detector(train: ImageStore, options: WatchOptions) -> PairDetector:
+    """What compares images, ``auto`` settled.
+
+    Raises:
+        InputError: No such detector, or saved features, which drawn images have none of.
+    """
+    side = max(train.images.shape[1:3])
+    default = f"pixels:{AUTO_SIDE}" if side > AUTO_SIDE else "pixels"
+    text = default if options.detector == AUTO else options.detector
+    found = open_pair_detector(text, measure=options.measure, domain=options.domain)
+    if found.source.kind == "saved":
+        raise InputError("a file of features has none of images that are yet to be drawn: name what computes features")
+    return found

@@ -1,0 +1,342 @@
+"""``memorisk watch``: evaluations of what a training has left so far and goes on to leave, and what they take.
+
+Of a run of ``memorisk train generator`` the generators that it saved are drawn from. Of anybody else's training the
+images are evaluated that it left in a folder a step. A watch from within ``memorisk train generator`` evaluates the
+training's own snapshots, in its process.
+
+A watch takes features of the real images once, and at every evaluation images drawn, passed and compared.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from memorisk.audits.watch.evaluations import Evaluation, EvaluationLog
+from memorisk.audits.watch.measurements import NO_FID
+from memorisk.audits.watch.memorization_watch import MemorizationWatch
+from memorisk.audits.watch.options import AUTO, WatchOptions, WatchSettings, watch_options
+from memorisk.audits.watch.real_images import Images
+from memorisk.audits.watch.training_outputs import (
+    WATCH,
+    held_out_losses,
+    is_training_over,
+    open_outputs,
+    plan_evaluations,
+    training_images,
+)
+from memorisk.audits.watch.verdict import held_out_needed, watch_verdict
+from memorisk.images.sources.registry import refuse_overlap
+from memorisk.models.encoders.feature_sources import parse_source
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import write_json
+from memorisk.runs.settings import settings_of
+from memorisk.runs.workload import Cost, Progress, no_progress
+from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
+from memorisk.training.generators.generation import kind_cost
+from memorisk.training.generators.options import TrainGeneratorOptions
+from memorisk.training.generators.snapshots import STOP
+
+_UNDEFINED = ("cosine", "jensenshannon", "correlation")
+
+
+def watch_cost(
+    watch: MemorizationWatch, looks: Sequence[int] | None, *, kind: str, quality: str, bound: bool, decoded: int = 0
+) -> Cost:
+    """Of looks that are still to be had.
+
+    Args:
+        watch: With the real images.
+        looks: Images of each; None where nobody knows how many looks there will be.
+        kind: Of the generator that draws them; empty where they lie in folders.
+        quality: Features of FID.
+        bound: Whether the training may end before the last of them.
+        decoded: Bytes of images that are stored for it.
+
+    Returns:
+        Drawn images with the same pixels go through a detector's network once, and those of which the measure knows no
+        distance are not compared: bounds.
+    """
+    real, n = watch.real, None if looks is None else sum(looks)
+    stores = (real.train, real.held)
+    found = features_cost(
+        real.detector.source, [s.pixel_hashes for s in stores], real.train.images.shape, real.detector.detector
+    )
+    networks = int(real.detector.source.kind not in WITHOUT_NETWORK)
+    if quality not in (AUTO, NO_FID):
+        source = parse_source(quality)
+        networks += int(source.kind not in WITHOUT_NETWORK)
+        found += features_cost(source, [s.pixel_hashes for s in stores], real.train.images.shape)
+    found += Cost(bytes_images=decoded)
+    if n is None:
+        return found + Cost(images_drawn=None if kind else 0, images_passed=None, pairs=None)
+    drawn = kind_cost(kind, watch.options.sampling(), n) if kind else Cost()
+    loose = ["pairs"] if networks or real.detector.measure in _UNDEFINED else []
+    loose += ["images_passed"] if networks else []
+    if bound:
+        loose = ["images_drawn", "images_passed", "pairs"]
+    compared = n * (len(real.train.images) + len(real.held.images))
+    return found + drawn + Cost(images_passed=networks * n, pairs=compared, at_most=tuple(loose))
+
+
+@dataclass(frozen=True)
+class WatchResult:
+    """What was seen of a training."""
+
+    folder: Path
+    """With ``looks.parquet``, ``watch.jsonl``, ``listed.parquet`` and ``report.html``."""
+    looks: tuple[Evaluation, ...]
+    """By step."""
+    stop: Evaluation | None
+    """The first look at which the rule says stop; None where none does."""
+    notes: tuple[str, ...]
+    """What must be said, a sentence each."""
+    headline: str = ""
+    """What may be said after these looks; empty without a look."""
+    rule: str = ""
+    """The rule and, of ``auto``, why it took that one, in a sentence."""
+
+
+@dataclass(frozen=True)
+class WatchPlan:
+    """What would be looked at."""
+
+    steps: tuple[int, ...]
+    """That there are now."""
+    looks: int | None
+    """Planned; None where it is not known."""
+    images: int
+    """A look."""
+    patients: dict[str, int]
+    """Training and held-out ones."""
+    rule: str
+    """What stops."""
+    why: str
+    """The rule and, of ``auto``, why it took that one, in a sentence."""
+    error: float
+    """Of a false stop at the first look."""
+    needed: int
+    """Held-out patients that the rule needs."""
+    detector: str
+    """What compares images."""
+    notes: tuple[str, ...]
+    """What must be said."""
+    cost: Cost
+    """Of what there is to look at now and was not looked at yet; of a training that is followed all planned looks."""
+
+
+def watch_training(
+    run: str | Path,
+    *,
+    train: Images | None = None,
+    held_out: Images | None = None,
+    out: str | Path | None = None,
+    follow: bool = False,
+    stop: bool = False,
+    poll: float = 5.0,
+    on_look: Callable[[Evaluation], None] | None = None,
+    progress: Progress = no_progress,
+    **settings: Any,
+) -> WatchResult:
+    """Look at everything that a training has left, and with ``follow`` at what it goes on to leave.
+
+    Args:
+        run: The folder of a run of ``memorisk train generator``, or a folder with a folder of images for each step.
+        train: The images that it is trained on; of a run those that it names.
+        held_out: Of patients whom it does not see; of a run its validation images.
+        out: Folder for what is seen; of a run ``watch`` in it.
+        follow: Go on until there is a ``training.json`` in ``run``.
+        stop: Write ``stop.json`` when the rule says so: into a run, whose training then ends at its next look; else
+            into ``out``, where one's own training may look for it.
+        poll: Seconds between two visits.
+        on_look: Called with every look.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `WatchOptions`.
+
+    Raises:
+        InputError: Bad input or settings, or nothing to look at; nothing was written.
+    """
+    place, options = _folder(run), watch_options(settings)
+    kind = open_outputs(place, train, held_out, out, options, progress)
+    if not follow and not kind.waiting():
+        raise InputError(kind.nothing)
+    settings = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)}
+    opened = MemorizationWatch(kind.train, kind.held_out, out=kind.out, stop=stop, progress=progress, **settings)
+    kind.check(opened.real)
+    with opened as watch:
+        while True:
+            over = is_training_over(place)
+            for look in kind.look(watch, follow and not over):
+                progress(f"step {look.step:,}", len(watch.book), kind.options.looks or 0)
+                if stop and not over and watch.stopped_at is not None:
+                    _ask_to_stop(kind.stop_in, watch.stopped_at, watch)
+                watch.report()
+                if on_look is not None:
+                    on_look(look)
+            if over or not follow:
+                break
+            time.sleep(poll)
+        watch.book.note_losses(held_out_losses(place))
+        watch.report()
+        headline = watch_verdict(watch)[1] if watch.looks else ""
+        return WatchResult(kind.out, watch.looks, watch.stopped_at, watch.notes, headline, watch.rule)
+
+
+def plan_watch(
+    run: str | Path,
+    *,
+    train: Images | None = None,
+    held_out: Images | None = None,
+    out: str | Path | None = None,
+    follow: bool = False,
+    progress: Progress = no_progress,
+    **settings: Any,
+) -> WatchPlan:
+    """What `watch_training` would look at; nothing is drawn.
+
+    Args:
+        run: As there.
+        train: Likewise.
+        held_out: Likewise.
+        out: Likewise.
+        follow: Likewise.
+        progress: Likewise.
+        **settings: Likewise.
+
+    Raises:
+        InputError: As `watch_training`.
+    """
+    kind = open_outputs(_folder(run), train, held_out, out, watch_options(settings), progress)
+    given = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)}
+    given |= {"quality": NO_FID, "log": (), "log_to": None}
+    watch = MemorizationWatch(kind.train, kind.held_out, stop=False, progress=progress, **given)
+    kind.check(watch.real)
+    steps, had = tuple(kind.waiting()), {look.step for look in EvaluationLog(kind.out)}
+    looks = [kind.images(step) for step in steps if step not in had]
+    if follow:
+        planned = watch.options.looks
+        looks = None if planned is None else [watch.options.images] * max(len(looks), planned - len(had))
+    stored = kind.decoded + watch.real.decoded
+    stored += 0 if kind.kind or not looks else sum(looks) * watch.real.train.images[:1].nbytes
+    cost = watch_cost(watch, looks, kind=kind.kind, quality=kind.options.quality, bound=follow, decoded=stored)
+    return build_plan(watch, cost, steps)
+
+
+def build_plan(watch: MemorizationWatch, cost: Cost, steps: tuple[int, ...] = ()) -> WatchPlan:
+    """What a watch would do.
+
+    Args:
+        watch: Without a look.
+        cost: Of what is still to be looked at.
+        steps: There is something to look at of.
+    """
+    return WatchPlan(
+        steps,
+        watch.options.looks,
+        watch.options.images,
+        {"training": watch.real.n_train, "held out": watch.real.n_held},
+        watch.options.stop_on,
+        watch.rule,
+        watch.shared.of_look(1),
+        held_out_needed(watch.options, watch.shared),
+        watch.real.detector.name,
+        watch.notes,
+        cost,
+    )
+
+
+def _folder(run: str | Path) -> Path:
+    """The folder to watch.
+
+    Raises:
+        InputError: There is none.
+    """
+    if not Path(run).is_dir():
+        raise InputError(f"there is no folder {one_line(run)} of a training to watch")
+    return Path(run)
+
+
+def _ask_to_stop(folder: Path, look: Evaluation, watch: MemorizationWatch) -> None:
+    """Leave the file that ends a training, once."""
+    if not (folder / STOP).exists():
+        reason = f"memorisk watch, {watch.options.stop_on}: {look.words}"
+        write_json(folder / STOP, {"reason": reason, "step": look.step})
+
+
+def watch_within(
+    images: str | Path,
+    *,
+    out: str | Path,
+    watching: WatchSettings | None = None,
+    progress: Progress = no_progress,
+    **settings: Any,
+) -> MemorizationWatch:
+    """What `memorisk.train_generator` takes as ``on_snapshot`` to be watched and, where the rule says so, ended.
+
+    It looks at the training images and, as held-out ones, at the validation part; never at the test part.
+
+    Args:
+        images: As for `train_generator`.
+        out: Its run folder; the looks are in ``watch`` in it.
+        watching: What is looked at and how; the looks are planned by the training's steps.
+        progress: Called with (stage, done, total).
+        **settings: Of the training.
+
+    Raises:
+        InputError: Bad input or settings, or too few validation patients for the rule; nothing was written.
+
+    Example:
+        >>> watch = watch_within("scans/", out="runs/g", steps=20_000)  # doctest: +SKIP
+        >>> memorisk.train_generator("scans/", out="runs/g", steps=20_000, on_snapshot=watch)  # doctest: +SKIP
+    """
+    return _opened(images, out, watching, progress, settings)
+
+
+def plan_within(
+    images: str | Path,
+    *,
+    out: str | Path,
+    watching: WatchSettings | None = None,
+    progress: Progress = no_progress,
+    **settings: Any,
+) -> WatchPlan:
+    """What `watch_within` would look at, and by which rule it would end the training; nothing is drawn or written.
+
+    Args:
+        images: As there.
+        out: Likewise.
+        watching: Likewise.
+        progress: Likewise.
+        **settings: Likewise.
+
+    Raises:
+        InputError: As `watch_within`.
+    """
+    given = replace(watching or WatchSettings(), quality=NO_FID, log=(), log_to=None)
+    watch = _opened(images, out, given, progress, settings, planning=True)
+    left = max(0, (watch.options.looks or 0) - len(EvaluationLog(Path(out) / WATCH)))
+    kind = settings_of(TrainGeneratorOptions, settings).kind
+    quality = (watching or WatchSettings()).quality
+    looks = [watch.options.images] * left
+    return build_plan(watch, watch_cost(watch, looks, kind=kind, quality=quality, bound=True))
+
+
+def _opened(
+    images: str | Path, out: str | Path, watching: WatchSettings | None, progress: Progress, settings: dict[str, Any],
+    *, planning: bool = False,
+) -> MemorizationWatch:  # fmt: skip
+    """The watch, without a folder where it is but planned."""
+    options = settings_of(TrainGeneratorOptions, settings)
+    refuse_overlap(out, {"IMAGES": images})
+    if watching is not None and watching.log_to is not None:
+        refuse_overlap(watching.log_to, {"IMAGES": images}, called="log_to")
+    if watching is not None and options.kind == "gan":
+        watching.refuse_diffusion("a GAN")  # not at its first look, in the middle of the training
+    parts, _ = training_images(str(images), options, progress)
+    given = watching or WatchSettings()
+    of_watch = WatchOptions(**{field.name: getattr(given, field.name) for field in fields(WatchSettings)})
+    of_watch = plan_evaluations(of_watch, parts.looks, parts.every)
+    every = {field.name: getattr(of_watch, field.name) for field in fields(WatchOptions)} | {"store": options.store}
+    folder = None if planning else Path(out) / WATCH
+    return MemorizationWatch(parts.train, parts.validation, out=folder, stop=True, progress=progress, **every)

@@ -1,0 +1,354 @@
+"""What a training leaves to evaluate: the generators of a run, or folders of images of somebody's own.
+
+A run of ``memorisk train generator``, finished or not, has its images by part and the generators that it has saved.
+A watch takes the validation part as the held-out one, and never the test part: what chooses the step at which a
+training stops has no place in the audit of what came out of it (METHODS section 5).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from memorisk.audits.generated.knowledge import refuse_known
+from memorisk.audits.generated.sets import select_rows
+from memorisk.audits.watch.drawn_images import folder_step, image_folders, read_image_folder, sample_generator
+from memorisk.audits.watch.evaluations import Evaluation
+from memorisk.audits.watch.memorization_watch import MemorizationWatch
+from memorisk.audits.watch.options import WatchOptions
+from memorisk.audits.watch.real_images import Images, RealImages
+from memorisk.images.options import ImageOptions
+from memorisk.images.sources.registry import load_manifest, path_sources, refuse_generated_within, refuse_overlap
+from memorisk.images.store import ImageStore, build_store
+from memorisk.models.generators.generators import DESCRIPTION, load_generator, read_description
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import fingerprint, read_json
+from memorisk.runs.folder import CONFIG, read_config
+from memorisk.runs.settings import settings_of
+from memorisk.runs.workload import Progress
+from memorisk.training.engine.data import Division, divide
+from memorisk.training.generators.command import SUMMARY
+from memorisk.training.generators.fit import GENERATOR, HISTORY
+from memorisk.training.generators.options import TrainGeneratorOptions
+from memorisk.training.generators.snapshots import SNAPSHOTS
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingImages:
+    """The images of a training that a watch may look at."""
+
+    train: ImageStore
+    """What it learns from."""
+    validation: ImageStore
+    """Of patients it does not see."""
+    steps: int
+    """Planned."""
+    every: int
+    """Steps between two looks."""
+    decoded: int
+    """Bytes of all images of the training, test part and all, as they are stored."""
+
+    @property
+    def looks(self) -> int:
+        """That are planned."""
+        return -(-self.steps // self.every)
+
+
+@dataclass(frozen=True)
+class SavedGenerator:
+    """A generator of a run, complete on the disk."""
+
+    folder: Path
+    step: int
+
+
+def is_training_run(folder: Path) -> bool:
+    """Whether a folder is a run of ``memorisk train generator``."""
+    if not (folder / CONFIG).is_file():
+        return False
+    config = read_config(folder)
+    return {"images", "snapshot_every", "network"} <= set(config)
+
+
+def read_run_images(folder: Path, progress: Progress) -> TrainingImages:
+    """The training and validation images of a run, read as it read them.
+
+    Args:
+        folder: Of the run.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: They cannot be read, or are no longer what they were.
+    """
+    config = read_config(folder)
+    found = training_images(str(config["images"]), saved_settings(config), progress)
+    was = (config.get("run") or {}).get("data_hash")
+    if was != found[1]:
+        raise InputError(
+            f"{one_line(config['images'])} holds other images than {one_line(folder)} was trained on: put them back, "
+            "or name the training and held-out images with train and held_out"
+        )
+    return found[0]
+
+
+def training_images(
+    images: str, options: TrainGeneratorOptions, progress: Progress
+) -> tuple[TrainingImages, str]:  # fmt: skip
+    """The parts that ``memorisk train generator`` would train on and measure by, and the hash of all its images.
+
+    Args:
+        images: As for that command.
+        options: Its settings.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: The images cannot be read or divided.
+    """
+    progress("reading the manifest", 0, 0)
+    manifest = load_manifest(images, options)
+    refuse_generated_within(images, manifest)
+    store = build_store(manifest, options, progress=partial(progress, "decoding images"))
+    parts = divide(store.manifest, store.pixel_hashes, options)
+    named = _with_patients(store, parts)
+    train, validation = (select_rows(named, parts.rows[name]) for name in ("training", "validation"))
+    steps, every = options.steps, options.snapshot_every
+    return TrainingImages(train, validation, steps, every, store.images.nbytes), store.data_hash
+
+
+def saved_settings(config: dict[str, Any]) -> TrainGeneratorOptions:
+    """The settings in a run's ``config.yaml``: paths are paths again, lists are tuples.
+
+    Raises:
+        InputError: A value is not allowed.
+    """
+    hints = get_type_hints(TrainGeneratorOptions)
+    settings: dict[str, Any] = {}
+    for field in fields(TrainGeneratorOptions):
+        if field.name in config:
+            value = config[field.name]
+            if isinstance(value, str) and Path in get_args(hints[field.name]):
+                value = Path(value)
+            settings[field.name] = tuple(value) if isinstance(value, list) else value
+    return settings_of(TrainGeneratorOptions, settings)
+
+
+def saved_generators(folder: Path) -> list[SavedGenerator]:
+    """The generators of a run by step: its snapshots, and the last one when it is over."""
+    places = [*sorted((folder / SNAPSHOTS).glob("step-*")), folder / GENERATOR]
+    found = [
+        SavedGenerator(place, read_description(place).steps) for place in places if (place / DESCRIPTION).is_file()
+    ]
+    return sorted(found, key=lambda kept: kept.step)
+
+
+def is_training_over(folder: Path) -> bool:
+    """Whether a training is done: its ``training.json`` is there."""
+    return (folder / SUMMARY).is_file()
+
+
+def held_out_losses(folder: Path) -> dict[int, float]:
+    """Held-out losses by step that a run has written down; nothing while it runs, or where it measured none."""
+    try:
+        history = read_json(folder / HISTORY)["history"]
+        return {int(row["step"]): float(row["held_out_loss"]) for row in history if row["held_out_loss"] is not None}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _with_patients(store: ImageStore, parts: Division) -> ImageStore:
+    """The store with the patients of its division, where patients are given."""
+    if not store.manifest.groups_given:
+        return store
+    table = store.manifest.table.assign(group=parts.groups.astype(object))
+    return replace(store, manifest=replace(store.manifest, table=table))
+
+
+WATCH = "watch"
+WaitingSteps = Callable[[], list[int]]
+"""Steps there is something of."""
+StepEvaluation = Callable[[MemorizationWatch, bool], Iterator[Evaluation]]
+"""Looks at all that is complete, each once; the second says whether more may come."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingOutputs:
+    """What a training leaves, and how it is looked at."""
+
+    train: Images
+    held_out: Images | None
+    out: Path
+    stop_in: Path
+    options: WatchOptions
+    waiting: WaitingSteps
+    """What there is now."""
+    look: StepEvaluation
+    """At it."""
+    nothing: str
+    """What is said where there is nothing."""
+    images: Callable[[int], int]
+    """Of a step that there is something of: how many are looked at."""
+    check: Callable[[RealImages], None] = lambda real: None
+    """Refuses held-out images that are none to what is left; before anything is written."""
+    kind: str = ""
+    """Of the generators that are left; empty where images are."""
+    decoded: int = 0
+    """Bytes of images that were decoded to find its own."""
+
+
+def open_outputs(
+    place: Path, train: Images | None, held_out: Images | None, out: str | Path | None, options: WatchOptions,
+    progress: Progress,
+) -> TrainingOutputs:  # fmt: skip
+    """Which kind of folder it is, and how it is looked at.
+
+    Args:
+        place: Of the training.
+        train: As for `watch_training`.
+        held_out: Likewise.
+        out: Likewise.
+        options: Likewise.
+        progress: Likewise.
+
+    Raises:
+        InputError: It is neither, its images are not named, or ``out`` or ``log_to`` lies inside or around them.
+    """
+    if out is not None or options.log_to is not None:
+        of_run = read_config(place)["images"] if train is None and is_training_run(place) else train
+        given = path_sources({"the training images": of_run, "the held-out images": held_out})
+        for folder, called in ((out, "OUT"), (options.log_to, "log_to")):
+            if folder is not None:
+                refuse_overlap(folder, given, called=called)
+    if is_training_run(place):
+        return _run_outputs(place, train, held_out, out, options, progress)
+    if train is None or out is None:
+        raise InputError(
+            f"{one_line(place)} is no run of train generator. For a folder with a folder of images for each step name "
+            "the training images with train, held-out ones with held_out, and out"
+        )
+    _refuse_among_steps(place, out)
+    if options.log_to is not None:
+        _refuse_among_steps(place, options.log_to, called="log_to")
+    return TrainingOutputs(train, held_out, Path(out), Path(out), options, *_folder_outputs(place, options, progress))
+
+
+def _run_outputs(
+    place: Path, train: Images | None, held_out: Images | None, out: str | Path | None, options: WatchOptions,
+    progress: Progress,
+) -> TrainingOutputs:  # fmt: skip
+    """A run of ``memorisk train generator``."""
+    given, decoded = train is not None, 0
+    if train is None and held_out is None:
+        _refuse_image_settings(options)
+        parts = read_run_images(place, progress)
+        train, held_out, decoded = parts.train, parts.validation, parts.decoded
+        options = plan_evaluations(options, parts.looks, parts.every)
+    elif train is None or (held_out is None and options.held_out_split is None):
+        raise InputError("train and held_out go together: name both, or neither, and the run's own images are read")
+
+    def waiting() -> list[int]:
+        """Steps of the generators that are kept."""
+        return sorted({kept.step for kept in saved_generators(place)})
+
+    seen: set[Path] = set()
+
+    def look(watch: MemorizationWatch, more: bool) -> Iterator[Evaluation]:
+        """At each of them, once."""
+        for kept in saved_generators(place):
+            if kept.folder not in seen:
+                generator = load_generator(kept.folder)
+                watch.know(generator)
+                sample = sample_generator(generator, options.sampling(), options.device)
+                loss = held_out_losses(place).get(kept.step)
+                seen.add(kept.folder)
+                yield watch.look(kept.step, sample, held_out_loss=loss, weights=generator.source)
+
+    def check(real: RealImages) -> None:
+        """Its own validation part it knows as such; of others it must know nobody."""
+        for kept in saved_generators(place)[-1:] if given else ():
+            refuse_known(load_generator(kept.folder), real.held, "the held-out images")
+
+    folder = place / WATCH if out is None else Path(out)
+    nothing = (
+        f"{one_line(place)} has kept no generator yet: follow it (follow), train with keep_snapshots, or watch it from "
+        "within (train generator --watch)"
+    )
+    kind = str(read_config(place).get("kind", ""))
+    return TrainingOutputs(
+        train, held_out, folder, place, options, waiting, look, nothing, lambda step: options.images, check, kind,
+        decoded,
+    )  # fmt: skip
+
+
+def _folder_outputs(
+    place: Path, options: WatchOptions, progress: Progress
+) -> tuple[WaitingSteps, StepEvaluation, str, Callable[[int], int]]:
+    """Folders of images."""
+    seen: set[Path] = set()
+
+    def waiting() -> list[int]:
+        """Their steps."""
+        return [one.step for one in image_folders(place)]
+
+    def look(watch: MemorizationWatch, more: bool) -> Iterator[Evaluation]:
+        """At each that is complete, once: it has the images of a look, or is not the last."""
+        found = image_folders(place)
+        for i, one in enumerate(found):
+            fewest = options.images if more and i == len(found) - 1 else 1
+            if one.folder in seen:
+                continue
+            if (store := read_image_folder(one, watch.real, options, progress, fewest=fewest)) is not None:
+                seen.add(one.folder)
+                yield watch.look(one.step, store, weights=fingerprint(store.pixel_hashes.tolist()))
+
+    def images(step: int) -> int:
+        """That are looked at of a folder, as it is now."""
+        folder = next(one.folder for one in image_folders(place) if one.step == step)
+        return min(options.images, load_manifest(folder, options.of_synthetic()).n)
+
+    nothing = f"{one_line(place)} holds no folder whose name ends in the number of a step, as step-1000"
+    return waiting, look, nothing, images
+
+
+def plan_evaluations(options: WatchOptions, looks: int, every: int) -> WatchOptions:
+    """Settings of a watch for a training whose looks are known, where nobody said how many.
+
+    Args:
+        options: As given.
+        looks: Planned.
+        every: Steps between two.
+    """
+    return replace(options, every=every, looks=options.looks or looks)
+
+
+def _refuse_among_steps(place: Path, out: str | Path, *, called: str = "OUT") -> None:
+    """Refuse a folder for looks inside the drawn images of a step, around them, or where a step's would lie.
+
+    Args:
+        place: With a folder for each step.
+        out: For the looks, or for logs.
+        called: What it is called.
+
+    Raises:
+        InputError: It is one.
+    """
+    steps = {f"the images of step {one.step}": one.folder for one in image_folders(place)}
+    refuse_overlap(out, path_sources(steps), called=called)
+    target, root = Path(out).resolve(), place.resolve()
+    within = target.relative_to(root).parts if target.is_relative_to(root) else ()
+    if within and folder_step(within[0]) is not None:
+        raise InputError(
+            f"{called} {one_line(str(out))} lies in a folder whose name ends in a number, which a watch takes for the "
+            f"images of step {folder_step(within[0])}: name another"
+        )
+
+
+def _refuse_image_settings(options: WatchOptions) -> None:
+    """Refuse settings of how images are read where the run says how.
+
+    Raises:
+        InputError: One is given.
+    """
+    for field in (*fields(ImageOptions), *(f for f in fields(WatchOptions) if f.name.endswith("_split"))):
+        if field.name != "store" and getattr(options, field.name) != field.default:
+            raise InputError(f"{field.name} says how images are read, and a run has its own way: leave it out")

@@ -1,0 +1,368 @@
+"""What the terminal shows of synthetic sets: generated, filtered or synthesized ones, plans and quality.
+
+`show_table_three` puts finished runs of ``memorisk synthesize`` together (paper 004, table 3).
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from rich.console import Console
+from rich.text import Text
+
+from memorisk.audits.quality.page import transfer_warnings
+from memorisk.report.columns import is_missing, power
+from memorisk.report.result import Result
+from memorisk.runs.files import json_value
+
+if TYPE_CHECKING:
+    from memorisk.audits.filter.run import FilterPlan
+    from memorisk.audits.quality.run import Quality, QualityPlan
+    from memorisk.audits.synthesize.plan import SynthesizePlan
+    from memorisk.training.generators.generation import GeneratedSet, GeneratePlan
+
+
+def show_generated_set(made: "GeneratedSet", *, as_json: bool) -> None:
+    """How many images of what, and where they lie."""
+    summary = made.summary
+    if as_json:
+        _json(summary)
+        return
+    console = Console()
+    lines = [
+        ("generator", f"{summary['generator']['name']} ({summary['source']})"),
+        ("images", f"{summary['images']:,}"),
+        *(("of each class", _counts(summary["classes"])) for _ in range(bool(summary["classes"]))),
+        *(("note", note) for note in summary["notes"]),
+        ("set", str(made.folder)),
+    ]
+    for name, value in lines:
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def show_generate_plan(plan: "GeneratePlan", *, as_json: bool) -> None:
+    """What drawing a set would take."""
+    from memorisk.audits.classifier.dry_run import duration
+
+    if as_json:
+        _json(asdict(plan))
+        return
+    console = Console()
+    lines = [
+        ("generator", plan.generator),
+        ("images", f"{plan.images:,} of {' x '.join(map(str, plan.size))}"),
+        *(("of each class", _counts(plan.classes)) for _ in range(bool(plan.classes))),
+        *(("by the conditions of", f"{plan.sources:,} training images") for _ in range(bool(plan.sources))),
+        ("time", f"about {duration(plan.seconds)} on this machine, by a first batch of {plan.first_batch:,}"),
+        ("bytes", f"about {plan.bytes:,}"),
+        *plan.cost.rows(),
+    ]
+    for name, value in lines:
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def _counts(classes: dict[str, int]) -> str:
+    return ", ".join(f"{name} {n:,}" for name, n in classes.items())
+
+
+def _json(value: Any) -> None:
+    sys.stdout.write(json.dumps(json_value(value), indent=2, ensure_ascii=False) + "\n")
+
+
+FILTER_STATUS = {"pass": "FILTERED, WITH A GUARANTEE", "fail": "NOTHING WAS KEPT"}
+
+
+def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
+    """The verdict in a sentence, its numbers, and where set and report lie."""
+    v = result.verdict
+    if as_json:
+        _json(v)
+        return
+    from memorisk.audits.filter.verdict import is_weak_alone  # here, since it loads images
+    from memorisk.audits.filter.wording import WEAK, WEAKLY, unpromised_words
+
+    console = Console()
+    for name, value in _filter_lines(v):
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    console.print()
+    otherwise = "FILTERED, WITHOUT A GUARANTEE" if v["filtered"] else "NOTHING IS KEPT: THERE IS NO THRESHOLD"
+    otherwise = WEAKLY.upper() if is_weak_alone(v) else otherwise
+    console.print(Text(FILTER_STATUS.get(result.status, otherwise), style="bold"))
+    for reason in v["why"]:
+        console.print(Text(f"  {reason}"), soft_wrap=True)
+    if v["what_would_decide"]:
+        console.print(Text("What would decide it"))
+        for way in v["what_would_decide"]:
+            console.print(Text(f"  {way}"), soft_wrap=True)
+    if v["n_kept"] and v["weak_features"]:
+        console.print(Text(WEAK), soft_wrap=True)
+    if v["n_kept"]:
+        console.print(Text(unpromised_words(v)), soft_wrap=True)
+        console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
+    """What would be compared and could be promised."""
+    if as_json:
+        _json(asdict(plan))
+        return
+    from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
+    from memorisk.audits.synthetic.wording import Terms
+
+    console = Console()
+    lines = [
+        ("images", ", ".join(f"{what} {n:,}" for what, n in plan.images.items())),
+        ("unreadable synthetic images, rejected", f"{plan.unreadable:,}"),
+        ("patients", ", ".join(f"{what} {n:,}" for what, n in plan.patients.items())),
+        ("calibration patients left out", f"{sum(plan.left_out.values()):,}"),
+        *(("calibration", told) for told in excluded_words(vars(plan), Terms("patients"))),
+        *(("detector", name) for name in plan.detectors),
+        *(
+            ("copies", f"{f['family']}: {f['identities']:,} identities of {f['needed']:,} needed")
+            for f in plan.families
+        ),
+        ("identities missing for the guarantee", f"{plan.missing:,}"),
+        *plan.cost.rows(),
+        *(("note", note) for note in plan.notes),
+    ]
+    for name, value in lines:
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def _filter_lines(v: dict[str, Any]) -> list[tuple[str, str]]:
+    from memorisk.audits.filter.wording import excluded_words, exposed_lines  # here, since it loads images
+    from memorisk.audits.synthetic.wording import Terms
+
+    rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
+    lines = [
+        ("synthetic images", f"{v['n_synthetic']:,}, kept {v['n_kept']:,}"),
+        ("rejected", f"{v['n_rejected']:,}" + (f" ({rejected})" if rejected else "")),
+        (f"calibration {v['units']}", f"{v['n_calibration']:,}; missing for the guarantee {v['missing']:,}"),
+        *(("calibration", told) for told in excluded_words(v, Terms(v["units"]))),
+        ("compared by", "; ".join(v["detectors"])),
+    ]
+    if v["filtered"]:
+        lines += exposed_lines(v)
+    if (real := v["real_rejected"]) is not None:
+        limits = f"{100 * real['low']:.1f} to {100 * real['high']:.1f} %"
+        lines.append(("real images of new people that would be rejected", f"{100 * real['estimate']:.1f} % ({limits})"))
+    return lines
+
+
+SYNTHESIS_STATUS = {
+    "pass": "MADE AND FILTERED, WITH A GUARANTEE",
+    "fail": "NOT TO BE SHARED",
+    "undecided": "COULD NOT BE DECIDED",
+}
+NOTHING_KEPT = "NOTHING WAS KEPT"
+
+
+def show_synthesis(result: Result, out: Path, *, as_json: bool) -> None:
+    """The verdict in a sentence, its numbers, and where set and report lie."""
+    v = result.verdict
+    if as_json:
+        _json(v)
+        return
+    from memorisk.audits.filter.wording import WEAK, unpromised_words  # here, since it loads images
+
+    console = Console()
+    for name, value in _synthesis_lines(v):
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    console.print()
+    console.print(
+        Text(NOTHING_KEPT if v["filtered"] and not v["n_kept"] else SYNTHESIS_STATUS[result.status], style="bold")
+    )
+    for reason in v["why"]:
+        console.print(Text(f"  {reason}"), soft_wrap=True)
+    if v["what_would_decide"]:
+        console.print(Text("What would decide it"))
+        for way in v["what_would_decide"]:
+            console.print(Text(f"  {way}"), soft_wrap=True)
+    if v["n_kept"] and v["weak_features"]:
+        console.print(Text(WEAK), soft_wrap=True)
+    if v["n_kept"]:
+        console.print(Text(unpromised_words(v)), soft_wrap=True)
+        console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
+    if v["filtered"]:
+        console.print(Text(f"Ledger: {out / 'ledger.csv'}"), soft_wrap=True)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
+    """What would be drawn and could be promised."""
+    if as_json:
+        _json(asdict(plan))
+        return
+    from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
+    from memorisk.audits.synthetic.wording import Terms
+
+    console = Console()
+    lines = [
+        ("generator", plan.generator),
+        ("images that are to pass", f"{plan.images:,}, up to {plan.most_tries:,} tries each"),
+        *(("class", f"{name}: {n:,}") for name, n in plan.classes.items()),
+        *([("training images whose conditions take part", f"{plan.sources:,}")] if plan.sources else []),
+        *(
+            (what, f"{n['images']:,} images, {n['patients']:,} patients")
+            for what, n in (("training", plan.training), ("calibration", plan.calibration), ("held out", plan.held_out))
+        ),
+        ("calibration patients left out", f"{sum(plan.left_out.values()):,}"),
+        *(("calibration", told) for told in excluded_words(vars(plan), Terms("patients"))),
+        *(("detector", name) for name in plan.detectors),
+        *(
+            ("copies", f"{f['family']}: {f['identities']:,} identities of {f['needed']:,} needed")
+            for f in plan.families
+        ),
+        ("identities missing for the guarantee", f"{plan.missing:,}"),
+        *([("rejected of new patients", _share_of(plan.new_rejected))] if plan.new_rejected else []),
+        ("seconds of drawing", f"{plan.seconds:,.0f} if all pass at once, {plan.most_seconds:,.0f} at most "
+                               f"(by a batch of {plan.first_batch:,})"),
+        *plan.cost.rows(),
+        *(("note", note) for note in plan.notes),
+    ]  # fmt: skip
+    for name, value in lines:
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def show_table_three(table: pd.DataFrame, *, as_json: bool) -> None:
+    """Paper 004's table 3."""
+    from memorisk.audits.synthesize.table_three import rate_words  # here, since it loads networks
+
+    if as_json:
+        _json(table.to_dict(orient="records"))
+        return
+    console = Console()
+    for row in table.to_dict(orient="records"):
+        console.print(
+            Text(f"{row['conditioning']} ({row['generator']}, {row['n']:,} images)", style="bold"), soft_wrap=True
+        )
+        for figure, form in (("fid", _number), ("irs", _number), ("memrate", _share)):
+            parts = [f"{what} {_limits(row, f'{figure}_{what}', form)}" for what in ("before", "kept", "reference")]
+            console.print(Text(f"  {figure.upper() if figure != 'memrate' else 'MemRate'}: {'; '.join(parts)}"),
+                          soft_wrap=True)  # fmt: skip
+        console.print(Text(f"  features {row['features']}; {rate_words(row)}"), soft_wrap=True)
+
+
+def _limits(row: dict[Any, Any], name: str, form: Any) -> str:
+    value, low, high = (float(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
+    if value != value:
+        return "not known"
+    return form(value) if low != low else f"{form(value)} [{form(low)}, {form(high)}]"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _synthesis_lines(v: dict[str, Any]) -> list[tuple[str, str]]:
+    from memorisk.audits.filter.wording import (  # here, since it loads images
+        excluded_words,
+        exposed_lines,
+        promised_kinds,
+    )
+    from memorisk.audits.synthesize.page import is_bounded
+    from memorisk.audits.synthetic.wording import Terms
+
+    rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
+    told = f" ({rejected})" if rejected else ""
+    lines = [
+        ("images", f"{v['n_kept']:,} kept of {v['n_asked']:,} asked for, {v['n_drawn']:,} drawn"),
+        ("rejected", f"{v['n_rejected']:,}{told}"),
+        (f"calibration {v['units']}", f"{v['n_calibration']:,}; missing for the guarantee {v['missing']:,}"),
+        *(("calibration", told) for told in excluded_words(v, Terms(v["units"]))),
+        ("compared by", "; ".join(v["detectors"])),
+    ]
+    if v["filtered"]:
+        lines += exposed_lines(v)
+    if v["n_empty"]:
+        lines.append(("places that stayed empty", f"{v['n_empty']:,} of {v['n_asked']:,}"))
+    if is_bounded(v):
+        made = f"copies made by {promised_kinds(v)} among the kept images"
+        lines.append(
+            (made, f"at most {100 * v['copies']['high']:.2g} % (95 % limit); of other copies nothing is promised")
+        )
+    if (audit := v["audited"]) is not None:
+        found = (
+            f"{audit['n_listed']:,} training {v['units']} listed; nearer as a whole: p {audit['nearer']['p_value']:.2g}"
+        )
+        lines.append((f"audited by {audit['auditor']}", f"{audit['status']}; {found}"))
+    elif v["auditor"] is not None:
+        lines.append((f"audited by {v['auditor']}", "nothing was kept to look at"))
+    return lines
+
+
+def _share_of(real: dict[str, Any]) -> str:
+    """A share with its limits."""
+    share, low, high = (100 * real[name] for name in ("estimate", "low", "high"))
+    return f"{share:.0f} % ({low:.0f} to {high:.0f} %)"
+
+
+def show_quality(found: "Quality", *, as_json: bool) -> None:
+    """A line a figure, beside held-out real images, and where the report lies."""
+    if as_json:
+        _json(found.as_json())
+        return
+    console = Console()
+    for line in (*_quality_lines(found.figures), *(() if found.transfer is None else _compared(found.transfer))):
+        console.print(Text(line), soft_wrap=True)
+    console.print(Text("Quality says nothing about privacy: memorisk audit synthetic does."), soft_wrap=True)
+    console.print(Text(f"Report: {found.folder / 'report.html'}"), soft_wrap=True)
+
+
+def show_quality_plan(plan: "QualityPlan", *, as_json: bool) -> None:
+    """What would be measured."""
+    if as_json:
+        _json(asdict(plan))
+        return
+    console = Console()
+    lines = [
+        ("images", ", ".join(f"{what} {n:,}" for what, n in plan.images.items())),
+        ("patients", ", ".join(f"{what} {n:,}" for what, n in plan.patients.items())),
+        ("left out", f"{plan.left_out:,} held-out patients with a training image"),
+        ("features", ", ".join(plan.features)),
+        ("figures", ", ".join(plan.figures)),
+        ("reference", f"{plan.n_reference:,} held-out images" if plan.n_reference else "none: no held-out images"),
+        *plan.cost.rows(),
+        *(("note", note) for note in plan.notes),
+    ]
+    for name, value in lines:
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def _quality_lines(frame: pd.DataFrame) -> Iterator[str]:
+    """A figure a line, beside held-out images at the same number."""
+    for row in frame.to_dict("records"):
+        said = f"{row['name']}: {_quality_limits(row, 'estimate', 'low', 'high')}"
+        if row["n_reference"]:
+            if row["n_reference"] < row["n_synthetic"]:
+                at_number = _quality_limits(row, "same_number", "same_number_low", "same_number_high")
+                said += f"; of {row['n_reference']:,} of them {at_number}"
+            said += f"; held-out real images {_quality_limits(row, 'reference', 'reference_low', 'reference_high')}"
+        yield said
+
+
+def _compared(frame: pd.DataFrame) -> Iterator[str]:
+    """A measure of the classifiers a line, and what must be known of them."""
+    for row in frame.to_dict("records"):
+        arms = [f"{name} {_quality_limits(row, name, f'{name}_low', f'{name}_high')}" for name in ("synthetic", "real")]
+        difference = _quality_limits(row, "difference", "difference_low", "difference_high")
+        yield f"{row['measure']} on held-out real patients, trained on {', on '.join(arms)}; difference {difference}"
+    yield from (f"Warning: {text}" for text in transfer_warnings(frame.to_dict("records")[0]))
+
+
+def _quality_limits(row: dict[Any, Any], name: str, low: str, high: str) -> str:
+    """A number with its interval, where it has one."""
+    if is_missing(row[name]):
+        return "-"
+    if is_missing(row[low]):
+        return power(row[name])
+    return f"{power(row[name])} ({power(row[low])} to {power(row[high])})"

@@ -1,0 +1,240 @@
+"""A clean set: decoded pixels written anew as PNG files that hold nothing else, and a table of their labels.
+
+The layout is what ``datasets`` calls an image folder: ``000001.png`` and so on, and ``metadata.csv`` with the
+columns ``file_name`` and ``label`` (without labels the first alone). ``metadata.csv`` has exactly one form, so that
+nothing else fits into it. Names are numbers, because a name can be a patient's.
+"""
+
+import csv
+import io
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from memorisk.images.pixels import PixelRule, Source, hash_pixels, one_channel, unreadable_reason
+from memorisk.images.store_writer import row_blocks
+from memorisk.runs.errors import FULL_DISK_CODES, InputError, MemoriskError, MissingExtraError, one_line, plural
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.files import fsync_folder, write_bytes
+from memorisk.runs.tables import csv_line, unquote_formulas
+from memorisk.runs.workload import CountProgress
+
+CLEAN_MANIFEST, FILE_NAME_COLUMN, LABEL_COLUMN = "metadata.csv", "file_name", "label"
+
+
+def manifest_bytes(names: Sequence[str], labels: Sequence[str]) -> bytes:
+    """Write ``metadata.csv`` of a clean set.
+
+    Args:
+        names: File names, [n].
+        labels: [n]; all empty for a set without labels.
+    """
+    columns = [FILE_NAME_COLUMN, LABEL_COLUMN] if any(labels) else [FILE_NAME_COLUMN]
+    rows = (row[: len(columns)] for row in zip(names, labels, strict=True))
+    return "".join(f"{csv_line(values)}\n" for values in (columns, *rows)).encode()
+
+
+def read_manifest_bytes(data: bytes) -> dict[str, str] | None:
+    """Read ``metadata.csv`` of a clean set.
+
+    Args:
+        data: The file.
+
+    Returns:
+        Labels by file name; None for a file that no clean set has.
+    """
+    try:
+        rows = list(csv.reader(io.StringIO(data.decode("utf-8"), newline="")))
+        labels = {row[0]: unquote_formulas(row[1]) if len(rows[0]) == 2 else "" for row in rows[1:]}
+    except (ValueError, IndexError, csv.Error):
+        return None
+    return labels if manifest_bytes(list(labels), list(labels.values())) == data else None
+
+
+_COMPRESSION = 6
+
+
+@dataclass(frozen=True)
+class CleanSet:
+    """What was written.
+
+    Attributes:
+        names: File name of each image, [n].
+        rows: Row of the given images behind each, [n].
+        unreadable: Rows that could not be decoded, with the reason.
+    """
+
+    names: list[str]
+    rows: list[int]
+    unreadable: list[tuple[int, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """Images that one process writes."""
+
+    first: int
+    sources: list[Source]
+    decoded: list[str]
+    rule: PixelRule
+    folder: str
+
+
+def encode_png(image: np.ndarray) -> bytes:
+    """Encode an image without loss, to the same bytes each time.
+
+    Args:
+        image: [H, W, C], uint8 with C 1 or 3, or uint16 with C 1.
+
+    Raises:
+        InputError: It has colours of 16 bits, which Pillow does not write.
+    """
+    if image.dtype != np.uint8 and image.shape[2] > 1:
+        raise InputError("colours of 16 bits cannot be written as PNG: read the images with depth 8")
+    buffer = io.BytesIO()
+    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(
+        buffer, format="PNG", compress_level=_COMPRESSION
+    )
+    return buffer.getvalue()
+
+
+def clean_names(n: int) -> list[str]:
+    """Name the files of a clean set of ``n`` images: numbers from 1, of at least six digits."""
+    digits = max(6, len(str(n)))
+    return [f"{number:0{digits}d}.png" for number in range(1, n + 1)]
+
+
+def write_clean_set(
+    folder: Path,
+    sources: Sequence[Source],
+    labels: Sequence[str],
+    rule: PixelRule,
+    *,
+    decoded: Sequence[str] = (),
+    skip_unreadable: bool = False,
+    processes: int = 1,
+    progress: CountProgress | None = None,
+) -> CleanSet:
+    """Write images to a folder that gets its name when it is whole.
+
+    Args:
+        folder: Where; what stands there is replaced.
+        sources: Where the pixels of each image are, [n].
+        labels: [n], empty for an image without one.
+        rule: How files are decoded; size and channels play no part.
+        decoded: [n] hashes of the pixels that were audited, to be found again; none to take the pixels as they are.
+        skip_unreadable: Leave out images that cannot be decoded.
+        processes: Processes that decode and encode.
+        progress: Called with the images done and their number.
+
+    Raises:
+        InputError: Images cannot be decoded, or hold what PNG cannot.
+        MemoriskError: The disk is full, or an image is not what was audited.
+    """
+    building = folder.with_name(f".{folder.name}.building")
+    shutil.rmtree(building, ignore_errors=True)
+    try:
+        building.mkdir(mode=0o700, parents=True)
+        found = _write(building, sources, labels, rule, decoded, skip_unreadable, processes, progress)
+        os.sync()
+        _put_in_place(building, folder)
+    except OSError as error:
+        shutil.rmtree(building, ignore_errors=True)
+        if error.errno in FULL_DISK_CODES:
+            raise MemoriskError(f"no space left for the images in {one_line(folder)}: free some") from None
+        raise InputError(f"{one_line(error.filename, 120)}: {one_line(error.strerror or error, 120)}") from None
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    return found
+
+
+def _write(
+    building: Path, sources: Sequence[Source], labels: Sequence[str], rule: PixelRule, decoded: Sequence[str],
+    skip_unreadable: bool, processes: int, progress: CountProgress | None,
+) -> CleanSet:  # fmt: skip
+    """Decode and encode in blocks, then number what could be read, then write the table."""
+    n = len(sources)
+    jobs = [
+        _Block(
+            first=first, sources=list(sources[first:end]), decoded=list(decoded[first:end]), rule=rule,
+            folder=str(building),
+        )
+        for first, end in row_blocks(n)
+    ]  # fmt: skip
+    done = 0
+
+    def note(outcome) -> None:
+        nonlocal done
+        done += len(jobs[outcome.index].sources)
+        if progress:
+            progress(done, n)
+
+    unreadable = [bad for block in run_jobs(_write_block, jobs, processes=processes, on_done=note) for bad in block]
+    if unreadable and (not skip_unreadable or len(unreadable) == n):
+        row, reason = unreadable[0]
+        raise InputError(
+            f"{plural(len(unreadable), 'image', 'images')} of {n:,} cannot be read, the first is "
+            f"{one_line(sources[row].file, 120)} ({reason}); mend them, or go on without them by skip_unreadable"
+        )
+    bad = {row for row, _ in unreadable}
+    rows = [row for row in range(n) if row not in bad]
+    names = clean_names(len(rows))
+    for row, name in zip(rows, names, strict=True):  # the next free place, in rising order
+        (building / _place(row)).rename(building / name)
+    if names:
+        write_bytes(building / CLEAN_MANIFEST, manifest_bytes(names, [labels[row] for row in rows]))
+    return CleanSet(names, rows, unreadable)
+
+
+def _place(row: int) -> str:
+    """Name of an image before those that cannot be read are known."""
+    return f".{row}"
+
+
+def _write_block(block: _Block) -> list[tuple[int, str]]:
+    """Write the images of a block; the rows that could not be decoded, with the reason."""
+    unreadable = []
+    for row, image in _decoded(block, unreadable):
+        file = Path(block.folder) / _place(row)
+        file.touch(mode=0o600)
+        file.write_bytes(encode_png(image))
+    return unreadable
+
+
+def _decoded(block: _Block, unreadable: list[tuple[int, str]]) -> Iterator[tuple[int, np.ndarray]]:
+    """Pixels of a block's rows at full resolution; grey in one channel.
+
+    Raises:
+        MemoriskError: They are not what was audited.
+    """
+    for number, source in enumerate(block.sources):
+        row = block.first + number
+        try:
+            image = block.rule.read(source)
+        except MissingExtraError:
+            raise
+        except InputError as error:
+            unreadable.append((row, unreadable_reason(source, error)))
+            continue
+        if block.decoded and hash_pixels(image) != block.decoded[number]:
+            raise MemoriskError(
+                f"{one_line(source.file, 120)} has changed since it was looked at: issue the same command again"
+            )
+        yield row, one_channel(image)
+
+
+def _put_in_place(building: Path, folder: Path) -> None:
+    """Give the folder its name; a kill in between leaves the old set, none, or the new one, never half of one."""
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    building.rename(folder)
+    fsync_folder(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)

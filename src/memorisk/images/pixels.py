@@ -1,0 +1,408 @@
+"""The pixels of images: decoded and written by worker processes, scanned, resized, hashed, and several arrays as one.
+
+A worker process imports this module and what reads its files, and nothing else: starting processes must pay off for
+a few thousand small images. `decode_block` holds a few megabytes of pixels at a time, whatever the number of
+images. `scan_rows` tells `images check` of some rows whether they can be read, their size, hash and thumbnail.
+
+Resizing: all three rules use Pillow's bilinear filter with its support widened by the scale when the image shrinks:
+the antialiased triangle filter, which is also what torchvision's ``Resize`` gives. ``squash``, the papers' rule,
+changes the aspect ratio. An image that has the size already is left as it is, bit for bit.
+
+`StackedImages` are several arrays of images as one, in any order, without a copy of the pixels. Image stores stay
+on the disk; what is put among them is small. Rows are gathered when they are asked for.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from memorisk.images.containers.surplus import surplus
+from memorisk.images.copies.duplicates import thumbnail
+from memorisk.images.options import ImageOptions, Resize, Window
+from memorisk.images.readers.registry import read_image
+from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
+
+
+def resize_image(image: np.ndarray, size: int, rule: Resize) -> np.ndarray:
+    """Resize to a square.
+
+    * ``squash``: both sides to ``size``.
+    * ``crop``: the shorter side to ``size``, the longer in proportion (rounded), then the middle square.
+    * ``pad``: the longer side to ``size``, the shorter in proportion (rounded, at least 1), black on both sides of
+      it. Where pixels do not divide evenly the middle lies up and left.
+
+    Args:
+        image: [h, w, c] uint8 or uint16, c in {1, 3}.
+        size: Side in pixels.
+        rule: One of the three.
+
+    Returns:
+        [size, size, c], the same type.
+
+    Raises:
+        InputError: Unknown rule.
+    """
+    height, width = image.shape[:2]
+    if rule == "squash":
+        return _scale(image, size, size)
+    if rule == "crop":
+        scale = size / min(height, width)
+        scaled = _scale(image, max(size, round(height * scale)), max(size, round(width * scale)))
+        top, left = (scaled.shape[0] - size) // 2, (scaled.shape[1] - size) // 2
+        return scaled[top : top + size, left : left + size]
+    if rule == "pad":
+        scale = size / max(height, width)
+        scaled = _scale(image, min(size, max(1, round(height * scale))), min(size, max(1, round(width * scale))))
+        padded = np.zeros((size, size, image.shape[2]), dtype=image.dtype)
+        top, left = (size - scaled.shape[0]) // 2, (size - scaled.shape[1]) // 2
+        padded[top : top + scaled.shape[0], left : left + scaled.shape[1]] = scaled
+        return padded
+    raise unknown_name("resize rule", rule, ("squash", "crop", "pad"))
+
+
+def to_luma(image: np.ndarray) -> np.ndarray:
+    """Colour to grey: 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), rounded; [h, w, 3] -> [h, w, 1], the same type."""
+    weighted = image.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
+    return np.rint(weighted).astype(image.dtype)[..., None]
+
+
+def is_grey(image: np.ndarray) -> bool:
+    """Whether [h, w, c] has one channel, or three that are equal everywhere."""
+    if image.shape[2] == 1:
+        return True
+    first = image[..., 0]
+    return bool((first == image[..., 1]).all() and (first == image[..., 2]).all())
+
+
+def _scale(image: np.ndarray, height: int, width: int) -> np.ndarray:
+    if image.shape[:2] == (height, width):
+        return image
+    if image.dtype == np.uint8:
+        pixels = Image.fromarray(image[..., 0] if image.shape[2] == 1 else np.ascontiguousarray(image))
+        scaled = np.asarray(pixels.resize((width, height), Image.Resampling.BILINEAR))
+        return scaled.reshape(height, width, image.shape[2])
+    # Pillow has no filter for several 16-bit channels: each goes through its 32-bit floats
+    limit = np.iinfo(image.dtype).max
+    scaled = np.empty((height, width, image.shape[2]), dtype=image.dtype)
+    for c in range(image.shape[2]):
+        channel = Image.fromarray(np.ascontiguousarray(image[..., c], dtype=np.float32))
+        floats = np.asarray(channel.resize((width, height), Image.Resampling.BILINEAR))
+        scaled[..., c] = np.clip(np.rint(floats), 0, limit)
+    return scaled
+
+
+_BUFFER_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the pixels of one row are."""
+
+    file: str
+    member: str | None = None
+    frame: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelRule:
+    """The options that decide what the pixels of a row are."""
+
+    depth: int = 8
+    window: Window = "declared"
+    max_pixels: int
+    size: int | None = None
+    resize: Resize = "squash"
+    channels: int | str = "auto"
+
+    @classmethod
+    def of(cls, options: ImageOptions) -> "PixelRule":
+        """Taken from the options of a run."""
+        return cls(
+            depth=options.depth,
+            window=options.window,
+            max_pixels=options.max_pixels,
+            size=options.size,
+            resize=options.resize if options.size is not None else "squash",  # without a size it decides nothing
+            channels=options.channels,
+        )
+
+    def read(self, source: Source) -> np.ndarray:
+        """Full-resolution pixels [h, w, c] uint8 or uint16.
+
+        Raises:
+            InputError: The image cannot be read.
+        """
+        return read_image(
+            source.file,
+            member=source.member,
+            frame=source.frame,
+            depth=self.depth,
+            window=self.window,
+            max_pixels=self.max_pixels,
+        )
+
+    def prepare(self, image: np.ndarray) -> np.ndarray:
+        """Bring pixels to channels and size; an image of equal channels has one channel from here on."""
+        image = one_channel(image)
+        if image.shape[2] == 3 and self.channels == 1:
+            image = to_luma(image)
+        return image if self.size is None else resize_image(image, self.size, self.resize)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Consecutive rows for one worker, and the file they go to."""
+
+    first: int
+    sources: list[Source]
+    rule: PixelRule
+    file: str
+    offset: int  # bytes before row 0
+    shape: tuple[int, int, int]  # of a row: height, width, channels
+
+
+@dataclass
+class DecodedBlock:
+    """What became of a block.
+
+    Attributes:
+        first: Its first row.
+        hashes: Pixel hash of each row, empty for those that could not be read.
+        decoded: The same of its pixels at full resolution, as they were decoded.
+        unreadable: (row, reason) of those.
+        other_size: (row, height, width) of the first image of another size than the store's, None if there is none.
+        colour: The first coloured row, where the store was laid out for grey; nothing of the block counts then.
+        full: Why nothing more could be written: the system's error number and text.
+        all_grey: Whether no image of the block has colour.
+    """
+
+    first: int
+    hashes: list[str] = field(default_factory=list)
+    decoded: list[str] = field(default_factory=list)
+    unreadable: list[tuple[int, str]] = field(default_factory=list)
+    other_size: tuple[int, int, int] | None = None
+    colour: int | None = None
+    full: tuple[int, str] | None = None
+    all_grey: bool = True
+
+    @property
+    def complete(self) -> bool:
+        """Whether its rows stand in the file."""
+        return self.other_size is None and self.colour is None and self.full is None
+
+
+def decode_block(block: Block) -> DecodedBlock:
+    """Decode a block's rows and write them to their place in the file."""
+    done = DecodedBlock(block.first)
+    try:
+        handle = os.open(block.file, os.O_WRONLY)
+        try:
+            _write_rows(handle, block, done)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        done.full = (error.errno or 0, one_line(error.strerror or error, 120))
+    return done
+
+
+def one_channel(image: np.ndarray) -> np.ndarray:
+    """Take one of three equal channels of pixels [h, w, c]."""
+    return image[..., :1] if image.shape[2] == 3 and is_grey(image) else image
+
+
+def hash_pixels(image: np.ndarray) -> str:
+    """Hash of pixels [h, w, c], 32 hexadecimal digits; grey hashes alike in one channel and in three equal ones."""
+    image = one_channel(image)
+    digest = hashlib.blake2b(f"{image.dtype.str} {image.shape}".encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(image).data)
+    return digest.hexdigest()
+
+
+def unreadable_reason(source: Source, error: Exception) -> str:
+    """Why an image cannot be read, on one line, without the file's name or place.
+
+    A store keeps the reason by the file's content: other data sets with the same content are told it, too.
+    """
+    file = Path(source.file)
+    reason = str(error)
+    for place in sorted({one_line(p) for p in (file, file.absolute(), os.path.realpath(file))}, key=len, reverse=True):
+        reason = reason.removeprefix(f"{place}: ").replace(place, "the file")
+    return one_line(reason, 200)
+
+
+def _write_rows(handle: int, block: Block, done: DecodedBlock) -> None:
+    row_bytes = int(np.prod(block.shape)) * (1 if block.rule.depth == 8 else 2)
+    buffer, start = bytearray(), block.first
+    for row, image in _block_images(block, done):
+        if not done.complete:
+            return
+        if image is None:
+            pixels = bytes(row_bytes)
+        else:
+            pixels = np.ascontiguousarray(np.broadcast_to(image, block.shape)).tobytes()
+        buffer += pixels
+        if len(buffer) >= _BUFFER_BYTES:
+            _write_all(handle, buffer, block.offset + start * row_bytes)
+            buffer, start = bytearray(), row + 1
+    _write_all(handle, buffer, block.offset + start * row_bytes)
+
+
+def _block_images(block: Block, done: DecodedBlock) -> Iterator[tuple[int, np.ndarray | None]]:
+    """The block's rows, None for an unreadable one; notes in ``done`` what they are."""
+    for row, source in enumerate(block.sources, block.first):
+        try:
+            decoded = block.rule.read(source)
+            image = block.rule.prepare(decoded)
+        except MissingExtraError:
+            raise
+        except InputError as error:
+            done.unreadable.append((row, unreadable_reason(source, error)))
+            done.hashes.append("")
+            done.decoded.append("")
+            yield row, None
+            continue
+        if image.shape[:2] != block.shape[:2]:
+            done.other_size = (row, image.shape[0], image.shape[1])
+        elif image.shape[2] > block.shape[2]:
+            done.colour = row
+        done.hashes.append(hash_pixels(image))
+        done.decoded.append(done.hashes[-1] if image is decoded else hash_pixels(decoded))
+        done.all_grey = done.all_grey and image.shape[2] == 1
+        yield row, image
+
+
+def _write_all(handle: int, data: bytearray, at: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(handle, view, at)
+        view, at = view[written:], at + written
+
+
+@dataclass(frozen=True)
+class ScanJob:
+    """Some rows to look at."""
+
+    sources: list[Source]
+    rule: PixelRule
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What was found, row by row.
+
+    Attributes:
+        reason: Why the image cannot be read, or "".
+        height: In pixels, 0 where it cannot be read; ``width`` likewise.
+        width: In pixels.
+        grey: Whether it has one channel or three equal ones.
+        empty: Whether all pixels are the same.
+        pixel_hash: Hash of the full-resolution pixels, or "".
+        surplus: What its file holds besides one image, or ""; JPEG by its segments alone, and a stack of images once.
+        thumbnails: [n, 32, 32] uint8.
+    """
+
+    reason: list[str]
+    height: list[int]
+    width: list[int]
+    grey: list[bool]
+    empty: list[bool]
+    pixel_hash: list[str]
+    surplus: list[str]
+    thumbnails: np.ndarray
+
+
+def scan_rows(job: ScanJob) -> Scan:
+    """Decode rows one after the other and keep what describes them."""
+    scan = Scan([], [], [], [], [], [], [], np.zeros((len(job.sources), 32, 32), dtype=np.uint8))
+    found: dict[str, str] = {}
+    for i, source in enumerate(job.sources):
+        if source.file not in found:
+            found = {source.file: _surplus(source.file, job.rule.depth)}
+        scan.surplus.append(found[source.file])
+        reason, image = "", np.zeros((0, 0, 1), dtype=np.uint8)
+        try:
+            image = job.rule.read(source)
+        except MissingExtraError:
+            raise
+        except InputError as error:
+            reason = unreadable_reason(source, error)
+        scan.reason.append(reason)
+        scan.height.append(image.shape[0])
+        scan.width.append(image.shape[1])
+        scan.grey.append(is_grey(image))
+        scan.empty.append(not reason and bool((image == image[:1, :1]).all()))
+        scan.pixel_hash.append("" if reason else hash_pixels(image))
+        if not reason:
+            scan.thumbnails[i] = thumbnail(image)
+    return scan
+
+
+def _surplus(file: str, depth: int) -> str:
+    """What a file holds besides one image; empty where it is no file, or cannot be opened."""
+    try:
+        return surplus(Path(file), depth=depth, walk=False) or ""
+    except (OSError, ValueError):
+        return ""
+
+
+class StackedImages:
+    """Images of several arrays [n_i, H, W, C] as one array [N, H, W, C] that only gives rows.
+
+    Args:
+        parts: Arrays of one shape of image and one type; may be memory-mapped.
+        order: [N] rows of the parts laid end to end; None for all of them as they lie.
+
+    Raises:
+        InputError: Shapes or types differ, or an index is out of range.
+
+    Example:
+        >>> ones, twos = np.full((2, 1, 1, 1), 1, np.uint8), np.full((1, 1, 1, 1), 2, np.uint8)
+        >>> StackedImages([ones, twos], order=np.array([2, 0]))[np.array([0, 1])].ravel()
+        array([2, 1], dtype=uint8)
+    """
+
+    def __init__(self, parts: Sequence[np.ndarray], order: np.ndarray | None = None) -> None:
+        kinds = {(part.shape[1:], part.dtype.str) for part in parts}
+        if len(kinds) != 1:
+            raise InputError(f"images of {len(kinds)} shapes or types cannot stand in one array: {sorted(kinds)}")
+        self.parts = list(parts)
+        self.starts = np.cumsum([0, *(len(part) for part in parts)])
+        self.order = np.arange(self.starts[-1]) if order is None else np.asarray(order, dtype=np.int64)
+        if len(self.order) and (self.order.min() < 0 or self.order.max() >= self.starts[-1]):
+            raise InputError(f"rows of {self.starts[-1]:,} images are asked for beyond their number")
+        self.shape = (len(self.order), *parts[0].shape[1:])
+        self.dtype = parts[0].dtype
+        self.ndim = 4
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def take(self, rows: np.ndarray, axis: int = 0, out: None = None, mode: str = "raise") -> np.ndarray:
+        """[n, H, W, C] some rows, as `numpy.take` asks for them along the first axis."""
+        if axis != 0 or out is not None or mode != "raise":
+            raise InputError("stacked images give rows along their first axis only")
+        wanted = self.order[np.asarray(rows)]
+        found = np.empty((len(wanted), *self.shape[1:]), dtype=self.dtype)
+        part_of = np.searchsorted(self.starts, wanted, side="right") - 1
+        for i in np.unique(part_of):
+            here = part_of == i
+            found[here] = self.parts[i][wanted[here] - self.starts[i]]
+        return found
+
+    def __getitem__(self, rows: np.ndarray | int | slice) -> np.ndarray:
+        chosen = np.arange(len(self))[rows]
+        return self.take(chosen) if chosen.ndim else self.take(chosen[None])[0]
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        whole = self[:]
+        return whole if dtype is None else whole.astype(dtype)

@@ -1,0 +1,79 @@
+"""Published data sets by name: ``ham10000:FOLDER``, ..., ``medmnist:NAME``. One registry.
+
+The five of paper 000 (A.6, table 9), those of paper 002 (MNIST, Fashion-MNIST, CIFAR-10), the six of paper 004
+(table 1), and CIFAR-100, STL-10 and SVHN in their official layouts, and MedMNIST. Adding one: a function that takes
+what stands after the colon, and a line in ``OFFICIAL``.
+"""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.published.annotation_tables import load_chestxray14, load_ham10000, load_isic2020, load_odir5k
+from memorisk.images.published.class_folders import load_kvasir_capsule, load_retinal_oct
+from memorisk.images.published.ct_rate import load_ct_rate
+from memorisk.images.published.file_lists import load_celeba, load_imagenet_lt
+from memorisk.images.published.layout import refuse_choices
+from memorisk.images.published.long_tailed_xrays import load_mimic_cxr, load_nih_cxr_lt
+from memorisk.images.published.mnist import load_fashion_mnist, load_medmnist, load_mnist
+from memorisk.images.published.objects import load_cifar10, load_cifar100, load_stl10, load_svhn
+from memorisk.runs.errors import InputError, unknown_name
+
+Load = Callable[[str, ImageOptions], Manifest]
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]+")  # two letters at least: C:\images is a path
+
+
+def load_official(source: str, options: ImageOptions) -> Manifest | None:
+    """The manifest of ``NAME:REST``.
+
+    Args:
+        source: As typed; whoever calls has made sure that there is no such path.
+        options: How images are found and read; what chooses images, labels or groups is refused (but for MedMNIST).
+
+    Returns:
+        The manifest, or None where the source does not begin with a name and a colon.
+
+    Raises:
+        InputError: The name is unknown (the nearest is named), nothing stands after the colon, or what the reader
+            refuses.
+    """
+    name, colon, rest = source.partition(":")
+    if not colon or not _NAME.fullmatch(name):
+        return None
+    key = name.lower().replace("_", "-")
+    if key not in OFFICIAL:
+        raise unknown_name("data set before the colon (and there is no such path):", name, OFFICIAL)
+    if not rest.strip():
+        what = "NAME" if key == "medmnist" else "FOLDER"
+        raise InputError(f"{key}: nothing stands after the colon; give {key}:{what}")
+    return OFFICIAL[key](rest, options)
+
+
+def _in_folder(name: str, load: Callable[[Path, ImageOptions], Manifest], rest: str, options: ImageOptions) -> Manifest:
+    refuse_choices(options, name)
+    return load(Path(rest).expanduser(), options)
+
+
+OFFICIAL: dict[str, Load] = {
+    "ham10000": partial(_in_folder, "ham10000", load_ham10000),
+    "chestxray14": partial(_in_folder, "chestxray14", load_chestxray14),
+    "kvasir-capsule": partial(_in_folder, "kvasir-capsule", load_kvasir_capsule),
+    "odir5k": partial(_in_folder, "odir5k", load_odir5k),
+    "retinal-oct": partial(_in_folder, "retinal-oct", load_retinal_oct),
+    "mnist": partial(_in_folder, "mnist", load_mnist),
+    "fashion-mnist": partial(_in_folder, "fashion-mnist", load_fashion_mnist),
+    "cifar10": partial(_in_folder, "cifar10", load_cifar10),
+    "cifar100": partial(_in_folder, "cifar100", load_cifar100),
+    "stl10": partial(_in_folder, "stl10", load_stl10),
+    "svhn": partial(_in_folder, "svhn", load_svhn),
+    "celeba": partial(_in_folder, "celeba", load_celeba),
+    "imagenet-lt": partial(_in_folder, "imagenet-lt", load_imagenet_lt),
+    "mimic-cxr": partial(_in_folder, "mimic-cxr", load_mimic_cxr),
+    "nih-cxr-lt": partial(_in_folder, "nih-cxr-lt", load_nih_cxr_lt),
+    "isic2020": partial(_in_folder, "isic2020", load_isic2020),
+    "ct-rate": partial(_in_folder, "ct-rate", load_ct_rate),
+    "medmnist": load_medmnist,
+}

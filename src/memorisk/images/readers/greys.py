@@ -1,0 +1,252 @@
+"""From the values that a file holds to 8 or 16 bits: the mappings that all readers share, and those of DICOM.
+
+* Full range: 16 bits become 8 by ``round(v / 257)`` (65535 -> 255), 8 bits become 16 by ``v * 257``: both exact at
+  the ends.
+* A window ``low..high``: ``round(clip((v - low) / (high - low), 0, 1) * max)``, max = 255 or 65535.
+* Percentiles: the window from the 0.5th to the 99.5th percentile of the values, where a source declares none.
+* Alpha: composited over black, ``round(v * alpha / max)``: what is transparent is background, and black in medical
+  images.
+
+DICOM (PS3.3 C.11.1, C.11.2, C.7.6.16.2), from the stored values of a grey frame to what a viewer shows: modality
+LUT or rescale slope and intercept; then VOI; then MONOCHROME1 is inverted. Attributes of the frame's own functional
+groups go before the shared ones, and those before the data set's. VOI by ``window``:
+
+* ``declared``: the first item of the VOI LUT sequence if there is one, else the first window centre and width
+  (linear, linear exact or sigmoid), else percentiles. A window of no width is none. What a window clips stays
+  clipped, a whole frame too: slices of a series must compare, and ``images check`` lists frames of one grey.
+* ``percentile``: the 0.5th to 99.5th percentile of the frame's values; padding values do not count.
+* ``full``: all values that the stored bits (or the modality LUT's entries) can hold.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from memorisk.images.options import Window
+from memorisk.runs.errors import InputError
+
+PERCENTILES = (0.5, 99.5)
+_BLOCK = 1 << 20  # values mapped at a time, 8 MiB in 64 bits: more at once is no faster
+
+
+def max_value(depth: int) -> int:
+    """Largest value of a depth: 255 or 65535."""
+    return 255 if depth == 8 else 65535
+
+
+def to_depth(image: np.ndarray, depth: int) -> np.ndarray:
+    """A uint8 or uint16 image of full range at another depth, uint8 or uint16, same shape."""
+    if image.dtype == np.uint8:
+        return image if depth == 8 else image.astype(np.uint16) * np.uint16(257)
+    return image if depth == 16 else ((image.astype(np.uint32) + 128) // 257).astype(np.uint8)
+
+
+def refuse_not_finite(values: np.ndarray, name: str) -> None:
+    """Refuse pixels that are NaN or infinite: no grey shows them.
+
+    Args:
+        values: Of any number type and shape.
+        name: The image, for the message.
+
+    Raises:
+        InputError: Some are.
+    """
+    if values.dtype.kind != "f":
+        return
+    n = values.size - int(np.count_nonzero(np.isfinite(values)))
+    if n:
+        raise InputError(f"{name} holds {n:,} values that are NaN or infinite; replace them before the audit")
+
+
+def stretch(values: np.ndarray, low: float, high: float, depth: int) -> np.ndarray:
+    """Values mapped linearly, clipped: ``low`` to 0, ``high`` to the largest value; all 0 where low == high."""
+    span = float(high) - float(low)
+    shown = np.zeros(values.shape, np.uint8 if depth == 8 else np.uint16)
+    if not span > 0:
+        return shown
+    at_once = max(1, _BLOCK * len(values) // max(1, values.size))
+    for row in range(0, len(values), at_once):  # in 64 bits, which a whole large image would not leave memory for
+        share = np.clip((values[row : row + at_once].astype(np.float64) - float(low)) / span, 0.0, 1.0)
+        shown[row : row + at_once] = np.rint(share * max_value(depth))
+    return shown
+
+
+def percentile_range(values: np.ndarray) -> tuple[float, float]:
+    """The 0.5th and 99.5th percentile of the finite values; minimum and maximum where those two are equal."""
+    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values.ravel()
+    if not finite.size:
+        return 0.0, 0.0
+    low, high = (float(v) for v in np.percentile(finite, PERCENTILES))
+    return (low, high) if high > low else (float(finite.min()), float(finite.max()))
+
+
+def to_greys(values: np.ndarray, window: Window, depth: int) -> np.ndarray:
+    """Values of any number type as an image, for sources that declare no window.
+
+    uint8 is kept. uint16 is taken at full range, or by percentiles if ``window`` is ``percentile``. Other types have no
+    usable full range: percentiles, or minimum to maximum if ``window`` is ``full``. All values must be finite.
+    """
+    if values.dtype == np.uint8:
+        return to_depth(values, depth)
+    if values.dtype == np.uint16 and window != "percentile":
+        return to_depth(values, depth)
+    if window == "full":
+        return stretch(values, float(values.min()), float(values.max()), depth)
+    return stretch(values, *percentile_range(values), depth)
+
+
+def over_black(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """An image ``[h, w, c]`` with alpha ``[h, w]`` of the same type, composited over black."""
+    full = np.iinfo(image.dtype).max
+    if bool((alpha == full).all()):
+        return image
+    wide = np.uint16 if image.dtype == np.uint8 else np.uint32  # full * full + full // 2 still fits
+    product = image.astype(wide) * alpha.astype(wide)[..., None]
+    return ((product + full // 2) // full).astype(image.dtype)
+
+
+_TRANSFORMS = ("PixelValueTransformationSequence", "FrameVOILUTSequence")
+_MODALITY = ("ModalityLUTSequence", "RescaleSlope", "RescaleIntercept")
+_VOI = ("VOILUTSequence", "WindowCenter", "WindowWidth", "VOILUTFunction")
+
+
+def grey_image(stored: np.ndarray, data: Any, frame: int, window: Window, depth: int) -> np.ndarray:
+    """A frame's stored values ``[h, w]`` as it is shown, uint8 or uint16 ``[h, w]``."""
+    settings = frame_settings(data, frame)
+    values = modality_values(stored, data, settings)
+    share = _voi_share(values, data, settings) if window == "declared" else None
+    if share is not None:
+        shown = np.rint(share * max_value(depth)).astype(np.uint8 if depth == 8 else np.uint16)
+    else:
+        low, high = _range(values, stored, data, settings, window)
+        shown = stretch(values, low, high, depth)
+    if str(data.get("PhotometricInterpretation", "")).strip() == "MONOCHROME1":
+        shown = shown.dtype.type(max_value(depth)) - shown
+    return shown
+
+
+def frame_settings(data: Any, frame: int) -> dict[str, Any]:
+    """Modality and VOI attributes that hold for one frame: its functional groups, the shared ones, the data set."""
+    settings: dict[str, Any] = {}
+    groups = []
+    own, shared = data.get("PerFrameFunctionalGroupsSequence"), data.get("SharedFunctionalGroupsSequence")
+    if own and frame < len(own):
+        groups.append(own[frame])
+    if shared:
+        groups.append(shared[0])
+    items = [item for group in groups for name in _TRANSFORMS for item in list(group.get(name) or [])[:1]]
+    for keywords in (_MODALITY, _VOI):
+        holder = next((i for i in [*items, data] if any(_filled(i, k) for k in keywords)), None)
+        if holder is not None:
+            settings |= {k: holder.get(k) for k in keywords if _filled(holder, k)}
+    return settings
+
+
+def modality_values(stored: np.ndarray, data: Any, settings: dict[str, Any]) -> np.ndarray:
+    """Stored values after the modality LUT or ``slope * v + intercept``, float64 ``[h, w]``."""
+    if "ModalityLUTSequence" in settings:
+        return _through_table(stored, settings["ModalityLUTSequence"][0], _signed(data), _little(data))[0]
+    slope, intercept = _number(settings.get("RescaleSlope"), 1.0), _number(settings.get("RescaleIntercept"), 0.0)
+    return stored.astype(np.float64) * (slope or 1.0) + intercept
+
+
+def _voi_share(values: np.ndarray, data: Any, settings: dict[str, Any]) -> np.ndarray | None:
+    """Values through the declared VOI, as shares of the display range in [0, 1]; None where none is usable."""
+    if "VOILUTSequence" in settings:
+        signed = bool(values.min(initial=0) < 0)
+        mapped, largest = _through_table(values, settings["VOILUTSequence"][0], signed, _little(data))
+        share = mapped / max(largest, 1.0)
+    else:
+        centre, width = _number(settings.get("WindowCenter")), _number(settings.get("WindowWidth"))
+        if centre is None or width is None:
+            return None
+        kind = str(settings.get("VOILUTFunction") or "LINEAR").strip().upper()
+        if width <= (1 if kind == "LINEAR" else 0):
+            return None
+        share = _windowed(values, centre, width, kind)
+    return share
+
+
+def _windowed(values: np.ndarray, centre: float, width: float, kind: str) -> np.ndarray:
+    """PS3.3 C.11.2.1.2: LINEAR, LINEAR_EXACT or SIGMOID, onto [0, 1]."""
+    if kind == "SIGMOID":
+        return 1 / (1 + np.exp(np.clip(-4 * (values - centre) / width, -700, 700)))
+    if kind == "LINEAR_EXACT":
+        return np.clip((values - centre) / width + 0.5, 0.0, 1.0)
+    return np.clip((values - (centre - 0.5)) / (width - 1) + 0.5, 0.0, 1.0)
+
+
+def _through_table(values: np.ndarray, item: Any, signed: bool, little: bool) -> tuple[np.ndarray, float]:
+    """Values through a LUT item, and the largest value the LUT can give.
+
+    The descriptor holds the number of entries (0 for 65,536), the first value mapped and the bits of an entry; values
+    outside the table take its ends. pydicom's own functions wrap around where an 8-bit table has more than 256 entries.
+    """
+    entries, first, bits = (int(v) for v in item.LUTDescriptor)
+    entries = entries or 1 << 16
+    if signed and first >= 1 << 15:  # written as unsigned where a signed value was meant
+        first -= 1 << 16
+    data = item["LUTData"].value
+    if isinstance(data, bytes):
+        wide = len(data) >= 2 * entries
+        table = np.frombuffer(data, dtype=("<u2" if little else ">u2") if wide else "u1")
+    else:
+        table = np.atleast_1d(np.asarray(data)).astype(np.int64) & 0xFFFF
+    table = table[:entries]
+    place = np.clip(np.rint(values) - first, 0, len(table) - 1).astype(np.int64)
+    return table[place].astype(np.float64), float(max((1 << bits) - 1, int(table.max())))
+
+
+def _range(
+    values: np.ndarray, stored: np.ndarray, data: Any, settings: dict[str, Any], window: Window
+) -> tuple[float, float]:
+    """Low and high of the shown range: percentiles without padding, or all that the stored bits can hold."""
+    if window == "full" and "ModalityLUTSequence" in settings:
+        item = settings["ModalityLUTSequence"][0]
+        return 0.0, _through_table(stored, item, _signed(data), _little(data))[1]
+    if window == "full" and stored.dtype.kind in "iu":
+        bits = int(data.get("BitsStored") or stored.dtype.itemsize * 8)
+        low = -(1 << (bits - 1)) if _signed(data) else 0
+        ends = modality_values(np.array([[low, low + (1 << bits) - 1]], dtype=np.int64), data, settings)
+        return float(ends.min()), float(ends.max())
+    counted = values[~_padding(stored, data)]
+    counted = counted if counted.size else values
+    if window == "full":
+        return float(np.nanmin(counted)), float(np.nanmax(counted))
+    return percentile_range(counted)
+
+
+def _padding(stored: np.ndarray, data: Any) -> np.ndarray:
+    """Where stored values are padding: Pixel Padding Value, to Range Limit where there is one; bool ``[h, w]``."""
+    value, limit = _number(data.get("PixelPaddingValue")), _number(data.get("PixelPaddingRangeLimit"))
+    if value is None:
+        return np.zeros(stored.shape, dtype=bool)
+    ends = (value, value if limit is None else limit)
+    return (stored >= min(ends)) & (stored <= max(ends))
+
+
+def _signed(data: Any) -> bool:
+    return int(data.get("PixelRepresentation") or 0) == 1
+
+
+def _little(data: Any) -> bool:
+    """Whether the file's bytes are little-endian."""
+    encoding = getattr(data, "original_encoding", (None, True))
+    return encoding[1] is not False
+
+
+def _filled(item: Any, keyword: str) -> bool:
+    value = item.get(keyword)
+    return value is not None and value != "" and (not hasattr(value, "__len__") or len(value) > 0)
+
+
+def _number(value: Any, default: Any = None) -> Any:
+    """The first number of a value that may hold several; the default where there is none."""
+    if value is None or isinstance(value, (bytes, str)):
+        return default
+    first = value[0] if hasattr(value, "__len__") and len(value) else value
+    try:
+        number = float(first)
+    except (TypeError, ValueError):
+        return default
+    return number if np.isfinite(number) else default

@@ -1,0 +1,140 @@
+"""Headers of files: height, width and depth of an image, and the number of frames, pages or slices, without pixels.
+
+`uncovered_frames` counts the frames, pages and slices of a manifest's files that have no row.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from memorisk.images.manifest import BUILTIN, Manifest
+from memorisk.images.readers.arrays import array_shapes, image_axes
+from memorisk.images.readers.dicom import pydicom_module
+from memorisk.images.readers.nifti import PLANES, canonical_shape, open_volume
+from memorisk.images.readers.nifti import count_frames as count_slices
+from memorisk.images.readers.registry import count_frames, file_format
+from memorisk.images.sources.files import KIND_BY_SUFFIX, suffix
+
+_DEEP = ("I", "F")
+"""Pillow's modes of more than 8 bits begin so."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Of an image, as its file stores it."""
+
+    height: int
+    """In pixels; of a slice of a volume, either way round."""
+    width: int
+    """In pixels."""
+    deep: bool
+    """Whether a channel has more than 8 bits."""
+
+
+def image_header(path: str | Path, member: str | None = None) -> Header | None:
+    """The header of an image; None of files that have none that says it (records, idx), or cannot be read.
+
+    Args:
+        path: Of the file.
+        member: Array in it, or plane of a volume, as in a manifest.
+    """
+    try:
+        found = file_format(path)
+        if found is None or found.name.startswith("idx"):
+            return None
+        return _READERS[found.kind](Path(path), member or "")
+    except Exception:  # its pixels were read: what a library says of an odd header stops nothing
+        return None
+
+
+def _raster(path: Path, member: str) -> Header:
+    with warnings.catch_warnings(action="ignore"), Image.open(path) as image:
+        return Header(image.height, image.width, image.mode.startswith(_DEEP))
+
+
+def _dicom(path: Path, member: str) -> Header:
+    tags = ["Rows", "Columns", "BitsStored", "BitsAllocated"]
+    with warnings.catch_warnings(action="ignore"):
+        data = pydicom_module().dcmread(path, force=True, stop_before_pixels=True, specific_tags=tags)
+        bits = data.get("BitsStored") or data["BitsAllocated"].value
+        return Header(int(data["Rows"].value), int(data["Columns"].value), int(bits) > 8)
+
+
+def _nifti(path: Path, member: str) -> Header:
+    plane = member.partition("@")[0] or "axial"
+    with open_volume(path) as image:
+        sides = [n for axis, n in enumerate(canonical_shape(image)) if axis != PLANES[plane]]
+        kind = image.get_data_dtype()
+    return Header(sides[0], sides[1], kind.fields is None and kind.itemsize > 1)  # fields: RGB
+
+
+def _arrays(path: Path, member: str) -> Header:
+    known = array_shapes(path)
+    shape, kind = known[member] if member in known or len(known) > 1 else next(iter(known.values()))
+    nothing: Any = np.broadcast_to(np.zeros((), kind), shape)  # of no size in memory
+    first = image_axes(nothing, path)
+    height, width = shape[2:4] if first else shape[1:3]
+    return Header(int(height), int(width), kind.itemsize > 1)
+
+
+_READERS: Mapping[str, Callable[[Path, str], Header]] = {
+    "raster": _raster, "dicom": _dicom, "nifti": _nifti, "arrays": _arrays
+}  # fmt: skip
+
+
+_STACKS = frozenset(("TIFF", "GIF", "WEBP", "PNG", "DICOM", "NIfTI", "NIfTI, gzipped"))
+
+
+def is_volume(root: Path, path: str) -> bool:
+    """Whether a file is a NIfTI volume: by its suffix, by its content where that says nothing."""
+    if suffix(path) in KIND_BY_SUFFIX or path.startswith(BUILTIN):
+        return KIND_BY_SUFFIX.get(suffix(path)) == "nifti"
+    found = file_format(root / path)
+    return found is not None and found.kind == "nifti"
+
+
+def is_stack(path: Path, *, volume: bool) -> bool:
+    """Whether a file is of a kind that may hold several images, or a JPEG that does."""
+    found = file_format(path)
+    if volume or found is None:
+        return volume
+    return found.name in _STACKS or (found.name == "JPEG" and (frame_count(path, volume=False, plane="") or 1) > 1)
+
+
+def frame_count(path: Path, *, volume: bool, plane: str) -> int | None:
+    """Frames, pages or, of a volume, slices in a plane; None of a file that cannot be read that far.
+
+    The store counts such a file, with the reason.
+    """
+    try:
+        return count_slices(path, plane) if volume else count_frames(path)
+    except Exception:  # decoders raise anything on broken files
+        return None
+
+
+def uncovered_frames(manifest: Manifest, plane: str) -> dict[str, int]:
+    """How many frames, pages and slices of a manifest's files have no row, by path: nothing can be said of them.
+
+    Args:
+        manifest: Of single images, or of some frames of each file; arrays have no such frames.
+        plane: Of the slices of volumes.
+    """
+    if manifest.root is None:
+        return {}
+    rows = manifest.table["path"].astype(str).value_counts(sort=False)
+    left = {}
+    for path, n in rows.items():
+        file = manifest.root / str(path)
+        try:
+            volume = is_volume(manifest.root, str(path))
+            stack = is_stack(file, volume=volume)
+        except (OSError, ValueError):
+            continue
+        if stack and (more := (frame_count(file, volume=volume, plane=plane) or 0) - int(n)) > 0:
+            left[str(path)] = more
+    return left

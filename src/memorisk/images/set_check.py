@@ -1,0 +1,342 @@
+"""Are these images fit to be audited? Found out before any GPU hour is spent.
+
+Unreadable, empty and duplicated images; copies across labels, splits or groups; groups across given splits; classes
+too small to split; sizes. *Problems* make an audit wrong (a patient in training and test, one image under two labels)
+or stop it; *remarks* are only said.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.copies.duplicates import equal_sets, linked_groups
+from memorisk.images.copies.near_copies import CopyRule, NearCopies, copy_rule, near_copies
+from memorisk.images.file_hashes import content_fingerprints
+from memorisk.images.manifest import Manifest, leaking_groups
+from memorisk.images.options import ImageOptions
+from memorisk.images.pixels import PixelRule, Scan, ScanJob, scan_rows
+from memorisk.images.readers.headers import uncovered_frames
+from memorisk.images.set_check_text import render_text
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.splits import small_classes
+from memorisk.images.store_writer import manifest_sources, process_count, row_blocks
+from memorisk.runs.errors import plural
+from memorisk.runs.executors.pool import prepare_workers, run_jobs
+from memorisk.runs.files import json_value
+from memorisk.runs.settings import check_names, setting_names
+from memorisk.runs.workload import CountProgress
+
+_ROLES = ("label", "group", "split")
+
+
+@dataclass(frozen=True)
+class ImageCheck:
+    """What was found in a set of images.
+
+    Attributes:
+        name: Of the source.
+        n: Images.
+        notes: What was assumed when the source was read.
+        near_rule: From which similarity on images count as nearly the same, taken from this set, and how often two
+            different people would be called one (`near_copies`).
+        unreadable: ``image, path, reason``.
+        not_read: ``path, reason``: files and rows that may hold images and are none of the ``n``.
+        empty: ``image, path, label, group, split``: every pixel is the same.
+        duplicates: Images with equal pixels, a row an image: ``copy`` (number of the set), ``kind`` ("bytes" where
+            all files of the set are equal, else "pixels"), ``image, path, label, group, split`` and ``across`` (which
+            of label, group and split differ within the set, joined by ", ").
+        near: Pairs that look alike in a thumbnail, most similar first: ``image_a, image_b, similarity, fine``
+            (correlation of fine details as stored), ``confirmed`` (nearly the same as stored, too), both labels,
+            groups and splits, and ``across``. Of images with equal pixels only the first takes part.
+        near_found: How many pairs look alike; more than rows where the list was cut.
+        crossing_groups: ``group, splits, images``: groups with images in several of the given splits.
+        classes: ``label, images, share, groups, largest_group, auditable``; "" stands for images without a label.
+        groups: ``group, images, labels``.
+        splits: ``split, images, groups``; no rows where the source gives none.
+        split_copies: ``split, also_in, images``: how many images of a given split have an equal one in another split;
+            in the split itself, how many there are beyond the first of their kind.
+        sizes: ``height, width, colour, images``.
+        surplus: ``path, holds``: files that hold more than the images that were looked at (text, EXIF, further frames,
+            data after the end), or whose format cannot be checked; a statement refuses to release them as they are.
+        linked: Pairs of groups that hold an equal image; `splits.split_by_group` keeps them together.
+    """
+
+    name: str
+    n: int
+    notes: tuple[str, ...]
+    near_rule: CopyRule
+    unreadable: pd.DataFrame
+    not_read: pd.DataFrame
+    empty: pd.DataFrame
+    duplicates: pd.DataFrame
+    near: pd.DataFrame
+    near_found: int
+    crossing_groups: pd.DataFrame
+    classes: pd.DataFrame
+    groups: pd.DataFrame
+    splits: pd.DataFrame
+    split_copies: pd.DataFrame
+    sizes: pd.DataFrame
+    surplus: pd.DataFrame
+    linked: list[tuple[str, str]]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no problem; pairs nearly the same across groups alone are only a remark."""
+        return not any(self.problems.values())
+
+    @property
+    def problems(self) -> dict[str, int]:
+        """How many of each kind of problem there are."""
+        copies = dict(zip(self.duplicates["copy"], self.duplicates["across"], strict=True)).values()
+        near = self.near.loc[self.near["confirmed"].astype(bool), "across"].tolist()
+        return {
+            "unreadable": len(self.unreadable),
+            "not read": len(self.not_read),
+            "empty": len(self.empty),
+            "groups across splits": len(self.crossing_groups),
+            **{f"sets of equal images across {what}s": _count(copies, what) for what in _ROLES},
+            **{f"pairs nearly the same across {what}s": _count(near, what) for what in ("label", "split")},
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in JSON's own types, tables as lists of records."""
+        tables = {name: value for name, value in vars(self).items() if isinstance(value, pd.DataFrame)}
+        return json_value(
+            {
+                "name": self.name,
+                "ok": self.ok,
+                "images": self.n,
+                "problems": self.problems,
+                "notes": self.notes,
+                "near_threshold": self.near_rule.chance.similarity,
+                "near_expected": self.near_rule.chance.expected,
+                "near_rate": self.near_rule.chance.rate,
+                "near_rule": self.near_rule.words,
+                "near_found": self.near_found,
+                **{name: table.astype(object).to_dict("records") for name, table in tables.items()},
+                "linked": self.linked,
+            }
+        )
+
+
+def check_images(
+    source: str | Path | Manifest,
+    options: ImageOptions | None = None,
+    *,
+    turned: bool = False,
+    fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
+    processes: int | None = None,
+    progress: CountProgress | None = None,
+    **settings: Any,
+) -> ImageCheck:
+    """Look at every image once and compare all pairs.
+
+    Args:
+        source: What `sources.load_manifest` takes, or a manifest.
+        options: How images are found and read; ``size`` plays no part, pixels are compared as they are.
+        turned: Find quarter turns and flips as well.
+        fractions: Shares of the split that classes must be large enough for.
+        processes: Processes that decode; by default the cores this process may use.
+        progress: Called with the images done and their number.
+        **settings: Any field of ``ImageOptions``, in place of that of ``options``.
+
+    Returns:
+        What was found.
+
+    Raises:
+        InputError: The source cannot be read, or there is no such setting.
+    """
+    check_names("setting", settings, setting_names(ImageOptions))
+    options = replace(options or ImageOptions(), **settings)
+    options.validate()
+    manifest = source if isinstance(source, Manifest) else load_manifest(source, options)
+    prepare_workers("memorisk.images.pixels")
+    scan, contents = _scan(manifest, options, processes, progress)
+    hashes = np.array(scan.pixel_hash, dtype=object)
+    empty = np.array(scan.empty)
+    comparable = (hashes != "") & ~empty  # a black image is no copy of another
+    hashes = np.where(comparable, hashes, "")
+    described = _described(manifest)
+    first_of_set = comparable.copy()
+    for rows in equal_sets(hashes):
+        first_of_set[rows[1:]] = False
+    candidates = np.flatnonzero(first_of_set)
+    small, sources, reader = scan.thumbnails[candidates], manifest_sources(manifest), PixelRule.of(options)
+
+    def read(row: int) -> np.ndarray:
+        """The pixels of a candidate."""
+        return reader.read(sources[candidates[row]])
+
+    near = copy_rule(
+        small,
+        manifest.groups[candidates].astype(str),
+        read,
+        laid="turned" if turned else "upright",
+        ids_given=manifest.groups_given,
+    )
+    pairs = near_copies(small, near, read)
+    bad = np.array([reason != "" for reason in scan.reason])
+    unreadable = described.iloc[np.flatnonzero(bad)][["image", "path"]].assign(reason=[r for r in scan.reason if r])
+    return ImageCheck(
+        name=manifest.name,
+        n=manifest.n,
+        notes=manifest.notes,
+        near_rule=near,
+        unreadable=unreadable.reset_index(drop=True),
+        not_read=manifest.unread.reset_index(drop=True),
+        empty=described.iloc[np.flatnonzero(empty)].reset_index(drop=True),
+        duplicates=_duplicates(described, hashes, contents),
+        near=_near(described, candidates, pairs),
+        near_found=pairs.found,
+        crossing_groups=_crossing_groups(manifest),
+        classes=_classes(manifest, fractions),
+        groups=_groups(manifest),
+        splits=_splits(manifest),
+        split_copies=_split_copies(described["split"].to_numpy(), hashes),
+        sizes=_sizes(scan),
+        surplus=_surplus(scan, manifest, options.slice_plane),
+        linked=linked_groups(hashes, manifest.groups),
+    )
+
+
+def _scan(
+    manifest: Manifest, options: ImageOptions, processes: int | None, progress: CountProgress | None
+) -> tuple[Scan, list[tuple]]:
+    """What each image is, and what its bytes are: (fingerprint of the file, member, frame)."""
+    sources = manifest_sources(manifest)
+    workers = process_count(processes, sources)
+    prints = content_fingerprints(list(dict.fromkeys(s.file for s in sources)), None, processes=workers)
+    rule = PixelRule.of(options)
+    blocks = row_blocks(len(sources))
+    done = 0
+
+    def count(outcome) -> None:
+        """Count the images of a finished job."""
+        nonlocal done
+        if outcome.value is not None:
+            done += len(outcome.value.reason)
+        if progress:
+            progress(done, manifest.n)
+
+    jobs = [ScanJob(sources[first:end], rule) for first, end in blocks]
+    scans: list[Scan] = run_jobs(scan_rows, jobs, processes=workers, on_done=count)
+    columns = ("reason", "height", "width", "grey", "empty", "pixel_hash", "surplus")
+    joined = {name: [value for scan in scans for value in getattr(scan, name)] for name in columns}
+    scan = Scan(**joined, thumbnails=np.concatenate([scan.thumbnails for scan in scans]))
+    return scan, [(prints[s.file], s.member, s.frame) for s in sources]
+
+
+def _described(manifest: Manifest) -> pd.DataFrame:
+    table = manifest.table[["image", "path", "label", "group"]].reset_index(drop=True)
+    splits = manifest.splits
+    return table.assign(split="" if splits is None else splits)
+
+
+def _crossed_roles(rows: pd.DataFrame) -> str:
+    """What differs among images that are the same; a row without a split is in none."""
+    return ", ".join(what for what in _ROLES if len(set(rows[what]) - ({""} if what == "split" else set())) > 1)
+
+
+def _count(across: Iterable[str], what: str) -> int:
+    return sum(what in text.split(", ") for text in across)
+
+
+def _duplicates(described: pd.DataFrame, hashes: np.ndarray, contents: list[tuple]) -> pd.DataFrame:
+    found = []
+    for number, rows in enumerate(equal_sets(hashes), start=1):
+        same = described.iloc[rows]
+        kind = "bytes" if len({contents[row] for row in rows}) == 1 else "pixels"
+        found.append(same.assign(copy=number, kind=kind, across=_crossed_roles(same)))
+    columns = ["copy", "kind", *described.columns, "across"]
+    return pd.concat(found, ignore_index=True).reindex(columns=columns) if found else pd.DataFrame(columns=columns)
+
+
+def _near(described: pd.DataFrame, candidates: np.ndarray, pairs: NearCopies) -> pd.DataFrame:
+    sides = [described.iloc[candidates[rows]].reset_index(drop=True) for rows in (pairs.first, pairs.second)]
+    table = pd.DataFrame(
+        {
+            "image_a": sides[0]["image"],
+            "image_b": sides[1]["image"],
+            "similarity": pairs.similarity,
+            "fine": [None if np.isnan(value) else float(value) for value in pairs.fine],
+            "confirmed": pairs.confirmed,
+        }
+    )
+    differs = {}
+    for what in _ROLES:
+        a, b = (side[what] for side in sides)
+        table[f"{what}_a"], table[f"{what}_b"] = a, b
+        known = (a != "") & (b != "") if what == "split" else np.ones(len(a), dtype=bool)
+        differs[what] = ((a != b) & known).to_numpy()
+    table["across"] = [", ".join(what for what in _ROLES if differs[what][i]) for i in range(len(table))]
+    return table
+
+
+def _crossing_groups(manifest: Manifest) -> pd.DataFrame:
+    leaking = leaking_groups(manifest)
+    images = Counter(manifest.groups.tolist())
+    rows = [(group, ", ".join(splits), images[group]) for group, splits in leaking.items()]
+    return pd.DataFrame(rows, columns=["group", "splits", "images"])
+
+
+def _classes(manifest: Manifest, fractions: tuple[float, float, float]) -> pd.DataFrame:
+    small = set(small_classes(manifest.labels, manifest.groups, fractions=fractions))
+    held: dict[str, Counter[str]] = {}
+    for joined, group in zip(manifest.labels, manifest.groups, strict=True):
+        for label in joined.split("|"):
+            held.setdefault(label, Counter())[group] += 1
+    rows = [
+        (label, n := sum(of.values()), n / manifest.n, len(of), max(of.values()), bool(label) and label not in small)
+        for label, of in sorted(held.items())
+    ]
+    return pd.DataFrame(rows, columns=["label", "images", "share", "groups", "largest_group", "auditable"])
+
+
+def _groups(manifest: Manifest) -> pd.DataFrame:
+    images = Counter(manifest.groups.tolist())
+    labels = Counter(group for group, _ in set(zip(manifest.groups, manifest.labels, strict=True)))
+    rows = [(group, images[group], labels[group]) for group in sorted(images)]
+    return pd.DataFrame(rows, columns=["group", "images", "labels"])
+
+
+def _splits(manifest: Manifest) -> pd.DataFrame:
+    splits = [] if manifest.splits is None else manifest.splits.tolist()
+    images = Counter(splits)
+    groups = Counter(split for split, _ in set(zip(splits, manifest.groups, strict=False)))
+    rows = [(split, images[split], groups[split]) for split in sorted(images) if split]
+    return pd.DataFrame(rows, columns=["split", "images", "groups"])
+
+
+def _split_copies(splits: np.ndarray, hashes: np.ndarray) -> pd.DataFrame:
+    counted: Counter[tuple[str, str]] = Counter()
+    for rows in equal_sets(hashes):
+        held = Counter(split for split in splits[rows] if split)
+        for one, n in held.items():
+            counted.update({(one, other): n - (one == other) for other in held})
+    rows = [(*pair, n) for pair, n in sorted(counted.items()) if n]
+    return pd.DataFrame(rows, columns=["split", "also_in", "images"])
+
+
+def _sizes(scan: Scan) -> pd.DataFrame:
+    sizes = zip(scan.height, scan.width, (not grey for grey in scan.grey), strict=True)
+    counted = Counter(size for size in sizes if size[0])
+    rows = [(*size, n) for size, n in sorted(counted.items(), key=lambda item: (-item[1], item[0]))]
+    return pd.DataFrame(rows, columns=["height", "width", "colour", "images"])
+
+
+def _surplus(scan: Scan, manifest: Manifest, plane: str) -> pd.DataFrame:
+    """What files hold besides the images of their rows; further frames are counted, also in a format not checked."""
+    rows = [row for row, holds in enumerate(scan.surplus) if holds]
+    found = {path: scan.surplus[row] for row, path in zip(rows, manifest.table["path"].iloc[rows], strict=True)}
+    left = uncovered_frames(manifest.subset(rows), plane)
+    found |= {path: plural(n, "further frame", "further frames") for path, n in left.items()}
+    return pd.DataFrame(list(found.items()), columns=["path", "holds"])
+
+
+__all__ = ["ImageCheck", "check_images", "render_text"]

@@ -1,0 +1,203 @@
+"""An image check as plain lines of text: what is wrong first, then what was found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from memorisk.images.containers.surplus import UNCHECKED
+from memorisk.images.wording import file_and_image
+from memorisk.runs.errors import one_line, plural
+
+if TYPE_CHECKING:
+    from memorisk.images.set_check import ImageCheck
+
+_SHOWN_KINDS = 3
+_Row = dict[str, Any]
+_UNLABELLED = ", but no image has a label: these images cannot be audited for what a classifier remembers"
+
+
+def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
+    """Lines for a terminal or a file.
+
+    Args:
+        check: What was found.
+        shown: Longest listing of one kind; what is left out is counted.
+
+    Returns:
+        Lines without line breaks or control characters in them, whatever the names of files and labels hold.
+    """
+    wrong = ", ".join(f"{what}: {count:,}" for what, count in check.problems.items() if count)
+    crossing, given, sizes = (_rows(table) for table in (check.crossing_groups, check.splits, check.sizes))
+    return [
+        f"{one_line(check.name)}: {check.n:,} images, {len(check.classes):,} classes, {len(check.groups):,} groups",
+        f"problems found - {wrong}" if wrong else f"no problems found{'' if _labelled(check) else _UNLABELLED}",
+        *(f"note: {one_line(note)}" for note in check.notes),
+        f"note: {check.near_rule.words}",
+        *_missing_data_notes(check),
+        *_release_notes(check),
+        *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_file(r)}: {_text(r['reason'])}"),
+        *_listing("not read", _rows(check.not_read), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
+        *_listing(
+            "more than images",
+            _rows(_checked_surplus(check)),
+            shown,
+            lambda r: f"{_text(r['path'])}: {_text(r['holds'])}",
+        ),
+        *_listing("empty (all pixels the same)", _rows(check.empty), shown, _file),
+        *_listing("groups in several of the given splits", crossing, shown, _crossing_group),
+        *_copies(check, shown),
+        *_near(check, shown),
+        *_classes(check),
+        *_groups(check),
+        *_listing("given splits", given, shown, lambda r: f"{_text(r['split'])}: {_counts(r)}"),
+        *_listing("sizes (width x height)", sizes, shown, _size),
+    ]
+
+
+def _missing_data_notes(check: ImageCheck) -> list[str]:
+    """What the data do not say, so that nothing could be found wrong with it."""
+    told = []
+    if len(check.groups) == check.n > 1:
+        told.append(
+            "note: no two images share a group: patients who cross splits could not be looked for (--group-from, "
+            "--group-column)"
+        )
+    if not _labelled(check):
+        told.append("note: no image has a label, which an audit needs (--labels-csv, --label-column, --label-from)")
+    return told
+
+
+def _release_notes(check: ImageCheck) -> list[str]:
+    """That a statement would refuse files as they are, and the way out."""
+    n, known = len(check.surplus), _checked_surplus(check)
+    if not n:
+        return []
+    kinds = Counter(known["holds"].tolist()).most_common(_SHOWN_KINDS)
+    told = [f"{_text(what)} in {plural(count, 'file', 'files')}" for what, count in kinds]
+    told += ["other things"] if known["holds"].nunique() > _SHOWN_KINDS else []
+    told += [f"{n - len(known):,} of {UNCHECKED}"] if n > len(known) else []
+    return [
+        f"note: a statement would refuse to release {plural(n, 'file as it is', 'files as they are')} "
+        f"({', '.join(told)}); memorisk release SET OUT writes the images anew, and nothing else"
+    ]
+
+
+def _checked_surplus(check: ImageCheck) -> Any:
+    """Files that were found to hold more, without those whose format cannot be checked."""
+    return check.surplus.loc[(check.surplus["holds"] != UNCHECKED).to_numpy(dtype=bool)]
+
+
+def _labelled(check: ImageCheck) -> bool:
+    """Whether any image has a label."""
+    return any(row["label"] for row in _rows(check.classes))
+
+
+def _file(row: _Row) -> str:
+    return file_and_image(str(row["path"]), str(row["image"]))
+
+
+def _rows(table: Any) -> list[_Row]:
+    return table.to_dict("records")
+
+
+def _text(value: object) -> str:
+    return one_line(value, 100)
+
+
+def _listing(title: str, rows: Sequence[_Row], shown: int, line: Callable[[_Row], str]) -> list[str]:
+    if not rows:
+        return []
+    count = len(rows)
+    more = [f"  ... and {count - shown:,} more"] if count > shown else []
+    return [f"{title}: {count:,}", *(f"  {line(row)}" for row in rows[:shown]), *more]
+
+
+def _surplus_line(row: _Row) -> str:
+    return f"{_text(row['path'])}: {_text(row['holds'])}"
+
+
+def _counts(row: _Row) -> str:
+    return f"{row['images']:,} images, {row['groups']:,} groups"
+
+
+def _size(row: _Row) -> str:
+    return f"{row['width']} x {row['height']}, {'colour' if row['colour'] else 'grey'}: {row['images']:,}"
+
+
+def _crossing_group(row: _Row) -> str:
+    return f"{_text(row['group'])}: {row['images']} images in {_text(row['splits'])}"
+
+
+def _copies(check: ImageCheck, shown: int) -> list[str]:
+    rows = _rows(check.duplicates)
+    sets = [list(of) for _, of in groupby(rows, key=lambda r: r["copy"])]
+    if not sets:
+        return []
+    kinds = [of[0]["kind"] for of in sets]
+    counted = " and ".join(f"{kinds.count(kind):,} of equal {kind}" for kind in ("bytes", "pixels") if kind in kinds)
+    lines = [f"equal images: {len(sets):,} sets ({counted}), {len(rows) - len(sets):,} more images than need be"]
+    for of in sorted(sets, key=lambda of: -_crossings(of[0]["across"]))[:shown]:
+        named = " = ".join(_place(r["image"], r["label"], r["group"], r["split"]) for r in of[:4])
+        more = f" and {len(of) - 4:,} more" if len(of) > 4 else ""
+        lines.append(f"  {named}{more}{_across(of[0]['across'])}")
+    lines += [f"  ... and {len(sets) - shown:,} more sets"] if len(sets) > shown else []
+    return lines + [_split_copies(row) for row in _rows(check.split_copies)]
+
+
+def _split_copies(row: _Row) -> str:
+    split, other, n = _text(row["split"]), _text(row["also_in"]), row["images"]
+    if split == other:
+        return f"  {split} holds {n:,} images a second time"
+    return f"  {n:,} images of {split} are also in {other}"
+
+
+def _near(check: ImageCheck, shown: int) -> list[str]:
+    """Confirmed pairs, and pairs that only look alike, both most similar first."""
+    rows = _rows(check.near)
+    sure = [row for row in rows if row["confirmed"]]
+    cut = check.near_found - len(rows)
+    lines = _listing("nearly the same", sure, shown, _near_pair)
+    lines += _listing(
+        "alike in a thumbnail, not the same as stored", [r for r in rows if not r["confirmed"]], shown, _near_pair
+    )
+    return [*lines, f"  ... and {cut:,} more pairs look alike and were not compared as stored"] if cut else lines
+
+
+def _near_pair(row: _Row) -> str:
+    a, b = (_place(*(row[f"{what}_{side}"] for what in ("image", "label", "group", "split"))) for side in "ab")
+    return f"{a} ~ {b} {row['similarity']:.3f}{_across(row['across'])}"
+
+
+def _place(image: str, label: str, group: str, split: str) -> str:
+    where: Iterable[str] = (_text(label) or "no label", _text(split), "" if group == image else f"group {_text(group)}")
+    return f"{_text(image)} ({', '.join(part for part in where if part)})"
+
+
+def _crossings(across: str) -> int:
+    return len(across.split(", ")) if across else 0
+
+
+def _across(across: str) -> str:
+    return f": across {across.replace(', ', ' and ')}" if across else ""
+
+
+def _classes(check: ImageCheck) -> list[str]:
+    lines = ["classes:"]
+    for r in _rows(check.classes):
+        why = "no label" if r["label"] == "" else "too small to split: joins training only"
+        groups = f"{r['groups']:,} groups, the largest of {r['largest_group']:,}"
+        note = "" if r["auditable"] else f"; {why}"
+        lines.append(f"  {_text(r['label']) or '(none)'}: {r['images']:,} images ({r['share']:.1%}), {groups}{note}")
+    return lines
+
+
+def _groups(check: ImageCheck) -> list[str]:
+    sizes, labels = check.groups["images"].tolist(), check.groups["labels"].tolist()
+    if max(sizes) == 1:
+        return ["groups: each image is its own"]
+    alone, mixed = sizes.count(1), sum(n > 1 for n in labels)
+    of = f"groups: {len(sizes):,}, the largest of {max(sizes):,} images"
+    return [f"{of}; {alone:,} hold one image, {mixed:,} more than one label"]

@@ -1,0 +1,244 @@
+"""Items of data sets that are Python objects: the image, the label and the columns that each holds.
+
+Of torchvision's folders of files an image is the file's own bytes, as if the folder had been named. Of any other data
+set it is what an item holds, as PNG: an image of Pillow (by the rules of ``images.readers.raster``), an array ``[h,
+w]`` or ``[h, w, c]`` or a tensor ``[c, h, w]``, of 8 bits, of 16 bits where it is grey, or of floats from 0 to 1 (255
+times their value, rounded). Of an item with keys, those of single values (a patient's number, a split, an age) are
+columns as those of a table are; a key that says whose an image is and holds anything else is refused, never passed
+over.
+"""
+
+import copy
+import io
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path, PurePath
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from PIL import Image
+
+from memorisk.images.columns import USUAL_NAMES, pick, plain_name, text
+from memorisk.images.readers.raster import pixels
+from memorisk.images.readers.registry import ReadOptions
+from memorisk.images.sources.arrays import array_labels
+from memorisk.runs.errors import InputError, one_line
+
+_TRANSFORMS = ("transform", "transforms", "target_transform")
+_IMAGES, _LABELS = ("image", "img"), ("label", "labels")
+
+
+@dataclass(frozen=True)
+class Item:
+    """What is read of an item."""
+
+    image: dict[str, Any]
+    """Its ``bytes`` and the name of its file, ``path``."""
+    label: Any = None
+    columns: dict[str, str] = field(default_factory=dict)
+    """Its other keys of single values, as text."""
+    unread: tuple[str, ...] = ()
+    """What else it holds, in words."""
+
+
+def plain_items(dataset: Any, said: str) -> tuple[Any, str]:
+    """A data set without its transforms, where its items are images then; and what to say of it."""
+    if hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
+        inner, note = plain_items(dataset.dataset, said)
+        return _with(dataset, dataset=inner), note
+    if isinstance(getattr(dataset, "datasets", None), (list, tuple)):
+        inner = [plain_items(part, said) for part in dataset.datasets]
+        return _with(dataset, datasets=[part for part, _ in inner]), next((note for _, note in inner if note), "")
+    set_ones = {name: None for name in _TRANSFORMS if getattr(dataset, name, None) is not None}
+    if not set_ones:
+        return dataset, ""
+    plain = _with(dataset, **set_ones)
+    try:
+        read_item(plain, 0, said)
+    except Exception:  # without them its items are something else, or it cannot do without
+        return dataset, ", as its transform gives it"
+    return plain, ", without its transform"
+
+
+def _with(dataset: Any, /, **attributes: Any) -> Any:
+    """A shallow copy with other attributes; the user's own object stays as it is."""
+    found = copy.copy(dataset)
+    for name, value in attributes.items():
+        setattr(found, name, value)
+    return found
+
+
+def class_names(dataset: Any) -> list[str] | None:
+    """Names of the classes that a data set gives, or those of the data set that it is a part of."""
+    for found in (dataset, getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())[:1]):
+        classes = getattr(found, "classes", None)
+        if isinstance(classes, (list, tuple)) and all(isinstance(name, str) for name in classes):
+            return list(classes)
+    return None
+
+
+def read_item(dataset: Any, row: int, said: str) -> Item:
+    """An item's image, label and columns.
+
+    Raises:
+        InputError: It holds no image, or a key that says whose it is holds no single value.
+    """
+    try:
+        file = _own_file(dataset, row)
+        if file is not None:
+            return Item({"bytes": file[0].read_bytes(), "path": file[1]}, file[2])
+        item = dataset[row]
+    except Exception as error:  # anybody's class
+        raise InputError(
+            f"{said}: item {row} cannot be read ({one_line(error or type(error).__name__, 160)})"
+        ) from error
+    if isinstance(item, Mapping):
+        return _mapping_item(item, f"{said}: item {row}")
+    several = item if isinstance(item, (tuple, list)) else (item,)
+    image, label = several[0] if several else None, several[1] if len(several) > 1 else None
+    more = len(several) - 2
+    unread = (f"the last {more} of the {len(several)} values of an item",) if more > 0 else ()
+    return Item(_image(image, f"{said}: item {row}"), label, unread=unread)
+
+
+def _mapping_item(item: Mapping[Any, Any], said: str) -> Item:
+    """An item with keys.
+
+    Raises:
+        InputError: See `read_item`.
+    """
+    image = next((key for key in _IMAGES if key in item), None)
+    others = [key for key in item if key != image]
+    label = next((key for key in _LABELS if key in item), pick(others, "label", None, said))
+    columns, unread = {}, []
+    for key in others:
+        if key == label:
+            continue
+        value = _single(item[key])
+        if value is not None:
+            columns[str(key)] = value
+        elif plain_name(key) in USUAL_NAMES["group"]:
+            raise InputError(
+                f"{said}: its {one_line(key, 60)} is {one_line(repr(item[key]), 60)}, no single value that says whose "
+                "it is; give groups as a value for each image"
+            )
+        else:
+            unread.append(one_line(key, 60))
+    found = _image(None if image is None else item[image], said)
+    return Item(found, None if label is None else item.get(label), columns, tuple(unread))
+
+
+def _single(value: Any) -> str | None:
+    """A single value as text; None where it is none."""
+    if type(value).__module__.startswith(("numpy", "torch", "monai")) and hasattr(value, "item"):
+        value = value.item() if np.prod(value.shape) == 1 else [value]
+    if value is None or isinstance(value, (str, bytes, int, float)):
+        return text(value)
+    return str(value) if isinstance(value, (date, UUID, PurePath)) else None
+
+
+def _image(image: Any, said: str) -> dict[str, Any]:
+    return {"bytes": _png(image, said), "path": None}
+
+
+def _own_file(dataset: Any, row: int) -> tuple[Path, str, int] | None:
+    """The file, its name below the root, and the class of an item of torchvision's folders, read as they read them."""
+    if hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
+        return _own_file(dataset.dataset, int(dataset.indices[row]))
+    if isinstance(getattr(dataset, "datasets", None), (list, tuple)):
+        for part in dataset.datasets:
+            if row < len(part):
+                return _own_file(part, row)
+            row -= len(part)
+    folder = sys.modules.get("torchvision.datasets.folder")
+    if folder is None or not isinstance(dataset, folder.DatasetFolder) or dataset.loader is not folder.default_loader:
+        return None
+    if type(dataset).__getitem__ is not folder.DatasetFolder.__getitem__:  # its items are something of its own
+        return None
+    path, target = dataset.samples[row]
+    return Path(path), os.path.relpath(path, dataset.root).replace(os.sep, "/"), target
+
+
+def item_label(value: Any, classes: list[str] | None, row: int, said: str) -> str:
+    """A label as text: a number by the class's name, a row of 0 and 1 as the numbers of its ones.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if value is None or isinstance(value, str):
+        return value or ""
+    try:
+        array = np.asarray(value)
+        if array.size == 1 and array.dtype.kind in "iu" and classes is not None:
+            number = int(array.item())
+            return classes[number] if 0 <= number < len(classes) else str(number)
+        if array.dtype.kind in "biuf" and array.ndim < 2:
+            return array_labels(array.reshape(1, -1), Path(said))[0]
+    except (TypeError, ValueError, InputError):
+        pass
+    raise InputError(
+        f"{said}: the label of item {row} is {one_line(repr(value), 80)}, neither a number, nor a name, nor a row of 0 "
+        "and 1; give labels as a value for each image"
+    )
+
+
+def _png(image: Any, said: str) -> bytes:
+    """An image as the bytes of a PNG file.
+
+    Raises:
+        InputError: It is none.
+    """
+    if isinstance(image, Image.Image):
+        if 0 in image.size:
+            raise InputError(f"{said} is an image of {image.width} x {image.height}, without a pixel")
+        depth = 16 if image.mode.startswith("I") or image.mode == "F" else 8
+        array = pixels(image, ReadOptions(depth=depth, window="full"), said)
+    else:
+        array = _array(image, said)
+    if array.dtype == np.uint16 and array.shape[2] > 1:
+        raise InputError(f"{said} is a colour image of 16 bits, which PNG cannot be written of here; give 8 bits")
+    buffer = io.BytesIO()
+    mode = array[..., 0] if array.shape[2] == 1 else array
+    Image.fromarray(np.ascontiguousarray(mode)).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+def _array(image: Any, said: str) -> np.ndarray:
+    """Pixels ``[h, w, c]`` uint8 or uint16 of an array or tensor.
+
+    Raises:
+        InputError: Its shape or values are not those of an image.
+    """
+    is_tensor = type(image).__module__.startswith(("torch", "monai"))
+    try:
+        array = np.asarray(image.detach().cpu().numpy() if is_tensor else image)
+    except Exception:  # any object at all
+        array = np.empty(0, object)
+    if array.ndim == 2:
+        array = array[..., None]
+    channels_first = array.ndim == 3 and array.shape[0] in (1, 3, 4) and (is_tensor or array.shape[2] not in (1, 3, 4))
+    array: Any = np.moveaxis(array, 0, -1) if channels_first else array
+    if array.ndim != 3 or array.shape[2] not in (1, 3, 4) or array.dtype.kind not in "buif" or not array.size:
+        what = f"an array of shape {array.shape}" if array.size else f"of type {type(image).__name__}"
+        raise InputError(
+            f"{said} is {what}, no image; give an image of Pillow, [h, w], [h, w, c] or a tensor [c, h, w]"
+        )
+    low, high = array.min(), array.max()
+    if array.dtype.kind == "f":
+        if not (low >= 0 and high <= 1):
+            raise InputError(
+                f"{said} has values from {low:.3g} to {high:.3g}, floats of images are from 0 to 1; leave out what "
+                "normalises them"
+            )
+        return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
+    if array.dtype.kind == "b":
+        return array.astype(np.uint8) * 255
+    if low < 0 or high > 65535 or (high > 255 and array.dtype == np.uint8):
+        raise InputError(f"{said} has values from {low} to {high}, those of images are 0 to 255, or to 65,535 of grey")
+    return array.astype(
+        np.uint8 if array.dtype == np.uint8 or (high <= 255 and array.dtype != np.uint16) else np.uint16
+    )

@@ -1,0 +1,353 @@
+"""Data sets that are Python objects: of the ``datasets`` library, of torchvision, or of any class.
+
+``save_dataset`` writes one into the cache folder, as Parquet in the layout of the Hugging Face hub, and gives the
+folder; every public function of ``memorisk`` does so itself with a data set where a source is asked for. From there
+on it is a source like another (``images.sources.shards``): it is decoded into a store by the same rules, a finished
+run can be opened again, and the same pixels have the same hashes as in a folder of files.
+
+The pixels of a ``datasets`` data set are the files' own bytes; those of any other are what ``dataset_items`` finds
+in its items, without its ``transform`` where that leaves images: an audit needs pixels, not what training made of
+them at random.
+"""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import wraps
+from inspect import isfunction, signature
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memorisk.images.columns import USUAL_NAMES, plain_name, texts
+from memorisk.images.options import ImageOptions
+from memorisk.images.readers.shards import NOTE
+from memorisk.images.sources.dataset_items import Item, class_names, item_label, plain_items, read_item
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import file_fingerprint, fingerprint, fsync_folder
+from memorisk.runs.storage.locations import cache_folder
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+T = TypeVar("T")
+_SOURCES = frozenset(("images", "source", "train", "synthetic", "held_out"))  # parameters that sources are given to
+_SPLIT = re.compile(r"\w+")
+_ROWS = 64  # in a row group
+_REPEATED_ITEMS = 8  # items that are compared with themselves
+
+
+def save_dataset(
+    dataset: Any,
+    *,
+    groups: str | Sequence[Any] | np.ndarray | None = None,
+    labels: Sequence[Any] | np.ndarray | None = None,
+    store: str | Path | None = None,
+) -> Path:
+    """Write a data set that is a Python object where memorisk can read it.
+
+    Args:
+        dataset: ``datasets.Dataset`` or ``DatasetDict``; a data set of torchvision, MedMNIST, MONAI or anybody's with
+            ``len()`` and items by number, each an image, ``(image, label)`` or ``{"image": ..., "label": ...}``; or a
+            dictionary of these by split.
+        groups: Whose each image is: the name of a column (of a dictionary's items: of a key), or a value for each
+            image, [n]. Columns of a ``datasets`` data set, and keys of items that hold single values, are kept: one
+            of a usual name (``patient_id``) is found by itself, and ``group_column`` chooses another later.
+        labels: A label for each image, [n]; else the items' own. Numbers are named by the data set's ``classes``.
+        store: The cache folder, as the setting of that name.
+
+    Returns:
+        A folder of Parquet files, named by its content: the same data set is written once. It holds the images, as a
+        store does: personal data, readable by their owner alone.
+
+    Raises:
+        InputError: An item holds no image, or another one when it is asked again; values of another number than
+            images; a stream; images at addresses instead of files.
+
+    Example:
+        >>> folder = save_dataset(CIFAR10("data"), groups=patients)  # doctest: +SKIP
+        >>> memorisk.audit_classifier(folder, out="runs/cifar")  # doctest: +SKIP
+    """
+    _refuse_other(dataset)
+    parts = dict(dataset) if isinstance(dataset, Mapping) else {"": dataset}
+    strange = [split for split in parts if isinstance(dataset, Mapping) and not _SPLIT.fullmatch(str(split))]
+    if strange:
+        raise InputError(
+            f"{one_line(repr(strange[0]), 60)} is no name of a split; letters, digits and _ may stand in it"
+        )
+    if len(parts) > 1 and (labels is not None or not isinstance(groups, (str, type(None)))):
+        raise InputError("labels and groups are a value for each image of one data set; save each split by itself")
+    cache = cache_folder(None if store is None else Path(store))
+    place, building = cache / "datasets", None
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        building = Path(tempfile.mkdtemp(prefix=".writing-", dir=place))
+        return _saved(dataset, parts, place, building, groups, labels)
+    except OSError as error:
+        raise InputError(
+            f"{_message_name(dataset)} cannot be written into the folder for decoded images {one_line(cache)} "
+            f"({one_line(error.strerror or error, 120)}): name another with --store, or by MEMORISK_CACHE"
+        ) from None
+    finally:
+        if building is not None:
+            shutil.rmtree(building, ignore_errors=True)
+
+
+def _saved(dataset: Any, parts: Mapping[str, Any], place: Path, building: Path, groups: Any, labels: Any) -> Path:
+    """The folder of a data set's parts, written beside its place and moved there."""
+    names = []
+    for split, part in parts.items():
+        names.append(f"{split}-00000-of-00001.parquet" if split else "data.parquet")
+        _write(building / names[-1], part, groups, labels)
+    key = fingerprint([[name, file_fingerprint(building / name)] for name in names], length=32)
+    folder = place / key / (_name(dataset) if not isinstance(dataset, dict) else "dataset")
+    if not folder.is_dir():
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        building.replace(folder)
+        fsync_folder(folder.parent)
+    return folder
+
+
+def is_dataset(value: Any, *, as_source: bool = False) -> bool:
+    """Whether a value is a data set that `save_dataset` takes.
+
+    Args:
+        value: Anything.
+        as_source: It stands where a source is asked for: then an object of any class with a length and items is one.
+
+    Returns:
+        True for data sets of ``datasets`` and of PyTorch, and for a dictionary of them.
+    """
+    if isinstance(value, dict):
+        return bool(value) and all(is_dataset(part, as_source=as_source) for part in value.values())
+    if _is_hugging(value):
+        return True
+    torch_data = sys.modules.get("torch.utils.data")  # without it there is no such object
+    return (torch_data is not None and isinstance(value, torch_data.Dataset)) or (as_source and _has_items(value))
+
+
+def taking_datasets(function: T) -> T:
+    """A function that takes data sets where it takes sources: each argument that is one is saved first.
+
+    Anything but a function is given back as it is, and `save_dataset`, which takes nothing else.
+    """
+    if not isfunction(function) or function is save_dataset:
+        return function
+    names = list(signature(function).parameters)
+
+    @wraps(function)
+    def taking(*values: Any, **named: Any) -> Any:
+        """The function, called with folders."""
+        store = named.get("store")
+        store = next((v.store for v in (*values, *named.values()) if isinstance(v, ImageOptions)), store)
+        store = store if isinstance(store, (str, Path)) and "://" not in str(store) else None
+
+        def saved(name: str, value: Any) -> Any:
+            """A data set's folder; any other value as it is."""
+            return save_dataset(value, store=store) if is_dataset(value, as_source=name in _SOURCES) else value
+
+        kept = [saved(name, v) for name, v in zip(names, values, strict=False)] + list(values[len(names) :])
+        return function(*kept, **{name: saved(name, v) for name, v in named.items()})
+
+    return taking  # type: ignore[return-value]
+
+
+def _has_items(value: Any) -> bool:
+    """Whether a value is of somebody's own class with ``len()`` and items, no array, table or model."""
+    kind = type(value)
+    return (
+        hasattr(kind, "__len__")
+        and hasattr(kind, "__getitem__")
+        and kind.__module__.partition(".")[0] not in ("builtins", "collections", "memorisk", "numpy", "pandas", "torch")
+        and not isinstance(value, (str, bytes, os.PathLike, Mapping))
+        and not any(hasattr(value, name) for name in ("shape", "__array__", "forward"))
+    )
+
+
+def _refuse_other(value: Any) -> None:
+    """Refuse what is no data set: a path is a source as it is.
+
+    Raises:
+        InputError: It is a path, or has neither items nor is a stream.
+    """
+    if isinstance(value, (str, bytes, os.PathLike)):
+        raise InputError(
+            f"{one_line(repr(value), 80)} is a path, which is a source as it is; save_dataset is for data sets that "
+            "are Python objects"
+        )
+    if not any(hasattr(value, name) for name in ("__getitem__", "__iter__")):
+        raise InputError(f"{_message_name(value)} is no data set; give an object with len() and items by number")
+
+
+def _is_hugging(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "datasets" and hasattr(value, "features")
+
+
+def _name(dataset: Any) -> str:
+    """What a data set is called in reports."""
+    base = dataset
+    while not _is_hugging(base) and hasattr(base, "dataset"):  # a subset of another
+        base = base.dataset
+    given = getattr(getattr(base, "info", None), "dataset_name", None)
+    name = given if isinstance(given, str) and given else type(base).__name__
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:60] or "dataset"
+
+
+def _message_name(dataset: Any) -> str:
+    """A data set's name in messages."""
+    return one_line(_name(dataset), 60)
+
+
+def _write(path: Path, dataset: Any, groups: Any, labels: Any) -> None:
+    """One data set as one Parquet file.
+
+    Raises:
+        InputError: See `save_dataset`.
+    """
+    said = _message_name(dataset)
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise InputError(
+            f"{said} is a stream, whose images cannot be counted or asked for again; write it as files, or make a data "
+            "set of it that has a length"
+        )
+    n = len(dataset)
+    if not n:
+        raise InputError(f"{said}: no images")
+    given = {"label": labels, "group": None if isinstance(groups, str) else groups}
+    columns = {role: _given_values(values, n, role, said) for role, values in given.items() if values is not None}
+    key = groups if isinstance(groups, str) else None
+    tables = (
+        _hugging_tables(dataset, columns, key, said)
+        if _is_hugging(dataset)
+        else _item_tables(dataset, columns, key, said)
+    )
+    first = next(tables)
+    with pq.ParquetWriter(path, first.schema) as writer:
+        writer.write_table(first)
+        for table in tables:
+            writer.write_table(table)
+    path.chmod(0o600)
+
+
+def _given_values(values: Any, n: int, role: str, said: str) -> list[str]:
+    found = texts(np.asarray(values).ravel().tolist() if not isinstance(values, (list, tuple)) else values)
+    if len(found) != n:
+        raise InputError(f"{said}: {len(found):,} {role}s are given, for {n:,} images")
+    return found
+
+
+def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, said: str) -> Iterator[pa.Table]:
+    """The rows of a ``datasets`` data set, its images as the bytes of their files."""
+    import datasets
+
+    images = [name for name, feature in dataset.features.items() if isinstance(feature, datasets.Image)]
+    if key is not None and key not in dataset.features:
+        raise InputError(f"{said}: no column {one_line(key, 60)} among {one_line(', '.join(dataset.features), 200)}")
+    if not images:
+        raise InputError(
+            f"{said}: no column of images among {listed(list(dataset.features), 12)}; cast one by "
+            "dataset.cast_column(name, datasets.Image())"
+        )
+    for name in images:
+        dataset = dataset.cast_column(name, datasets.Image(decode=False))
+    schema = dataset.features.arrow_schema
+    kept = [
+        f.name
+        for f in schema
+        if f.name in images
+        or plain_name(f.name) in USUAL_NAMES["group"]
+        or not (pa.types.is_struct(f.type) or pa.types.is_binary(f.type))
+    ]
+    replaced = {*columns, *(["group"] if key is not None else [])}  # a column of such a name says something else
+    kept = [name for name in kept if plain_name(name) not in replaced or name == key]
+    dataset = dataset.select_columns(kept).with_format("arrow")
+    schema = dataset.features.arrow_schema
+    for first in range(0, len(dataset), _ROWS):
+        try:
+            table = dataset[first : first + _ROWS].cast(schema)
+        except Exception as error:  # its file is gone or damaged
+            raise InputError(f"{said}: rows from {first} on cannot be read ({one_line(error, 160)})") from None
+        for name in images:
+            rows = [_with_bytes(value, said) for value in table.column(name).to_pylist()]
+            table = table.set_column(table.schema.get_field_index(name), pa.field(name, IMAGE), pa.array(rows, IMAGE))
+        for role, values in columns.items():
+            table = table.append_column(role, pa.array(values[first : first + _ROWS], pa.string()))
+        if key is not None and plain_name(key) != "group":
+            table = table.append_column("group", pa.array(texts(table.column(key).to_pylist()), pa.string()))
+        yield table.replace_schema_metadata(schema.metadata)
+
+
+def _with_bytes(value: Any, said: str) -> dict[str, Any] | None:
+    """An image of the library with its file's content.
+
+    Raises:
+        InputError: It lies at an address, or its file cannot be read.
+    """
+    if value is None or value["bytes"] is not None or not value["path"]:
+        return value
+    path = value["path"]
+    if "://" in path:
+        raise InputError(f"{said}: the image {one_line(path, 120)} is not in a file of this machine; download it first")
+    try:
+        return {"bytes": Path(path).read_bytes(), "path": os.path.basename(path)}  # noqa: PTH119
+    except (OSError, ValueError) as error:
+        raise InputError(f"{said}: {one_line(path, 120)}: {one_line(error, 120)}") from None
+
+
+def _item_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, said: str) -> Iterator[pa.Table]:
+    """The items of any other data set, their keys of single values as columns."""
+    plain, note = plain_items(dataset, said)
+    n = len(plain)
+    classes = class_names(dataset)
+    spread = np.unique(np.linspace(0, n - 1, min(n, _REPEATED_ITEMS)).astype(int)).tolist()
+    kept: list[str] | None = None
+    metadata: dict[bytes, str] = {}
+    for first in range(0, n, _ROWS):
+        rows = range(first, min(first + _ROWS, n))
+        items = [read_item(plain, row, said) for row in rows]
+        for row in set(rows) & set(spread):
+            if read_item(plain, row, said).image != items[row - first].image:
+                raise InputError(
+                    f"{said}: item {row} is another image when it is asked for again: give the data set without random "
+                    "transforms"
+                )
+        if kept is None:
+            kept = list(dict.fromkeys(name for item in items for name in item.columns))
+            unread = list(dict.fromkeys(what for item in items for what in item.unread))
+            more = f"; not read: {listed(unread, 8)}" if unread else ""
+            metadata = {NOTE: f"Written from {said}, a data set in Python{note}{more}."}
+        _refuse_late_keys(items, kept, first, said)
+        of = {role: values[first : rows.stop] for role, values in columns.items()}
+        if key is not None:
+            of["group"] = [
+                _group_of_item(item, key, f"{said}: item {row}") for row, item in zip(rows, items, strict=True)
+            ]
+        if "label" not in of:
+            of["label"] = [item_label(i.label, classes, row, said) for row, i in zip(rows, items, strict=True)]
+        others = {name: [i.columns.get(name, "") for i in items] for name in kept if plain_name(name) not in of}
+        texts_of = {name: pa.array(values, pa.string()) for name, values in (of | others).items()}
+        table = {"image": pa.array([item.image for item in items], IMAGE), **texts_of}
+        yield pa.table(table).replace_schema_metadata(metadata)
+
+
+def _refuse_late_keys(items: list[Item], kept: list[str], first: int, said: str) -> None:
+    """Refuse a key of whose an image is, or of its split, that only later items have: the first rows are written."""
+    for row, item in enumerate(items, first):
+        for name in item.columns:
+            if name not in kept and plain_name(name) in (*USUAL_NAMES["group"], *USUAL_NAMES["split"]):
+                raise InputError(
+                    f"{said}: item {row} has {one_line(name, 60)}, which items before it lack; give every item the "
+                    "same keys, or groups as a value for each image"
+                )
+
+
+def _group_of_item(item: Item, key: str, said: str) -> str:
+    """The group of an item, under a key."""
+    if key not in item.columns:
+        raise InputError(f"{said} has no {one_line(key, 60)}; give groups as a value for each image")
+    return item.columns[key]

@@ -1,0 +1,258 @@
+"""Files of a folder: regular files in a fixed order, and where files may lie, inside the folder of their manifest.
+
+`walk_files` also lists links that leave the folder, and hidden files, which are not read. `FileFinder` finds a file
+by the path, name or stem that a table gives.
+"""
+
+import os
+import stat
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from memorisk.images.manifest import HIDDEN_FILE, LINKED_FOLDER
+from memorisk.images.readers.registry import Kind
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line
+
+
+def is_within(root: str, path: str) -> bool:
+    """Whether a real path is a folder or lies in it (both absolute, links resolved)."""
+    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
+
+
+def refuse_escape(values: Iterable[str], source: str, how: str) -> None:
+    """Raise for paths that leave the folder, listing the first; nothing happens if there are none.
+
+    Raises:
+        InputError: There are such paths.
+    """
+    found = list(values)
+    if found:
+        verb = "leads" if len(found) == 1 else "lead"
+        raise InputError(
+            f"{one_line(source)}: {len(found):,} {'path' if len(found) == 1 else 'paths'} {verb} out of the folder "
+            f"({listed(found)}); {how}"
+        )
+
+
+def plain_stem(name: str) -> str:
+    """A file name without its suffix; ``.nii.gz`` counts as one."""
+    lower = name.lower()
+    for double in (".nii.gz", ".dcm.gz"):
+        if lower.endswith(double):
+            return name[: -len(double)]
+    return PurePosixPath(name).stem
+
+
+def compose_unicode(name: str) -> str:
+    """Unicode in its composed form: a table and a file system may write the same name in two ways."""
+    return unicodedata.normalize("NFC", name)
+
+
+class FileFinder:
+    """Finds the files that a table names, under a root, without ever leaving it.
+
+    A name is taken as a path below the root; failing that by its last part, with or without suffix, and then the
+    folders above it must agree as far as both sides have any (``00000001_000.png`` is found in ``images_001/images``).
+    """
+
+    def __init__(self, root: Path, files: Callable[[], Iterable[str]], *, follow_links: bool) -> None:
+        """``files`` gives the image files below the root, as relative POSIX paths; called when first needed."""
+        self.root = root
+        self.real_root = os.path.realpath(root)
+        self.escaping: list[str] = []
+        self.ambiguous: list[str] = []
+        self._follow = follow_links
+        self._files = files
+        self._folders: dict[str, str] = {}
+        self._by_name: dict[str, list[str]] | None = None
+
+    def find(self, value: str) -> str | None:
+        """The relative path of the file that a value names; None if there is none, or if it is refused.
+
+        Values that leave the root and names that several files share are collected in ``escaping`` and ``ambiguous``.
+        """
+        name = value.strip()
+        if not name or "\0" in name:
+            return None
+        relative = self._relative(name)
+        if relative is None:
+            self.escaping.append(value)
+            return None
+        if os.path.lexists(os.path.join(self.root, relative)):  # noqa: PTH118
+            return relative if self._stays(relative, value) else None
+        if "\\" in name:
+            windows = PureWindowsPath(name)
+            if windows.drive or windows.root or ".." in windows.parts:
+                self.escaping.append(value)
+                return None
+            return self.find(windows.as_posix())
+        return self._by_end(relative, value)
+
+    def _relative(self, name: str) -> str | None:
+        """A name as a normal relative path, or None where it leaves the root by its words alone."""
+        base = os.path.abspath(self.root)  # noqa: PTH100
+        full = os.path.normpath(os.path.join(base, name))  # noqa: PTH118
+        if is_within(base, full) and full != base:
+            return os.path.relpath(full, base).replace(os.sep, "/")
+        if is_within(self.real_root, full) and full != self.real_root:
+            return os.path.relpath(full, self.real_root).replace(os.sep, "/")
+        return None
+
+    def _stays(self, relative: str, value: str) -> bool:
+        """Whether a file that exists lies in the root when its links are resolved."""
+        if self._follow:
+            return True
+        folder, name = os.path.split(relative)
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(os.path.join(self.root, folder))  # noqa: PTH118
+        real = os.path.join(self._folders[folder], name)  # noqa: PTH118
+        if os.path.islink(real):  # noqa: PTH114
+            real = os.path.realpath(real)
+        if is_within(self.real_root, real):
+            return True
+        self.escaping.append(value)
+        return False
+
+    def _by_end(self, relative: str, value: str) -> str | None:
+        """The file whose path ends like the value, with or without a suffix."""
+        if self._by_name is None:
+            self._by_name = {}
+            for file in self._files():
+                for key in _keys(file):
+                    self._by_name.setdefault(key, []).append(file)
+        *folders, name = compose_unicode(relative).split("/")
+        matches = [(n, f) for f in self._by_name.get(name, []) if (n := _shared_folders(f, folders)) is not None]
+        most = max((n for n, _ in matches), default=0)
+        found = [f for n, f in matches if n == most]
+        if len(found) > 1:
+            self.ambiguous.append(value)
+            return None
+        return found[0] if found else None
+
+
+def _keys(file: str) -> Iterator[str]:
+    name = compose_unicode(file.rsplit("/", 1)[-1])
+    yield name
+    stem = plain_stem(name)
+    if stem != name:
+        yield stem
+
+
+def _shared_folders(file: str, folders: list[str]) -> int | None:
+    """How many folders above a file agree with those above a name; None where one differs.
+
+    One of the two may know more folders than the other: a table made elsewhere has others above, a plain name has none.
+    """
+    own = compose_unicode(file).split("/")[:-1]
+    pairs = list(zip(reversed(own), reversed(folders), strict=False))
+    return len(pairs) if all(a == b for a, b in pairs) else None
+
+
+KIND_BY_SUFFIX: dict[str, Kind] = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff"), "raster"),
+    **dict.fromkeys((".jp2", ".j2k", ".pgm", ".ppm", ".pnm"), "raster"),
+    **dict.fromkeys((".dcm", ".dicom"), "dicom"),
+    **dict.fromkeys((".nii", ".nii.gz"), "nifti"),
+}
+
+
+_OF_SYSTEMS = frozenset(("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini"))
+"""What archives of macOS and folders of Windows hold beside a user's files, in lower case."""
+
+
+@dataclass
+class Walk:
+    """The files of a folder and what was found beside them."""
+
+    files: list[str] = field(default_factory=list)
+    """Relative POSIX paths, sorted."""
+    escaping: list[str] = field(default_factory=list)
+    """Links that lead out of the folder."""
+    not_utf8: list[str] = field(default_factory=list)
+    """Names that are not UTF-8, with the strange bytes escaped."""
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    """Hidden files and folders, links within the folder, devices, pipes and the like, with the reason."""
+
+
+def suffix(path: str) -> str:
+    """A file's suffix in lower case; ``.nii.gz`` counts as one."""
+    lower = path.lower()
+    return ".nii.gz" if lower.endswith(".nii.gz") else PurePosixPath(lower).suffix
+
+
+def walk_files(root: Path, *, follow_links: bool) -> Walk:
+    """All files below a folder.
+
+    Hidden files and folders (``.name``) and what operating systems leave in folders (`_OF_SYSTEMS`) are skipped; a
+    folder of these is one entry. A linked folder is entered only with ``follow_links``, each folder once.
+
+    Raises:
+        InputError: A folder cannot be opened.
+    """
+    walk = Walk()
+    real_root = os.path.realpath(root)
+    visited = {real_root}
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        for entry, relative in _entries(root, folder):
+            if entry.name.startswith(".") or entry.name.lower() in _OF_SYSTEMS:
+                walk.skipped.append((relative, HIDDEN_FILE))
+                continue
+            if entry.is_symlink():
+                real = os.path.realpath(entry.path)
+                if not is_within(real_root, real) and not follow_links:
+                    walk.escaping.append(relative)
+                    continue
+                if _leads_to_folder(entry) and (not follow_links or real in visited):
+                    walk.skipped.append((relative, LINKED_FOLDER))
+                    continue
+            if _leads_to_folder(entry):
+                visited.add(os.path.realpath(entry.path))
+                pending.append(relative + "/")
+            elif _is_special(entry):
+                walk.skipped.append((relative, "not a regular file"))
+            elif _is_utf8(relative):
+                walk.files.append(relative)
+            else:
+                walk.not_utf8.append(one_line(os.fsencode(relative).decode("utf-8", errors="backslashreplace")))
+    for found in (walk.files, walk.escaping, walk.not_utf8, walk.skipped):
+        found.sort()
+    return walk
+
+
+def _entries(root: Path, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
+    try:
+        with os.scandir(root / folder) as entries:
+            yield from ((entry, folder + entry.name) for entry in entries)
+    except OSError as error:
+        raise InputError(
+            f"{one_line(root / folder)}: the folder cannot be opened ({one_line(error.strerror)})"
+        ) from None
+
+
+def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder or a link to one; a link to itself leads nowhere, as one to nothing."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _is_special(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a device, a pipe or a socket, or a link to one; a link to nothing is an absent file."""
+    try:
+        return not stat.S_ISREG(entry.stat().st_mode)
+    except OSError:
+        return not entry.is_symlink()
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,376 @@
+"""Autoencoders of diffusers (AutoencoderKL) as encoders of latents: from a folder, or by name where that is asked.
+
+Loading is strict and nothing in a folder is run (`memorisk.models.hub`). A latent is the
+mean of the posterior, shifted and scaled as the configuration says: ``(mean - shift) scaling``, or with a mean and
+deviation a channel ``(mean - m_c) scaling / s_c``.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from memorisk.images.file_hashes import content_fingerprints
+from memorisk.models.classifiers.zoo import seeded
+from memorisk.models.encoders.feature_sources import DEFAULT
+from memorisk.models.encoders.networks import StoredShape, check_channels, size_notes
+from memorisk.models.hub import (
+    CONFIG,
+    download_folder,
+    fill_network,
+    missing_weights,
+    read_tensors,
+    refuse_mismatch,
+    weight_files,
+)
+from memorisk.models.latents import LatentEncoder
+from memorisk.models.provenance import TrainingRecord, read_training_record
+from memorisk.runs.errors import CONTENT_ERRORS, InputError, MissingExtraError, one_line
+from memorisk.runs.files import atomic_path, file_fingerprint, fingerprint
+
+DIFFUSERS_CLASS, ENCODER_FILE = "AutoencoderKL", "encoder.safetensors"
+_CODE = 1  # part of the identity: a change of what is computed makes new latents
+_INSIDE = (".", "autoencoder", "vae")
+_ATTENTION_LAYERS = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
+_OLD_ATTENTION = re.compile(rf"(.*\.attentions\.\d+)\.({'|'.join(_ATTENTION_LAYERS)})\.(weight|bias)")
+
+
+class PosteriorMean(nn.Module):
+    """The half of an autoencoder that encodes.
+
+    Args:
+        network: An AutoencoderKL; its encoder is not copied.
+    """
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.encoder: nn.Module = network.encoder
+        self.quant_conv: nn.Module | None = network.quant_conv
+        self.config = {name: value for name, value in dict(network.config).items() if not name.startswith("_")}
+        shift, scale = _affine(self.config)
+        self.register_buffer("shift", shift, persistent=False)
+        self.register_buffer("scale", scale, persistent=False)
+        self.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[b, C, H, W] in [0, 1] to latents [b, c, h, w]."""
+        moments = self.encoder(x * 2 - 1)
+        moments = moments if self.quant_conv is None else self.quant_conv(moments)
+        return (moments.chunk(2, dim=1)[0] - self.shift) * self.scale
+
+
+def open_autoencoder(text: str, stored: StoredShape, *, size: int | None, books: Path | None) -> LatentEncoder:
+    """The encoder of an autoencoder of diffusers.
+
+    Args:
+        text: A folder, or ``NAME@default``.
+        stored: Height, width and channels of the images.
+        size: Pixels a side; by default the ``sample_size`` of its configuration.
+        books: As for `memorisk.models.latents.open_latents`.
+
+    Raises:
+        InputError: No such folder or name, or no AutoencoderKL in it that takes images of this size and these channels.
+        MissingExtraError: diffusers is not there.
+    """
+    check_library("latents of an autoencoder")
+    folder = _folder(text)
+    said = f"autoencoder {one_line(Path(text.removesuffix(f'@{DEFAULT}')).name or folder.resolve().name, 60)}"
+    config = read_config(folder, said)
+    side = _side(config, said)
+    given = (size, size) if size else (side, side)
+    check_channels(said, stored, config["in_channels"])
+    content = _content(folder, said, books)
+    shape = " x ".join(str(n) for n in latent_shape(config, given))
+    notes = size_notes(stored, given, side, trained=True)
+    seen = read_training_record(folder)
+    return _encoder(f"{said} ({shape})", config, given, content, lambda: load_autoencoder(folder, said), notes, seen)
+
+
+def whole_autoencoder(text: str) -> Any:
+    """The whole AutoencoderKL that a user names, as `load_autoencoder` gives it.
+
+    Args:
+        text: A folder, or ``NAME@default``.
+
+    Raises:
+        InputError: There is none, or it cannot be loaded.
+    """
+    folder = _folder(text)
+    return load_autoencoder(folder, f"autoencoder {one_line(folder.resolve().name, 60)}")
+
+
+def load_autoencoder(folder: Path, said: str) -> Any:
+    """The whole AutoencoderKL of a folder, float32, frozen, in evaluation mode.
+
+    Args:
+        folder: Of ``config.json`` and weights.
+        said: What it is called in messages.
+
+    Raises:
+        InputError: It cannot be loaded, or a tensor is missing, unknown, of another shape or not finite.
+    """
+    tensors = {_current_name(name): tensor for name, tensor in read_tensors(folder, said).items()}
+    network = _built(read_config(folder, said), said)
+    fill_network(network, tensors, said)
+    return network.eval().requires_grad_(False)
+
+
+def _current_name(tensor_name: str) -> str:
+    """The name that diffusers gives a tensor now; the attention's layers had others before diffusers 0.17."""
+    match = _OLD_ATTENTION.fullmatch(tensor_name)
+    return tensor_name if match is None else f"{match[1]}.{_ATTENTION_LAYERS[match[2]]}.{match[3]}"
+
+
+def read_config(folder: Path, said: str) -> dict[str, Any]:
+    """What ``config.json`` of an AutoencoderKL says.
+
+    Raises:
+        InputError: There is none, or it is of another class or without its sizes.
+    """
+    try:
+        found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        name = found.get("_class_name")
+        if name != DIFFUSERS_CLASS:
+            raise ValueError(f"it is of class {one_line(name, 60)}, and {DIFFUSERS_CLASS} is what is read")
+        sizes = [found.get("in_channels", 3), found.get("latent_channels", 4), len(found["block_out_channels"])]
+        if not all(isinstance(value, int) and value > 0 for value in sizes):
+            raise ValueError("its channels are no whole numbers from 1")
+        if sizes[0] not in (1, 3):
+            raise ValueError(f"it takes images of {sizes[0]} channels, and images have 1 or 3")
+    except CONTENT_ERRORS as error:
+        raise InputError(f"{CONFIG} of {said} cannot be used: {one_line(error, 120)}") from None
+    return found | {"in_channels": sizes[0], "latent_channels": sizes[1]}
+
+
+def save_encoder_weights(encoder: LatentEncoder, folder: Path) -> dict[str, Any]:
+    """Write what encodes as ``encoder.safetensors``, and give what its description needs.
+
+    Args:
+        encoder: Of kind "autoencoder".
+        folder: Where to write.
+    """
+    module = encoder.load()
+    assert isinstance(module, PosteriorMean)
+    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in module.state_dict().items()}
+    with atomic_path(folder / ENCODER_FILE) as temporary:
+        save_file(tensors, temporary)
+    content = encoder.identity["weights"]
+    return {"config": module.config, "weights": content, "file": file_fingerprint(folder / ENCODER_FILE)}
+
+
+def load_encoder_weights(folder: Path, found: Mapping[str, Any]) -> LatentEncoder:
+    """The encoder that `save_encoder_weights` wrote.
+
+    Args:
+        folder: Where it lies.
+        found: Its description.
+
+    Raises:
+        InputError: The weights are missing or not those of the description.
+        MissingExtraError: diffusers is not there.
+    """
+    check_library("latents of an autoencoder")
+    file = folder / ENCODER_FILE
+    try:
+        config = dict(found["config"])
+        content, wanted, height, width = str(found["weights"]), str(found["file"]), *map(int, found["size"])
+        shape = latent_shape(config, (height, width))
+        if [*shape] != list(found["latent_shape"]) or config["in_channels"] != found["channels"]:
+            raise ValueError("its shapes do not agree with each other")
+    except CONTENT_ERRORS as error:
+        raise InputError(f"the description of the encoder in {one_line(folder)} is damaged: {error}") from None
+    if not file.is_file() or file_fingerprint(file) != wanted:
+        raise InputError(f"{one_line(file)} is missing or not the one that was saved with its description")
+
+    def network() -> Any:
+        """An autoencoder of this configuration with the half that was saved; the caller drops the other."""
+        made = _built(config, str(found["name"]))
+        half = PosteriorMean(made)
+        given = load_file(file)
+        own = half.state_dict()
+        wrong = [f"{name} is missing" for name in own if name not in given]
+        wrong += [f"{name} is unknown" for name in given if name not in own]
+        wrong += [f"{n} has another shape" for n in own if n in given and own[n].shape != given[n].shape]
+        refuse_mismatch(wrong, one_line(file))
+        half.load_state_dict(given)
+        return made
+
+    return _encoder(str(found["name"]), config, (height, width), content, network, [], read_training_record(folder))
+
+
+def latent_shape(config: Mapping[str, Any], size: tuple[int, int]) -> tuple[int, int, int]:
+    """Channels, height and width of a latent of images of this size."""
+    factor = downsampling(config)
+    return int(config.get("latent_channels", 4)), size[0] // factor, size[1] // factor
+
+
+def downsampling(config: Mapping[str, Any]) -> int:
+    """Pixels a side that become one of the latent: a half at each block but the last."""
+    return 2 ** (len(config["block_out_channels"]) - 1)
+
+
+def check_library(purpose: str) -> None:
+    """Refuse in one line where diffusers is not there; it is not imported, which takes seconds.
+
+    Raises:
+        MissingExtraError: It is not there.
+    """
+    try:
+        version("diffusers")
+    except PackageNotFoundError:
+        raise MissingExtraError("diffusers", "generative", purpose) from None
+
+
+def autoencoder_class(purpose: str) -> Any:
+    """AutoencoderKL of diffusers.
+
+    Raises:
+        MissingExtraError: It is not there.
+    """
+    try:
+        with quiet_diffusers():
+            from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
+    except ImportError:
+        raise MissingExtraError("diffusers", "generative", purpose) from None
+    return AutoencoderKL
+
+
+@contextmanager
+def quiet_diffusers() -> Iterator[None]:
+    """The library prints reports and bars of its own; what matters of them is said by memorisk."""
+    from diffusers.utils.logging import get_verbosity, set_verbosity
+
+    level = get_verbosity()
+    set_verbosity(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        set_verbosity(level)
+
+
+def _encoder(
+    name: str,
+    config: Mapping[str, Any],
+    size: tuple[int, int],
+    content: str,
+    network: Any,
+    notes: list[str],
+    seen: TrainingRecord | None,
+) -> LatentEncoder:
+    """The encoder of a network that is built when it is asked for."""
+    factor = downsampling(config)
+    if size[0] % factor or size[1] % factor:
+        raise InputError(
+            f"{name} makes one number of {factor} pixels a side: {size[0]} x {size[1]} pixels are no multiple of it; "
+            f"name a size that is, as {max(factor, size[0] // factor * factor)}"
+        )
+
+    @cache
+    def load() -> nn.Module:
+        """The half that encodes, built once."""
+        return PosteriorMean(network()).eval()
+
+    return LatentEncoder(
+        name=name,
+        kind="autoencoder",
+        channels=int(config["in_channels"]),
+        size=size,
+        latent_shape=latent_shape(config, size),
+        identity={
+            "code": _CODE,
+            "kind": "autoencoder",
+            "library": f"diffusers {version('diffusers')}",
+            "torch": str(torch.__version__),
+            "weights": content,
+            "size": list(size),
+        },
+        load=load,
+        notes=tuple(notes),
+        seen=seen,
+    )
+
+
+_MOST_LAYERS, _WIDEST = 64, 1 << 16
+"""Of a block, and of anything else: far above any published network; a damaged description is not built for ever."""
+
+
+def _built(config: Mapping[str, Any], said: str) -> Any:
+    """An AutoencoderKL of a configuration, not trained."""
+    kind = autoencoder_class("an autoencoder")
+    for name, value in config.items():
+        most = _MOST_LAYERS if name == "layers_per_block" else _WIDEST
+        if any(isinstance(n, int) and n > most for n in (value if isinstance(value, list | tuple) else [value])):
+            raise InputError(f"{said} is described by {one_line(name, 40)}, {one_line(value, 60)}: at most {most:,}")
+    try:
+        with quiet_diffusers(), seeded(0):
+            return kind.from_config(dict(config))
+    except Exception as error:  # diffusers and torch each raise their own kinds
+        raise InputError(f"{said} cannot be built from its configuration: {one_line(error, 160)}") from None
+
+
+def _affine(config: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is taken from a posterior mean and what it is multiplied by, [c or 1, 1, 1] each."""
+    try:
+        scaling = float(config.get("scaling_factor") or 1.0)
+        mean, std = config.get("latents_mean"), config.get("latents_std")
+        if mean is not None and std is not None:
+            shift, scale = torch.tensor(mean), scaling / torch.tensor(std)
+        else:
+            shift, scale = torch.tensor([float(config.get("shift_factor") or 0.0)]), torch.tensor([scaling])
+        if shift.ndim != 1 or scale.ndim != 1:
+            raise ValueError("latents_mean and latents_std are lists of numbers")
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise InputError(f"an autoencoder's scaling does not read as numbers: {one_line(error, 120)}") from None
+    return shift.float()[:, None, None], scale.float()[:, None, None]
+
+
+def _side(config: Mapping[str, Any], said: str) -> int:
+    side = config.get("sample_size", 32)
+    side = side[0] if isinstance(side, (list, tuple)) and side else side
+    if not isinstance(side, int) or side < 1:
+        raise InputError(f"{CONFIG} of {said} has no sample_size: {one_line(side, 40)}")
+    return side
+
+
+def _folder(text: str) -> Path:
+    """The folder that holds config.json, downloaded where that is asked."""
+    if text.endswith(f"@{DEFAULT}") and not Path(text).is_dir():
+        name = text.removesuffix(f"@{DEFAULT}")
+        if Path(name).is_dir():
+            raise InputError(f"autoencoder:{one_line(name)} is a folder, which is not downloaded: leave @default out")
+        root = _downloaded(name)
+    else:
+        root = Path(text)
+    if not root.is_dir():
+        raise InputError(
+            f"there is no folder {one_line(text)} of an autoencoder; autoencoder:{one_line(text, 60)}@default looks "
+            "for this name on the hub"
+        )
+    found = next((root / part for part in _INSIDE if (root / part / CONFIG).is_file()), None)
+    if found is None:
+        raise InputError(f"{one_line(text)} has no {CONFIG}: it is no folder of an autoencoder of diffusers")
+    return found
+
+
+def _content(folder: Path, said: str, books: Path | None) -> str:
+    """Hash of the weights and of what decides how they are used."""
+    weights = weight_files(folder)
+    if not weights:
+        raise missing_weights(said)
+    contents = content_fingerprints([str(file) for file in weights], books)
+    config = {name: value for name, value in read_config(folder, said).items() if not name.startswith("_")}
+    return fingerprint(config, [[file.name, contents[str(file)]] for file in weights], length=32)
+
+
+def _downloaded(name: str) -> Path:
+    """The folder of the hub's cache that holds an autoencoder, alone or as the part of a pipeline."""
+    return download_folder(name, ("", "vae"), f"autoencoder:{one_line(name, 80)}")

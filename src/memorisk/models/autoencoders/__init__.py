@@ -1,1 +1,0 @@
-"""Autoencoders of images: `autoencoders` opens one, `latents` encodes."""

@@ -1,0 +1,346 @@
+"""Detectors of copies: the network of paper 003, its folder on the disk, and its embedding as features.
+
+**Detectors.** A detector: a network that gives alike images nearly the same numbers, and its folder on the disk.
+
+The copy detector of paper 003, equation 1, is here: ``h(x) = g(f(x))``, a backbone f up to its head and one linear
+layer g to 128. Siamese detectors over latents are in `memorisk.models.lcmem`; `load_detector` opens either.
+What their folders hold is in `memorisk.models.provenance`.
+
+**Features.** A detector as a source of features: ``detector:FOLDER``.
+
+Those of a Siamese detector are what its head compares, always in float32: in bfloat16 they would keep three digits.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from memorisk.images.store import ImageStore
+from memorisk.models.blackbox.preprocessing import Preprocessing
+from memorisk.models.classifiers.zoo import create_model, seeded
+from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, parse_source
+from memorisk.models.encoders.networks import (
+    Encoder,
+    StoredShape,
+    Trunk,
+    check_channels,
+    open_encoder,
+    preparation,
+    size_notes,
+)
+from memorisk.models.network_parts import head_names
+from memorisk.models.provenance import (
+    WEIGHTS,
+    DetectorConfig,
+    SeenImages,
+    copy_tensors,
+    match_seen,
+    read_config,
+    read_seen,
+    save_detector,
+)
+from memorisk.models.settings import COPY_DETECTOR
+from memorisk.models.weight_files import read_state_dict
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import file_fingerprint
+
+if TYPE_CHECKING:
+    from memorisk.models.lcmem import LatentDetector
+
+DIMENSION = 128
+_PIXELS_PER_BATCH = 1 << 22
+_LARGEST_BATCH = 256
+
+
+class DetectorNetwork(nn.Module):
+    """A backbone up to its head, and a linear layer.
+
+    Args:
+        trunk: From [b, C, h, w] to [b, d].
+        projection: From [b, d] to the embedding.
+    """
+
+    def __init__(self, trunk: nn.Module, projection: nn.Linear) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.projection = projection
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[b, C, h, w] normalised to [b, 128]."""
+        return self.projection(self.trunk(x))
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Its live parameters and buffers by name, without those of the backbone's own head, which has no part."""
+        inner = getattr(self.trunk, "network", None)
+        heads = () if inner is None else tuple(f"trunk.network.{name}." for name in head_names(inner))
+        return {name: t for name, t in self.state_dict().items() if not (heads and name.startswith(heads))}
+
+    def trained(self) -> Iterator[nn.Parameter]:
+        """The parameters that a training moves, those of the backbone first."""
+        names = self.tensors()
+        return (parameter for name, parameter in self.named_parameters() if name in names)
+
+
+@dataclass(frozen=True, eq=False)
+class Detector:
+    """A copy detector, ready to be asked."""
+
+    network: DetectorNetwork
+    """In evaluation mode."""
+    config: DetectorConfig
+    """How it was made."""
+    seen: pd.DataFrame
+    """``part, pixel_hash, group_hash`` of each image that it was trained or chosen on."""
+
+    def embed(self, images: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None) -> np.ndarray:
+        """The embedding of images, float32 throughout; not normalised to length 1.
+
+        Args:
+            images: uint8 or uint16 [N, H, W, C] of any size: they are resized to the network's.
+            device: Where to compute; "auto" is a GPU where there is one.
+            batch: Images at a time.
+
+        Returns:
+            [N, 128] float32.
+
+        Raises:
+            InputError: No images, or colours for a network of grey ones.
+        """
+        config = self.config
+        return embed_images(
+            self.network, images, config.preprocessing, config.dimension, config.backbone, device=device, batch=batch
+        )
+
+    def seen_parts(self, store: ImageStore) -> SeenImages:
+        """Which images of a store, or other images of whose patients, this detector was trained or chosen on.
+
+        Images are compared by pixels where they are stored as the detector's were, and always by patient (images of no
+        known patient by their own id).
+
+        Args:
+            store: The images.
+        """
+        return match_seen(self.config, self.seen, store)
+
+    @property
+    def head(self) -> None:
+        """None: it compares by the measure that its configuration names."""
+        return None
+
+    @property
+    def calibration(self) -> None:
+        """None."""
+        return None
+
+    def save(self, folder: str | Path) -> None:
+        """Write the detector to a folder, private and atomic, the configuration last."""
+        save_detector(folder, self.network.tensors(), self.seen, self.config)
+
+
+def embed_images(
+    network: nn.Module,
+    images: np.ndarray,
+    preprocessing: Preprocessing,
+    dimension: int,
+    name: str,
+    *,
+    device: str | torch.device = "auto",
+    batch: int | None = None,
+) -> np.ndarray:
+    """Vectors of images by any network, float32 throughout.
+
+    Args:
+        network: From prepared pixels [b, C, h, w] to [b, d]; moved to the device.
+        images: uint8 or uint16 [N, H, W, C] of any size.
+        preprocessing: Of the network.
+        dimension: d.
+        name: What the network is called where it does not take the images.
+        device: Where to compute; "auto" is a GPU where there is one.
+        batch: Images at a time.
+
+    Returns:
+        [N, d] float32.
+
+    Raises:
+        InputError: No images, or colours for a network of grey ones.
+    """
+    if images.ndim != 4 or images.dtype not in (np.uint8, np.uint16):
+        raise InputError(f"images are {images.dtype} {images.shape}; needed are uint8 or uint16 [N, H, W, C]")
+    height, width = preprocessing.size
+    check_channels(name, images.shape[1:], preprocessing.channels)
+    where, top = check_device(device), float(np.iinfo(images.dtype).max)
+    size = batch or max(1, min(_LARGEST_BATCH, _PIXELS_PER_BATCH // (height * width)))
+    prepare = preparation(preprocessing, where, torch.float32)
+    network.to(where).eval()
+    found = np.empty((len(images), dimension), np.float32)
+    exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
+    with torch.inference_mode(), exact:
+        for start in range(0, len(images), size):
+            raw = torch.from_numpy(np.array(images[start : start + size])).to(where)
+            x = raw.to(torch.float32).div_(top).movedim(-1, 1)
+            found[start : start + size] = network(prepare(x)).cpu().numpy()
+    return found
+
+
+def open_backbone(
+    text: str,
+    stored: StoredShape,
+    *,
+    size: int | None = None,
+    normalise: str | None = None,
+    seed: int = 0,
+    books: Path | None = None,
+) -> Encoder:
+    """The backbone that a user names, for images of one stored shape; nothing is built yet.
+
+    Args:
+        text: A network and its weights, as in ``resnet50@FILE``, ``squeezenet1_1_caffe@FILE``, ``resnet50@default``
+            (downloads) or ``resnet50@none`` (random).
+        stored: Height, width and channels of the images.
+        size: Pixels a side that the network gets; by default what it was trained at, for memorisk's own what is stored.
+        normalise: As for `memorisk.models.blackbox.preprocessing.preprocessing_from`, where it is not the published
+            one.
+        seed: Of random weights.
+        books: Cache folder where hashes of weights are remembered.
+
+    Raises:
+        InputError: It is no network by name, or it cannot be had.
+    """
+    source = parse_source(text)
+    if source.kind != "network":
+        raise InputError(
+            f"a detector's backbone is a network of timm or memorisk with its weights, as in resnet50@FILE; "
+            f"{one_line(source.shown, 60)} is none (CLIP and DINOv2 are timm's vit_base_patch16_clip_224 and "
+            "vit_small_patch14_dinov2)"
+        )
+    return open_encoder(source, stored, size=size, normalise=normalise, seed=seed, books=books)
+
+
+def new_network(trunk: nn.Module, preprocessing: Preprocessing, dimension: int, seed: int) -> DetectorNetwork:
+    """A backbone with a new linear layer, drawn from a seed by torch's own rule.
+
+    Args:
+        trunk: From [b, C, h, w] to features [b, d]; it is not copied.
+        preprocessing: Of its input.
+        dimension: Numbers of an embedding.
+        seed: Of the layer.
+
+    Raises:
+        InputError: The backbone gives no features of such images.
+    """
+    trunk.eval()
+    x = torch.zeros(2, preprocessing.channels, *preprocessing.size)
+    try:
+        with torch.inference_mode():
+            features = trunk(x)
+    except (RuntimeError, AttributeError, AssertionError, TypeError, ValueError) as error:
+        raise InputError(
+            f"the backbone gives no features of images {list(x.shape[1:])}: {one_line(error, 160)}"
+        ) from None
+    if features.ndim != 2:
+        raise InputError(f"the backbone gives features of shape {list(features.shape)}; needed is a vector an image")
+    with seeded(seed):
+        network = DetectorNetwork(trunk, nn.Linear(features.shape[1], dimension))
+    network.requires_grad_(False)
+    for parameter in network.trained():
+        parameter.requires_grad_(True)
+    return network
+
+
+def load_detector(folder: str | Path) -> "Detector | LatentDetector":
+    """A detector from its folder, every tensor matched by name and shape. Nothing is downloaded.
+
+    Args:
+        folder: What `Detector.save` or ``memorisk train detector`` wrote.
+
+    Raises:
+        InputError: There is none, or its files are damaged, incomplete or of another kind.
+    """
+    path = Path(folder)
+    config = read_config(path)
+    if config.kind != COPY_DETECTOR:
+        from memorisk.models.lcmem import load_latent_detector
+
+        return load_latent_detector(path)
+    channels, size = config.preprocessing.channels, max(config.preprocessing.size)
+    bare = create_model(config.backbone, num_classes=2, in_chans=channels, image_size=size, weights=RANDOM, seed=0)
+    network = new_network(Trunk(bare), config.preprocessing, config.dimension, 0)
+    copy_tensors(network.tensors(), read_state_dict(path / WEIGHTS), path)
+    return Detector(network.eval(), config, read_seen(path))
+
+
+_CODE = 1  # part of the identity: a change of what a detector computes makes new features
+
+
+def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | None, normalise: str | None) -> Encoder:
+    """The encoder of a detector, whose folder says everything; it is loaded only when used.
+
+    Args:
+        source: Of kind "detector".
+        stored: Height, width and channels of the images.
+        size: Must be None: the detector has its own.
+        normalise: Likewise.
+
+    Raises:
+        InputError: It is no detector, another size or normalisation is asked for, or the images are colours for a
+            detector of grey ones.
+    """
+    if size is not None or normalise is not None:
+        raise InputError(f"{source.shown}: a detector has its own size and normalisation; leave them out")
+    folder = Path(source.name)
+    config = read_config(folder)
+    if not (folder / WEIGHTS).is_file():
+        raise InputError(f"{one_line(folder)} holds no whole detector: there is no {WEIGHTS} in it")
+    preprocessing, latents = config.preprocessing, _latents(folder, config)
+    check_channels(source.shown, stored, preprocessing.channels)
+    content = file_fingerprint(folder / WEIGHTS)
+    made_for = preprocessing.size[0] if preprocessing.size[0] == preprocessing.size[1] else None
+    what = config.loss if latents is None else f"{config.kind}, {config.loss}"
+
+    @cache
+    def load() -> tuple[nn.Module, Sequence[str]]:
+        """The detector's network."""
+        return load_detector(folder).network, ()
+
+    notes = [f"{source.shown} was trained by {what} ({config.protocol} protocol) from {config.backbone}."]
+    notes += config.departures
+    if stored != config.stored:
+        trained, here = (" x ".join(map(str, shape)) for shape in (config.stored, stored))
+        notes.append(f"Its training images were stored as {trained}, these are {here}.")
+    return Encoder(
+        name=f"{source.shown} ({config.backbone}, {what})",
+        weights=f"{config.backbone} from {config.weights}, epoch {config.best_epoch}",
+        state="trained",
+        preprocessing=preprocessing,
+        identity={
+            "code": _CODE,
+            "architecture": f"detector of {config.backbone}",
+            "library": dict(config.versions).get("timm", ""),
+            "weights": content,
+            "preprocessing": preprocessing.describe(),
+            "torch": str(torch.__version__),
+            **({} if latents is None else {"latents": latents}),
+        },
+        weights_fingerprint=content,
+        load=load,
+        mixed=latents is None,
+        notes=(*notes, *size_notes(stored, preprocessing.size, made_for, trained=True)),
+    )
+
+
+def _latents(folder: Path, config: DetectorConfig) -> dict[str, Any] | None:
+    """What the latents of a Siamese detector depend on; None for one that looks at pixels by itself."""
+    if config.kind == COPY_DETECTOR:
+        return None
+    from memorisk.models.latents import load_encoder
+    from memorisk.models.lcmem import ENCODER
+
+    return dict(load_encoder(folder / ENCODER).identity)

@@ -1,1 +1,0 @@
-"""Trained detectors of copies: `folder` opens one, `lcmem` compares by its head."""

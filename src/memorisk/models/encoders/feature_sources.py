@@ -1,0 +1,295 @@
+"""Sources of features: one string that names a network, pixels, or a file of features that is there already.
+
+**Sources.** One string names what computes the features of an image; it is read in this one place.
+
+==================================  ===========================================================================
+``resnet50@weights.safetensors``    a network by its name in `models.classifiers.specs` or timm (with or without
+                                    ``timm:``), its weights a file, ``default``, a timm tag (downloads), or ``none``
+``transformers:FOLDER``             a network of transformers from a folder (``config.json``, safetensors);
+                                    ``transformers:NAME@default`` downloads, ``transformers:FOLDER@none`` is random
+``detector:FOLDER``                 a copy detector of memorisk's (`memorisk.models.copy_detectors`): its embedding
+``pixels``, ``pixels:32``           pixels in [0, 1], as they are stored or resized to 32 x 32
+``pca:16``, ``pca:16:32``           16 principal components of those, fitted on reference images only;
+                                    ``pca:16@FILE.npz`` applies what was fitted and saved before
+``FILE.npy``, ``.npz``, ``.parquet``  numbers that are there already, matched to the images by id
+==================================  ===========================================================================
+
+Reading a string builds nothing, loads no library of networks where none is named, and touches no network.
+
+**Files of features.** Features that the user brings: one row per image, in an array or a table.
+
+``.npy`` [N, d]; ``.npz`` with one array [N, d], or ``features``, and, to match by id, ``image``; ``.parquet`` with
+numeric columns and, to match by id, a column ``image``. Without ids rows are those of the images in their order.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.wording import listed
+from memorisk.models.classifiers.specs import SPECS, ModelSpec, model_spec
+from memorisk.models.classifiers.zoo import is_download
+from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line, unknown_name
+from memorisk.runs.files import check_characters, read_array, read_table
+from memorisk.runs.size_limits import check_arrays
+from memorisk.runs.storage.mirror import local_source
+
+SUFFIXES = (".npy", ".npz", ".parquet")
+IMAGE, FEATURES, GROUP = "image", "features", "group"
+
+
+@dataclass(frozen=True)
+class SavedFeatures:
+    """Features from a file, in the order of the images they were asked for.
+
+    Attributes:
+        values: [N, d] numbers, of the type they are saved in.
+        by_id: Whether rows were matched by id; else the file has none, and rows were taken in their order.
+        left_over: Rows of the file that belong to none of the images.
+    """
+
+    values: np.ndarray
+    by_id: bool
+    left_over: int
+
+
+def is_feature_file(name: str) -> bool:
+    """Whether a name of features is that of a file: by its suffix, so that a missing file is refused as such."""
+    return name.lower().endswith(SUFFIXES)
+
+
+def read_features(path: str | Path, images: np.ndarray) -> np.ndarray:
+    """Features of a run's images from a file: the values of `read_saved`."""
+    return read_saved(path, images, order="the run's order").values
+
+
+def read_saved(path: str | Path, images: np.ndarray, *, order: str = "the order of the images") -> SavedFeatures:
+    """Features of these images from a file.
+
+    Args:
+        path: ``.npy``, ``.npz`` or ``.parquet``; nothing in it is executed.
+        images: [N] ids of the images, in their order.
+        order: What this order is called where a file without ids does not fit it.
+
+    Returns:
+        [N, d] numbers, rows in the order of ``images``; a ``.npy`` file stays on the disk.
+
+    Raises:
+        InputError: The file is missing, damaged or of another shape, or lacks images or names one twice.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"there is no feature file {one_line(path)}")
+    try:
+        ids, values = _read(file)
+    except ARRAY_ERRORS as error:
+        raise InputError(f"features {one_line(path)} cannot be read: {one_line(error, 120)}") from None
+    if values.ndim != 2 or values.dtype.kind not in "fiu":
+        raise InputError(
+            f"features {one_line(path)} are {values.dtype} of shape {values.shape}; needed are numbers, a row an image"
+        )
+    if ids is None:
+        if len(values) != len(images):
+            raise InputError(
+                f"features {one_line(path)} have {len(values):,} rows for {len(images):,} images: give one row per "
+                f"image in {order}, or a column 'image'"
+            )
+        return SavedFeatures(values, by_id=False, left_over=0)
+    if len(ids) != len(values):
+        raise InputError(f"features {one_line(path)} have {len(values):,} rows and {len(ids):,} ids")
+    return SavedFeatures(values[_places(file, ids, images)], by_id=True, left_over=len(ids) - len(images))
+
+
+def _places(file: Path, ids: np.ndarray, images: np.ndarray) -> np.ndarray:
+    index = pd.Index(ids)
+    if not index.is_unique:
+        raise InputError(f"features {one_line(file)} name {one_line(index[index.duplicated()][0], 60)!r} twice")
+    place = index.get_indexer(pd.Index(images.astype(str)))
+    missing = images[place < 0]
+    if len(missing):
+        raise InputError(f"features {one_line(file)} lack {len(missing):,} images: {listed([str(m) for m in missing])}")
+    return place
+
+
+def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
+    """Ids (or None) and values."""
+    if file.suffix.lower() == ".npy":
+        return None, read_array(file, mmap=True)
+    if file.suffix.lower() == ".npz":
+        check_arrays(file)
+        with np.load(file, allow_pickle=False) as archive:
+            names = [n for n in archive.files if n not in (IMAGE, GROUP)]
+            if FEATURES not in names and len(names) != 1:
+                raise ValueError(f"it holds {listed(names)}; one array is needed, or one called features")
+            values = archive[FEATURES if FEATURES in names else names[0]]
+            ids = archive[IMAGE] if IMAGE in archive.files else None
+            if not isinstance(values, np.ndarray) or not isinstance(ids, np.ndarray | None):
+                raise ValueError("a member of it is no array")
+            return (None if ids is None else check_characters(ids).astype(str)), values
+    table = read_table(file)
+    ids = table.pop(IMAGE).astype(str).to_numpy() if IMAGE in table else None
+    text = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
+    if text:
+        raise ValueError(f"column {listed(text)} holds no numbers; leave it out (ids belong in a column 'image')")
+    return ids, table.to_numpy(dtype=np.float64)
+
+
+SourceKind = Literal["network", "transformers", "detector", "pixels", "pca", "saved"]
+RANDOM, DEFAULT = "none", "default"
+_PREFIXES = ("timm", "transformers", "detector", "pixels", "pca")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureSource:
+    """What features are computed by, as `parse_source` read it."""
+
+    text: str
+    """As it was typed."""
+    kind: SourceKind
+    """Who computes."""
+    name: str
+    """Of a network; the folder or name of one of transformers; the folder of a detector; the path of saved features;
+    else the kind."""
+    weights: str | None = None
+    """A file, "default" or a tag to download, "none" for random ones; of PCA the file of a fit; None if not named."""
+    side: int | None = None
+    """Pixels a side that pixels are resized to; None as they are stored."""
+    components: int | None = None
+    """Principal components."""
+
+    @property
+    def shown(self) -> str:
+        """As it may stand in a report: files and folders by their names, since a path may name people."""
+        if self.kind == "saved":
+            return Path(self.name).name
+        if self.kind == "detector":
+            return f"detector:{Path(self.name).resolve().name}"
+        name = self.text if self.weights is None else self.text[: -len(self.weights) - 1]
+        if self.kind == "transformers" and Path(self.name).is_dir():
+            name = f"transformers:{Path(self.name).resolve().name}"
+        return name if self.weights is None else f"{name}@{Path(self.weights).name}"
+
+
+def parse_source(source: str | Path) -> FeatureSource:
+    """Read what features are computed by.
+
+    Args:
+        source: As the table at the head of this module; a path is that of saved features.
+
+    Raises:
+        InputError: An unknown kind or name (the nearest is named), weights that are not there or not named, or numbers
+            that are none or below 1.
+    """
+    text = str(source)
+    prefix, colon, _ = text.partition(":")
+    head = prefix.partition("@")[0]
+    if head == "transformers" and colon:
+        return _transformers(text)
+    if head == "detector" and colon:
+        folder = text.removeprefix("detector:")
+        if not Path(folder).is_dir():
+            raise InputError(f"there is no folder {one_line(folder)} of a detector")
+        return FeatureSource(text=text, kind="detector", name=folder)
+    if head in ("pixels", "pca"):
+        return _pixels(text, head)
+    if head != "timm" and is_feature_file(text) and ("@" not in text or Path(text).is_file()):
+        if not Path(text).is_file():
+            raise InputError(f"there is no feature file {one_line(text)}")
+        return FeatureSource(text=text, kind="saved", name=text)
+    name, at, weights = text.partition("@")
+    if ":" in name and head != "timm":
+        raise unknown_name("kind of features", one_line(head, 60), _PREFIXES)
+    if not name.removeprefix("timm:"):
+        raise InputError(f"features {one_line(text, 80)!r} name no network; as in timm:resnet50@default")
+    _known_network(name)
+    check_network(name, weights if at else None)
+    return FeatureSource(text=text, kind="network", name=name, weights=weights)
+
+
+def check_network(name: str, weights: str | Path | None) -> ModelSpec:
+    """Refuse a network that does not exist or whose weights nobody named or are not there; nothing is built.
+
+    Args:
+        name: As for `memorisk.models.classifiers.specs.model_spec`.
+        weights: A file, "default" or a tag to download, "none" for random ones; None where none are named.
+
+    Returns:
+        What is known of the network.
+
+    Raises:
+        InputError: It is such a network.
+    """
+    spec = model_spec(name)
+    said = one_line(name, 60)
+    if weights is None or weights == "":
+        raise InputError(
+            f"features of {said} need its pre-trained weights: {said}@FILE, {said}@default to download them, or "
+            f"{said}@none for random ones"
+        )
+    if weights != RANDOM and not is_download(weights, spec) and not local_source(weights).is_file():
+        raise InputError(f"there is no weights file {one_line(weights)} for {said}")
+    return spec
+
+
+def _known_network(name: str) -> None:
+    try:
+        model_spec(name)
+    except InputError:
+        if name.startswith("timm:") or "." in name:
+            raise  # its own message is about the name or the tag
+        import timm
+
+        others = ["pixels", "pca:16", "transformers:FOLDER", "detector:FOLDER"]
+        raise unknown_name("features", one_line(name, 60), [*others, *SPECS, *timm.list_models()]) from None
+
+
+def _transformers(text: str) -> FeatureSource:
+    rest = text.removeprefix("transformers:")
+    name, at, weights = (rest, "", "") if Path(rest).is_dir() else rest.rpartition("@")
+    if not at:
+        name, weights = rest, ""
+    if weights not in ("", DEFAULT, RANDOM):
+        raise InputError(
+            f"{one_line(text, 80)}: a folder of transformers holds its own weights; after @ may stand 'default' (the "
+            "hub, by name) or 'none' (random ones)"
+        )
+    if not name:
+        raise InputError("transformers: needs a folder with config.json and safetensors, or a name and @default")
+    is_folder = Path(name).is_dir()
+    if weights == DEFAULT and is_folder:
+        raise InputError(f"transformers:{one_line(name, 60)} is a folder, which is not downloaded: leave @default out")
+    if weights != DEFAULT and not is_folder:
+        raise InputError(
+            f"there is no folder {one_line(name, 60)}; transformers:{one_line(name, 60)}@default looks for this name "
+            "on the hub"
+        )
+    return FeatureSource(text=text, kind="transformers", name=name, weights=weights or None)
+
+
+def _pixels(text: str, kind: str) -> FeatureSource:
+    """``pixels[:SIDE]`` or ``pca:K[:SIDE][@FILE]``."""
+    said = one_line(text, 80)
+    plain, at, weights = text.partition("@")
+    numbers = plain.split(":")[1:]
+    wanted = {"pixels": (0, 1), "pca": (1, 2)}[kind]
+    if not wanted[0] <= len(numbers) <= wanted[1] or not all(n.isdecimal() and int(n) > 0 for n in numbers):
+        form = "pixels or pixels:SIDE" if kind == "pixels" else "pca:K or pca:K:SIDE"
+        raise InputError(f"features {said!r} are not of the form {form}, with whole numbers of at least 1")
+    if kind == "pixels":
+        if at:
+            raise InputError(f"features {said!r}: pixels have no weights, leave out what follows @")
+        side = int(numbers[0]) if numbers else None
+        return FeatureSource(text=text, kind="pixels", name="pixels", side=side)
+    if at and not Path(weights).is_file():
+        raise InputError(f"there is no file {one_line(weights)} of a fitted PCA")
+    return FeatureSource(
+        text=text,
+        kind="pca",
+        name="pca",
+        weights=weights if at else None,
+        components=int(numbers[0]),
+        side=int(numbers[1]) if len(numbers) > 1 else None,
+    )

@@ -1,0 +1,203 @@
+"""An unconditional GAN of the StyleGAN2 kind as a generator: its folder, and how it draws.
+
+The folder holds ``weights.safetensors`` (mapping and synthesis, averaged over the training), ``generator.json``, and
+hashes of the images and patients that it was trained on (`memorisk.models.provenance`). z and the noise
+of every layer come from each image's own seed.
+"""
+
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from memorisk.images.store import ImageStore
+from memorisk.models.classifiers.zoo import seeded
+from memorisk.models.generators.generators import DESCRIPTION, Draw, GeneratorConfig, check_draw, save_description
+from memorisk.models.generators.stylegan2_networks import Discriminator, GeneratorNetwork
+from memorisk.models.provenance import SeenImages, TrainingRecord, read_training_record
+from memorisk.models.settings import GanSpec, SamplingOptions
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import atomic_path
+
+WEIGHTS = "weights.safetensors"
+NETWORK, TRUNCATION = "network", "truncation"
+"""In the details of a GAN's `GeneratorConfig`."""
+_LISTED = 3
+
+
+def new_gan(spec: GanSpec, seed: int) -> tuple[GeneratorNetwork, Discriminator]:
+    """Both networks, their weights drawn from a seed.
+
+    Args:
+        spec: What they are built from.
+        seed: Of the weights.
+    """
+    spec.validate()
+    with seeded(seed):
+        return GeneratorNetwork(spec), Discriminator(spec)
+
+
+@dataclass(frozen=True, eq=False)
+class GanGenerator:
+    """A GAN that draws images."""
+
+    config: GeneratorConfig
+    network: GeneratorNetwork
+    seen: TrainingRecord | None = None
+    """The images that it was trained on; None where that is not known."""
+
+    @property
+    def source(self) -> str:
+        """Fingerprint of its weights."""
+        from memorisk.models.encoders.networks import state_fingerprint
+
+        return f"gan {state_fingerprint(self.network)}"
+
+    @property
+    def conditions(self) -> np.ndarray | None:
+        """None: it is conditioned on nothing."""
+        return None
+
+    def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
+        """As `memorisk.models.generators.generators.Generator.sample`.
+
+        On a CPU an image at a time, so that its bytes do not depend on what is drawn beside it; on a GPU ``how.batch``.
+
+        Raises:
+            InputError: A draw that is not of this generator's conditions, or settings that only a diffusion model has.
+        """
+        how = how or SamplingOptions()
+        how.refuse_diffusion(self.config.name)
+        seeds, where = check_draw(self.config, draw).seeds, check_device(device)
+        network, batch = self._on(where), 1 if where.type == "cpu" else how.batch
+        shape = (*self.config.size, self.config.channels)
+        parts = [self._drawn(network, seeds[begin : begin + batch], where) for begin in range(0, len(seeds), batch)]
+        return np.concatenate(parts) if parts else np.zeros((0, *shape), dtype=np.uint8)
+
+    def seen_parts(self, store: ImageStore) -> SeenImages | None:
+        """Which images of a store it was trained on; None where that is not known."""
+        return None if self.seen is None else self.seen.parts(store)
+
+    def _on(self, device: torch.device) -> GeneratorNetwork:
+        """The network on a device; a copy where it is on another, since a training may go on with it."""
+        here = next(self.network.parameters()).device
+        same = here.type == device.type and (device.index is None or here.index == device.index)
+        return self.network if same else deepcopy(self.network).to(device)
+
+    def _drawn(self, network: GeneratorNetwork, seeds: np.ndarray, device: torch.device) -> np.ndarray:
+        """[n, H, W, C] uint8 of some seeds."""
+        z, noises = draw_latents(network.spec, seeds)
+        exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
+        with torch.inference_mode(), exact:
+            truncation = float(self.config.details.get(TRUNCATION, 1.0))
+            images = network(z.to(device), [noise.to(device) for noise in noises], truncation=truncation)
+            greys = ((images + 1) * 127.5).round_().clamp_(0, 255).to(torch.uint8)
+        return greys.movedim(1, -1).cpu().numpy()
+
+
+def draw_latents(spec: GanSpec, seeds: np.ndarray) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """What is random in some images, each from its own seed, on the CPU.
+
+    Args:
+        spec: Of the network.
+        seeds: [n] int64, from 0.
+
+    Returns:
+        z [n, style], and the noise of each layer [n, 1, s, s].
+    """
+    rows = []
+    for seed in seeds.tolist():
+        generator = torch.Generator().manual_seed(seed)
+        z = torch.randn(spec.style, generator=generator)
+        rows.append((z, *(torch.randn(1, side, side, generator=generator) for side in spec.noise_sides)))
+    z, *noises = (torch.stack(parts) for parts in zip(*rows, strict=True))
+    return z, noises
+
+
+def gan_config(config: GeneratorConfig, spec: GanSpec, *, truncation: float = 1.0) -> GeneratorConfig:
+    """A description with what a GAN needs beside.
+
+    Args:
+        config: Of the generator.
+        spec: Of its networks.
+        truncation: w = mean + truncation (w - mean); 1 is none.
+    """
+    return replace(config, details={**config.details, NETWORK: asdict(spec), TRUNCATION: truncation})
+
+
+def save_gan(
+    network: GeneratorNetwork, folder: str | Path, config: GeneratorConfig, *, seen: TrainingRecord | None
+) -> None:
+    """Write a GAN's folder, private and atomic, the description last.
+
+    Args:
+        network: With the averaged weights.
+        folder: Made if it is not there; what an earlier try left is overwritten.
+        config: From `gan_config`.
+        seen: The images that it was trained on.
+    """
+    target = Path(folder)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (target / DESCRIPTION).unlink(missing_ok=True)
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in network.state_dict().items()}
+    with atomic_path(target / WEIGHTS) as temporary:
+        save_file(tensors, temporary)
+    if seen is not None:
+        seen.save(target)
+    save_description(target, config)
+
+
+def load_gan(folder: str | Path, config: GeneratorConfig) -> GanGenerator:
+    """A GAN from its folder, strictly.
+
+    Args:
+        folder: That `save_gan` wrote.
+        config: What its description says.
+
+    Raises:
+        InputError: The description does not fit, or weights are missing, unknown, of another shape or not finite.
+    """
+    target, details = Path(folder), config.details
+    where = f"{one_line(target / DESCRIPTION)} is no description of a GAN"
+    given, truncation = details.get(NETWORK), details.get(TRUNCATION, 1.0)
+    if not isinstance(given, dict) or isinstance(truncation, bool) or not isinstance(truncation, int | float):
+        raise InputError(f"{where}: details lack its network, or truncation is no number")
+    try:
+        spec = GanSpec.of(given)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    if (*config.size, config.channels) != (spec.size, spec.size, spec.channels) or config.conditioned_on != "none":
+        raise InputError(f"{where}: size, channels or condition are not those of its network")
+    network, _ = new_gan(spec, 0)
+    _put(network, target / WEIGHTS)
+    return GanGenerator(config, network.requires_grad_(False).eval(), read_training_record(target))
+
+
+def _put(network: GeneratorNetwork, file: Path) -> None:
+    """Load weights if every one is there, fits and is finite.
+
+    Raises:
+        InputError: They do not.
+    """
+    try:
+        found = load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{one_line(file)} cannot be read: {one_line(error, 120)}") from None
+    wanted = network.state_dict()
+    wrong = [f"{name} is missing" for name in wanted if name not in found]
+    for name, value in found.items():
+        if name not in wanted:
+            wrong.append(f"{name} is unknown")
+        elif value.shape != wanted[name].shape or value.dtype != wanted[name].dtype:
+            wrong.append(f"{name} is {value.dtype} {list(value.shape)}, not float32 {list(wanted[name].shape)}")
+        elif not torch.isfinite(value).all():
+            wrong.append(f"{name} is not finite")
+    if wrong:
+        more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
+        raise InputError(f"{one_line(file)} does not fit its {DESCRIPTION}: {'; '.join(wrong[:_LISTED])}{more}")
+    network.load_state_dict(found)

@@ -1,0 +1,187 @@
+"""Weights by name from the Hugging Face hub, and weights of diffusers' networks.
+
+**Downloads.** Weights by name come from the Hugging Face hub; without a network from its cache, or they are refused
+at once.
+
+**Networks of diffusers.** Weights of diffusers' networks: safetensors, or the PyTorch files of older folders; from
+the disk and from the hub.
+
+Nothing in a folder is run: a PyTorch file is read with ``weights_only=True``, which gives tensors or refuses.
+Loading is strict: a tensor that is missing, unknown, of another shape or not finite is refused.
+"""
+
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+from safetensors.torch import load_file
+
+from memorisk.models.weight_files import read_state_dict
+from memorisk.runs.errors import InputError, one_line
+
+_SECONDS = 5.0
+_PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "http_proxy", "HTTP_PROXY")
+
+
+@contextmanager
+def quiet_hub() -> Iterator[bool]:
+    """Inside, the hub's client says nothing and, where the hub cannot be reached, looks into its cache only.
+
+    Its own way is to try ten times, for a minute, and to print a line for each.
+
+    Yields:
+        Whether the hub can be reached.
+    """
+    from huggingface_hub import constants
+
+    logger = logging.getLogger("huggingface_hub")
+    level, offline = logger.level, constants.HF_HUB_OFFLINE
+    reachable = not offline and _reachable(constants.ENDPOINT)
+    logger.setLevel(logging.CRITICAL)
+    constants.HF_HUB_OFFLINE = not reachable
+    try:
+        yield reachable
+    finally:
+        constants.HF_HUB_OFFLINE = offline
+        logger.setLevel(level)
+
+
+def _reachable(endpoint: str) -> bool:
+    """Whether something answers there; a proxy is taken at its word."""
+    if any(os.environ.get(name) for name in _PROXIES):
+        return True
+    address = urlsplit(endpoint)
+    port = address.port or (80 if address.scheme == "http" else 443)
+    try:
+        socket.create_connection((address.hostname or "", port), timeout=_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+CONFIG, WEIGHTS, PYTORCH = "config.json", "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.bin"
+_SAFE = (WEIGHTS, f"{WEIGHTS}.index.json", "diffusion_pytorch_model-*.safetensors")
+_OLD = (PYTORCH, f"{PYTORCH}.index.json", "diffusion_pytorch_model-*.bin")
+_LISTED = 3
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """What holds the weights of a network, by name: safetensors with their index, else PyTorch files with theirs."""
+    kinds = ([file for pattern in kind for file in folder.glob(pattern)] for kind in (_SAFE, _OLD))
+    return sorted(next((files for files in kinds if any(file.suffix != ".json" for file in files)), []))
+
+
+def read_tensors(folder: Path, said: str) -> dict[str, torch.Tensor]:
+    """Tensors of a folder, of one file or of several with their index; safetensors come before PyTorch's.
+
+    Args:
+        folder: Of a network.
+        said: What it is called in messages.
+
+    Raises:
+        InputError: There are no such files, or one cannot be read.
+    """
+    files = weight_files(folder)
+    if not files:
+        raise missing_weights(said)
+    safe = any(file.suffix == ".safetensors" for file in files)
+    name = WEIGHTS if safe else PYTORCH
+    try:
+        if (folder / name).is_file():
+            names = [name]
+        else:
+            index = json.loads((folder / f"{name}.index.json").read_text(encoding="utf-8"))
+            names = sorted({Path(str(file)).name for file in index["weight_map"].values()})
+        read = load_file if safe else read_state_dict
+        return {tensor: t for file in names for tensor, t in read(folder / file).items()}
+    except InputError as error:  # PyTorch's, which says what is wrong
+        raise InputError(f"{said} cannot be loaded: {error}") from None
+    except Exception as error:  # safetensors and json each raise their own kinds
+        kind = "safetensors" if safe else "PyTorch files"
+        raise InputError(f"{said} cannot be loaded from {kind}: {one_line(error, 160)}") from None
+
+
+def missing_weights(said: str) -> InputError:
+    """What is said of a folder without weights that are read."""
+    return InputError(
+        f"{said} holds neither {WEIGHTS} nor {PYTORCH}, and other kinds of weights are not read: save it once more by "
+        "diffusers, with safe_serialization"
+    )
+
+
+def fill_network(network: Any, tensors: Mapping[str, torch.Tensor], said: str, *, new: tuple[str, ...] = ()) -> None:
+    """Put weights into a network, as float32.
+
+    Args:
+        network: Whose.
+        tensors: By name.
+        said: What it is called in messages.
+        new: Parts of names that keep what they have.
+
+    Raises:
+        InputError: A tensor is missing, unknown, of another shape or not finite.
+    """
+    own = network.state_dict()
+    needed = {name: t for name, t in own.items() if not any(part in name for part in new)}
+    wrong = [f"{name} is missing" for name in needed if name not in tensors]
+    wrong += [f"{name} is unknown" for name in tensors if name not in needed]
+    for name in sorted(set(needed) & set(tensors)):
+        if needed[name].shape != tensors[name].shape:
+            wrong.append(f"{name} is {list(tensors[name].shape)} and not {list(needed[name].shape)}")
+        elif not torch.isfinite(tensors[name]).all():
+            wrong.append(f"{name} is not finite")
+    refuse_mismatch(wrong, said)
+    network.load_state_dict({**own, **{name: t.float() for name, t in tensors.items()}})
+
+
+def refuse_mismatch(wrong: list[str], said: str) -> None:
+    """One line about what does not fit, if anything.
+
+    Raises:
+        InputError: Something does not.
+    """
+    if wrong:
+        more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
+        raise InputError(f"{said} does not fit its configuration: {'; '.join(wrong[:_LISTED])}{more}")
+
+
+def download_folder(name: str, parts: tuple[str, ...], said: str, more: tuple[str, ...] = ()) -> Path:
+    """The folder of the hub's cache that holds networks; PyTorch files come only where a part has no safetensors.
+
+    Args:
+        name: On the hub.
+        parts: Folders of networks in it, "" for its root; those that it has not are left out.
+        said: What it is called in messages.
+        more: Other files that are wanted.
+
+    Raises:
+        InputError: It could not be downloaded.
+    """
+    from huggingface_hub import snapshot_download
+
+    with quiet_hub() as reachable:
+
+        def wanted(files: list[str]) -> Path:
+            """What of them there is."""
+            return Path(snapshot_download(name, allow_patterns=files, local_files_only=not reachable))
+
+        try:
+            root = wanted([*more, *(_inside(part, file) for part in parts for file in (CONFIG, *_SAFE))])
+            old = [part for part in parts if (root / part / CONFIG).is_file() and not weight_files(root / part)]
+            return wanted([_inside(part, file) for part in old for file in _OLD]) if old else root
+        except Exception as error:  # the hub's client and the network each raise their own kinds
+            where = one_line(error, 160) if reachable else "the Hugging Face hub cannot be reached, nor is it cached"
+            raise InputError(
+                f"{said} could not be downloaded: {where}; download it where there is a network and name the folder"
+            ) from None
+
+
+def _inside(part: str, file: str) -> str:
+    return f"{part}/{file}" if part else file

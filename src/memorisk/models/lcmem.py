@@ -1,0 +1,442 @@
+"""Siamese detectors over latents: LCMem (paper 004) and two baselines, their network and their folder.
+
+**Detectors.** LCMem (paper 004) and the baselines of Packhaeuser and Dar compare latents of images.
+
+    u = sigmoid(W S(norm(E(x))) + b),   P(same identity) = sigmoid(v |u - u'| + c)
+
+E turns an image into its latent (`memorisk.models.latents`), norm brings each channel of a latent to mean
+0 and deviation 0.5, S is a backbone of timm up to its head, W goes to d = 512 features, v is the head.
+
+==================  ========  =============  ======  ===============================================================
+kind                features  normalised by   head    source
+==================  ========  =============  ======  ===============================================================
+``lcmem``           sigmoid   the sample     linear  paper 004
+``siamese``         sigmoid   the data set   linear  Packhaeuser et al. 2022: ResNet on pixels, binary cross-entropy
+``siamese-ntxent``  as is     the data set   none    Dar et al. 2024: NT-Xent, compared by the cosine of features
+==================  ========  =============  ======  ===============================================================
+
+A folder holds ``weights.safetensors``, ``detector.json``, ``seen.parquet`` as `memorisk.models.copy_detectors`
+says, and ``encoder/``, the whole encoder of the latents.
+
+**Network.** The network of a Siamese detector: one branch from latents to features, and the head over two of them.
+
+**Stem.** Backbones of timm reduce 32-fold, so that a latent below 32 px would vanish on the way. There the stride
+of the stem is halved, as often as it takes, to at most stride x side / 32: of ConvNeXt 4 at 32 px and above, 2 at
+16, 1 at 8, the smallest that is taken. A stem whose kernel is its stride (ConvNeXt) then gets a kernel of stride +
+2, padded by 1; a larger kernel (ResNet) stays, padded by half of it. Weights of a stem whose shape changed are new.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from memorisk.images.store import ImageStore
+from memorisk.models.classifiers.zoo import create_model, seeded
+from memorisk.models.copy_detectors import DetectorNetwork, embed_images
+from memorisk.models.encoders.feature_sources import RANDOM
+from memorisk.models.encoders.networks import Trunk
+from memorisk.models.latents import LatentEncoder, load_encoder, save_encoder
+from memorisk.models.network_parts import stem_names
+from memorisk.models.provenance import (
+    WEIGHTS,
+    DetectorConfig,
+    SeenImages,
+    copy_tensors,
+    join_seen,
+    match_seen,
+    read_config,
+    read_seen,
+    save_detector,
+)
+from memorisk.models.weight_files import Note, read_state_dict
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, one_line
+from memorisk.scores.pairs import Head, check_head
+
+SMALLEST_SIDE = 8
+SPREAD = 0.5
+"""Deviation that latents are brought to (paper 004, section 3.1)."""
+_REDUCTION = 32
+_HEAD_SUM, _HEAD_BIAS = 40.0, 2.0
+_LEAST_DEVIATION = 1e-3  # of a channel: a constant one is centred and not blown up
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the network of a kind looks like."""
+
+    sigmoid: bool
+    """Whether features pass through a sigmoid."""
+    by_sample: bool
+    """Whether each latent is normalised by itself; else by the data set."""
+    head: bool
+    """Whether a linear layer on the absolute difference of features gives a probability."""
+    measure: str
+    """What two vectors are compared by where the head is not asked: a name of `memorisk.scores.distances`."""
+
+
+FORMS = {
+    "lcmem": Form(sigmoid=True, by_sample=True, head=True, measure="cityblock"),
+    "siamese": Form(sigmoid=True, by_sample=False, head=True, measure="cityblock"),
+    "siamese-ntxent": Form(sigmoid=False, by_sample=False, head=False, measure="cosine"),
+}
+
+
+class LatentNetwork(DetectorNetwork):
+    """One branch of a Siamese detector, from latents to features, and the head over two of them.
+
+    Args:
+        trunk: From [b, c, h, w] to [b, k].
+        projection: From [b, k] to [b, d].
+        form: Of its kind.
+        channels: c.
+    """
+
+    mean: torch.Tensor
+    std: torch.Tensor
+
+    def __init__(self, trunk: nn.Module, projection: nn.Linear, form: Form, channels: int) -> None:
+        super().__init__(trunk, projection)
+        self.form = form
+        self.head = nn.Linear(projection.out_features, 1) if form.head else None
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("std", torch.ones(channels))
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        """[b, c, h, w] normalised latents to [b, d]."""
+        found = self.projection(self.trunk(x))
+        return found.sigmoid() if self.form.sigmoid else found
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[b, c, h, w] latents to [b, d], normalised as at inference."""
+        if self.form.by_sample:
+            return self.features(by_sample(x))
+        return self.features(by_statistics(x, self.mean, self.std))
+
+    def logits(self, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """Of pairs of features, [b, d] and [b, d]: [b]."""
+        assert self.head is not None
+        return self.head((u - v).abs())[:, 0]
+
+
+def by_sample(x: torch.Tensor) -> torch.Tensor:
+    """Each channel of each latent at mean 0 and deviation 0.5; a constant channel becomes 0.
+
+    Args:
+        x: [b, c, h, w].
+    """
+    centred = x - x.mean(dim=(2, 3), keepdim=True)
+    deviation = centred.square().mean(dim=(2, 3), keepdim=True).sqrt()
+    return centred / deviation.clamp_min(_LEAST_DEVIATION) * SPREAD
+
+
+def by_statistics(x: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
+    """Each channel at mean 0 and deviation 0.5 over the data set.
+
+    Args:
+        x: [b, c, h, w].
+        mean: [c] or [b, c], of the data set of each latent.
+        std: Likewise.
+    """
+    return (x - mean[..., None, None]) / std[..., None, None].clamp_min(_LEAST_DEVIATION) * SPREAD
+
+
+class PixelNetwork(nn.Module):
+    """From pixels to features: the frozen encoder, then the branch.
+
+    Args:
+        encoder: From [b, C, H, W] in [0, 1] to latents.
+        branch: From latents to features.
+    """
+
+    def __init__(self, encoder: nn.Module, branch: LatentNetwork) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.branch = branch
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[b, C, H, W] of the encoder's size and channels to [b, d]."""
+        return self.branch(self.encoder(x))
+
+
+def latent_trunk(name: str, weights: str, shape: tuple[int, int, int], seed: int, note: Note | None = None) -> Trunk:
+    """A backbone of timm or memorisk for latents of a stated shape, up to its head.
+
+    Args:
+        name: Of the network.
+        weights: A file, "default" or a tag to download, "none" for random ones.
+        shape: Channels, height and width of a latent.
+        seed: Of what is drawn: random weights, and the stem where it changes.
+        note: Called with a sentence for each thing done to make weights fit.
+
+    Raises:
+        InputError: Latents below 8 px, or a network that does not take them.
+    """
+    channels, height, width = shape
+    side, say = min(height, width), note or (lambda text: None)
+    if side < SMALLEST_SIDE:
+        raise InputError(
+            f"latents of {height} x {width} are too small: a detector needs {SMALLEST_SIDE} px a side; take larger "
+            "images, or an autoencoder that reduces less"
+        )
+    network = create_model(
+        name, num_classes=2, in_chans=channels, image_size=max(height, width), weights=weights, seed=seed, on_note=note
+    )
+    _fit_stem(network, side, weights != RANDOM, seed, say)
+    return Trunk(network)
+
+
+def stem_stride(stride: int, side: int) -> int:
+    """Stride of a stem for latents of so many pixels a side: halved until at most ``stride * side / 32``.
+
+    Args:
+        stride: What the network was made with.
+        side: The shorter one, in pixels.
+
+    Example:
+        >>> [stem_stride(4, side) for side in (64, 32, 28, 16, 8)]
+        [4, 4, 2, 2, 1]
+    """
+    fitting = stride
+    while fitting > 1 and fitting * _REDUCTION > stride * side:
+        fitting //= 2
+    return fitting
+
+
+def _fit_stem(network: nn.Module, side: int, loaded: bool, seed: int, note: Note) -> None:
+    """Give a network the stem that latents of this size need, in place."""
+    names = stem_names(network)
+    stem = network.get_submodule(names[0]) if names else None
+    if not isinstance(stem, nn.Conv2d) or hasattr(network, "patch_embed"):
+        return
+    old = gcd(*(int(n) for n in stem.stride))
+    stride = stem_stride(old, side)
+    if stride == old:
+        return
+    patches = stem.kernel_size == stem.stride
+    kernel = stride + 2 if patches else stem.kernel_size[0]
+    padding = 1 if patches else kernel // 2
+    with seeded(seed):
+        new = nn.Conv2d(stem.in_channels, stem.out_channels, kernel, stride, padding, bias=stem.bias is not None)
+    if new.weight.shape == stem.weight.shape:
+        new.load_state_dict(stem.state_dict())
+    elif loaded:
+        note(f"the stem ({names[0]}) is new: its kernel is {kernel} x {kernel} for latents of {side} px")
+    parent, _, last = names[0].rpartition(".")
+    setattr(network.get_submodule(parent), last, new)
+
+
+def new_branch(trunk: Trunk, shape: tuple[int, int, int], form: Form, dimension: int, seed: int) -> LatentNetwork:
+    """A backbone with a new layer to the features and a new head, drawn from a seed by torch's own rule.
+
+    But the head begins as minus the city-block distance: each weight is -40 / d, the bias 2. So nothing is as alike as
+    an image and itself (probability 0.88), and features 0.05 apart are even. Torch's rule has half of the weights the
+    other way round, and a training then spends its first epochs turning them.
+
+    Args:
+        trunk: From latents to [b, k]; it is not copied.
+        shape: Of a latent.
+        form: Of the kind.
+        dimension: d.
+        seed: Of the two layers.
+
+    Raises:
+        InputError: The backbone gives no vector of such latents.
+    """
+    trunk.eval()
+    try:
+        with torch.inference_mode():
+            found = trunk(torch.zeros(2, *shape))
+    except (RuntimeError, AttributeError, AssertionError, TypeError, ValueError) as error:
+        raise InputError(
+            f"the backbone gives no features of latents {list(shape)}: {one_line(error, 160)}; name a convolutional "
+            "one, such as convnext_tiny"
+        ) from None
+    if found.ndim != 2:
+        raise InputError(f"the backbone gives features of shape {list(found.shape)}; needed is a vector an image")
+    with seeded(seed):
+        network = LatentNetwork(trunk, nn.Linear(found.shape[1], dimension), form, shape[0])
+    if network.head is not None:
+        with torch.no_grad():
+            network.head.weight.fill_(-_HEAD_SUM / dimension)
+            network.head.bias.fill_(_HEAD_BIAS)
+    network.requires_grad_(False)
+    for parameter in network.trained():
+        parameter.requires_grad_(True)
+    return network
+
+
+DIMENSION = 512
+ENCODER = "encoder"
+_VALUES_PER_BATCH = 1 << 22
+_LARGEST_BATCH = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentConfig(DetectorConfig):
+    """What ``detector.json`` says of a Siamese detector."""
+
+    encoder: str
+    """Of the latents, by its name."""
+    latent_shape: tuple[int, int, int]
+    """Channels, height and width of a latent."""
+    stage: int
+    """1: trained on clean latents; 2: on latents of augmented images after that."""
+    calibration: dict[str, Any]
+    """What its logits are on validation pairs; empty where it has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatentDetector:
+    """A Siamese detector, ready to be asked."""
+
+    branch: LatentNetwork
+    """From latents to features, in evaluation mode."""
+    encoder: LatentEncoder
+    """Of the latents."""
+    config: LatentConfig
+    """How it was made."""
+    seen: pd.DataFrame
+    """``part, pixel_hash, group_hash`` of each image that it was trained or chosen on."""
+
+    @cached_property
+    def network(self) -> PixelNetwork:
+        """From pixels in [0, 1], prepared as ``config.preprocessing`` says, to features.
+
+        Raises:
+            InputError: Its latents were given, so that nobody knows how images become such ones.
+        """
+        return PixelNetwork(self.encoder.load(), self.branch).eval()
+
+    @property
+    def head(self) -> Head | None:
+        """The linear layer over absolute differences; None where features are compared by a measure."""
+        layer = self.branch.head
+        return None if layer is None else check_head(layer.weight, layer.bias, self.config.dimension)
+
+    @property
+    def calibration(self) -> dict[str, Any] | None:
+        """What its logits are on validation pairs."""
+        return self.config.calibration or None
+
+    def embed(self, images: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None) -> np.ndarray:
+        """The features of images, float32 throughout.
+
+        Args:
+            images: uint8 or uint16 [N, H, W, C] of any size: they are resized to the encoder's.
+            device: Where to compute; "auto" is a GPU where there is one.
+            batch: Images at a time.
+
+        Returns:
+            [N, d] float32.
+
+        Raises:
+            InputError: No images, colours for an encoder of grey ones, or latents that cannot be computed here.
+        """
+        config = self.config
+        return embed_images(
+            self.network, images, config.preprocessing, config.dimension, config.encoder, device=device, batch=batch
+        )
+
+    def embed_latents(
+        self, latents: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None
+    ) -> np.ndarray:
+        """The features of latents, a generator's own for example, without decoding them.
+
+        Args:
+            latents: [N, c, h, w] floating point, as its encoder gives them.
+            device: Where to compute.
+            batch: Latents at a time.
+
+        Returns:
+            [N, d] float32.
+
+        Raises:
+            InputError: Latents of another shape.
+        """
+        shape = tuple(latents.shape)
+        if len(shape) != 4 or shape[1:] != self.config.latent_shape or latents.dtype.kind != "f":
+            raise InputError(
+                f"latents are {latents.dtype} {list(shape)}; the detector compares floating-point ones of "
+                f"[N, {', '.join(map(str, self.config.latent_shape))}] ({self.config.encoder})"
+            )
+        where = check_device(device)
+        size = batch or max(1, min(_LARGEST_BATCH, _VALUES_PER_BATCH // int(np.prod(shape[1:]))))
+        self.branch.to(where).eval()
+        found = np.empty((len(latents), self.config.dimension), np.float32)
+        exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
+        with torch.inference_mode(), exact:
+            for start in range(0, len(latents), size):
+                z = torch.from_numpy(np.array(latents[start : start + size], dtype=np.float32)).to(where)
+                found[start : start + size] = self.branch(z).cpu().numpy()
+        return found
+
+    def probability(
+        self, a: np.ndarray, b: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None
+    ) -> np.ndarray:
+        """Probability that two images are of one identity, row by row: the same both ways round, to the bit.
+
+        Args:
+            a: [N, H, W, C] uint8 or uint16.
+            b: As many.
+            device: Where to compute.
+            batch: Images at a time.
+
+        Returns:
+            [N] float64.
+
+        Raises:
+            InputError: A detector without a head, or other images.
+        """
+        from scipy.special import expit
+
+        head = self.head
+        if head is None:
+            raise InputError(
+                f"a detector of kind {self.config.kind} gives no probabilities: compare its features by "
+                f"{self.config.measure}"
+            )
+        if len(a) != len(b):
+            raise InputError(f"{len(a)} images and {len(b)} images: pairs need as many of either")
+        u, v = (self.embed(images, device=device, batch=batch).astype(np.float64) for images in (a, b))
+        return expit(head.bias + (np.abs(u - v) * head.weight).sum(axis=1))
+
+    def seen_parts(self, store: ImageStore) -> SeenImages:
+        """As `models.copy_detectors.Detector.seen_parts`; what the encoder of the latents was trained on counts.
+
+        Args:
+            store: The images.
+        """
+        return join_seen(match_seen(self.config, self.seen, store), self.encoder.seen, store)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the detector to a folder, its encoder with it; private and atomic, the configuration last."""
+        save_encoder(self.encoder, Path(folder) / ENCODER)
+        save_detector(folder, self.branch.tensors(), self.seen, self.config)
+
+
+def load_latent_detector(folder: Path) -> LatentDetector:
+    """A Siamese detector from its folder, every tensor matched by name and shape.
+
+    Raises:
+        InputError: Its files are damaged, incomplete or of another kind.
+    """
+    config = read_config(folder)
+    assert isinstance(config, LatentConfig)
+    encoder = load_encoder(folder / ENCODER)
+    if encoder.latent_shape != config.latent_shape:
+        raise InputError(
+            f"{one_line(folder)}: the encoder gives latents {list(encoder.latent_shape)}, the detector was trained on "
+            f"{list(config.latent_shape)}"
+        )
+    trunk = latent_trunk(config.backbone, RANDOM, config.latent_shape, 0)
+    branch = new_branch(trunk, config.latent_shape, FORMS[config.kind], config.dimension, 0)
+    copy_tensors(branch.tensors(), read_state_dict(folder / WEIGHTS), folder)
+    return LatentDetector(branch.eval(), encoder, config, read_seen(folder))

@@ -1,0 +1,364 @@
+"""Provenance: whom a detector, an encoder or a generator was trained and chosen on, and a detector's folder.
+
+**Detectors.** The folder of a detector, of whatever kind: what its files say, and whom it has seen.
+
+It holds ``weights.safetensors``, ``detector.json`` (how it was made, and how pixels reach it) and ``seen.parquet``:
+hashes of the images and patients that it was trained and chosen on, which say whether an audit may use it (METHODS
+section 5: a detector must have been trained on neither the training nor the held-out images of the generator, or on
+both alike). No id, no path, no pixel is in it; the hashes of patients are keyed by the data set, but short ids can
+be tried one by one, so treat a detector as confidential as its training data.
+
+**Encoders and generators.** Whom an encoder of latents or a generator has seen: hashes of the images and patients
+it was trained and chosen on.
+
+An autoencoder that was trained on some of the images renders these better than others, and a detector on top of it
+is as little a stranger to them as if it had been trained on them itself (METHODS section 5). A network that began
+with the weights of another may repeat whom that one saw: what those were trained on is kept beside its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.torch import save_file
+
+from memorisk.images.store import ImageStore
+from memorisk.models.blackbox.preprocessing import Preprocessing
+from memorisk.models.settings import COPY_DETECTOR, DETECTOR_KINDS
+from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, unknown_name
+from memorisk.runs.files import atomic_path, fingerprint, json_value, read_json, read_table, write_json, write_table
+
+CONFIG, WEIGHTS, SEEN = "detector.json", "weights.safetensors", "seen.parquet"
+_LISTED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorConfig:
+    """What ``detector.json`` says."""
+
+    kind: str
+    """One of `DETECTOR_KINDS`."""
+    backbone: str
+    """The network, as `memorisk.models.classifiers.specs` or timm names it."""
+    weights: str
+    """What it started from, named for what it is: a file's name, a tag, or that it was random."""
+    weights_fingerprint: str
+    """Of these weights."""
+    preprocessing: Preprocessing
+    """Of its input."""
+    stored: tuple[int, int, int]
+    """Height, width and channels that its training images were stored in: hashes of other sizes do not compare."""
+    depth: int
+    """Bits a pixel of them."""
+    dimension: int
+    """Numbers of an embedding."""
+    measure: str
+    """The distance that its loss is about, by its name in `memorisk.scores.distances`."""
+    loss: str
+    """"triplet" or "infonce"; of the Siamese kinds "bce", "ntxent" or "bce + ntxent"."""
+    protocol: str
+    """"paper" or "corrected"."""
+    recipe: Mapping[str, Any]
+    """Every setting of its training, seeds among them."""
+    departures: tuple[str, ...]
+    """Where the training is not as METHODS has it, a sentence each: the published code's own ways."""
+    best_epoch: int
+    """Whose weights these are; 0 for a detector that was not trained."""
+    data_hash: str
+    """Of the store it was trained from."""
+    groups_given: bool
+    """Whether it was known whose each image is."""
+    versions: Mapping[str, str]
+    """Of the libraries."""
+
+
+@dataclass(frozen=True)
+class SeenImages:
+    """Which images of a set a detector has seen."""
+
+    part: np.ndarray
+    """[N] of str: "training", "validation" (chose its epoch), or "" for images and patients that it never met."""
+    pixels_compared: bool
+    """Whether images could be compared by their pixels; else only their patients' ids were."""
+    missing: frozenset[str] | None = None
+    """Hashes of training images which the set does not hold, nor, where pixels do not compare, another image of their
+    patients; None where that is not known."""
+    unknown: tuple[str, ...] = ()
+    """Names of weights that it began with, of which nobody knows what they were trained on."""
+
+
+def match_seen(config: DetectorConfig, seen: pd.DataFrame, store: ImageStore) -> SeenImages:
+    """Which images of a store a detector met.
+
+    Args:
+        config: Of the detector.
+        seen: ``part, pixel_hash, group_hash`` of each image that it was trained or chosen on.
+        store: The images.
+    """
+    alike = tuple(store.images.shape[1:]) == config.stored
+    alike &= store.images.dtype.itemsize * 8 == config.depth
+    groups = group_hashes(store.manifest.groups, config.data_hash)
+    part = np.full(len(groups), "", dtype=object)
+    for name in ("validation", "training"):  # an image that was both counts as trained on
+        known = seen.loc[seen["part"] == name]
+        met = np.isin(groups, known["group_hash"].tolist())
+        if alike:
+            met |= np.isin(store.pixel_hashes.astype(str), known["pixel_hash"].tolist())
+        part[met] = name
+    return SeenImages(part, alike)
+
+
+def save_detector(
+    folder: str | Path, tensors: Mapping[str, torch.Tensor], seen: pd.DataFrame, config: DetectorConfig
+) -> None:
+    """Write weights, hashes and configuration to a folder, private and atomic, the configuration last.
+
+    Args:
+        folder: Made if it is not there.
+        tensors: Of the network, by name.
+        seen: As for `match_seen`.
+        config: Of the detector.
+    """
+    target = Path(folder)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    plain_tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    with atomic_path(target / WEIGHTS) as temporary:
+        save_file(plain_tensors, temporary)
+    write_table(target / SEEN, seen)
+    write_json(target / CONFIG, {"format": 1, **json_value(asdict(config))})
+
+
+def group_hashes(groups: np.ndarray, key: str) -> np.ndarray:
+    """[N] hashes of patients' ids, keyed so that two data sets do not share them.
+
+    Args:
+        groups: [N] str.
+        key: Of the data set.
+    """
+    names, index = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
+    return np.array([fingerprint(key, name, length=32) for name in names], dtype=object)[index]
+
+
+def read_seen(folder: Path) -> pd.DataFrame:
+    """``part, pixel_hash, group_hash`` of each image that a detector was trained or chosen on.
+
+    Raises:
+        InputError: The file is missing or damaged.
+    """
+    try:
+        return read_table(folder / SEEN).loc[:, ["part", "pixel_hash", "group_hash"]]
+    except CONTENT_ERRORS as error:
+        raise InputError(f"{one_line(folder / SEEN)} cannot be read: {one_line(error, 120)}") from None
+
+
+def read_config(folder: Path) -> DetectorConfig:
+    """What ``detector.json`` says; of a Siamese detector a `memorisk.models.lcmem.LatentConfig`.
+
+    Raises:
+        InputError: There is none, or it is of another kind or form.
+    """
+    file = folder / CONFIG
+    if not file.is_file():
+        raise InputError(f"{one_line(folder)} holds no detector: there is no {CONFIG} in it")
+    try:
+        found = read_json(file)
+        kind = found["kind"]
+    except CONTENT_ERRORS as error:
+        raise InputError(f"{one_line(file)} is no description of a detector: {one_line(error, 120)}") from None
+    if kind not in DETECTOR_KINDS:
+        raise unknown_name("kind of detector", kind, DETECTOR_KINDS)
+    form = _form(kind)
+    names = [field.name for field in fields(form)]
+    absent = [name for name in names if name not in found]
+    if absent or found.get("format") != 1:
+        what = f"it lacks {', '.join(absent)}" if absent else f"its format is {found.get('format')}"
+        raise InputError(f"{one_line(file)} is not of this version of memorisk: {what}")
+    how = found["preprocessing"]
+    try:
+        preprocessing = Preprocessing(tuple(how["size"]), how["channels"], tuple(how["mean"]), tuple(how["std"]))
+        given: dict[str, Any] = {name: tuple(v) if isinstance(v := found[name], list) else v for name in names}
+        given["preprocessing"] = preprocessing
+        return form(**given)
+    except CONTENT_ERRORS as error:
+        raise InputError(f"{one_line(file)} is damaged: {one_line(error, 120)}") from None
+
+
+def _form(kind: str) -> type[DetectorConfig]:
+    """What the configuration of a kind holds."""
+    if kind == COPY_DETECTOR:
+        return DetectorConfig
+    from memorisk.models.lcmem import LatentConfig
+
+    return LatentConfig
+
+
+def copy_tensors(wanted: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor], folder: Path) -> None:
+    """Copy tensors into a network's if every one is there, fits and is finite.
+
+    Args:
+        wanted: The live tensors by name.
+        found: What a file holds.
+        folder: Of the file, for the message.
+
+    Raises:
+        InputError: They do not.
+    """
+    wrong = [f"{name} is missing" for name in wanted if name not in found]
+    wrong += [f"{name} is unknown" for name in found if name not in wanted]
+    both = [name for name in wanted if name in found]
+    wrong += [
+        f"{n} is {list(found[n].shape)}, not {list(wanted[n].shape)}" for n in both if found[n].shape != wanted[n].shape
+    ]
+    wrong += [f"{n} is not finite" for n in both if not torch.isfinite(found[n]).all()]
+    if wrong:
+        more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
+        raise InputError(f"{one_line(folder / WEIGHTS)} does not fit its {CONFIG}: {'; '.join(wrong[:_LISTED])}{more}")
+    with torch.no_grad():
+        for name, tensor in wanted.items():
+            tensor.copy_(found[name])
+
+
+ORIGIN, EARLIER = "origin.json", "earlier"
+_COLUMNS = ["part", "pixel_hash", "group_hash"]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRecord:
+    """The images that something was trained and chosen on.
+
+    Attributes:
+        table: ``part, pixel_hash, group_hash`` of each; the hashes of patients are keyed by ``data_hash``.
+        data_hash: Of the store that they came from.
+        stored: Height, width and channels that they were stored in: hashes of other sizes do not compare.
+        depth: Bits a pixel of them.
+        groups_given: Whether patients are: names of files, which stand in for them, occur anywhere and do not compare.
+        earlier: What the weights that it began with were trained on, where that is known.
+        unknown: Name of weights at its beginning of which that is not known; "" where there are none.
+    """
+
+    table: pd.DataFrame
+    data_hash: str
+    stored: tuple[int, int, int]
+    depth: int
+    groups_given: bool = True
+    earlier: "TrainingRecord | None" = None
+    unknown: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        store: ImageStore,
+        rows: dict[str, np.ndarray],
+        *,
+        earlier: "TrainingRecord | None" = None,
+        unknown: str = "",
+    ) -> "TrainingRecord":
+        """What is kept of a training.
+
+        Args:
+            store: Its images.
+            rows: Of each part, "training" and "validation".
+            earlier: As the attribute.
+            unknown: Likewise.
+        """
+        groups = group_hashes(store.manifest.groups, store.data_hash)
+        hashes = store.pixel_hashes.astype(str)
+        parts = [pd.DataFrame(dict(zip(_COLUMNS, (n, hashes[r], groups[r]), strict=True))) for n, r in rows.items()]
+        _, height, width, channels = (int(n) for n in store.images.shape)
+        depth = store.images.dtype.itemsize * 8
+        table = pd.concat(parts, ignore_index=True)
+        given = store.manifest.groups_given
+        return cls(table, store.data_hash, (height, width, channels), depth, given, earlier, unknown)
+
+    @property
+    def n_training(self) -> int:
+        """Different images that it or what it began with was trained on; one of two sizes counts twice."""
+        return len(self._trained_hashes())
+
+    @property
+    def identity(self) -> str:
+        """Fingerprint of the images, here and earlier."""
+        before = "" if self.earlier is None else self.earlier.identity
+        return fingerprint(self.table.to_numpy().tolist(), self.stored, self.depth, self.unknown, before, length=32)
+
+    def parts(self, store: ImageStore) -> SeenImages:
+        """Which images of a store, or other images of whose patients, were among them, here or earlier.
+
+        Args:
+            store: The images.
+        """
+        groups, hashes = group_hashes(store.manifest.groups, self.data_hash), store.pixel_hashes.astype(str)
+        alike = tuple(store.images.shape[1:]) == self.stored and store.images.dtype.itemsize * 8 == self.depth
+        by_group = self.groups_given and store.manifest.groups_given
+        part = np.full(len(groups), "", dtype=object)
+        for name in ("validation", "training"):  # an image that was both counts as trained on
+            known = self.table.loc[self.table["part"] == name]
+            met = np.isin(groups, known["group_hash"].tolist()) & by_group
+            met |= np.isin(hashes, known["pixel_hash"].tolist()) & alike
+            part[met] = name
+        trained = self.table.loc[self.table["part"] == "training"]
+        there = trained["pixel_hash"].isin(hashes) if alike else trained["group_hash"].isin(groups)
+        missing = frozenset(trained["pixel_hash"][~there]) if alike or by_group else None
+        own = SeenImages(part, alike, missing, (self.unknown,) if self.unknown else ())
+        if self.earlier is None:
+            return own
+        before = self.earlier.parts(store)
+        both = None if missing is None or before.missing is None else missing | before.missing
+        return replace(join_seen(own, self.earlier, store), missing=both, unknown=(*before.unknown, *own.unknown))
+
+    def save(self, folder: Path) -> None:
+        """Write it to a folder that is there, private and atomic, the description last."""
+        write_table(folder / SEEN, self.table)
+        if self.earlier is not None:
+            (folder / EARLIER).mkdir(mode=0o700, exist_ok=True)
+            self.earlier.save(folder / EARLIER)
+        origin = {"format": 1, "data_hash": self.data_hash, "stored": self.stored, "depth": self.depth}
+        origin |= {"groups_given": self.groups_given, EARLIER: self.earlier is not None, "unknown": self.unknown}
+        write_json(folder / ORIGIN, origin)
+
+    def _trained_hashes(self) -> set[tuple[tuple[int, ...], int, str]]:
+        """Hashes of the images that were trained on, here and earlier, with the size they are of."""
+        mine = self.table.loc[self.table["part"] == "training", "pixel_hash"].tolist()
+        before = set() if self.earlier is None else self.earlier._trained_hashes()
+        return before | {(self.stored, self.depth, value) for value in mine}
+
+
+def join_seen(own: SeenImages, other: TrainingRecord | None, store: ImageStore) -> SeenImages:
+    """Whom a network has seen together with the encoder that it stands on.
+
+    Args:
+        own: Of the network.
+        other: Of the encoder; None where that is not known or there is none.
+        store: The images that `own` is about.
+    """
+    if other is None:
+        return own
+    its = other.parts(store)
+    part = np.where((own.part == "") | (its.part == "training"), its.part, own.part).astype(object)
+    return replace(own, part=part, pixels_compared=own.pixels_compared and its.pixels_compared)
+
+
+def read_training_record(folder: Path) -> TrainingRecord | None:
+    """What `TrainingRecord.save` left, or None in a folder of another origin.
+
+    Raises:
+        InputError: It is damaged.
+    """
+    if not (folder / ORIGIN).is_file():
+        return None
+    try:
+        origin = read_json(folder / ORIGIN)
+        height, width, channels = (int(n) for n in origin["stored"])
+        table = read_table(folder / SEEN).loc[:, _COLUMNS]
+        earlier = read_training_record(folder / EARLIER) if origin.get(EARLIER, False) else None
+        if earlier is None and origin.get(EARLIER, False):
+            raise ValueError(f"{EARLIER}/{ORIGIN}, of what it began with, is missing")
+        given, unknown = bool(origin.get("groups_given", True)), one_line(origin.get("unknown", ""), 80)
+        size, depth = (height, width, channels), int(origin["depth"])
+        return TrainingRecord(table, str(origin["data_hash"]), size, depth, given, earlier, unknown)
+    except CONTENT_ERRORS as error:
+        raise InputError(f"what {one_line(folder)} was trained on cannot be read: {one_line(error, 120)}") from None

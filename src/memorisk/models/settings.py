@@ -1,0 +1,168 @@
+"""Settings of models that load nothing heavy: kinds of detectors, diffusion sampling, sizes of a GAN.
+
+**Detectors.** The kinds of detectors have the names that a user types.
+
+**Sampling.** How a diffusion model draws: settings for Python, the command line and YAML at once.
+
+**GANs.** What a GAN of the StyleGAN2 kind is built from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from memorisk.runs.errors import InputError, one_line, plural, unknown_name
+from memorisk.runs.settings import check_types
+
+COPY_DETECTOR = "copy"
+LATENT_DETECTOR_KINDS = ("lcmem", "siamese", "siamese-ntxent")
+DETECTOR_KINDS = (COPY_DETECTOR, *LATENT_DETECTOR_KINDS)
+
+
+SAMPLERS = ("ddim", "dpm-solver", "ddpm")
+DIFFUSION_SETTINGS = ("sampler", "sampling_steps", "guidance")
+"""Settings that only a diffusion model has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions:
+    """How a diffusion model draws; a GAN and a user's own function take none of it but ``batch``."""
+
+    sampler: Literal["ddim", "dpm-solver", "ddpm"] = "ddim"
+    """How a diffusion model draws an image: ddim (without noise on the way), dpm-solver (++, second order) or ddpm."""
+
+    sampling_steps: int = 50
+    """Steps to an image of a diffusion model; dpm-solver needs fewer, ddpm as many as the training had times."""
+
+    guidance: float = 1.0
+    """Classifier-free guidance of a diffusion model: 1 is none; more keeps closer to the condition."""
+
+    batch: int = 64
+    """Images that are drawn at a time on a GPU; they do not depend on it on a CPU."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        check_types(self)
+        if self.sampler not in SAMPLERS:
+            raise unknown_name("sampler", self.sampler, SAMPLERS)
+        for name in ("sampling_steps", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
+        if not 0 <= self.guidance < float("inf"):
+            raise InputError(f"guidance is {self.guidance}; it must be 0 or more, and 1 is none")
+
+    def sampling(self) -> "SamplingOptions":
+        """These settings without those of a command that inherits them."""
+        return SamplingOptions(**{f.name: getattr(self, f.name) for f in fields(SamplingOptions)})
+
+    def of_kind(self, kind: str) -> "SamplingOptions":
+        """What a generator of a kind takes of these settings, the others as they are by default.
+
+        For commands whose settings are for generators of several kinds.
+
+        Args:
+            kind: ``dit``, ``gan`` or ``function``.
+        """
+        return self.sampling() if kind == "dit" else SamplingOptions(batch=self.batch)
+
+    def told(self, kind: str) -> dict[str, Any]:
+        """The settings by name, without those that take no part in how a generator of a kind draws.
+
+        Args:
+            kind: ``dit``, ``gan`` or ``function``.
+        """
+        unknown = () if kind == "dit" else DIFFUSION_SETTINGS
+        return {name: value for name, value in asdict(self).items() if name not in unknown}
+
+    def refuse_diffusion(self, name: str) -> None:
+        """Refuse, for a generator that is no diffusion model, what only such a model has.
+
+        Args:
+            name: Of the generator.
+
+        Raises:
+            InputError: A setting of `DIFFUSION_SETTINGS` is not as it is by default.
+        """
+        for setting in DIFFUSION_SETTINGS:
+            if (value := getattr(self, setting)) != getattr(SamplingOptions, setting):
+                raise InputError(
+                    f"{setting} is {value}, and {one_line(name, 60)} is no diffusion model of memorisk's, which alone "
+                    f"has it: leave {setting} out"
+                )
+
+
+GAN_SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
+_START = 4
+_WIDEST = {"style": 1 << 14, "mapping_layers": 1 << 6, "features": 1 << 20, "features_max": 1 << 14}
+"""Far above any published network; a damaged description is refused before its weights are made room for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GanSpec:
+    """Its images, and the widths of its networks."""
+
+    size: int
+    """Pixels a side of the images, one of `GAN_SIDES`."""
+    channels: int
+    """Of the images, 1 or 3."""
+    style: int
+    """Numbers of z and w."""
+    mapping_layers: int
+    """From z to w."""
+    features: int
+    """Feature maps times pixels a side."""
+    features_max: int
+    """Most feature maps of a layer."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "GanSpec":
+        """What JSON says of one.
+
+        Raises:
+            InputError: Something is missing, unknown or out of range.
+        """
+        names = {field.name for field in fields(cls)}
+        if set(given) != names or not all(isinstance(n, int) and not isinstance(n, bool) for n in given.values()):
+            raise InputError(f"a GAN is described by whole numbers: {', '.join(sorted(names))}; not {one_line(given)}")
+        spec = cls(**given)
+        spec.validate()
+        return spec
+
+    def validate(self) -> None:
+        """Check what can be wrong.
+
+        Raises:
+            InputError: Images that it cannot draw, or a width below 1.
+        """
+        if self.size not in GAN_SIDES or self.channels not in (1, 3):
+            sides = ", ".join(map(str, GAN_SIDES))
+            raise InputError(
+                f"images have {self.size} pixels a side and {plural(self.channels, 'channel', 'channels')}; a GAN "
+                f"takes squares of {sides} pixels (a size resizes them) with 1 or 3 channels"
+            )
+        for name in ("style", "mapping_layers", "features", "features_max"):
+            if not 1 <= getattr(self, name) <= _WIDEST[name]:
+                raise InputError(f"{name} of a GAN is {getattr(self, name)}; it must lie from 1 to {_WIDEST[name]:,}")
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Of the blocks: 4, 8, ..., size."""
+        return tuple(_START << k for k in range((self.size // _START).bit_length()))
+
+    def width(self, side: int) -> int:
+        """Feature maps at a side."""
+        return max(1, min(self.features // side, self.features_max))
+
+    @property
+    def styles(self) -> int:
+        """How many w an image takes: one a layer, and one for the last image."""
+        return 2 * len(self.sides)
+
+    @property
+    def noise_sides(self) -> tuple[int, ...]:
+        """Side of the noise of each layer."""
+        return tuple(side for k, side in enumerate(self.sides) for _ in range(1 if k == 0 else 2))

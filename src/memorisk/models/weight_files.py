@@ -1,0 +1,357 @@
+"""Weights from files: safetensors, PyTorch (tensors only), NumPy archives. Loaded strictly.
+
+Strictly: everything but the classifier head must match by name and shape; what does not is listed and nothing is
+loaded. What had to be done to make a file fit (a new head, a stem summed over colours, positions resized, the trunk
+taken out of a whole SAM or open_clip file) is said.
+A PyTorch file is read with ``weights_only=True``: one that would run code is refused, and so is every such file by a
+PyTorch that can be got around.
+"""
+
+import pickle
+import sys
+import tarfile
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.torch_version import TorchVersion
+
+from memorisk.images.containers.parsing import SurplusError
+from memorisk.images.containers.safetensors import is_safetensors, tensors_sha256
+from memorisk.models.network_parts import StateDict, WholeFile, head_names, stem_names, take_trunk, whole_file
+from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line
+from memorisk.runs.files import atomic_path
+from memorisk.runs.size_limits import check_archive, check_arrays
+from memorisk.runs.storage.mirror import local_source
+
+Note = Callable[[str], None]
+
+SUFFIXES = (".safetensors", ".pth", ".pt", ".th", ".bin", ".ckpt", ".npz")
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
+_PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
+_LISTED = 5
+_SAFE = TorchVersion("2.10.0")
+"""The PyTorch from which on ``weights_only`` keeps what it says."""
+READ_FORMATS = "safetensors, NumPy .npz, and PyTorch .pt, .pth, .th, .bin and .ckpt (tensors only)"
+"""The formats that are read, in words."""
+_OTHERS = {
+    b"\x89HDF\r\n\x1a\n": "is HDF5, as Keras writes it",
+    b"\x93NUMPY": "is a single NumPy array",
+    b"\x1f\x8b": "is compressed by gzip",
+}
+
+
+def read_state_dict(path: str | Path) -> StateDict:
+    """Tensors by name from a file, its kind told by its content.
+
+    A file at a URL is brought over first (`memorisk.runs.storage.mirror`). Wrappers (``state_dict``,
+    ``model_state_dict``, ``model``, ``net``) are opened.
+
+    Raises:
+        InputError: if the file is missing, unreadable, would run code when loaded, or holds no tensors.
+    """
+    file = local_source(path)
+    if not file.is_file():
+        raise InputError(f"there is no weights file {one_line(path)}")
+    with file.open("rb") as stream:
+        start = stream.read(9)
+    if start[8:9] == b"{":
+        return _read_safetensors(file)
+    if start[:2] == b"PK" and _is_numpy_archive(file):
+        return _read_numpy(file)
+    _refuse_other_formats(file, start)
+    return _read_torch(file)
+
+
+def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = None) -> None:
+    """Load a file into a network.
+
+    The head is taken from the file where its shape is the network's, else it stays as initialised. A stem for another
+    number of channels is adapted as timm does (summed for one channel, repeated and rescaled for others); positions of
+    a vision transformer for another image size are resized; older names are converted by timm's own filter. Of SAM's,
+    MedSAM's and open_clip's files the image trunk is taken (`memorisk.models.network_parts`).
+
+    Args:
+        model: The network, changed in place only if everything fits.
+        path: The file, as for `read_state_dict`.
+        on_note: Called with a sentence for each thing done to make the file fit.
+
+    Raises:
+        InputError: as `read_state_dict`, or if names or shapes outside the head do not match, or a whole file has a
+            tensor of no known part; they are listed.
+    """
+    note = on_note or (lambda text: None)
+    wanted = model.state_dict()
+    file = Path(path).name
+    found = _strip_prefixes(read_state_dict(path), wanted)
+    kind = whole_file(found, wanted)
+    if kind is not None:
+        found = take_trunk(found, kind, file, note)
+    if _mismatch(model, wanted, _adapt_stem(model, found, wanted, _silent)):
+        found = _convert(model, found, wanted, note, kind)
+    found = _adapt_stem(model, found, wanted, note)
+    found = _fill_counters(found, wanted)
+    problem = _mismatch(model, wanted, found)
+    if problem:
+        which = f" ({kind.trunk[:-1]} of a file as {kind.name} has it)" if kind is not None else ""
+        raise InputError(f"weights file {one_line(file)}{which} does not fit {type(model).__name__}: {problem}")
+    found = _settle_head(model, found, wanted, note)
+    model.load_state_dict(found)
+
+
+def head_and_stem(model: nn.Module, path: str | Path) -> tuple[int | None, int | None]:
+    """What a file's own head and stem are made for, before it is loaded.
+
+    Args:
+        model: A network of the architecture, with any number of classes.
+        path: The file, as for `read_state_dict`.
+
+    Returns:
+        Outputs of the file's head and channels of its stem; None where the file or the architecture has none by name.
+
+    Raises:
+        InputError: as `read_state_dict`.
+    """
+    found = _strip_prefixes(read_state_dict(path), model.state_dict())
+    given = [found[key] for key in _head_keys(model, found) if key.endswith(("weight", "bias"))]
+    stems = [found[f"{name}.weight"] for name in stem_names(model) if f"{name}.weight" in found]
+    return (
+        max((value.shape[0] for value in given if value.ndim), default=None),
+        next((value.shape[1] for value in stems if value.ndim == 4), None),
+    )
+
+
+def tensors_of(path: Path | None) -> str | None:
+    """Identify the tensors of a safetensors file, whatever else it holds (`tensors_sha256`).
+
+    Args:
+        path: Weights; None for none.
+
+    Returns:
+        SHA-256; None for other formats.
+    """
+    if path is None or not path.is_file() or not is_safetensors(path):
+        return None
+    try:
+        return tensors_sha256(path)
+    except SurplusError:  # the format's own library says what is wrong
+        return None
+
+
+def save_weights(path: str | Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a network's parameters and buffers as safetensors, atomically."""
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata=dict(metadata or {}))
+
+
+def _refuse_other_formats(file: Path, start: bytes) -> None:
+    """Refuse what is no PyTorch file by its first bytes: neither a zip archive, a pickle, nor an old tar archive."""
+    known = next((what for magic, what in _OTHERS.items() if start.startswith(magic)), None)
+    if known is None and (not start or start[:2] == b"PK" or start[:1] == b"\x80" or tarfile.is_tarfile(file)):
+        return
+    raise InputError(
+        f"weights file {one_line(file.name)} {known or 'is damaged, or of a format that is not read'}: "
+        f"read are {READ_FORMATS}; save the tensors by name as safetensors"
+    )
+
+
+def _read_safetensors(file: Path) -> StateDict:
+    try:
+        return load_file(file)
+    except (SafetensorError, ValueError) as error:
+        raise InputError(f"weights file {one_line(file.name)} is damaged: {one_line(error, 120)}") from error
+
+
+def _is_numpy_archive(file: Path) -> bool:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
+    return bool(names) and all(name.endswith(".npy") for name in names)
+
+
+def _read_numpy(file: Path) -> StateDict:
+    try:
+        check_arrays(file)
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: torch.from_numpy(archive[name]) for name in archive.files}
+    except ARRAY_ERRORS as error:
+        raise InputError(
+            f"weights file {one_line(file.name)} cannot be read as arrays of numbers: {one_line(error, 120)}"
+        ) from error
+
+
+def _read_torch(file: Path) -> StateDict:
+    if TorchVersion(torch.__version__) < _SAFE:
+        raise InputError(
+            f"weights file {one_line(file.name)}: in PyTorch {torch.__version__} a crafted file of this kind runs code "
+            "in spite of weights_only=True (CVE-2026-24747): install PyTorch 2.10 or newer, or give safetensors"
+        )
+    try:
+        if zipfile.is_zipfile(file):
+            check_archive(file)
+        with warnings.catch_warnings(action="ignore"):  # torch's remarks on old formats are not the user's matter
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InputError(
+            f"weights file {one_line(file.name)} is refused: it is damaged, or loading it would run code "
+            "from the file; save its state_dict() alone, or as safetensors"
+        ) from error
+    except (SafetensorError, AttributeError, *ARRAY_ERRORS) as error:
+        raise InputError(f"weights file {one_line(file.name)} cannot be read: {one_line(error, 120)}") from error
+    return _unwrap(content, file)
+
+
+def _unwrap(content: Any, file: Path) -> StateDict:
+    """The tensors inside a checkpoint's wrapper."""
+    for _ in _WRAPPERS:
+        if not isinstance(content, Mapping):
+            break
+        inner = next((content[w] for w in _WRAPPERS if isinstance(content.get(w), Mapping)), None)
+        if inner is None:
+            break
+        content = inner
+    if not isinstance(content, Mapping) or not content:
+        raise InputError(f"weights file {one_line(file.name)} holds no named tensors")
+    strange = [str(name) for name, value in content.items() if not isinstance(value, torch.Tensor)]
+    if strange:
+        raise InputError(f"weights file {one_line(file.name)} holds entries that are not tensors: {_listing(strange)}")
+    return {str(name): value for name, value in content.items()}
+
+
+def _strip_prefixes(found: StateDict, wanted: StateDict) -> StateDict:
+    """Remove what wrappers put before every name, unless the network's own names begin so."""
+    changed = True
+    while changed:
+        changed = False
+        for prefix in _PREFIXES:
+            if found and all(n.startswith(prefix) for n in found) and not any(n.startswith(prefix) for n in wanted):
+                found = {name.removeprefix(prefix): value for name, value in found.items()}
+                changed = True
+    return found
+
+
+def _fill_counters(found: StateDict, wanted: StateDict) -> StateDict:
+    """Batch normalisation's step counters, absent from files before PyTorch 0.4.1 and without effect on the output."""
+    counters = {n: t for n, t in wanted.items() if n.endswith("num_batches_tracked") and n not in found}
+    return {**found, **counters}
+
+
+def _head_keys(model: nn.Module, state: Mapping[str, Any]) -> list[str]:
+    prefixes = tuple(f"{name}." for name in head_names(model))
+    return [name for name in state if prefixes and name.startswith(prefixes)]
+
+
+def _mismatch(model: nn.Module, wanted: StateDict, found: StateDict) -> str:
+    """What does not match outside the head, in one line; empty if all does."""
+    heads = {*_head_keys(model, wanted), *_head_keys(model, found)}
+    counters = {name for name in wanted if name.endswith("num_batches_tracked")}
+    missing = [name for name in wanted if name not in found and name not in heads and name not in counters]
+    unexpected = [name for name in found if name not in wanted and name not in heads]
+    shapes = [
+        f"{name} {list(found[name].shape)} instead of {list(wanted[name].shape)}"
+        for name in wanted
+        if name in found and name not in heads and found[name].shape != wanted[name].shape
+    ]
+    parts = (("missing", missing), ("unexpected", unexpected), ("wrong shape", shapes))
+    return "; ".join(f"{label}: {_listing(names)}" for label, names in parts if names)
+
+
+def _listing(names: list[str]) -> str:
+    shown = ", ".join(one_line(name, 80) for name in names[:_LISTED])
+    return shown + (f", ... ({len(names)} in all)" if len(names) > _LISTED else "")
+
+
+def _settle_head(model: nn.Module, found: StateDict, wanted: StateDict, note: Note) -> StateDict:
+    """The file's head where it fits, else the network's own; said either way."""
+    keys = _head_keys(model, wanted)
+    given = _head_keys(model, found)
+    if not keys:
+        return found
+    name = ", ".join(head_names(model))
+    if set(given) == set(keys) and all(found[key].shape == wanted[key].shape for key in keys):
+        note(f"the head ({name}) comes from the file")
+        return found
+    outputs = max((found[key].shape[0] for key in given if found[key].ndim), default=0)
+    held = f"the file's has {outputs} outputs" if given else "the file has none"
+    note(f"the head ({name}) is new and randomly initialised: {held}")
+    rest = {key: value for key, value in found.items() if key not in given}
+    return {**rest, **{key: wanted[key] for key in keys}}
+
+
+def _adapt_stem(model: nn.Module, found: StateDict, wanted: StateDict, note: Note) -> StateDict:
+    """Fit the first convolution to another number of channels, by timm's rule."""
+    adapted = dict(found)
+    for name in stem_names(model):
+        key = f"{name}.weight"
+        if key not in found or key not in wanted or found[key].ndim != 4:
+            continue
+        have, need = found[key].shape, wanted[key].shape
+        if have[1] != need[1] and (have[0], *have[2:]) == (need[0], *need[2:]) and have[1] == 3:
+            from timm.models import adapt_input_conv
+
+            adapted[key] = adapt_input_conv(need[1], found[key])
+            note(f"the stem ({name}) was adapted from {have[1]} to {need[1]} channels")
+    return adapted
+
+
+def _convert(model: nn.Module, found: StateDict, wanted: StateDict, note: Note, kind: WholeFile | None) -> StateDict:
+    """Names and sizes by timm's own filter for the architecture, and SAM's positions to the image size.
+
+    What does not fit afterwards either is given back in the file's own names and sizes; the trunk of a whole file with
+    its positions resized, so that the mismatch that is reported is the one that matters.
+    """
+    convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    if convert is None or not type(model).__module__.startswith("timm."):
+        return found
+    try:
+        converted = dict(convert(dict(found), model))
+    except (KeyError, RuntimeError, TypeError, ValueError, AttributeError, IndexError):
+        return found  # the mismatch is then reported in the file's own names
+    resized = {name: _resize_position(name, value, wanted.get(name), converted) for name, value in converted.items()}
+    if _mismatch(model, wanted, _adapt_stem(model, resized, wanted, _silent)):
+        return found if kind is None else resized
+    left_out = len(found) - len(resized)
+    more = f", {left_out} tensors of other parts left out" if left_out > 0 else ""
+    positions = sum(value is not converted[name] for name, value in resized.items())
+    more += f", {positions} tables of positions resized" if positions else ""
+    note(f"names and sizes were converted by timm's filter for {type(model).__name__}{more}")
+    return resized
+
+
+def _resize_position(name: str, value: torch.Tensor, wanted: torch.Tensor | None, found: StateDict) -> torch.Tensor:
+    """SAM's absolute positions [1, h, w, d] (bicubic), relative ones [2s - 1, d] (linear), as SAM does on the fly.
+
+    Relative positions are resized only where s is a side of the file's own grid, that is in blocks of global attention;
+    of another size they are as they are, and refused as a mismatch.
+    """
+    if (
+        wanted is None
+        or value.shape == wanted.shape
+        or value.ndim != wanted.ndim
+        or value.shape[-1] != wanted.shape[-1]
+    ):
+        return value
+    if name == "pos_embed" and value.ndim == 4:
+        from timm.layers.pos_embed import resample_abs_pos_embed_nhwc
+
+        return resample_abs_pos_embed_nhwc(value, [wanted.shape[1], wanted.shape[2]])
+    grid = found["pos_embed"].shape if "pos_embed" in found and found["pos_embed"].ndim == 4 else (0, 0, 0, 0)
+    side = {"rel_pos_h": grid[1], "rel_pos_w": grid[2]}.get(name.rpartition(".")[2])
+    if side is not None and value.ndim == 2 and value.shape[0] == 2 * side - 1:
+        resized = nn.functional.interpolate(value.t()[None], size=wanted.shape[0], mode="linear")
+        return resized[0].t().contiguous()
+    return value
+
+
+def _silent(text: str) -> None:
+    """Say nothing."""

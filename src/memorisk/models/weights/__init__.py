@@ -1,1 +1,0 @@
-"""Weights from files: start with `weights`. Loading is strict and never unpickles."""

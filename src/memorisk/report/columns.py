@@ -1,0 +1,145 @@
+"""Columns of a table: read as plain arrays, and their values written for a reader.
+
+A column is read whatever dtype it came with and whether it is there at all. `FORMATS` has a function for each way
+to write a value; the specification of a column names it.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.statistics.verdicts.tiers import format_against_gates
+
+MINUS = "\N{MINUS SIGN}"
+_DECIMALS = 3
+
+
+def is_missing(value: Any) -> bool:
+    """Whether there is no value: None, NaN, or pandas' own mark for it."""
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    return isinstance(value, float | np.floating) and math.isnan(value)
+
+
+def text(value: Any) -> str:
+    """A name or any other value, as it is."""
+    return str(value)
+
+
+def capitalized(sentence: str) -> str:
+    """A sentence with its first letter large, the others as they are: names may stand in it."""
+    return f"{sentence[:1].upper()}{sentence[1:]}"
+
+
+def count(value: Any) -> str:
+    """A whole number with commas between thousands."""
+    return _signed(f"{float(value):,.0f}")
+
+
+def decimal(value: Any, gates: Sequence[float] = ()) -> str:
+    """A number with three decimals, more where rounding would carry it to or across a gate."""
+    return _signed(format_against_gates(float(value), *gates, digits=_DECIMALS))
+
+
+def short(value: Any) -> str:
+    """A number with two decimals."""
+    return _signed(f"{float(value):.2f}")
+
+
+def mean_count(value: Any) -> str:
+    """A mean of numbers of things: whole as a count, else two decimals."""
+    number = float(value)
+    return count(number) if number.is_integer() else short(number)
+
+
+def percent(value: Any) -> str:
+    """A share as a percentage: one decimal, more only where the share is below 0.1 %."""
+    share = 100 * float(value)
+    digits = 1 if share == 0 or abs(share) >= 0.1 else 3
+    return _signed(f"{share:.{digits}f}") + "\N{NO-BREAK SPACE}%"
+
+
+def probability(value: Any) -> str:
+    """A p-value: three decimals, or the power of ten it lies below."""
+    p = float(value)
+    if p >= 0.001:
+        return f"{p:.3f}"
+    return "0" if p <= 0 else f"{p:.1e}".replace("e-0", "e-").replace("e-", f"e{MINUS}")
+
+
+def power(value: Any) -> str:
+    """A number of any size with two digits that count: ``75000`` as ``7.5e4``."""
+    number = float(value)
+    if number == 0 or 0.01 <= abs(number) < 1000:
+        return _signed(f"{number:.3g}")
+    digits, _, exponent = f"{number:.1e}".partition("e")
+    return _signed(digits) + "e" + _signed(str(int(exponent)))
+
+
+def yes_no(value: Any) -> str:
+    """Yes or no."""
+    return "yes" if bool(value) else "no"
+
+
+FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
+    {
+        "text": text,
+        "count": count,
+        "decimal": decimal,
+        "short": short,
+        "mean_count": mean_count,
+        "percent": percent,
+        "probability": probability,
+        "power": power,
+        "yes_no": yes_no,
+    }
+)
+
+
+def _signed(digits: str) -> str:
+    """The same number with a true minus sign, and without one before zero."""
+    digits = digits.replace("inf", "\N{INFINITY}")
+    if digits == "-\N{INFINITY}":
+        return MINUS + "\N{INFINITY}"
+    if digits.startswith("-"):
+        return digits[1:] if not any(c in "123456789" for c in digits) else MINUS + digits[1:]
+    return digits
+
+
+def column_numbers(table: pd.DataFrame, column: str) -> np.ndarray:
+    """A column as ``[n]`` float64; NaN for what is missing, for text, and for a column that is not there."""
+    out = np.full(len(table), np.nan)
+    if column in table:
+        for i, value in enumerate(table[column]):
+            if not is_missing(value) and not isinstance(value, str):
+                out[i] = float(value)
+    return out
+
+
+def booleans(table: pd.DataFrame, column: str) -> np.ndarray:
+    """A column as ``[n]`` booleans; False for what is missing and for a column that is not there."""
+    if column not in table:
+        return np.zeros(len(table), dtype=bool)
+    return np.array([not is_missing(v) and bool(v) for v in table[column]], dtype=bool)
+
+
+def column_texts(table: pd.DataFrame, column: str) -> list[str]:
+    """A column as texts; empty for what is missing and for a column that is not there."""
+    if column not in table:
+        return [""] * len(table)
+    return ["" if is_missing(v) else str(v) for v in table[column]]
+
+
+def rows(table: pd.DataFrame, chosen: np.ndarray | Sequence[bool]) -> pd.DataFrame:
+    """The rows where a mask is true."""
+    return table.take(np.flatnonzero(np.asarray(chosen, dtype=bool)).tolist())
+
+
+def largest_first(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The rows by a number, largest first, equal ones in their order, those without one at the end."""
+    values = column_numbers(table, column)
+    return table.take(np.argsort(np.where(np.isnan(values), np.inf, -values), kind="stable").tolist())

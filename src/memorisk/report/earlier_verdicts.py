@@ -1,0 +1,120 @@
+"""Verdicts that an earlier rule gave and that may not stand; report, gate and statement tell them as undecided.
+
+A pass of the first form did not ask what the audit would have noticed. A pass of the second did not ask whether
+patients were told apart (classifier), or whether the images could be seen for what they are (synthetic). A promise of
+the first form left people out for looking like others, and did not hold where people look alike. A failure of
+`audit feature` by controls alone did not ask whether models that never saw the mark fail so, too. All other failures,
+and what was undecided, are told as they were. This is the one place that knows the form of a verdict's rule; it needs
+Python's own library alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from memorisk.report.statements.statement import FAIL, PASS, UNDECIDED, AuditStatement
+
+if TYPE_CHECKING:
+    from memorisk.report.result import Result
+
+FORMS: Mapping[str, int] = {
+    "filter": 2,
+    "feature": 2,
+    **dict.fromkeys(("synthetic", "synthesize"), 3),
+    **dict.fromkeys(("classifier", "losses"), 4),
+}
+"""Form of the verdict's rule by kind of run: of a classifier in ``rule["form"]`` of ``verdict.json``, of others in its
+``schema``, of any in ``settings["verdict_form"]`` of a statement. Verdicts of other kinds stand."""
+BY_REFERENCES = "rank among reference models trained without the mark"
+"""How a verdict of `audit feature` and the method of its statement name the comparison that can fail a model."""
+EARLIER_PASS = (
+    "an earlier version of memorisk passed this run by a rule that passed what it could not notice, so that its pass "
+    "may not stand"
+)
+EARLIER_GUARANTEE = (
+    "an earlier version of memorisk made the promise of this run, which fails where different people look alike, so "
+    "that neither it nor a pass may stand"
+)
+EARLIER_FAILURE = (
+    "an earlier version of memorisk failed this run without enough reference models, as it failed models that never "
+    "saw the mark, so that the failure may not stand"
+)
+AGAIN = "the run's command, issued again with this memorisk"
+AFRESH = f"{AGAIN}, into a new folder"
+
+
+def current_result(result: "Result") -> "Result":
+    """The result of a saved run as it may be told today: undecided, in one line, where its verdict may not stand.
+
+    Args:
+        result: Of any kind; its run is left as it is.
+    """
+    v, kind = result.verdict, str(result.verdict.get("audit"))
+    promised = bool(v.get("guarantee"))
+    why = _may_not_stand(kind, result.status, verdict_form(v), method=str(v.get("method")), promised=promised)
+    if not why:
+        return result
+    told = {**v, "status": UNDECIDED, "why": [why], "what_would_decide": [AGAIN if kind == "classifier" else AFRESH]}
+    if why != EARLIER_GUARANTEE:
+        return result.replace(verdict=told)
+    numbers = {**result.summary["numbers"], "guarantee": ""}
+    return result.replace(verdict={**told, "guarantee": ""}, summary={**result.summary, "numbers": numbers})
+
+
+def current_audit(audit: AuditStatement) -> AuditStatement:
+    """One run of a statement as it may be told today, as `current_result`.
+
+    Args:
+        audit: As an earlier version may have stated it.
+    """
+    form = audit.settings.get("verdict_form")
+    why = _may_not_stand(
+        audit.kind,
+        audit.status,
+        form if isinstance(form, int) else 1,
+        method=audit.method.name,
+        promised=any(figure.name == "miss_rate" for figure in audit.figures),
+    )
+    if not why:
+        return audit
+    return replace(audit, status=UNDECIDED, why=(why,), what_would_decide=(f"{AFRESH}, and stated again",))
+
+
+def _may_not_stand(kind: str, status: str, form: int, *, method: str, promised: bool) -> str:
+    """Why a verdict may not stand, in one sentence; empty where it does.
+
+    Args:
+        kind: Of the run, as in `FORMS`.
+        status: ``pass``, ``fail`` or anything else.
+        form: Of the rule that gave it.
+        method: Of `audit feature`: how its p was computed.
+        promised: Of `filter` and `synthesize`: whether a guarantee was given.
+    """
+    if form >= FORMS.get(kind, 0):
+        return ""
+    if kind in ("filter", "synthesize") and form < 2 and promised and status != FAIL:
+        return EARLIER_GUARANTEE
+    if kind == "feature" and status == FAIL and BY_REFERENCES not in method:
+        return EARLIER_FAILURE
+    return EARLIER_PASS if status == PASS else ""
+
+
+def is_earlier(why: object) -> bool:
+    """Say whether reasons are those that stand in place of an earlier verdict.
+
+    Args:
+        why: Of a verdict or of a run of a statement.
+    """
+    return isinstance(why, list | tuple) and list(why) in ([EARLIER_PASS], [EARLIER_GUARANTEE], [EARLIER_FAILURE])
+
+
+def verdict_form(verdict: Mapping[str, Any]) -> int:
+    """Form of the rule that gave a saved verdict; 1 where it says none.
+
+    Args:
+        verdict: As in ``verdict.json``.
+    """
+    if verdict.get("audit") != "classifier":
+        return int(verdict.get("schema") or 1)
+    rule = verdict.get("rule")  # the schema of a classifier's verdict was 2 before the rule's form was
+    return int(rule.get("form") or 1) if isinstance(rule, Mapping) else 1

@@ -1,0 +1,195 @@
+"""JSON documents that are signed: strict reading, and their check against a schema without a library.
+
+Every reader must see the same value in the same bytes, so that `parse_json` refuses repeated members and numbers
+that JSON does not have.
+
+`violations` knows the part of JSON Schema 2020-12 that memorisk's own schemas use: ``type``, ``const``, ``enum``,
+``properties``, ``required``, ``additionalProperties``, ``items``, ``minItems``, ``minimum``, ``pattern`` and
+``$ref`` within the schema. Any other word in a schema is an error of the schema, not ignored; tests hold the
+answers to those of the library ``jsonschema``. Only Python's standard library is needed.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from memorisk.runs.errors import InputError, one_line
+
+SCHEMAS = Path(__file__).with_name("schemas")
+_TYPE_WORDS = frozenset(("$schema", "$id", "$defs", "title", "description"))
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """A schema of the package.
+
+    Args:
+        name: Its file without ``.json``, as in ``privacy-statement-1``.
+    """
+    return json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def violations(value: Any, schema: dict[str, Any]) -> Iterator[str]:
+    """Where a value is not as a schema says, a line each; none for a valid one.
+
+    Args:
+        value: Of JSON's own types.
+        schema: The schema.
+
+    Raises:
+        ValueError: The schema has a word that is not known here.
+    """
+    return _check(value, schema, schema, "")
+
+
+def _check(value: Any, part: Any, root: dict[str, Any], place: str) -> Iterator[str]:
+    """One value by one part of a schema."""
+    where = place or "the document"
+    for word, asked in part.items():
+        if word in _TYPE_WORDS:
+            continue
+        elif word == "$ref":
+            yield from _check(value, _referenced(root, asked), root, place)
+        elif word == "type":
+            names = [asked] if isinstance(asked, str) else asked
+            if not any(_has_type(value, name) for name in names):
+                yield f"{where} must be {' or '.join(names)}"
+        elif word == "const":
+            if not _same(value, asked):
+                yield f"{where} must be {asked!r}"
+        elif word == "enum":
+            if not any(_same(value, one) for one in asked):
+                yield f"{where} must be one of {', '.join(map(repr, asked))}"
+        elif word in _BY_TYPE:
+            yield from _BY_TYPE[word](value, asked, part, root, place)
+        else:
+            raise ValueError(f"the schema says {word!r}, which is not known here")
+
+
+def _referenced(root: dict[str, Any], reference: str) -> dict[str, Any]:
+    """What ``#/$defs/NAME`` stands for."""
+    found: Any = root
+    for name in reference.removeprefix("#/").split("/"):
+        found = found[name]
+    return found
+
+
+def _has_type(value: Any, name: str) -> bool:
+    """Whether a value is of a type; a boolean is no number, 3.0 is an integer."""
+    if isinstance(value, bool):
+        return name == "boolean"
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES[name])
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Equality of JSON: true is not 1."""
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
+
+
+def _required(value: Any, asked: list[str], part: dict, root: dict, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (f"{place}{'.' if place else ''}{name} is missing" for name in asked if name not in value)
+
+
+def _properties(value: Any, asked: dict, part: dict, root: dict, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in asked.items():
+            if name in value:
+                yield from _check(value[name], inner, root, f"{place}{'.' if place else ''}{name}")
+
+
+def _additional(value: Any, asked: Any, part: dict, root: dict, place: str) -> Iterator[str]:
+    for name in value if isinstance(value, dict) else ():
+        if name in part.get("properties", {}):
+            continue
+        inner = f"{place}{'.' if place else ''}{name}"
+        if asked is False:
+            yield f"{inner} is not known"
+        else:
+            yield from _check(value[name], asked, root, inner)
+
+
+def _items(value: Any, asked: dict, part: dict, root: dict, place: str) -> Iterator[str]:
+    for number, one in enumerate(value if isinstance(value, list) else ()):
+        yield from _check(one, asked, root, f"{place}[{number}]")
+
+
+def _fewest(value: Any, asked: int, part: dict, root: dict, place: str) -> Iterator[str]:
+    if isinstance(value, list) and len(value) < asked:
+        yield f"{place or 'the document'} must hold at least {asked}"
+
+
+def _minimum(value: Any, asked: float, part: dict, root: dict, place: str) -> Iterator[str]:
+    if _has_type(value, "number") and value < asked:
+        yield f"{place or 'the document'} must be at least {asked}"
+
+
+def _pattern(value: Any, asked: str, part: dict, root: dict, place: str) -> Iterator[str]:
+    if isinstance(value, str) and not re.search(asked.replace("$", r"\Z"), value):
+        yield f"{place or 'the document'} must be like {asked}"
+
+
+_BY_TYPE = {
+    "required": _required,
+    "properties": _properties,
+    "additionalProperties": _additional,
+    "items": _items,
+    "minItems": _fewest,
+    "minimum": _minimum,
+    "pattern": _pattern,
+}
+
+
+def parse_json(data: bytes, name: str) -> Any:
+    """Parse JSON in UTF-8. Repeated members and numbers that JSON does not have are errors.
+
+    Python's parser keeps the last of two members of the same name, other parsers the first. A document with both
+    could be approved by one tool and mean something else to the next.
+
+    Args:
+        data: The bytes of the document.
+        name: What messages call it.
+
+    Raises:
+        InputError: It is not JSON, repeats a member, or holds NaN or a number beyond the range of a float.
+    """
+    try:
+        return json.loads(
+            data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_finite
+        )
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is not valid JSON: {one_line(error, 120)}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object whose members all have different names."""
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise ValueError(f"the member {name!r} stands there twice")
+        members[name] = value
+    return members
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:20]} is out of range")
+    return number

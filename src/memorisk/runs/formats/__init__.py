@@ -1,1 +1,0 @@
-"""Files of YAML, CSV and Parquet, read within bounds."""

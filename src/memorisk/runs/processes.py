@@ -1,0 +1,196 @@
+"""Processes: child processes that import nothing from the current folder, and Ctrl-C that ends a command.
+
+Python puts the current folder first on the path of ``python -c`` (which is how multiprocessing starts its fork
+server, its resource tracker and spawned processes), of ``python -m``, and of notebooks. A ``numpy.py`` that lies
+among the images would then run in place of NumPy. Every process that memorisk starts, it starts in `safe_start` or
+by `safe_command`; both keep the current folder off the path of the child and of the child's own children.
+
+Ctrl-C ends a command within seconds, also where a library waits for workers that will not answer any more.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing import forkserver
+from types import FrameType, ModuleType
+
+from memorisk.runs.errors import InputError
+
+SAFE_ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
+"""What the environment of a child holds, so that its own children are safe, too."""
+_lock = threading.RLock()
+_server = forkserver.ForkServer()  # our own: one that other code started may search the current folder
+
+
+def _working_folder() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109 (the very text that Python puts on the path)
+    except OSError:  # it was removed
+        return None
+
+
+_began_in = _working_folder()
+
+
+def _implicit() -> list[int]:
+    """Places on sys.path that name the current folder and that nobody asked for."""
+    found = [i for i, entry in enumerate(sys.path) if entry in ("", ".")]
+    by_module = getattr(sys.modules.get("__main__"), "__spec__", None) is not None  # python -m
+    if by_module and not sys.flags.safe_path and _began_in in sys.path:
+        found.append(sys.path.index(_began_in))
+    return sorted(found)
+
+
+def child_path() -> list[str]:
+    """Return what a child searches for modules: sys.path without the current folder, unless it was asked for."""
+    implicit = _implicit()
+    return [entry for i, entry in enumerate(sys.path) if i not in implicit]
+
+
+@contextmanager
+def without_current_folder() -> Iterator[None]:
+    """Take the current folder off sys.path, and put it back afterwards; what else is changed meanwhile stays."""
+    with _lock:
+        taken = [(i, sys.path[i]) for i in _implicit()]
+        for i, _ in reversed(taken):
+            del sys.path[i]
+        try:
+            yield
+        finally:
+            for i, entry in taken:
+                sys.path.insert(i, entry)
+
+
+@contextmanager
+def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment, and set them back afterwards.
+
+    Args:
+        variables: Values by name.
+    """
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def safe_start() -> Iterator[None]:
+    """Start processes by multiprocessing in here: without the current folder, and without the caller's script.
+
+    Raises:
+        InputError: Python runs with ``-E``: its children would ignore the environment that keeps them safe.
+    """
+    if sys.flags.ignore_environment and not sys.flags.safe_path:
+        raise InputError(
+            "Python runs with -E, and processes that it starts would import from the current folder: start it with "
+            "-P as well, or with -I in place of -E"
+        )
+    with _lock, without_current_folder(), environment_variables(SAFE_ENVIRONMENT), _no_main_module(), _own_server():
+        yield
+
+
+def start_server(modules: Sequence[str]) -> None:
+    """Start the fork server of memorisk, which imports these modules; one that runs already stays as it is.
+
+    It imports modules of memorisk only: its path is Python's own, and only its workers get the caller's.
+    """
+    _server.set_forkserver_preload([name for name in modules if name.partition(".")[0] == "memorisk"])
+    with safe_start():
+        _server.ensure_running()
+
+
+def safe_command(code: str) -> list[str]:
+    """Return the command of a new Python process that runs this code; its environment should hold `SAFE_ENVIRONMENT`.
+
+    The child gets the caller's path when it has begun, so that no ``sitecustomize`` of the user's folders runs in it.
+    """
+    return [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {child_path()!r}; {code}"]
+
+
+def leave_current_folder() -> None:
+    """Keep this process from importing out of the current folder, and its children too: for a program of its own."""
+    global _began_in
+    for i in reversed(_implicit()):
+        del sys.path[i]
+    _began_in = None  # what names this folder from now on was asked for
+    os.environ.update(SAFE_ENVIRONMENT)
+
+
+@contextmanager
+def _own_server() -> Iterator[None]:
+    """Have multiprocessing fork from our own server."""
+    before = forkserver.connect_to_new_process
+    forkserver.connect_to_new_process = _server.connect_to_new_process
+    try:
+        yield
+    finally:
+        forkserver.connect_to_new_process = before
+
+
+@contextmanager
+def _no_main_module() -> Iterator[None]:
+    """Keep new processes from running the caller's script again.
+
+    Python runs the main script in each of them, to find functions that it defines, and so a script without
+    ``if __name__ == "__main__":`` would start itself again. Jobs are functions of importable modules.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+GRACE_SECONDS = 5.0
+INTERRUPTED = 130
+
+
+@contextmanager
+def prompt_interrupt(line: str, *, grace: float = GRACE_SECONDS) -> Iterator[None]:
+    """Raise KeyboardInterrupt on the first Ctrl-C as usual; if the process is still there after ``grace``, end it.
+
+    A pool of processes that is interrupted while its workers start may wait for them for ever. What is done is in files
+    by then, and workers end with their parent.
+
+    Args:
+        line: Written to standard error where the process had to be ended, unless it was written already.
+        grace: Seconds to leave on one's own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    said = threading.Event()
+
+    def leave() -> None:
+        """End the process at once."""
+        if not said.is_set():
+            sys.stderr.write(line)
+            sys.stderr.flush()
+        os._exit(INTERRUPTED)
+
+    def interrupted(_signal: int, _frame: FrameType | None) -> None:
+        """Interrupt, and end the process if that takes too long."""
+        timer = threading.Timer(grace, leave)
+        timer.daemon = True
+        timer.start()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    except KeyboardInterrupt:
+        said.set()  # whoever catches it says so
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,381 @@
+"""Files below a URL: listed, fetched, put and removed through fsspec; what breaks is tried again, with waits.
+
+fsspec's own listing leaves out a folder that could not be read, which here would look like files that are gone, so
+that folders are walked one by one where the storage has folders. A file that is put takes its name when it is whole:
+by a move where the storage has one; object stores write an object whole or not at all.
+"""
+
+import ftplib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+from memorisk.runs.errors import FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError
+from memorisk.runs.storage.locations import LIBRARIES, child_url, redact_urls, refuse_names
+
+ResultT = TypeVar("ResultT")
+WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further try of what a broken connection has stopped."""
+PART = ".part"
+_OBJECTS = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "memory"))
+_PARALLEL = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "http", "https", "file"))
+_HTTP = frozenset(("http", "https"))
+_READ_ONLY = frozenset((*_HTTP, "hf"))
+_PARALLEL_FETCHES = 8
+_MAX_DEPTH = 64
+_STAMPS = (
+    *("etag", "md5hash", "content_md5", "content-md5", "crc32c", "checksum", "blob_id", "generation"),
+    *("lastmodified", "last_modified", "last-modified", "mtime", "modify", "updated", "modificationtime"),
+    *("created", "ino"),
+)  # fmt: skip
+_REFUSED = (PermissionError, NotImplementedError, NotADirectoryError, IsADirectoryError)
+_TRY_LATER = (408, 425, 429)  # of the answers 400 to 499 of a web server
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of a storage.
+
+    Attributes:
+        place: Its name for the storage.
+        size: Bytes; None where the storage does not tell.
+        stamp: What the storage tells of its content or its time; empty where it tells nothing.
+    """
+
+    place: str
+    size: int | None
+    stamp: str
+
+
+class Storage:
+    """The files below a URL (of `urls.url_of`), for one thread at a time but for `fetch_all`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.protocol = url.partition("://")[0]
+        self._fs: Any = None
+        self._made: set[str] = set()
+        self._one = threading.RLock()
+        self.root = self._connect()
+
+    @property
+    def writable(self) -> bool:
+        """Whether the protocol can write."""
+        return self.protocol not in _READ_ONLY
+
+    def _connect(self) -> str:
+        """Open the file system anew; the root's name in it.
+
+        Raises:
+            InputError: Its library is missing, or its settings are wrong.
+        """
+
+        def opened() -> tuple[Any, str]:
+            """The file system and the root."""
+            from fsspec.core import url_to_fs
+
+            return url_to_fs(self.url, skip_instance_cache=True, use_listings_cache=False)
+
+        try:
+            self._fs, root = self._again("reached", opened, connect=False)
+        except ImportError:
+            library = LIBRARIES[self.protocol]
+            raise InputError(
+                f"{self.protocol}:// needs {library}, which is not installed: python -m pip install {library}"
+            ) from None
+        return root if self.protocol in _HTTP else root.rstrip("/")
+
+    def _again(self, what: str, action: Callable[[], ResultT], *, connect: bool = True) -> ResultT:
+        """What an action gives; a broken connection is opened anew and the action tried again.
+
+        Raises:
+            FileNotFoundError: The thing is not there.
+            InputError: The storage refuses.
+            MemoriskError: It does not answer, or the disk here is full.
+        """
+        for wait in (*WAITS, None):
+            try:
+                with self._one if self.protocol not in _PARALLEL else threading.Lock():
+                    return action()
+            except (FileNotFoundError, ImportError, MemoriskError):
+                raise
+            except Exception as error:
+                if isinstance(error, OSError) and error.errno in FULL_DISK_CODES:
+                    raise
+                if _is_missing(error):
+                    raise FileNotFoundError(self.url) from None
+                if _is_refusal(error):
+                    raise InputError(
+                        f"{self.url} cannot be {what} ({_reason(error)}); credentials are read from the environment "
+                        "(docs/storage.md)"
+                    ) from None
+                if wait is None:
+                    raise MemoriskError(
+                        f"{self.url} cannot be {what} ({_reason(error)}), also after {len(WAITS)} more tries; "
+                        f"{RESUME_HINT}"
+                    ) from None
+                time.sleep(wait)
+                if connect:
+                    self._reconnect()
+        raise AssertionError("the last try returns or raises")
+
+    def _reconnect(self) -> None:
+        """Open the file system anew if that works now; else the old one fails once more and it is tried later."""
+        from fsspec.core import url_to_fs
+
+        self._made.clear()
+        try:
+            self._fs = url_to_fs(self.url, skip_instance_cache=True, use_listings_cache=False)[0]
+        except Exception:
+            return
+
+    def place(self, name: str) -> str:
+        """A file's name for the storage."""
+        if self.protocol in _HTTP:
+            name = quote(name)
+        return f"{self.root.rstrip('/')}/{name}" if name else self.root
+
+    def kind(self) -> str | None:
+        """``file``, ``folder``, or None where there is nothing."""
+
+        def asked() -> str | None:
+            """What the storage says it is."""
+            if self.protocol == "ftp" and self.root in ("", "/"):
+                return "folder"
+            try:
+                found = self._fs.info(self.root)
+            except FileNotFoundError:
+                return None
+            if found["type"] == "file" and self.protocol in _HTTP:
+                return "folder" if found.get("mimetype") == "text/html" else "file"
+            return {"file": "file", "directory": "folder"}.get(found["type"])
+
+        return self._again("read", asked)
+
+    def entries(self) -> dict[str, Entry]:
+        """The files below the URL by their relative names, in order; of a file itself by its own name.
+
+        Raises:
+            InputError: A name would lead out of a local copy, or a link is among them.
+            FileNotFoundError: There is nothing.
+            MemoriskError: The storage does not answer.
+        """
+        found = self._again("listed", lambda: list(self._listed()))
+        names = [name for name, _ in found]
+        refuse_names(names, self.url)
+        folders = {name[:at] for name in names for at in range(len(name)) if name[at] == "/"}
+        both = sorted(folders & set(names))
+        if both:
+            raise InputError(
+                f"{child_url(self.url, both[0])} is a file and a folder at once, which no disk here can hold"
+            )
+        return dict(sorted(found))
+
+    def _listed(self) -> Iterator[tuple[str, Entry]]:
+        name = self.root.rstrip("/").rpartition("/")[2]
+        if self.protocol in _OBJECTS:
+            found = self._fs.find(self.root, detail=True)
+            for place, info in found.items():
+                if info.get("type", "file") == "file" and not place.endswith("/"):
+                    yield place.removeprefix(self.root).removeprefix("/") or name, _entry(info)
+            return
+        if self.kind() == "file":
+            yield unquote(name) if self.protocol in _HTTP else name, _entry(self._fs.info(self.root))
+            return
+        yield from self._walked(self.root, "", 0)
+
+    def _walked(self, folder: str, above: str, depth: int) -> Iterator[tuple[str, Entry]]:
+        if depth > _MAX_DEPTH:
+            raise InputError(f"{child_url(self.url, above)}: folders lie deeper than {_MAX_DEPTH}")
+        links = []
+        for info in self._fs.ls(folder or "/", detail=True):
+            place = info["name"]
+            name = place.rstrip("/")[len(folder.rstrip("/")) :].removeprefix("/")
+            if self.protocol in _HTTP:
+                if "?" in name or "#" in name or not name:  # links that sort the listing
+                    continue
+                name = unquote(name)
+            relative = f"{above}{name}"
+            if info.get("islink") or info["type"] == "link":
+                links.append(relative)
+            elif info["type"] == "directory":
+                refuse_names([relative], self.url)
+                yield from self._walked(place, f"{relative}/", depth + 1)
+            elif info["type"] == "file":
+                yield relative, _entry(self._fs.info(place) | {"name": place} if info["size"] is None else info)
+        if links:
+            raise InputError(
+                f"{self.url} holds symbolic links ({child_url(self.url, links[0])}), which are not followed: put the "
+                "files themselves there, or name the folder that they lead to"
+            )
+
+    def fetch(self, entry: Entry, target: Path) -> None:
+        """Write a file of the storage to a path; what stood there is replaced.
+
+        Raises:
+            FileNotFoundError: It is gone.
+            MemoriskError: It does not come whole, or the disk is full.
+        """
+
+        def fetched() -> None:
+            """Once, and whole."""
+            if self.protocol == "ftp":
+                with target.open("wb") as file:
+                    self._fs.ftp.retrbinary(f"RETR {entry.place}", file.write, blocksize=1 << 20)
+            else:
+                self._fs.get_file(entry.place, str(target))
+            if entry.size is not None and target.stat().st_size != entry.size:
+                raise EOFError(f"{target.stat().st_size:,} bytes came, {entry.size:,} were announced")
+
+        try:
+            self._again("read", fetched)
+        except OSError as error:
+            if error.errno in FULL_DISK_CODES:
+                raise MemoriskError(f"no space left for what is at {self.url}: free some; {RESUME_HINT}") from None
+            raise
+
+    def fetch_all(self, jobs: dict[Entry, Path], done: Callable[[Entry], None]) -> None:
+        """Fetch files, several at once where the storage can; ``done`` is called after each, one at a time."""
+        if self.protocol not in _PARALLEL or len(jobs) < 2:
+            for entry, target in jobs.items():
+                self.fetch(entry, target)
+                done(entry)
+            return
+        one = threading.Lock()
+
+        def job(pair: tuple[Entry, Path]) -> None:
+            """One of them."""
+            self.fetch(*pair)
+            with one:
+                done(pair[0])
+
+        with ThreadPoolExecutor(_PARALLEL_FETCHES) as pool:
+            try:
+                list(pool.map(job, jobs.items()))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a small file; None where it is not there."""
+        try:
+            return self._again("read", lambda: self._fs.cat_file(self.place(name)))
+        except FileNotFoundError:
+            return None
+
+    def put(self, name: str, source: Path | bytes) -> None:
+        """Write a file under a name, whole or not at all; what stood there is replaced.
+
+        Raises:
+            InputError: The storage refuses.
+            MemoriskError: It does not answer, or the file did not arrive whole.
+        """
+        place = self.place(name)
+        above, _, last = place.rpartition("/")
+        temporary = place if self.protocol in _OBJECTS else f"{above}/.{last[:60]}{PART}"
+
+        def put() -> None:
+            """Once, and whole."""
+            if self.protocol == "file":
+                Path(above).mkdir(mode=0o700, parents=True, exist_ok=True)
+            elif self.protocol not in _OBJECTS and above not in self._made:
+                self._fs.makedirs(above, exist_ok=True)
+                self._made.add(above)
+            self._write(temporary, source)
+            size = len(source) if isinstance(source, bytes) else source.stat().st_size
+            if (there := self._size(temporary)) != size:
+                raise EOFError(f"{there:,} of {size:,} bytes arrived")
+            if temporary != place:
+                self._move(temporary, place)
+
+        self._again("written to", put)
+
+    def _write(self, place: str, source: Path | bytes) -> None:
+        if self.protocol == "ftp":
+            import io
+
+            with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+                self._fs.ftp.storbinary(f"STOR {place}", file, blocksize=1 << 20)
+        elif self.protocol == "file":  # for its owner alone, as a run in a folder
+            Path(place).unlink(missing_ok=True)
+            with open(place, "xb", opener=_private) as target:
+                if isinstance(source, bytes):
+                    target.write(source)
+                else:
+                    with source.open("rb") as file:
+                        shutil.copyfileobj(file, target, 1 << 20)
+                target.flush()
+                os.fsync(target.fileno())
+        elif isinstance(source, bytes):
+            self._fs.pipe_file(place, source)
+        else:
+            self._fs.put_file(str(source), place)
+
+    def _move(self, place: str, target: str) -> None:
+        if self.protocol == "file":
+            Path(place).replace(target)
+            return
+        try:
+            self._fs.mv(place, target)
+        except Exception:  # a storage that moves onto nothing that stands
+            if not self._fs.exists(target):
+                raise
+            self._fs.rm_file(target)
+            self._fs.mv(place, target)
+
+    def _size(self, place: str) -> int:
+        if self.protocol == "ftp":  # fsspec would list the whole folder
+            self._fs.ftp.voidcmd("TYPE I")
+            return self._fs.ftp.size(place) or 0
+        return self._fs.info(place)["size"]
+
+    def remove(self, name: str) -> None:
+        """Remove a file; nothing happens where there is none."""
+
+        def removed() -> None:
+            """Once."""
+            if self.protocol == "ftp":
+                self._fs.ftp.delete(self.place(name))
+            else:
+                self._fs.rm_file(self.place(name))
+
+        try:
+            self._again("written to", removed)
+        except FileNotFoundError:
+            return
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _entry(info: dict[str, Any]) -> Entry:
+    """What a storage tells of a file."""
+    told = {str(key).lower(): value for key, value in info.items()}
+    stamp = " ".join(f"{key}={told[key]}" for key in _STAMPS if told.get(key))
+    return Entry(info["name"], None if info["size"] is None else int(info["size"]), stamp)
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, ftplib.error_perm) and str(error)[:3] == "550" and "denied" not in str(error).lower()
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether another try would be refused again."""
+    if isinstance(error, ftplib.error_perm):
+        return True
+    status = getattr(error, "status", None)  # aiohttp
+    if isinstance(status, int):
+        return 400 <= status < 500 and status not in _TRY_LATER
+    return isinstance(error, _REFUSED) or type(error).__name__ in ("NoCredentialsError", "ClientAuthenticationError")
+
+
+def _reason(error: Exception) -> str:
+    return redact_urls(" ".join(str(error).split()) or type(error).__name__)[:160]

@@ -1,0 +1,125 @@
+"""The work of a command: what it takes, counted before it runs, and how far it is while it runs.
+
+Every ``--dry-run`` gives a `Cost` under the same names. Counted is what is still to be done: a training whose
+result lies in the run folder costs nothing. Features that the cache may hold from before are counted as if it did
+not. A check that a network takes its images (a pass of two) is not counted.
+
+A long computation reports its `Progress` by functions that its caller hands in.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+COST_LABELS = {
+    "trainings": "trainings",
+    "steps": "steps of optimisers",
+    "images_trained": "images forward and backward, repeats counted",
+    "images_passed": "images forward only",
+    "images_drawn": "images drawn by generators",
+    "pairs": "pairs of images compared",
+    "bytes_images": "bytes of decoded images in the cache",
+    "bytes_features": "bytes of features in the cache",
+    "bytes_weights": "bytes of weights in the run folder",
+    "bytes_outputs": "bytes of models' outputs in the run folder",
+}
+"""What each number counts, as it is printed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Numbers of a plan; 0 where the command has nothing of the kind, None where it cannot be known beforehand.
+
+    Raises:
+        ValueError: A name in ``at_most`` or ``about`` is no number of these.
+    """
+
+    trainings: int | None = 0
+    """Networks that are trained."""
+    steps: int | None = 0
+    """Updates by optimisers, all trainings together."""
+    images_trained: int | None = 0
+    """Images that go through a network forward and backward, an image in two epochs twice."""
+    images_passed: int | None = 0
+    """Images that go through a network forward only: predictions, features, validation, sampling steps."""
+    images_drawn: int | None = 0
+    """Images that generators make."""
+    pairs: int | None = 0
+    """Pairs of images, or of an image and a copy, that are compared; each direction and each detector counts."""
+    bytes_images: int | None = 0
+    """Decoded pixels in the image stores, without the files' headers."""
+    bytes_features: int | None = 0
+    """Features that are kept, without the files' headers."""
+    bytes_weights: int | None = 0
+    """Tensors of trained networks that stay in the run folder, without the files' headers."""
+    bytes_outputs: int | None = 0
+    """Outputs of trained networks in the run folder, without the files' headers."""
+    at_most: tuple[str, ...] = ()
+    """Names of the numbers that are upper bounds: a training may end early, images may be found in the cache."""
+    about: tuple[str, ...] = ()
+    """Names of the numbers that are expectations, since they are drawn at random while the command runs."""
+
+    def __post_init__(self) -> None:
+        unknown = {*self.at_most, *self.about} - set(COST_LABELS)
+        if unknown:
+            raise ValueError(f"a cost has no {', '.join(sorted(unknown))}")
+
+    @property
+    def numbers(self) -> dict[str, int | None]:
+        """The numbers alone, by name."""
+        return {name: getattr(self, name) for name in COST_LABELS}
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """Both one after the other: unknown where one is, a bound where one is."""
+        both = {
+            name: None if None in (mine, yours := getattr(other, name)) else mine + yours
+            for name, mine in self.numbers.items()
+        }
+        return Cost(**both, at_most=_union(self.at_most, other.at_most), about=_union(self.about, other.about))
+
+    def __mul__(self, times: int) -> "Cost":
+        """The same several times."""
+        many = {name: None if number is None else number * times for name, number in self.numbers.items()}
+        return Cost(**many, at_most=self.at_most, about=self.about)
+
+    def as_json(self) -> dict[str, Any]:
+        """Every field, as JSON has it."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {
+            "at_most": list(self.at_most),
+            "about": list(self.about),
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is counted and how much it is, for each number that is not 0, as the terminal shows it."""
+        return [
+            (COST_LABELS[name], "unknown" if number is None else f"{self._how(name)}{number:,}")
+            for name, number in self.numbers.items()
+            if number != 0
+        ]
+
+    def lines(self) -> list[str]:
+        """The same, a line each."""
+        return [f"{value:>16} {what}" for what, value in self.rows()]
+
+    def _how(self, name: str) -> str:
+        return "at most " if name in self.at_most else "about " if name in self.about else ""
+
+
+def total(costs: "list[Cost]") -> Cost:
+    """All one after the other."""
+    return sum(costs, start=Cost())
+
+
+def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in COST_LABELS if name in first or name in second)
+
+
+CountProgress = Callable[[int, int], None]
+"""Called with (done, total)."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with (stage, done, total); total 0 where it is not known."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Report nothing."""

@@ -1,1 +1,0 @@
-"""Membership inference: a score a module (LiRA, RMIA, loss differences). Start with `registry`."""

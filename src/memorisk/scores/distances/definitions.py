@@ -1,0 +1,385 @@
+"""The definitions, one pair of rows at a time in float64: what every reported distance is; and the scans that use them.
+
+The same pair gives the same bits in every block, thread and order of rows (no fast-math). Differences are taken before
+anything is squared or added, so that exact copies are at exactly 0. A scan keeps of every query the references that may
+belong to the answer, by approximate values and their bounds, and evaluates those by definition. Both stand in one file
+since numba's cache looks at the file of the outer function only. Import this module where it is used, not at the top of
+another: numba takes half a second.
+"""
+
+import math
+
+import numpy as np
+
+from memorisk.scores.distances.kernels import compiled
+
+EUCLIDEAN, SQUARED, STANDARDISED, MAHALANOBIS, HALF_SQUARED, CITYBLOCK, CHEBYSHEV = range(7)
+BRAYCURTIS, CANBERRA, MINKOWSKI, JENSEN_SHANNON, MATCHING, DICE = range(7, 13)
+CODES = {
+    "braycurtis": BRAYCURTIS, "canberra": CANBERRA, "chebyshev": CHEBYSHEV, "cityblock": CITYBLOCK,
+    "correlation": HALF_SQUARED, "cosine": HALF_SQUARED, "dice": DICE, "euclidean": EUCLIDEAN,
+    "jensenshannon": JENSEN_SHANNON, "mahalanobis": MAHALANOBIS, "matching": MATCHING, "minkowski": MINKOWSKI,
+    "seuclidean": STANDARDISED, "sqeuclidean": SQUARED,
+}  # fmt: skip
+LN2 = math.log(2.0)
+ROOM = 1.0 + 2.0**-40
+"""Multiplies keys of distances: the definition's own rounding in float64, and that of its roots."""
+
+
+@compiled()
+def _sum_squares(x, y):
+    a = b = c = e = 0.0
+    whole = len(x) // 4 * 4
+    for t in range(0, whole, 4):
+        d0, d1, d2, d3 = x[t] - y[t], x[t + 1] - y[t + 1], x[t + 2] - y[t + 2], x[t + 3] - y[t + 3]
+        a += d0 * d0
+        b += d1 * d1
+        c += d2 * d2
+        e += d3 * d3
+    for t in range(whole, len(x)):
+        a += (x[t] - y[t]) * (x[t] - y[t])
+    return (a + b) + (c + e)
+
+
+@compiled()
+def _sum_absolute(x, y):
+    a = b = c = e = 0.0
+    whole = len(x) // 4 * 4
+    for t in range(0, whole, 4):
+        a += abs(x[t] - y[t])
+        b += abs(x[t + 1] - y[t + 1])
+        c += abs(x[t + 2] - y[t + 2])
+        e += abs(x[t + 3] - y[t + 3])
+    for t in range(whole, len(x)):
+        a += abs(x[t] - y[t])
+    return (a + b) + (c + e)
+
+
+@compiled()
+def _largest(x, y):
+    most = 0.0
+    for t in range(len(x)):
+        most = max(most, abs(x[t] - y[t]))
+    return most
+
+
+@compiled()
+def _weighted(x, y, weights):
+    total = 0.0
+    for t in range(len(x)):
+        total += (x[t] - y[t]) * (x[t] - y[t]) * weights[t]
+    return total
+
+
+@compiled()
+def _whitened(x, y, whitening):
+    d = len(x)
+    image = np.zeros(d)
+    for t in range(d):
+        difference = x[t] - y[t]
+        if difference != 0.0:
+            for c in range(d):
+                image[c] += difference * whitening[t, c]
+    total = 0.0
+    for c in range(d):
+        total += image[c] * image[c]
+    return total
+
+
+@compiled()
+def _sum_absolute_sums(x, y):
+    total = 0.0
+    for t in range(len(x)):
+        total += abs(x[t] + y[t])
+    return total
+
+
+@compiled()
+def _canberra(x, y):
+    total = 0.0
+    for t in range(len(x)):
+        below = abs(x[t]) + abs(y[t])
+        if below > 0.0:
+            total += abs(x[t] - y[t]) / below
+    return total
+
+
+@compiled()
+def _minkowski(x, y, p):
+    most = _largest(x, y)
+    if most == 0.0:
+        return 0.0
+    total, power = 0.0, int(p)
+    for t in range(len(x)):
+        share = abs(x[t] - y[t]) / most
+        if power == p and power <= 16:
+            term = share
+            for _ in range(power - 1):
+                term *= share
+            total += term
+        else:
+            total += share**p
+    return most * total ** (1.0 / p)
+
+
+@compiled()
+def _binary_entropy_gap(t):
+    """``((1 + t) log(1 + t) + (1 - t) log(1 - t)) / 2``: by its series where the two terms would cancel."""
+    t = abs(t)
+    if t >= 1.0:
+        return LN2
+    if t > 0.125:
+        return 0.5 * ((1.0 + t) * math.log1p(t) + (1.0 - t) * math.log1p(-t))
+    z, total = t * t, 0.0
+    for n in range(9, 0, -1):
+        total = total * z + 1.0 / (2.0 * n * (2 * n - 1))
+    return total * z
+
+
+@compiled()
+def _jensen_shannon(x, y):
+    total = 0.0
+    for t in range(len(x)):
+        both = x[t] + y[t]
+        if x[t] != y[t]:
+            total += 0.5 * both * _binary_entropy_gap((x[t] - y[t]) / both)
+    return math.sqrt(total)
+
+
+@compiled()
+def direct(code, x, y, weights, whitening, p):
+    """Distance of two rows by a measure's code.
+
+    Args:
+        code: One of ``CODES``.
+        x: [d] float64, as `FittedMeasure.rows` gives it.
+        y: [d].
+        weights: [d] of the standardised Euclidean distance.
+        whitening: [d, d] of the Mahalanobis distance.
+        p: Minkowski's power.
+    """
+    if code == EUCLIDEAN or (code == MINKOWSKI and p == 2.0):
+        return math.sqrt(_sum_squares(x, y))
+    if code == SQUARED:
+        return _sum_squares(x, y)
+    if code == HALF_SQUARED:
+        return 0.5 * _sum_squares(x, y)
+    if code == STANDARDISED:
+        return math.sqrt(_weighted(x, y, weights))
+    if code == MAHALANOBIS:
+        return math.sqrt(_whitened(x, y, whitening))
+    if code == CITYBLOCK or (code == MINKOWSKI and p == 1.0):
+        return _sum_absolute(x, y)
+    if code == CHEBYSHEV:
+        return _largest(x, y)
+    if code == MATCHING:
+        return _sum_absolute(x, y) / len(x)
+    if code in (BRAYCURTIS, DICE):
+        above = _sum_absolute(x, y)
+        below = _sum_absolute_sums(x, y)
+        if above == 0.0:
+            return 0.0
+        return above / below if below > 0.0 else math.inf
+    if code == CANBERRA:
+        return _canberra(x, y)
+    if code == MINKOWSKI:
+        return _minkowski(x, y, p)
+    return _jensen_shannon(x, y)
+
+
+@compiled()
+def all_pairs(code, queries, references, weights, whitening, p, out):
+    """`direct` of every query with every reference into ``out``, [m, n]."""
+    for i in range(len(queries)):
+        for j in range(len(references)):
+            out[i, j] = direct(code, queries[i], references[j], weights, whitening, p)
+
+
+@compiled()
+def some_pairs(code, queries, references, rows, columns, weights, whitening, p, out):
+    """`direct` of some pairs, by the numbers of their rows, into ``out``."""
+    for c in range(len(rows)):
+        out[c] = direct(code, queries[rows[c]], references[columns[c]], weights, whitening, p)
+
+
+@compiled()
+def key_of(distance, multiplier, power):
+    """The key of a distance: ``(multiplier distance)^power``, or ``distance / (1 + distance)`` for power 0."""
+    if power == 0.0:
+        return distance / (1.0 + distance) if distance < np.inf else 1.0
+    key = multiplier * distance
+    return key * key if power == 2.0 else key
+
+
+@compiled()
+def _limit(key, rho, beta, root):
+    """The largest value whose key may be at most this one, rounded up to float32."""
+    limit = (key * ROOM + beta) / (1.0 - rho)
+    if root != 1.0:
+        limit = limit**root
+    return np.float32(limit * (1.0 + 1e-6) + 1e-37)
+
+
+@compiled()
+def _upper(value, rho, beta, root):
+    """The largest key that a value allows."""
+    value = max(np.float64(value), 0.0)
+    if root != 1.0:
+        value = value ** (1.0 / root)
+    return value * (1.0 + rho) + beta
+
+
+@compiled(fastmath={"nnan", "nsz"})
+def _least(row, first, last):
+    least = np.float32(np.inf)
+    for j in range(first, last):
+        least = row[j] if row[j] < least else least
+    return least
+
+
+@compiled()
+def _insert(distance, index, distances, indices):
+    """Keep the nearest in ascending order, ties by the lower index."""
+    place = len(distances) - 1
+    if distance > distances[place] or (distance == distances[place] and (index > indices[place] >= 0)):
+        return
+    while place > 0 and (
+        distance < distances[place - 1] or (distance == distances[place - 1] and not index > indices[place - 1] >= 0)
+    ):
+        distances[place], indices[place] = distances[place - 1], indices[place - 1]
+        place -= 1
+    distances[place], indices[place] = distance, index
+
+
+@compiled()
+def scan_nearest(  # one row of a tile after another
+    tile, betas, x, y, base, ids_x, ids_y, distances, indices, code, weights, whitening, p, multiplier, power, root, rho
+):
+    """Take a block of references into the nearest of every query.
+
+    Args:
+        tile: [m, n] values.
+        betas: [m] their absolute bounds.
+        x: [m, d] rows for the definition.
+        y: [n, d] those of the references.
+        base: Number of the first reference.
+        ids_x: [m], or empty: references of the same number are left out.
+        ids_y: [n], or empty.
+        distances: [m, k] ascending, updated.
+        indices: [m, k], updated; -1 where there is none.
+        code: Of `direct.direct`, and so the next three.
+        weights: [d] or empty.
+        whitening: [d, d] or empty.
+        p: Minkowski's power.
+        multiplier: Of `bounds.Form`, and so the next three.
+        power: Of the key.
+        root: Of the value.
+        rho: Relative bound.
+    """
+    n, k = tile.shape[1], distances.shape[1]
+    excluding = len(ids_x) > 0
+    room = max(64, 2 * k)
+    waiting, values = np.empty(room, np.int64), np.empty(room, np.float32)
+    lowest = np.empty(k, np.float32)
+    for i in range(len(tile)):
+        row, beta, near, who = tile[i], betas[i], distances[i], indices[i]
+        lowest[:] = np.inf
+        count = 0
+        limit = _limit(key_of(near[k - 1], multiplier, power), rho, beta, root)
+        for first in range(0, n, 64):
+            last = min(first + 64, n)
+            if beta < np.inf and _least(row, first, last) > limit:
+                continue
+            for j in range(first, last):
+                value = row[j]
+                if value > limit or (excluding and ids_x[i] == ids_y[j]):
+                    continue
+                if value < lowest[k - 1]:
+                    _lower(value, lowest)
+                    if lowest[k - 1] < np.inf:
+                        limit = min(limit, _limit(_upper(lowest[k - 1], rho, beta, root), rho, beta, root))
+                waiting[count], values[count] = j, value
+                count += 1
+                if count == room:
+                    count = _drop(waiting, values, count, limit)
+                    if 4 * count > 3 * room:
+                        _settle(waiting[:count], near, who, base, code, x[i], y, weights, whitening, p)
+                        count = 0
+                        limit = min(limit, _limit(key_of(near[k - 1], multiplier, power), rho, beta, root))
+        count = _drop(waiting, values, count, limit)
+        _settle(waiting[:count], near, who, base, code, x[i], y, weights, whitening, p)
+
+
+@compiled()
+def _lower(value, lowest):
+    """Take a value into the lowest, which ascend."""
+    place = len(lowest) - 1
+    while place > 0 and value < lowest[place - 1]:
+        lowest[place] = lowest[place - 1]
+        place -= 1
+    lowest[place] = value
+
+
+@compiled()
+def _settle(waiting, near, who, base, code, x, y, weights, whitening, p):
+    """Evaluate those that wait by definition and keep the nearest."""
+    for r in waiting:
+        _insert(direct(code, x, y[r], weights, whitening, p), base + r, near, who)
+
+
+@compiled()
+def insert_pairs(rows, columns, found, distances, indices):
+    """Take pairs whose distances were found into the nearest of every query, [m, k]."""
+    for c in range(len(rows)):
+        _insert(found[c], columns[c], distances[rows[c]], indices[rows[c]])
+
+
+@compiled()
+def _drop(waiting, values, count, limit):
+    """Those that may still be among the nearest, moved to the front; how many."""
+    kept = 0
+    for c in range(count):
+        if not values[c] > limit:
+            waiting[kept], values[kept] = waiting[c], values[c]
+            kept += 1
+    return kept
+
+
+@compiled()
+def _bin(distance, edges):
+    """The bin of a distance as `numpy.histogram` has it, -1 outside."""
+    if distance == edges[-1]:
+        return len(edges) - 2
+    place = np.searchsorted(edges, distance, side="right") - 1
+    return place if place < len(edges) - 1 else -1
+
+
+@compiled()
+def scan_histogram(
+    tile, betas, x, y, ids_x, ids_y, edges, counts, code, weights, whitening, p, multiplier, power, root, rho
+):
+    """Count the pairs of a tile by bin into ``counts``, [bins + 1]; the last is for pairs outside. See `scan_nearest`.
+
+    A value that lies between what is surely below an edge and what is surely not is evaluated by definition.
+    """
+    bins = len(edges) - 1
+    excluding = len(ids_x) > 0
+    below, above = np.empty(bins + 1, np.float32), np.empty(bins + 1, np.float32)
+    for i in range(len(tile)):
+        beta = betas[i]
+        for e in range(bins + 1):
+            key = key_of(edges[e], multiplier, power) if edges[e] >= 0.0 else -1.0
+            above[e] = _limit(key, rho, beta, root) if key >= 0.0 else -np.inf
+            under = (key / ROOM - beta) / (1.0 + rho)
+            under = under**root if under > 0.0 else -np.inf
+            below[e] = np.float32(under * (1.0 - 1e-6) - 1e-37)
+        for j in range(tile.shape[1]):
+            if excluding and ids_x[i] == ids_y[j]:
+                continue
+            value = tile[i, j]
+            place = np.searchsorted(above, value, side="left") if value > above[0] else 0
+            if place <= bins and not value < below[place]:
+                found = _bin(direct(code, x[i], y[j], weights, whitening, p), edges)
+            else:
+                found = place - 1 if place <= bins else -1
+            counts[found] += 1

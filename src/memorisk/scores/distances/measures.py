@@ -1,0 +1,377 @@
+"""The 14 measures of paper 003: direction, domain, fitted parameters, and exact distances of small blocks.
+
+Names are SciPy's (``scipy.spatial.distance``); METHODS section 3. All are distances: the nearest has the smallest.
+Each `Measure` tells its difference from SciPy. A `FittedMeasure` holds what was fitted on the references: how rows
+become what is compared, saved and loaded bit for bit. `pairwise` and `rowwise` evaluate the definition in float64.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.files import atomic_path
+from memorisk.scores.distances.rows import FloatArray, Rows, array_library, convert_like, rows_per_block
+
+DIRECTION = "smaller is nearer"
+_ANY, _POSITIVE, _BINARY = "any", "non-negative", "binary"
+_NONE = "none"
+_DEFINED = "defined for every row"
+_SAME = "none"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is known of a measure before it meets data."""
+
+    name: str
+    """SciPy's name."""
+    formula: str
+    """Of two rows x and y."""
+    domain: str
+    """"any", "non-negative" or "binary"."""
+    fitted: str
+    """What is taken from the references, once."""
+    degenerate: str
+    """What happens with zero rows and constant rows."""
+    scipy: str
+    """Where it differs from ``scipy.spatial.distance.cdist``; "none" where it does not."""
+    family: str
+    """How many pairs are evaluated at once: "product", "sum", "ratio", "share" or "entropy" (see ``bounds``)."""
+    direction: str = DIRECTION
+    """The same for all: METHODS section 3 names the published code that maximised distances."""
+
+
+_POSITIVE_FITTED = "none; the column minimum with the domain 'shift'"
+_MEASURES = (
+    Measure(
+        "braycurtis", "sum |x - y| / sum |x + y|", _POSITIVE, _POSITIVE_FITTED,
+        "defined; two zero rows are at distance 0, opposite rows of signed data at infinity",
+        "0/0 is 0 here and nan in SciPy", "ratio",
+    ),
+    Measure(
+        "canberra", "sum |x - y| / (|x| + |y|), terms 0/0 are 0", _POSITIVE, _POSITIVE_FITTED, _DEFINED, _SAME, "share"
+    ),
+    Measure("chebyshev", "max |x - y|", _ANY, _NONE, _DEFINED, _SAME, "sum"),
+    Measure("cityblock", "sum |x - y|", _ANY, _NONE, _DEFINED, _SAME, "sum"),
+    Measure(
+        "correlation", "cosine of x - mean(x) and y - mean(y)", _ANY, _NONE, "constant rows are refused by number",
+        "half the squared distance of unit rows: copies are at exactly 0, where SciPy gives about 1e-16", "product",
+    ),
+    Measure(
+        "cosine", "1 - x.y / (|x| |y|) = |x/|x| - y/|y||^2 / 2", _ANY, _NONE, "zero rows are refused by number",
+        "half the squared distance of unit rows: copies are at exactly 0, where SciPy gives about 1e-16", "product",
+    ),
+    Measure(
+        "dice", "(TF + FT) / (2 TT + TF + FT)", _BINARY, "the column medians", "defined; two rows of False are at 0",
+        "0/0 is 0 here and nan in SciPy", "product",
+    ),
+    Measure("euclidean", "(sum (x - y)^2)^(1/2)", _ANY, _NONE, _DEFINED, _SAME, "product"),
+    Measure(
+        "jensenshannon", "((KL(p|m) + KL(q|m)) / 2)^(1/2) in nats, p = x / sum x, q = y / sum y, m = (p + q) / 2",
+        _POSITIVE, _POSITIVE_FITTED, "zero rows are refused by number",
+        "copies are at exactly 0, where SciPy gives up to 1e-8, or nan where rounding makes the sum negative; SciPy "
+        "gives inf for zero rows; the domain 'signed' takes |x|", "entropy",
+    ),
+    Measure(
+        "mahalanobis", "((x - y)' S^-1 (x - y))^(1/2)", _ANY,
+        "the covariance S of the references (ddof = 1), its Ledoit-Wolf form where n <= d or S is singular", _DEFINED,
+        "SciPy without VI fits S to queries and references together, at every call", "product",
+    ),
+    Measure(
+        "matching", "share of columns that differ (Hamming)", _BINARY, "the column medians", _DEFINED,
+        "called hamming in newer versions", "product",
+    ),
+    Measure(
+        "minkowski", "(sum |x - y|^p)^(1/p)", _ANY, _NONE, _DEFINED,
+        "p = 3 unless given, SciPy's is 2 (then it is euclidean)", "sum",
+    ),
+    Measure(
+        "seuclidean", "(sum (x - y)^2 / V)^(1/2)", _ANY,
+        "the column variances V of the references (ddof = 1); constant columns are ignored and counted", _DEFINED,
+        "SciPy without V fits it to queries and references together, and gives nan for constant columns", "product",
+    ),
+    Measure("sqeuclidean", "sum (x - y)^2", _ANY, _NONE, _DEFINED, _SAME, "product"),
+)  # fmt: skip
+
+MEASURES: dict[str, Measure] = {measure.name: measure for measure in _MEASURES}
+"""The 14 measures by name."""
+
+
+def find_measure(name: str) -> Measure:
+    """The measure of a name.
+
+    Raises:
+        InputError: There is none; the nearest name is said.
+    """
+    if name not in MEASURES:
+        raise unknown_name("measure", name, MEASURES)
+    return MEASURES[name]
+
+
+FORMAT = "memorisk distance measure 1"
+DOMAINS = ("signed", "shift", "softplus")
+POSITIVE = tuple(name for name, measure in MEASURES.items() if measure.domain == "non-negative")
+BINARY = tuple(name for name, measure in MEASURES.items() if measure.domain == "binary")
+_ARRAYS = ("minimum", "medians", "variance", "whitening")
+_NUMBERS = ("name", "dimension", "references", "domain", "p", "binarise", "shrinkage", "constant_columns")
+
+
+@dataclass(frozen=True, eq=False)
+class FittedMeasure:
+    """A measure, frozen after `fit_measure`."""
+
+    name: str
+    """SciPy's name."""
+    dimension: int
+    """Columns d."""
+    references: int
+    """Rows it was fitted on."""
+    domain: str | None = None
+    """How negative values were met: "signed", "shift", "softplus"; None where there were none or they do not matter."""
+    p: float | None = None
+    """Minkowski's power."""
+    binarise: str | None = None
+    """"median" for dice and matching."""
+    shrinkage: float | None = None
+    """Mahalanobis: Ledoit-Wolf's share of the identity; 0 for the plain covariance."""
+    constant_columns: int | None = None
+    """Standardised Euclidean: columns of the references that do not vary and are ignored."""
+    minimum: FloatArray | None = None
+    """[d] column minimum of the references, domain "shift"."""
+    medians: FloatArray | None = None
+    """[d] column medians: true is above."""
+    variance: FloatArray | None = None
+    """[d], ddof = 1, 0 for constant columns."""
+    whitening: FloatArray | None = None
+    """[d, d] W with W W' the inverse covariance."""
+
+    @property
+    def measure(self) -> Measure:
+        """Its entry in the registry."""
+        return MEASURES[self.name]
+
+    @property
+    def plain_words(self) -> str:
+        """The measure with what was chosen and fitted, for a result to name."""
+        said = [self.name]
+        if self.p is not None:
+            said.append(f"p = {self.p:g}")
+        if self.domain:
+            said.append({"signed": "signed data as SciPy computes it" + (", of |x|" * (self.name == "jensenshannon")),
+                         "shift": "less the column minimum of the references, what is below counts as 0",
+                         "softplus": "of log(1 + exp x)"}[self.domain])  # fmt: skip
+        if self.binarise:
+            said.append("true above the column median of the references")
+        if self.shrinkage is not None:
+            said.append(f"Ledoit-Wolf shrinkage {self.shrinkage:.3g}" if self.shrinkage else "plain covariance")
+        if self.constant_columns:
+            said.append(f"{self.constant_columns} constant columns ignored")
+        return ", ".join(said)
+
+    def rows(self, block: FloatArray) -> FloatArray:
+        """What is compared: domain, binarisation and normalisation applied, each row on its own.
+
+        Args:
+            block: [m, d], checked by `check_rows`; an array, or a tensor on any device for the like of it.
+
+        Returns:
+            [m, d]; unit rows for cosine and correlation, shares for jensenshannon, 0 and 1 for dice and matching.
+        """
+        x, xp = self._positive(block), array_library(block)
+        if self.medians is not None:
+            return xp.asarray(x > convert_like(x, self.medians), dtype=xp.float64)
+        if self.name == "correlation":
+            x = _centred(x)
+        if self.name in ("cosine", "correlation"):
+            x = x / xp.amax(abs(x), axis=1, keepdims=True)
+            return x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True))
+        if self.name == "jensenshannon":
+            x = x / xp.amax(x, axis=1, keepdims=True)
+            return x / x.sum(axis=1, keepdims=True)
+        return x
+
+    def check_rows(self, rows: Rows) -> None:
+        """Refuse rows that the measure does not take.
+
+        Raises:
+            InputError: Another number of columns; NaN, inf; negative values without a domain; zero rows for cosine and
+                jensenshannon, constant rows for correlation. Row numbers are named.
+        """
+        if rows.d != self.dimension:
+            raise InputError(
+                f"the {rows.what} have {rows.d} columns; the measure {self.name} was fitted on {self.dimension}"
+            )
+        rows.check()
+        if self.name in POSITIVE and self.domain is None:
+            rows.refuse(
+                f"hold negative values, where the references of {self.name} held none; fit it with "
+                "domain='signed', 'shift' or 'softplus'",
+                lambda x: (x < 0).any(axis=1),
+            )
+        if self.name in ("cosine", "jensenshannon"):
+            rows.refuse(f"are zero, where {self.name} is undefined; leave them out", self._zero)
+        if self.name == "correlation":
+            rows.refuse("are constant, where correlation is undefined; leave them out", self._constant)
+
+    def clipped(self, rows: Rows) -> int:
+        """Values below the references' minimum, which the domain "shift" counts as 0."""
+        if self.minimum is None:
+            return 0
+        return sum(int((x < convert_like(x, self.minimum)).sum()) for _, x in rows.blocks())
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a safetensors file, whole or not at all."""
+        from safetensors.numpy import save_file
+
+        arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
+        arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        said = {"format": FORMAT, "measure": json.dumps({name: getattr(self, name) for name in _NUMBERS})}
+        with atomic_path(path) as temporary:
+            save_file(arrays, temporary, metadata=said)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "FittedMeasure":
+        """Read what `save` wrote; every number as it was.
+
+        Raises:
+            InputError: The file is missing, damaged, or holds something else.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(str(path), framework="numpy") as file:
+                said = file.metadata() or {}
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            if said.get("format") != FORMAT:
+                raise InputError(f"{one_line(path)} holds no {FORMAT}; write one with FittedMeasure.save")
+            return _checked_measure(cls(**json.loads(said["measure"]), **arrays))
+        except FileNotFoundError:
+            raise InputError(f"there is no file {one_line(path)}") from None
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{one_line(path)} is damaged or no distance measure: {one_line(error, 120)}") from None
+
+    def _positive(self, x: FloatArray) -> FloatArray:
+        if self.minimum is not None:
+            return (x - convert_like(x, self.minimum)).clip(0)
+        if self.domain == "softplus":
+            return array_library(x).logaddexp(array_library(x).zeros_like(x), x)
+        return abs(x) if self.name == "jensenshannon" else x
+
+    def _zero(self, x: FloatArray) -> NDArray[np.bool_]:
+        return (self._positive(x) == 0).all(axis=1)
+
+    def _constant(self, x: FloatArray) -> NDArray[np.bool_]:
+        xp = array_library(x)
+        return (xp.amax(x, axis=1) == xp.amin(x, axis=1)) | (_centred(x) == 0).all(axis=1)
+
+
+def _centred(x: FloatArray) -> FloatArray:
+    """Rows less their mean, the mean taken twice: the second removes the rounding of the first."""
+    x = x - x.mean(axis=1, keepdims=True)
+    return x - x.mean(axis=1, keepdims=True)
+
+
+def _checked_measure(found: FittedMeasure) -> FittedMeasure:
+    """The measure, if names, types and shapes fit each other."""
+    d: Any = found.dimension
+    shapes = {"minimum": (d,), "medians": (d,), "variance": (d,), "whitening": (d, d)}
+    needed = {"minimum": found.domain == "shift", "medians": found.binarise is not None,
+              "variance": found.name == "seuclidean", "whitening": found.name == "mahalanobis"}  # fmt: skip
+    for name, shape in shapes.items():
+        array = getattr(found, name)
+        if needed[name] != (array is not None):
+            raise ValueError(f"{name} is {'missing' if array is None else 'not expected'}")
+        if array is not None and (array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all()):
+            raise ValueError(f"{name} has shape {array.shape} and type {array.dtype}, or holds NaN")
+    p = found.p
+    if found.name not in MEASURES or found.domain not in (None, *DOMAINS) or (p is None) == (found.name == "minkowski"):
+        raise ValueError("its parts do not fit each other")
+    if not isinstance(d, int) or d < 1 or (p is not None and not 1 <= p < np.inf):
+        raise ValueError("its parts do not fit each other")
+    return found
+
+
+class Definition(NamedTuple):
+    """What `direct.direct` takes beside two rows."""
+
+    code: int
+    weights: FloatArray
+    whitening: FloatArray
+    p: float
+
+
+def definition(measure: FittedMeasure) -> Definition:
+    """A measure in the words of `direct.direct`."""
+    from memorisk.scores.distances.definitions import CODES
+
+    weights, whitening = np.zeros(0), np.zeros((0, 0))
+    if measure.variance is not None:
+        weights = np.divide(1.0, measure.variance, out=np.zeros(measure.dimension), where=measure.variance > 0)
+    if measure.whitening is not None:
+        whitening = np.array(measure.whitening, order="C")
+    return Definition(CODES[measure.name], weights, whitening, measure.p or 0.0)
+
+
+def pairwise(queries: Any, references: Any, measure: FittedMeasure) -> FloatArray:
+    """Distances of every query to every reference, by definition in float64.
+
+    The form that `nearest` and `histogram` are held to; one thread, one pair at a time.
+
+    Args:
+        queries: [m, d]; an array, a memory map or a tensor.
+        references: [n, d].
+        measure: From `fit_measure`.
+
+    Returns:
+        [m, n] float64; ``registry.MEASURES[measure.name].formula``.
+
+    Raises:
+        InputError: Shapes, types or rows that the measure does not take.
+    """
+    from memorisk.scores.distances.definitions import all_pairs
+
+    left, right = Rows(queries, "queries"), Rows(references, "references")
+    for rows in (left, right):
+        measure.check_rows(rows)
+    out = np.empty((left.n, right.n))
+    x, y = measure.rows(left.block(0, left.n)), measure.rows(right.block(0, right.n))
+    code, weights, whitening, p = definition(measure)
+    all_pairs(code, np.ascontiguousarray(x), np.ascontiguousarray(y), weights, whitening, p, out)
+    return out
+
+
+def rowwise(first: Any, second: Any, measure: FittedMeasure) -> FloatArray:
+    """Distance of each row to the row beside it, by definition in float64: the diagonal of `pairwise`.
+
+    Args:
+        first: [n, d]; an array, a memory map or a tensor.
+        second: [n, d].
+        measure: From `fit_measure`.
+
+    Returns:
+        [n] float64.
+
+    Raises:
+        InputError: Shapes, types or rows that the measure does not take.
+    """
+    from memorisk.scores.distances.definitions import some_pairs
+
+    left, right = Rows(first, "first rows"), Rows(second, "second rows")
+    if left.n != right.n:
+        raise InputError(f"{left.n:,} rows are compared with {right.n:,}; give as many, pair by pair")
+    for rows in (left, right):
+        measure.check_rows(rows)
+    out = np.empty(left.n)
+    step = rows_per_block(left.d)
+    for start in range(0, left.n, step):
+        stop = min(start + step, left.n)
+        x, y = (np.ascontiguousarray(measure.rows(rows.block(start, stop))) for rows in (left, right))
+        place = np.arange(stop - start)
+        code, weights, whitening, p = definition(measure)
+        some_pairs(code, x, y, place, place, weights, whitening, p, out[start:stop])
+    return out

@@ -1,0 +1,448 @@
+"""Search over all pairs: each visited once, a tile at a time, with all queries answered in that one pass.
+
+``evaluate`` fills a tile on the CPU; on a GPU another pass (`gpu.DevicePass`) fills and scans tiles of the same
+whole numbers there, and gives the same answers. `survey` answers several queries in one pass. `above`, `top` and
+`histogram` answer one each: pairs above a threshold, most similar rows, histograms. `score` and `rowwise` give
+logits.
+"""
+
+import threading
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.runs.errors import InputError
+from memorisk.scores.distances.neighbours import find_device, group_codes
+from memorisk.scores.distances.rows import FloatArray, Rows, Team, rows_per_block, team
+from memorisk.scores.pairs.quantization import Block, Grid, Head, check_head, find_grid
+from memorisk.scores.pairs.queries import (
+    Job,
+    PairColumns,
+    Pairs,
+    Queries,
+    Survey,
+    Top,
+    Work,
+    check_job,
+    check_queries,
+    concatenate_pairs,
+    most_similar,
+    open_vectors,
+)
+
+Tile = NDArray[np.int32]
+FIRST_NUMBERS = 1 << 22
+"""Numbers of the first rows held at once: 32 MiB in float64 and 8 MiB rounded."""
+TILE_ROWS = 128
+SUM_COST = 48
+"""What it costs to end a sum, in columns."""
+ROWS_PER_LOCK = 1024
+"""Rows whose most similar are guarded by one lock."""
+
+
+def evaluate(grid: Grid, first: Block, second: Block, floors: tuple[Tile, Tile] | None, tile: Tile) -> int:
+    """Fill a tile [m, n] with V of every pair, or of those only that may reach the floor of their row or column.
+
+    How many columns decide that is chosen for every tile, by the cheapest for a few of its pairs.
+
+    Returns:
+        Columns of pairs that were added up.
+    """
+    from memorisk.scores.pairs.kernels import shares_needed, signed_sums
+
+    tables = first.short, second.short, first.own, second.own, first.rest, grid.whole, grid.stages
+    stage, d = len(grid.stages) - 1, int(grid.stages[-1])
+    if floors is None:
+        floors = (np.empty(tile.shape[0], np.int32), np.empty(tile.shape[1], np.int32))
+    elif stage:
+        shares = np.empty(stage + 1)
+        shares_needed(*tables, *floors, shares)
+        cost = grid.stages + SUM_COST + shares * (d - grid.stages + SUM_COST)
+        cost[stage] = d + SUM_COST
+        stage = int(np.argmin(cost))
+    used = int(grid.stages[stage])
+    needed = signed_sums(*tables, stage, *floors, tile)
+    return tile.size * used + needed * (d - used)
+
+
+def survey(
+    u: Any,
+    v: Any,
+    weight: Any,
+    bias: Any,
+    *,
+    threshold: float | None = None,
+    limit: int | None = 1_000_000,
+    k: int | None = None,
+    edges: ArrayLike | None = None,
+    exclude_same: Any = None,
+    job: Job | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    block: int | None = None,
+) -> Survey:
+    """Pairs above a threshold, the most similar rows and a histogram in one pass over all pairs.
+
+    Vectors are rounded to whole numbers, whose signed sums bound the logit (``grid``); pairs of which that does not
+    decide a question are evaluated by definition in float64. Blocks, threads and the order of rows change no result.
+    Memory is that of a few blocks and of the answer, whatever the number of rows.
+
+    Args:
+        u: [n, d] features; an array, a memory map or a tensor, float16 to float64.
+        v: [m, d]; None for all pairs of u with itself, each once (half the work).
+        weight: [d] or [1, d], of both signs.
+        bias: The logit of a vector and itself.
+        threshold: Pairs of at least this logit are listed; None for no list.
+        limit: Of the list; None for all. All are counted.
+        k: Most similar rows of v to every row of u (of u, without itself, where there is no v).
+        edges: [b + 1] increasing, of a histogram of the logits.
+        exclude_same: Pair of [n] and [m] groups, or [n] groups where there is no v: pairs of a group are left out.
+        job: A part of the work (`jobs`); None for all. `merge` puts parts together.
+        device: "cpu", "cuda", "cuda:1", ...; "auto" for the GPU that holds u or v as a tensor, else the CPU. The
+            answers are the same, bit for bit.
+        threads: Of the computation; None for NUMBA_NUM_THREADS, or the cores.
+        block: Rows of a block; None for about 8 MiB, on a GPU for tiles of 1 GiB.
+
+    Returns:
+        The answers to what was asked.
+
+    Raises:
+        InputError: Shapes, types, rows or numbers that cannot be taken; nothing asked; no such device.
+    """
+    place = find_device(device, u, v)
+    asked = check_queries(threshold, limit, k, edges, threads, block)
+    left, right = open_vectors(u, v)
+    head = check_head(weight, bias, left.d)
+    if right is None and exclude_same is not None and not isinstance(exclude_same, tuple):
+        exclude_same = (exclude_same, exclude_same)
+    groups = group_codes(exclude_same, left, right or left)
+    part = check_job(job, left.n)
+    kind = Pass
+    if place is not None:
+        from memorisk.scores.pairs.gpu import DevicePass
+
+        kind = partial(DevicePass, device=place)
+    with team(threads) as workers:
+        grid = find_grid(head, (left,) if right is None else (left, right), workers)
+        return kind(left, right, head, grid, groups, asked, part, workers, block).run()
+
+
+@dataclass(eq=False)
+class Pass:
+    """One pass over the pairs of a job."""
+
+    left: Rows
+    right: Rows | None
+    head: Head
+    grid: Grid
+    groups: tuple[Any, Any]
+    asked: Queries
+    job: Job
+    workers: Team
+    block: int | None
+    work: Work = field(default_factory=Work)
+    lock: Any = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        asked, job = self.asked, self.job
+        rows = (self.left.n if self.right is None else job.last) - job.first
+        if asked.k:
+            self.logits = np.full((rows, asked.k), -np.inf)
+            self.indices = np.full((rows, asked.k), -1, np.int64)
+            self.locks = [threading.Lock() for _ in range(rows // ROWS_PER_LOCK + 1)]
+        if asked.edges is not None:
+            self.counts = np.zeros(len(asked.edges), np.int64)
+        self.count, self.found, self.size = 0, [], 0
+        self.wanted = np.inf if asked.limit == 0 else asked.threshold
+
+    def run(self) -> Survey:
+        """Every tile, and the answers."""
+        right = self.right or self.left
+        many = self.block or rows_per_block(self.left.d, FIRST_NUMBERS)
+        few = self.block or rows_per_block(right.d)
+        height = min(TILE_ROWS, many)
+        room: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+        size = height * min(few, max(right.n, 1))
+        for _ in range(self.workers.threads):
+            lists = (
+                (np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size))
+                if self.asked.threshold is not None
+                else ()
+            )
+            room.put((np.empty(size, np.int32), *lists))
+        for first in range(self.job.first, self.job.last, many):
+            queries = self.grid.prepare(self.left, first, min(first + many, self.job.last), self.workers)
+            for start in range(first if self.right is None else 0, right.n, few):
+                others = self.grid.prepare(right, start, min(start + few, right.n), self.workers)
+
+                def task(row: int, first=first, start=start, queries=queries, others=others) -> None:
+                    """The pairs of some rows with the block."""
+                    space = room.get()
+                    try:
+                        self._visit(queries.part(row, row + height), others, first + row, start, space)
+                    finally:
+                        room.put(space)
+
+                self.workers.run(task, range(0, len(queries.slack), height))
+        return self._answers()
+
+    def _visit(self, some: Block, others: Block, first: int, start: int, space: tuple[Any, ...]) -> None:
+        """One tile: evaluate it and ask it."""
+        if self.right is None and start < first + 1:  # only rows that follow
+            others, start = others.part(first + 1 - start, len(others.slack)), first + 1
+        m, n = len(some.slack), len(others.slack)
+        if not n:
+            return
+        tile = space[0][: m * n].reshape(m, n)
+        columns = evaluate(self.grid, some, others, self._floors(some, others, first, start), tile)
+        offset = -m if self.right is not None else first + 1 - start
+        mine, theirs = (
+            codes[at : at + size] for codes, at, size in zip(self.groups, (first, start), (m, n), strict=True)
+        )
+        shared = (mine, theirs, self.head.weight, self.head.bias, self.grid.step)
+        evaluated = self._above(tile, some, others, first, start, offset, shared, space[1:])
+        evaluated += self._top(tile, some, others, first, start, offset, shared)
+        evaluated += self._histogram(tile, some, others, offset, shared)
+        seen = sum(n - min(max(0, i + offset), n) for i in range(m))
+        with self.lock:
+            self.work += Work(seen, columns, evaluated)
+
+    def _floors(self, some: Block, others: Block, first: int, start: int) -> tuple[Tile, Tile] | None:
+        """The least V of every row and of every column that may matter; None where all do."""
+        from memorisk.scores.pairs.scans import MOST, floors
+
+        asked, head, step, base = self.asked, self.head, self.grid.step, self.job.first
+        if asked.edges is not None:
+            return None
+        rows, columns = np.full(len(some.slack), MOST, np.int32), np.full(len(others.slack), MOST, np.int32)
+        if asked.threshold is not None:
+            least = np.full(len(rows), asked.threshold)
+            floors(least, some.slack, float(others.slack.max()), head.bias, step, rows)
+        if asked.k:
+            worst = self.logits[first - base : first - base + len(rows), -1].copy()
+            floors(worst, some.slack, float(others.slack.max()), head.bias, step, rows)
+            if self.right is None:
+                worst = self.logits[start - base : start - base + len(columns), -1].copy()
+                floors(worst, others.slack, float(some.slack.max()), head.bias, step, columns)
+        return rows, columns
+
+    def _above(self, tile, some, others, first, start, offset, shared, space) -> int:
+        """Pairs above the threshold; how many were evaluated by definition."""
+        from memorisk.scores.pairs.scans import scan_above
+
+        if self.asked.threshold is None:
+            return 0
+        most = float(others.slack.max())
+        count, kept, evaluated = scan_above(
+            tile, some.exact, others.exact, some.slack, most, offset, *shared, self.asked.threshold, self.wanted, *space
+        )
+        rows, columns, logits = (listed[:kept] for listed in space)
+        self._list(PairColumns(rows + first, columns + start, logits.copy()), count)
+        return evaluated
+
+    def _list(self, found: PairColumns, count: int) -> None:
+        """Take pairs into the list, which is cut where it is twice as long as asked for, and count all that pass."""
+        limit = self.asked.limit
+        with self.lock:
+            self.count += count
+            if len(found.logit):
+                self.found.append(found)
+                self.size += len(found.logit)
+            if limit and self.size > 2 * limit:
+                self.found = [most_similar(concatenate_pairs(self.found), limit)]
+                self.size, self.wanted = limit, float(self.found[0].logit[-1])
+
+    def _top(self, tile, some, others, first, start, offset, shared) -> int:
+        """Most similar rows; how many pairs were evaluated by definition."""
+        from memorisk.scores.pairs.scans import scan_columns, scan_rows
+
+        if not self.asked.k:
+            return 0
+        mine, theirs, *head = shared
+        evaluated, base = 0, self.job.first
+        for low, high in self._locked(first, len(some.slack)):
+            part, rows = slice(low - first, high - first), slice(low - base, high - base)
+            with self.locks[(low - base) // ROWS_PER_LOCK]:
+                evaluated += scan_rows(
+                    tile[part], some.exact[part], others.exact, some.slack[part], float(others.slack.max()), start,
+                    offset + low - first, mine[part], theirs, *head, self.logits[rows], self.indices[rows],
+                )  # fmt: skip
+        for low, high in self._locked(start, len(others.slack)) if self.right is None else ():
+            rows = slice(low - base, high - base)
+            with self.locks[(low - base) // ROWS_PER_LOCK]:
+                evaluated += scan_columns(
+                    tile, some.exact, others.exact, float(some.slack.max()), others.slack, first, low - start,
+                    high - start, offset, mine, theirs, *head, self.logits[rows], self.indices[rows],
+                )  # fmt: skip
+        return evaluated
+
+    def _locked(self, first: int, size: int):
+        """Runs of rows under one lock."""
+        low = first
+        while low < first + size:
+            high = min(first + size, self.job.first + ((low - self.job.first) // ROWS_PER_LOCK + 1) * ROWS_PER_LOCK)
+            yield low, high
+            low = high
+
+    def _histogram(self, tile, some, others, offset, shared) -> int:
+        """Bins of the tile's pairs; how many were evaluated by definition."""
+        from memorisk.scores.pairs.scans import scan_histogram
+
+        if self.asked.edges is None:
+            return 0
+        counts = np.zeros(len(self.asked.edges), np.int64)
+        slack = float(some.slack.max() + others.slack.max())
+        evaluated = scan_histogram(tile, some.exact, others.exact, slack, offset, *shared, self.asked.edges, counts)
+        with self.lock:
+            self.counts += counts
+        return evaluated
+
+    def _answers(self) -> Survey:
+        """What was asked."""
+        pairs = top = counts = None
+        if self.asked.threshold is not None:
+            listed = most_similar(concatenate_pairs(self.found), self.asked.limit)
+            pairs = Pairs(*listed, count=self.count, limit=self.asked.limit)
+        if self.asked.k:
+            top = Top(self.indices, self.logits, self.job.first)
+        if self.asked.edges is not None:
+            counts = self.counts[:-1].copy()
+        return Survey(pairs, top, counts, self.work)
+
+
+def score(u: Any, v: Any, weight: Any, bias: Any) -> FloatArray:
+    """Logits of every row of u with every row of v, by definition in float64.
+
+    ``bias + sum_k weight_k |u_k - v_k|``: what all other answers are held to; for small blocks.
+
+    Args:
+        u: [n, d]; an array, a memory map or a tensor.
+        v: [m, d]; None for u itself.
+        weight: [d] or [1, d], of both signs.
+        bias: The logit of a vector and itself.
+
+    Returns:
+        [n, m] float64; exactly symmetric where v is u.
+
+    Raises:
+        InputError: Shapes, types, rows or weights that cannot be taken.
+    """
+    from memorisk.scores.pairs.scans import all_pairs
+
+    left, right = open_vectors(u, v)
+    head = check_head(weight, bias, left.d)
+    for rows in (left, right or left):
+        rows.check()
+    x = left.block(0, left.n)
+    y = x if right is None else right.block(0, right.n)
+    out = np.empty((len(x), len(y)))
+    all_pairs(x, y, head.weight, head.bias, out)
+    return out
+
+
+def rowwise(u: Any, v: Any, weight: Any, bias: Any) -> FloatArray:
+    """Logit of each row of u with the row of v beside it: the diagonal of `score`.
+
+    Args:
+        u: [n, d]; an array, a memory map or a tensor.
+        v: [n, d].
+        weight: [d] or [1, d], of both signs.
+        bias: The logit of a vector and itself.
+
+    Returns:
+        [n] float64; ``rowwise(u, v)`` and ``rowwise(v, u)`` are the same to the bit.
+
+    Raises:
+        InputError: Shapes, types, rows or weights that cannot be taken.
+    """
+    from memorisk.scores.pairs.scans import row_pairs
+
+    left, right = open_vectors(u, v)
+    if right is None or left.n != right.n:
+        raise InputError("u and v have different numbers of rows; give as many, pair by pair")
+    head = check_head(weight, bias, left.d)
+    for rows in (left, right):
+        rows.check()
+    out = np.empty(left.n)
+    step = rows_per_block(left.d)
+    for start in range(0, left.n, step):
+        stop = min(start + step, left.n)
+        x, y = (np.ascontiguousarray(rows.block(start, stop)) for rows in (left, right))
+        row_pairs(x, y, head.weight, head.bias, out[start:stop])
+    return out
+
+
+def above(
+    u: Any,
+    v: Any,
+    weight: Any,
+    bias: Any,
+    threshold: float,
+    *,
+    limit: int | None = 1_000_000,
+    exclude_same: Any = None,
+    device: str = "auto",
+    threads: int | None = None,
+    block: int | None = None,
+) -> Pairs:
+    """All pairs whose logit is at least a threshold; see `survey`.
+
+    Returns:
+        The most similar ``limit`` of them, and how many there are.
+    """
+    found = survey(
+        u,
+        v,
+        weight,
+        bias,
+        threshold=threshold,
+        limit=limit,
+        exclude_same=exclude_same,
+        device=device,
+        threads=threads,
+        block=block,
+    )
+    assert found.pairs is not None
+    return found.pairs
+
+
+def top(
+    u: Any,
+    v: Any,
+    weight: Any,
+    bias: Any,
+    k: int = 1,
+    *,
+    exclude_same: Any = None,
+    device: str = "auto",
+    threads: int | None = None,
+    block: int | None = None,
+) -> Top:
+    """The k most similar rows of v to every row of u (of u, without itself, where v is None); see `survey`."""
+    found = survey(u, v, weight, bias, k=k, exclude_same=exclude_same, device=device, threads=threads, block=block)
+    assert found.top is not None
+    return found.top
+
+
+def histogram(
+    u: Any,
+    v: Any,
+    weight: Any,
+    bias: Any,
+    edges: ArrayLike,
+    *,
+    exclude_same: Any = None,
+    device: str = "auto",
+    threads: int | None = None,
+    block: int | None = None,
+) -> NDArray[np.int64]:
+    """Pairs by logit, ``numpy.histogram(score(...), edges)[0]``, each pair once where v is None; see `survey`."""
+    found = survey(
+        u, v, weight, bias, edges=edges, exclude_same=exclude_same, device=device, threads=threads, block=block
+    )
+    assert found.counts is not None
+    return found.counts

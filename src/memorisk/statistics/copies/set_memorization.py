@@ -1,0 +1,363 @@
+"""Memorization of a synthetic set as a whole: the share of patients it is nearer to, one test, and MemRate.
+
+**Memorized share.** The share of training patients that a synthetic set is nearer to than it is to new ones
+(METHODS section 5).
+
+W of a patient is the smallest distance of one of their images to the set. Of n held-out patients the k-th smallest
+distance, k = floor(nominal (n + 1)), is the bar, and
+
+    share = #{training patients: W < bar} / m
+
+is what `reversed_queries` would flag at ``p <= nominal`` without correction for many patients. A set that knows
+neither part gives ``k / (n + 1)`` on average, the nominal rate where n is large. The share describes the set as a
+whole; who is exposed says the list of `reversed_queries`.
+
+Its interval is about new patients of both kinds, ``P(W_train < nominal quantile of W_held)``: the bar is itself a
+draw. Each limit takes the held-out order statistic that lies on the safe side of that quantile in all but a quarter
+of the error allowed, and Clopper and Pearson's limit of the share beyond it for another quarter: exact for any
+distributions, and wide where held-out patients are few. The p-value asks less, whether the parts can be told apart
+at all: of a random order of all patients, the number of training patients before the k-th held-out one is negative
+hypergeometric.
+
+**One test.** Is a synthetic set nearer to training patients than to held-out ones, all together? One test for the
+whole set.
+
+The p-values of `reversed_queries` rank every training patient among the *same* held-out patients, so that they
+depend on one another and their distribution may not be compared with a uniform one as if they were drawn apart. The
+samples behind them are independent: W of training and W of held-out patients, W(r) the smallest distance of an
+image of r to the set. If they are a random split and the set knows neither, both are samples of one distribution,
+and
+
+    D = max over d of  F_train(d) - F_held(d)
+
+is Kolmogorov and Smirnov's statistic of the alternative that training patients are nearer. Exact for continuous W;
+with ties the p-value is too large rather than too small. A patient of many images has a smaller W without any
+memorization: where the numbers of images of both parts are not alike, every patient counts by one
+(`statistics.exchangeability.image_counts`).
+
+**MemRate.** How often a generated image is of the same person as the one it was conditioned on (paper 004, Eq. 4).
+
+    MemRate = share of training images x_r with P(s(C(x_r)), x_r) > 0.5.
+
+Images of one patient stand or fall together, so that the units are identities: each counts the share of its images,
+and the limits are Clopper-Pearson's for as many trials as identities. That is exact with one image each; of
+several, whose shares vary less than coins, the limits are wider than need be. The same rate of held-out real images
+in place of the synthetic ones is what the detector says where nobody is memorized; MemRate is to be read beside it.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.statistics.copies.calibration import check_distances, group_values
+from memorisk.statistics.exchangeability import image_counts
+from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.jackknife import JackknifeInterval, counting_bound
+
+FloatArray = NDArray[np.float64]
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class MemorizedShare:
+    """The share of training patients that a set is nearer to than its nominal rate allows of new ones."""
+
+    estimate: float
+    """Share of the training patients before the bar; NaN where there are too few held-out patients for one."""
+    low: float
+    """Lower limit; 0 where held-out patients are too few for any."""
+    high: float
+    """Upper limit; 1 where they are too few for any."""
+    nominal: float
+    """The rate that was asked for."""
+    attained: float
+    """k / (n + 1): the average of a set that knows neither part."""
+    p_value: float
+    """Of at least so many in a random order of all patients, exact; 1 without a bar."""
+    n_train: int
+    """Training patients: the independent units."""
+    n_held: int
+    """Held-out patients: likewise."""
+    level: float
+    """Nominal coverage; the actual one is not below it."""
+    flagged: NDArray
+    """Sorted ids of the training patients before the bar."""
+
+    @property
+    def above(self) -> bool:
+        """Whether the whole interval lies above the nominal rate."""
+        return self.low > self.nominal
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        if math.isnan(self.estimate):
+            needed = math.ceil(1 / self.nominal - _ROUNDING) - 1
+            return f"{self.n_held} held-out patients are too few to say; at least {needed} are needed"
+        return (
+            f"{self.estimate:.1%} ({self.low:.1%} to {self.high:.1%}) of {self.n_train:,} training patients are nearer "
+            f"to the set than all but {self.nominal:g} of new patients are, judged by {self.n_held:,} of them"
+        )
+
+
+def memorized_share(
+    train_distance: ArrayLike,
+    held_distance: ArrayLike,
+    train_group: ArrayLike | None = None,
+    held_group: ArrayLike | None = None,
+    *,
+    nominal: float = 0.05,
+    level: float = 0.95,
+) -> MemorizedShare:
+    """The share and its interval.
+
+    Args:
+        train_distance: [N] distance of each training image to its nearest synthetic image.
+        held_distance: [M] of each held-out image to the same set.
+        train_group: [N] patients; None: each image its own.
+        held_group: [M] patients, none of them a training patient, a random part of the same people.
+        nominal: Share of new patients that count as near.
+        level: Coverage.
+
+    Raises:
+        InputError: Lengths differ, a distance is not finite, a patient is on both sides, or a rate outside (0, 1).
+
+    Source:
+        METHODS section 5, "Null"; the order statistics are those of a tolerance limit (Wilks, 1941).
+
+    Example:
+        >>> found = memorized_share([0.1] * 50 + [50.0] * 50, range(1, 100))
+        >>> found.estimate, round(found.low, 2), round(found.high, 2), found.attained
+        (0.5, 0.38, 0.62, 0.05)
+    """
+    for name, value in (("nominal", nominal), ("level", level)):
+        if not 0 < value < 1:
+            raise InputError(f"{name} is {value}; give a share between 0 and 1, such as 0.05 and 0.95")
+    train, units = _smallest(train_distance, train_group)
+    held, others = _smallest(held_distance, held_group)
+    if train_group is not None and held_group is not None:
+        both = np.intersect1d(units, others)
+        if len(both):
+            who = plural(len(both), "patient is", "patients are")
+            raise InputError(f"{who} in training and held out, such as {one_line(both[0])}; split by patient")
+    m, n = len(train), len(held)
+    bars = np.sort(held)
+    k = math.floor(nominal * (n + 1) + _ROUNDING)
+    if not k:
+        return MemorizedShare(math.nan, 0.0, 1.0, nominal, 0.0, 1.0, m, n, level, units[:0])
+    near = train < bars[k - 1]
+    low, high = _limits(train, bars, nominal, (1 - level) / 4)
+    share, count = float(near.mean()), int(near.sum())
+    # rounding of the limits' own order statistics cannot exclude what was seen
+    limits = min(low, share), max(high, share)
+    p = float(stats.nhypergeom(m + n, m, k).sf(count - 1)) if count else 1.0
+    return MemorizedShare(share, *limits, nominal, k / (n + 1), min(p, 1.0), m, n, level, units[near])
+
+
+def can_show_memorization(n_train: int, n_held: int, *, nominal: float = 0.05, level: float = 0.95) -> bool:
+    """Whether the share's interval lies above the average without memory where every training patient is memorized.
+
+    Args:
+        n_train: Training patients.
+        n_held: Held-out patients.
+        nominal: As in `memorized_share`.
+        level: As there.
+
+    Example:
+        >>> can_be_shown(100, 85), can_be_shown(100, 86)
+        (False, True)
+    """
+    if n_train < 1 or n_held < 1:
+        return False
+    low, _ = _limits(np.zeros(n_train), np.ones(n_held), nominal, (1 - level) / 4)
+    return low > math.floor(nominal * (n_held + 1) + _ROUNDING) / (n_held + 1)
+
+
+def _limits(train: FloatArray, bars: FloatArray, nominal: float, error: float) -> tuple[float, float]:
+    """Limits of ``P(W_train < q)``, q the nominal quantile of held-out distances; each fails in at most 2 ``error``.
+
+    ``F(bars[j - 1])`` of n is Beta(j, n + 1 - j), so that bar j lies at or below q with probability
+    ``P(Bin(n, nominal) >= j)`` at least, and at or above it with ``P(Bin(n, nominal) < j)``.
+    """
+    m, n = len(train), len(bars)
+    counts = np.arange(1, n + 1)
+    at_least = stats.binom.sf(counts - 1, n, nominal)  # P(Bin >= j), falling
+    below, above = counts[at_least >= 1 - error], counts[at_least <= error]
+    low, high = 0.0, 1.0
+    if len(below):
+        inside = int((train < bars[below[-1] - 1]).sum())
+        low = clopper_pearson(inside, m, 1 - 2 * error).low
+    if len(above):
+        inside = int((train <= bars[above[0] - 1]).sum())
+        high = clopper_pearson(inside, m, 1 - 2 * error).high
+    return low, high
+
+
+def _smallest(distance: ArrayLike, group: ArrayLike | None) -> tuple[FloatArray, NDArray]:
+    """The smallest distance of each patient, and the patients, sorted."""
+    values = check_distances(distance)
+    if group is None:
+        return values, np.arange(len(values))
+    groups = np.asarray(group)
+    if groups.shape != values.shape:
+        raise InputError(f"{values.shape} distances and {groups.shape} patients do not fit")
+    return group_values(values, groups), np.unique(groups)
+
+
+@dataclass(frozen=True)
+class NearnessTest:
+    """Whether training patients are nearer to a set, as a distribution."""
+
+    statistic: float
+    """D, from 0 to 1."""
+    at: float
+    """The distance at which it is attained."""
+    p_value: float
+    """Of at least this D in a random split, one-sided."""
+    n_train: int
+    """Training patients: the independent units."""
+    n_held: int
+    """Held-out patients: likewise."""
+    said: str = ""
+    """That every patient counted by one image, why, and the way out; empty where all images counted."""
+
+
+def nearness_test(
+    train_distance: ArrayLike,
+    held_distance: ArrayLike,
+    train_group: ArrayLike | None = None,
+    held_group: ArrayLike | None = None,
+    *,
+    seed: int = 0,
+) -> NearnessTest:
+    """One-sided two-sample Kolmogorov-Smirnov test of the distances of training and held-out patients to a set.
+
+    Args:
+        train_distance: [N] of each training image to its nearest synthetic image.
+        held_distance: [M] of each held-out image likewise.
+        train_group: [N] patients, who count by their smallest distance, where numbers of images are not alike by that
+            of one image; None: each image its own.
+        held_group: [M] likewise.
+        seed: Of which image that is.
+
+    Raises:
+        InputError: A part is empty, distances are not finite, or lengths differ.
+
+    Source:
+        Kolmogorov (1933), Smirnov (1939); exact by Hodges (1958), as SciPy has it. METHODS section 5, "Null".
+
+    Example:
+        >>> found = nearer_set([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+        >>> found.statistic, round(found.p_value, 3)
+        (1.0, 0.05)
+    """
+    ours, theirs = check_distances(train_distance), check_distances(held_distance)
+    units = np.arange(len(ours)) if train_group is None else np.asarray(train_group)
+    others = np.arange(len(theirs)) if held_group is None else np.asarray(held_group)
+    train, held = group_values(ours, units), group_values(theirs, others)
+    counted = image_counts(units, others, seed=seed)
+    if counted.one_each:
+        train = group_values(ours[counted.train], units[counted.train])
+        held = group_values(theirs[counted.held], others[counted.held])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # SciPy says when it goes over to the limit for large samples
+        found: Any = stats.ks_2samp(train, held, alternative="greater", method="auto")
+    return NearnessTest(
+        float(found.statistic), float(found.statistic_location), float(found.pvalue), len(train), len(held),
+        counted.words,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MemorizationRate:
+    """MemRate over identities, beside the paper's over images."""
+
+    estimate: float
+    """Mean over identities of the share of their pairs that match; NaN without pairs."""
+    low: float
+    """Lower limit; 0 where no pair matches."""
+    high: float
+    """Upper limit; 1 where all do."""
+    share: float
+    """The paper's: share of all pairs, identities with more images counting more."""
+    exposed: Proportion
+    """Identities with at least one matching pair."""
+    n_identities: int
+    """Units of the interval."""
+    n_pairs: int
+    """Pairs."""
+    level: float
+    """Nominal coverage; the actual one is not below it."""
+
+
+def memorization_rate(
+    matches: ArrayLike, identity: ArrayLike | None = None, *, level: float = 0.95
+) -> MemorizationRate:
+    """MemRate of pairs of a synthetic image with the training image that it was conditioned on.
+
+    Args:
+        matches: [n] whether the detector calls the pair the same identity (probability above 0.5).
+        identity: [n] of the training image; None: each image its own.
+        level: Coverage.
+
+    Raises:
+        InputError: Lengths differ, or level outside (0, 1).
+
+    Source:
+        Paper 004, Eq. 4 and table 3; METHODS section 4, "Use".
+
+    Example:
+        >>> found = memorization_rate([True, True, False, False], ["a", "a", "a", "b"])
+        >>> round(found.estimate, 3), found.share, found.exposed.successes, found.n_identities
+        (0.333, 0.5, 1, 2)
+    """
+    hit = np.asarray(matches, dtype=bool)
+    groups = np.arange(len(hit)) if identity is None else np.asarray(identity)
+    if hit.ndim != 1 or groups.shape != hit.shape:
+        raise InputError(f"matches {hit.shape} and identities {groups.shape} do not fit; give one of each per pair")
+    _, index, count = np.unique(groups, return_inverse=True, return_counts=True)
+    matched = np.bincount(index, hit, minlength=len(count))
+    exposed = clopper_pearson(int((matched > 0).sum()), len(count), level)
+    if not len(hit):
+        return MemorizationRate(math.nan, 0.0, 1.0, math.nan, exposed, 0, 0, level)
+    estimate = float((matched / count).mean())
+    low, high = counting_bound(estimate, len(count), level)
+    return MemorizationRate(estimate, low, high, float(hit.mean()), exposed, len(count), len(hit), level)
+
+
+def rate_difference(synthetic: MemorizationRate, held_out: MemorizationRate) -> JackknifeInterval:
+    """MemRate less its value on held-out real images, over identities.
+
+    ``low = d - sqrt((p - p_low)^2 + (q_high - q)^2)``, ``high`` likewise: the limits of both, combined. Pairs of the
+    same training images on both sides make the interval wider than need be.
+
+    Args:
+        synthetic: Of the synthetic images.
+        held_out: Of held-out real images, by their own identities.
+
+    Returns:
+        Estimate and limits; NaN and the whole range where either has no pairs.
+
+    Raises:
+        InputError: The two have different levels.
+
+    Source:
+        Newcombe (1998), method 10, with exact limits; Zou and Donner (2008).
+    """
+    p, q = synthetic, held_out
+    if not math.isclose(p.level, q.level):
+        raise InputError(f"the rates' intervals are at {p.level} and {q.level}; use one level")
+    n = p.n_identities + q.n_identities
+    if not p.n_pairs or not q.n_pairs:
+        return JackknifeInterval(math.nan, -1.0, 1.0, math.nan, n, 1, "not measurable: no pairs on one side")
+    d = p.estimate - q.estimate
+    low = d - math.hypot(p.estimate - p.low, q.high - q.estimate)
+    high = d + math.hypot(p.high - p.estimate, q.estimate - q.low)
+    method = f"Clopper-Pearson limits over {p.n_identities:,} and {q.n_identities:,} identities, combined"
+    return JackknifeInterval(d, max(low, -1.0), min(high, 1.0), math.nan, n, 1, method)

@@ -1,0 +1,383 @@
+"""Checks that two parts of a data set are a random split: unseen losses, neighbours, numbers of images.
+
+**Unseen losses.** Prerequisites of the p-values: do unseen canaries look like test images to the models?
+
+METHODS section 1, "Prerequisites, checked": canaries' losses under the model that did not see them against test
+losses, per class, Kolmogorov-Smirnov over groups. A class that fails gets no p-values: its test images are no null
+for its canaries (a drift between collection periods, an official test split, near-duplicates across the split).
+
+**Neighbours.** Are two parts of a data set a random split? Whose nearest neighbours lie in their own part, and
+whose in the other?
+
+Every comparison of training with held-out patients takes them for a random split. Two ways in which they are not:
+
+* apart: the held-out ones come from another hospital or device, or several images of one patient go under several
+  names of one part. Neighbours share a part more often than by chance.
+* together: held-out people are training people under other ids, so that copies of these are near to both. Such an
+  image is not near its counterpart more often than near others (with one training image of each, its nearest
+  training image lies in the other part anyhow): it is *clearly* nearer to it than to the next patient. Neighbours
+  are therefore weighted by their lead, ``log(second distance / first)``.
+
+**Numbers of images.** By which images patients of two parts are compared, so that nobody is nearer for having more
+of them.
+
+A patient's distance to a set of images is that of the nearest of his images, and the nearest of five is nearer than
+the nearest of one, without any memory. Two parts of patients are exchangeable, as a random split by patient makes
+them, only where their numbers of images are. Whether these are alike says Wilcoxon's rank sum of them: of every
+order of patients the number of held-out ones with k images is multivariate hypergeometric, whatever the ties, so
+that
+
+    p = min(1, 2 min(1 + #{R* <= R}, 1 + #{R* >= R}) / (draws + 1)),   R the rank sum of the held-out patients,
+
+is valid at any number of draws. Where p is at most 1 % every patient of either part counts by one image, drawn by
+lot: one image each compares patients whatever the numbers are, at the price of not looking at the others.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.copies.calibration import one_per_group
+from memorisk.statistics.multiple_testing import holm
+
+FloatArray = NDArray[np.float64]
+
+UNSEEN_LEVEL = 0.01
+"""Share of sound audits in which any class may fail this check."""
+
+
+@dataclass(frozen=True)
+class UnseenCheck:
+    """Whether the test groups of one class can stand for its unseen canaries."""
+
+    statistic: float
+    """Kolmogorov-Smirnov distance; NaN where either side has no group."""
+    p_value: float
+    """Two-sided p-value; NaN as `statistic`."""
+    adjusted: float
+    """Holm-adjusted over classes."""
+    ok: bool
+    """True when not rejected; False where nothing could be compared."""
+    n_canary_groups: int
+    """Canary groups with a scored seed."""
+    n_test_groups: int
+    """Test groups."""
+
+
+def draw_twin_losses(loss_a: ArrayLike, loss_b: ArrayLike, group: ArrayLike, *, seed: int = 0) -> FloatArray:
+    """Loss of each test image under one twin per seed, drawn by a fair coin per group.
+
+    Both twins would average twice as many models as a canary's loss does, and differ from it by that alone.
+
+    Args:
+        loss_a: `[S, J]` losses under twin A.
+        loss_b: `[S, J]` losses under twin B.
+        group: `[J]` group ids: a group's images are read under the same twins.
+        seed: Seed of the coins.
+
+    Returns:
+        Losses `[S, J]` in nats.
+
+    Raises:
+        InputError: Shapes differ.
+    """
+    a, b = np.asarray(loss_a, dtype=np.float64), np.asarray(loss_b, dtype=np.float64)
+    _, index = np.unique(np.asarray(group), return_inverse=True)
+    if a.ndim != 2 or a.shape != b.shape or index.shape != a.shape[1:]:
+        raise InputError(
+            f"losses {a.shape}, {b.shape} and {len(index)} group ids do not fit; give [seeds, images] twice"
+        )
+    coins = np.random.default_rng(seed).random((len(a), int(index.max(initial=-1)) + 1)) < 0.5
+    return np.where(coins[:, index], a, b)
+
+
+def compare_unseen_losses(
+    unseen: ArrayLike,
+    group: ArrayLike,
+    label: ArrayLike,
+    test_loss_a: ArrayLike,
+    test_loss_b: ArrayLike,
+    test_group: ArrayLike,
+    test_label: ArrayLike,
+    *,
+    symmetric: bool = True,
+    level: float = UNSEEN_LEVEL,
+    seed: int = 0,
+) -> dict[str, UnseenCheck]:
+    """Compare unseen canaries' losses with test losses, class by class, over groups.
+
+    Two-sample Kolmogorov-Smirnov (exact for small groups) on group means of losses averaged over seeds, Holm over
+    classes.
+
+    Args:
+        unseen: `[S, I]` each canary's loss under the twin that did not train on it; NaN where not scored.
+        group: `[I]` group ids.
+        label: `[I]` class labels.
+        test_loss_a: `[S, J]` test images' losses under twin A.
+        test_loss_b: `[S, J]` the same under B.
+        test_group: `[J]` group ids.
+        test_label: `[J]` class labels.
+        symmetric: True for twins: a test group is read under one of them, by a coin per seed. False for the `paper`
+            design, where the canaries' unseen model is always the independent one: tests are read under B alone.
+        level: Level over all classes together.
+        seed: Seed of the coins.
+
+    Returns:
+        A check per class of the canaries, by label.
+
+    Raises:
+        InputError: Shapes differ, or a level outside (0, 1).
+
+    Source:
+        METHODS section 1, "Prerequisites, checked".
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level is {level}; give a share between 0 and 1, such as 0.01")
+    tests = draw_twin_losses(test_loss_a, test_loss_b, test_group, seed=seed) if symmetric else test_loss_b
+    ours = _group_means("canary", unseen, group, label)
+    theirs = _group_means("test", tests, test_group, test_label)
+    labels = sorted(set(np.asarray(label).tolist()))
+    found = [_compare(ours.get(name), theirs.get(name)) for name in labels]
+    adjusted = holm(np.array([p for _, p in found]))
+    return {
+        name: UnseenCheck(
+            statistic=statistic,
+            p_value=p,
+            adjusted=float(p_adjusted),
+            ok=bool(p_adjusted > level),
+            n_canary_groups=len(ours.get(name, ())),
+            n_test_groups=len(theirs.get(name, ())),
+        )
+        for name, (statistic, p), p_adjusted in zip(labels, found, adjusted, strict=True)
+    }
+
+
+def _compare(ours: FloatArray | None, theirs: FloatArray | None) -> tuple[float, float]:
+    """Kolmogorov-Smirnov distance and p-value; NaN when either side is empty."""
+    if ours is None or theirs is None:
+        return float("nan"), float("nan")
+    with warnings.catch_warnings():
+        # SciPy's exact count may round to a hair above 1; it then warns and takes the asymptotic form, p near 1 too.
+        warnings.filterwarnings("ignore", "ks_2samp: Exact calculation unsuccessful", RuntimeWarning)
+        statistic, p_value = stats.ks_2samp(ours, theirs)
+    return float(statistic), float(p_value)  # pyright: ignore[reportArgumentType]
+
+
+def _group_means(name: str, loss: ArrayLike, group: ArrayLike, label: ArrayLike) -> dict[str, FloatArray]:
+    """Mean over images of the mean over scored seeds, for each group within each class; unscored images left out."""
+    values, groups, labels = np.asarray(loss, dtype=np.float64), np.asarray(group), np.asarray(label)
+    if values.ndim != 2 or groups.shape != values.shape[1:] or labels.shape != groups.shape:
+        raise InputError(
+            f"{name} losses {values.shape}, groups {groups.shape} and labels {labels.shape} do not fit; "
+            "give [seeds, images] and one group and label per image"
+        )
+    scored = ~np.isnan(values)
+    kept = scored.any(0)
+    mean = np.where(scored, values, 0.0).sum(0)[kept] / scored.sum(0)[kept]
+    groups, labels = groups[kept], labels[kept]
+    means = {}
+    for of_class in set(labels.tolist()):
+        rows = labels == of_class
+        _, index = np.unique(groups[rows], return_inverse=True)
+        means[of_class] = np.bincount(index, weights=mean[rows]) / np.bincount(index)
+    return means
+
+
+_BLOCK = 100
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class NeighbourTest:
+    """The nearest-neighbour test of two parts, in both directions."""
+
+    share: float
+    """Of neighbours in the same part: mean over groups of the mean over their images."""
+    expected: float
+    """The same over random splits of the groups."""
+    p_value: float
+    """Two-sided: twice the smaller of both below, at most 1."""
+    n_groups: int
+    """Independent units."""
+    draws: int
+    """Random splits."""
+    p_apart: float
+    """Of a share as large, over random splits; no smaller than 1 / (draws + 1)."""
+    p_together: float
+    """Of neighbours as often in the other part, weighted by their leads; likewise."""
+    across: float
+    """Share of all leads that is of neighbours in the other part."""
+    across_expected: float
+    """The same over random splits."""
+
+    @property
+    def together(self) -> bool:
+        """Whether the parts are nearer to each other than a random split, rather than farther."""
+        return self.p_together < self.p_apart
+
+
+def neighbour_test(
+    nearest: ArrayLike,
+    group: ArrayLike,
+    part: ArrayLike,
+    lead: ArrayLike | None = None,
+    *,
+    draws: int = 999,
+    seed: int = 0,
+) -> NeighbourTest:
+    """Permutation test of "the parts are a random split of the groups".
+
+    ``T = mean over groups g of mean over images i of g of [part of i = part of its nearest image of another group]``,
+    of use against parts that lie apart, and ``A = sum of lead_i [parts differ] / sum of lead_i``, of use against people
+    who are in both. Groups are exchanged whole, so that either p is exact: ``(1 + #{draws as large}) / (draws + 1)``.
+
+    Args:
+        nearest: [N] row of each image's nearest image of another group, of either part.
+        group: [N] whose image it is; every group lies in one part.
+        part: [N] of two parts.
+        lead: [N] by how much it is nearer than the next group, 0 or more; None: all alike. An infinite one (equal
+            images) counts as the largest finite one.
+        draws: Random splits, with as many groups in either part.
+        seed: Of them.
+
+    Raises:
+        InputError: Lengths differ, a group lies in both parts, or there are not two parts.
+
+    Source:
+        Schilling (1986), Henze (1988), with the null by permutation of groups; weights by lead are memorisk's.
+    """
+    rows = np.asarray(nearest, dtype=np.int64)
+    _, index = np.unique(np.asarray(group), return_inverse=True)
+    kinds, side = np.unique(np.asarray(part), return_inverse=True)
+    weight = np.ones(len(rows)) if lead is None else np.asarray(lead, dtype=np.float64)
+    if not rows.shape == index.shape == side.shape == weight.shape or len(kinds) != 2:
+        raise InputError(f"{len(rows)} neighbours need as many groups and parts, of two parts; {len(kinds)} are given")
+    n = int(index.max()) + 1
+    of_group = np.zeros(n, dtype=bool)
+    of_group[index] = side == 1
+    if (of_group[index] != (side == 1)).any():
+        raise InputError("a group lies in both parts; the test exchanges whole groups")
+    equal = 1 / (np.bincount(index)[index] * n)  # [N], one in all for every group
+    weights = np.stack([equal, _shares(weight)], axis=1)
+    theirs = index[rows]
+
+    def shares(split: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """[b, 2] same-part share by groups and by leads, of splits [b, n]."""
+        return (split[:, index] == split[:, theirs]) @ weights
+
+    found = shares(of_group[None])[0]
+    rng = np.random.default_rng(seed)
+    null = np.concatenate([shares(rng.permuted(np.tile(of_group, (b, 1)), axis=1)) for b in _blocks(draws)])
+    apart = (1 + int((null[:, 0] >= found[0] - _ROUNDING).sum())) / (draws + 1)
+    together = (1 + int((null[:, 1] <= found[1] + _ROUNDING).sum())) / (draws + 1)
+    expected = null.mean(0)
+    return NeighbourTest(
+        share=float(found[0]),
+        expected=float(expected[0]),
+        p_value=min(1.0, 2 * min(apart, together)),
+        n_groups=n,
+        draws=draws,
+        p_apart=apart,
+        p_together=together,
+        across=1 - float(found[1]),
+        across_expected=1 - float(expected[1]),
+    )
+
+
+def _shares(lead: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[N] leads as shares of their sum; all alike where there are none."""
+    finite = lead[np.isfinite(lead)]
+    top = finite.max() if len(finite) and finite.max() > 0 else 1.0
+    capped = np.clip(np.nan_to_num(lead, nan=0.0, posinf=top), 0, top)
+    return capped / capped.sum() if capped.sum() > 0 else np.full(len(lead), 1 / len(lead))
+
+
+def _blocks(draws: int) -> list[int]:
+    """Sizes of blocks of draws."""
+    return [min(_BLOCK, draws - start) for start in range(0, draws, _BLOCK)]
+
+
+IMAGE_COUNT_LEVEL = 0.01
+"""At or below this p numbers of images are not alike."""
+N_PERMUTATIONS = 9_999
+
+
+@dataclass(frozen=True, eq=False)
+class ImageCounts:
+    """The images by which patients of two parts are compared."""
+
+    train: NDArray[np.intp]
+    """Sorted rows of the training images that count."""
+    held: NDArray[np.intp]
+    """Sorted rows of the held-out images that count."""
+    mean_train: float
+    """Images a training patient, all of them."""
+    mean_held: float
+    """Images a held-out patient, all of them."""
+    p_value: float
+    """Of numbers of images as different in a random split by patient, two-sided."""
+
+    @property
+    def one_each(self) -> bool:
+        """Whether every patient counts by one image, since the numbers are not alike."""
+        return self.p_value <= IMAGE_COUNT_LEVEL
+
+    @property
+    def words(self) -> str:
+        """What must be said where patients count by one image each, and the way out; empty elsewhere."""
+        if not self.one_each:
+            return ""
+        return (
+            f"Training patients have {self.mean_train:.1f} images on average and held-out patients {self.mean_held:.1f}"
+            f" (not alike, p {self.p_value:.2g}): whoever has more images is nearer to any set, without being "
+            "memorized. So every patient of both parts counts by one image, drawn by lot, and copies of the others do "
+            "not count in the comparison of the two parts. Give held-out patients with as many images as training "
+            "patients have."
+        )
+
+
+def image_counts(train_group: ArrayLike, held_group: ArrayLike, *, seed: int = 0) -> ImageCounts:
+    """All images where the numbers a patient are alike in both parts, else one of each patient.
+
+    Args:
+        train_group: [N] patient of each training image.
+        held_group: [M] of each held-out image.
+        seed: Of the test's draws and of the lot.
+
+    Raises:
+        InputError: A part is empty.
+
+    Source:
+        Wilcoxon (1945); the permutation distribution conditional on ties, by draws (Davison and Hinkley 1997, 4.3).
+
+    Example:
+        >>> found = counted_images([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4], [5, 6, 7, 8, 9, 10])
+        >>> found.one_each, len(found.train), len(found.held), found.mean_train
+        (True, 5, 6, 3.0)
+    """
+    ours, theirs = np.asarray(train_group), np.asarray(held_group)
+    if not len(ours) or not len(theirs):
+        raise InputError("a part without images has no patients to compare; give at least one image of each")
+    of_train, of_held = (np.unique(groups, return_counts=True)[1] for groups in (ours, theirs))
+    p = _rank_sum_p(of_train, of_held, seed)
+    rows = np.arange(len(ours)), np.arange(len(theirs))
+    if p <= IMAGE_COUNT_LEVEL:
+        rows = np.sort(one_per_group(ours, seed=seed)), np.sort(one_per_group(theirs, seed=seed))
+    return ImageCounts(*rows, float(of_train.mean()), float(of_held.mean()), p)
+
+
+def _rank_sum_p(of_train: NDArray[np.int64], of_held: NDArray[np.int64], seed: int) -> float:
+    """Two-sided p of the held-out patients' rank sum, over random orders of all patients."""
+    both = np.concatenate([of_train, of_held])
+    value, at, number = np.unique(both, return_index=True, return_counts=True)
+    if len(value) == 1:
+        return 1.0
+    twice = np.rint(2 * stats.rankdata(both)[at]).astype(np.int64)  # mid-ranks, doubled: whole numbers
+    seen = int(twice @ (of_held[:, None] == value).sum(0))
+    drawn = np.random.default_rng(seed).multivariate_hypergeometric(number, len(of_held), size=N_PERMUTATIONS) @ twice
+    least = min(int((drawn <= seen).sum()), int((drawn >= seen).sum()))
+    return min(1.0, 2 * (1 + least) / (1 + N_PERMUTATIONS))

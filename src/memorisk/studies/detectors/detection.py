@@ -1,0 +1,279 @@
+"""From distances to what is recognised: the corrected pools and the published ones of every cell.
+
+A detector is taken over its seeds: the measure that validation patients chose, and what is found on test patients.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memorisk.statistics.copies.calibration import group_values, one_per_group
+from memorisk.statistics.copies.copy_detection import (
+    PoolDetection,
+    Queries,
+    corrected_pools,
+    false_flags,
+    null_halves,
+    published_pools,
+)
+from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.studies.detectors.cells import Backbone, CellJob
+from memorisk.studies.detectors.measurement import PUBLISHED_POOLS
+from memorisk.studies.detectors.pools import NULLS, POOLS, Parts
+from memorisk.studies.engine.cells import Arrays, read_result
+
+Hits = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class PoolReading:
+    """One pool by one measure at one strength, corrected.
+
+    Attributes:
+        found: Threshold, shares and false flags.
+        recognised: [n] each copy: at most as far as the threshold from some reference.
+        nearest_is_source: [n] whether the nearest reference is the copy's source.
+        flagged: [k] patients of the null that did not make the threshold: whether an image of theirs is flagged.
+        source: [n] patient of each copy's source.
+    """
+
+    found: PoolDetection
+    recognised: Hits
+    nearest_is_source: Hits
+    flagged: Hits
+    source: np.ndarray
+
+    @property
+    def detected(self) -> Hits:
+        """[n] recognised, and as what it is a copy of: what counts."""
+        return self.recognised & self.nearest_is_source
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedReading:
+    """The published rules at one measure and strength.
+
+    Attributes:
+        pools: Detection ratios of train and validation copies, and tau.
+        new_patients: By pool, the share of patients without any image there who are flagged at tau.
+    """
+
+    pools: dict[str, PoolDetection]
+    new_patients: dict[str, Proportion]
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """One cell by one measure at one strength.
+
+    Attributes:
+        job: The cell.
+        measure: Name.
+        strength: "weak" or "strong".
+        words: The fitted measure in words, or why it is not defined here.
+        pools: Corrected, by pool; empty where the measure is not defined.
+        published: None where it is not defined.
+        published_refused: Why not.
+    """
+
+    job: CellJob
+    measure: str
+    strength: str
+    words: str
+    pools: dict[str, PoolReading]
+    published: PublishedReading | None
+    published_refused: str = ""
+
+
+def read_cells(jobs: Sequence[CellJob]) -> list[Measurement]:
+    """Everything that finished cells measured, in their order."""
+    found = []
+    for job in jobs:
+        if not job.done:
+            continue
+        for measure in job.options.chosen_measures:
+            arrays = read_result(job.file(measure))
+            found += [_read_measurement(job, measure, strength, arrays) for strength in job.options.strengths]
+    return found
+
+
+def _read_measurement(job: CellJob, measure: str, strength: str, arrays: Arrays) -> Measurement:
+    refused = str(arrays["refused"]) if "refused" in arrays else ""
+    published = None if "published_refused" in arrays else _published(job, strength, arrays)
+    return Measurement(
+        job=job,
+        measure=measure,
+        strength=strength,
+        words=refused or str(arrays["words"]),
+        pools={} if refused else _corrected(job, strength, arrays),
+        published=published,
+        published_refused=str(arrays.get("published_refused", "")),
+    )
+
+
+def _corrected(job: CellJob, strength: str, arrays: Arrays) -> dict[str, PoolReading]:
+    """Train, validation and test pool, each with its own null."""
+    parts, seed = job.parts, job.options.split_seed
+    copies = {pool: _copies(parts, pool, strength, arrays) for pool in POOLS}
+    nulls = {
+        pool: Queries(arrays[f"null_{pool}"], _ids(parts, parts.rows(NULLS[pool])), len(parts.pools[pool]))
+        for pool in POOLS
+    }
+    found = {}
+    for pair in (("train", "validation"), ("validation", "test")):
+        given = [queries[pool] for pool in pair for queries in (copies, nulls)]
+        detections = corrected_pools(*given, specificity=job.options.specificity, seed=seed)
+        for pool, detection in zip(pair, detections, strict=True):
+            found[pool] = replace(detection, name=f"{pool} copies -> {pool}")
+    return {pool: _pool(found[pool], copies[pool], nulls[pool], seed) for pool in POOLS}
+
+
+def _pool(found: PoolDetection, copies: Queries, null: Queries, seed: int) -> PoolReading:
+    distance, group = np.asarray(null.distance), np.asarray(null.group)
+    _, other = null_halves(null, seed)
+    smallest = group_values(distance[other], group[other]) if other.any() else np.empty(0)
+    return PoolReading(
+        found=found,
+        recognised=found.threshold.flags(copies.distance),
+        nearest_is_source=np.asarray(copies.right, dtype=bool),
+        flagged=found.threshold.flags(smallest),
+        source=np.asarray(copies.group),
+    )
+
+
+def _copies(parts: Parts, pool: str, strength: str, arrays: Arrays) -> Queries:
+    """Copies of a pool's references; an image that is the source's twin, pixel for pixel, is its source."""
+    rows = parts.pools[pool]
+    right = parts.same_image(arrays[f"{strength}_{pool}_index"], rows)
+    return Queries(arrays[f"{strength}_{pool}_distance"], _ids(parts, rows), len(rows), right)
+
+
+def _published(job: CellJob, strength: str, arrays: Arrays) -> PublishedReading:
+    parts, copies = job.parts, []
+    for pool in PUBLISHED_POOLS:
+        rows = parts.rows(pool)
+        right = parts.same_image(arrays[f"published_{strength}_{pool}_index"], rows)
+        score = arrays[f"published_{strength}_{pool}_score"]
+        copies.append(Queries(score, _ids(parts, rows), len(rows), right))
+    baseline = Queries(arrays["published_baseline"], _ids(parts, parts.rows("train")), len(parts.rows("validation")))
+    train, validation = copies
+    pools = published_pools(train, validation, baseline, percent=job.options.percent, seed=job.options.split_seed)
+    named: dict[str, PoolDetection] = dict(zip(PUBLISHED_POOLS, pools, strict=True))
+    new = _ids(parts, parts.rows("null", "test_null"))
+    flags = {p: false_flags(arrays[f"published_null_{p}"], new, named[p].threshold) for p in named}
+    return PublishedReading(named, flags)
+
+
+def _ids(parts: Parts, rows: np.ndarray) -> np.ndarray:
+    return parts.groups[rows].astype(str)
+
+
+HitSelector = Callable[[PoolReading], Hits]
+"""What is counted of a pool's copies."""
+
+
+@dataclass(frozen=True, eq=False)
+class Detector:
+    """A backbone trained by a loss, or not: one or several cells that differ in their seed.
+
+    Attributes:
+        backbone: Its network.
+        loss: "none", "triplet" or "infonce".
+        measured: All measures at all strengths of its finished cells.
+        seed: Of the copy that is drawn from each patient for the intervals.
+    """
+
+    backbone: Backbone
+    loss: str
+    measured: Sequence[Measurement]
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Backbone and loss."""
+        return self.backbone.detector(self.loss)
+
+    @cached_property
+    def n_seeds(self) -> int:
+        """Finished cells."""
+        return len({m.job.cell.seed for m in self.measured})
+
+    @cached_property
+    def _by(self) -> dict[tuple[str, str], list[Measurement]]:
+        found: dict[tuple[str, str], list[Measurement]] = {}
+        for m in self.measured:
+            found.setdefault((m.measure, m.strength), []).append(m)
+        return found
+
+    def of(self, measure: str, strength: str) -> list[Measurement]:
+        """A measure at a strength, a reading a seed."""
+        return self._by.get((measure, strength), [])
+
+    def measures(self, strength: str) -> list[str]:
+        """Measures that are defined for every seed."""
+        named = dict.fromkeys(m for m, s in self._by if s == strength)
+        return [m for m in named if all(one.pools for one in self.of(m, strength))]
+
+    def hits(self, measure: str, strength: str, pool: str, pick: HitSelector = lambda p: p.detected) -> Hits:
+        """[S, n] what is counted of each copy, a row a seed."""
+        return np.stack([pick(m.pools[pool]) for m in self.of(measure, strength)])
+
+    def share(self, measure: str, strength: str, pool: str) -> float:
+        """Share of the pool's copies that are detected, seeds averaged."""
+        return float(self.hits(measure, strength, pool).mean())
+
+    def tied(self, strength: str) -> list[str]:
+        """The measures that detect most copies of validation patients: one, or several that detect as many."""
+        shares = {m: self.share(m, strength, "validation") for m in self.measures(strength)}
+        return [m for m, value in shares.items() if value == max(shares.values())]
+
+    def chosen(self, strength: str) -> str:
+        """The first of `tied`; empty for none."""
+        return next(iter(self.tied(strength)), "")
+
+    def rate(self, measure: str, strength: str, pool: str, pick: HitSelector = lambda p: p.detected) -> Proportion:
+        """What a random copy of a random patient meets, at a random one of the seeds; the units are patients."""
+        hits = self.hits(measure, strength, pool, pick)
+        source = np.tile(self.of(measure, strength)[0].pools[pool].source, len(hits))
+        drawn = one_per_group(source, seed=self.seed)
+        return clopper_pearson(int(hits.ravel()[drawn].sum()), len(drawn))
+
+    def false_flags(self, measure: str, strength: str, pool: str) -> Proportion:
+        """Patients without any image in the pool who are flagged, at a random one of the seeds each."""
+        flagged = np.stack([m.pools[pool].flagged for m in self.of(measure, strength)])
+        if not flagged.size:
+            return clopper_pearson(0, 0)
+        drawn = one_per_group(np.tile(np.arange(flagged.shape[1]), len(flagged)), seed=self.seed)
+        return clopper_pearson(int(flagged.ravel()[drawn].sum()), len(drawn))
+
+    def published(self, measure: str, strength: str, pool: str) -> float:
+        """Paper 003's detection ratio of a pool's copies, seeds averaged; NaN where it is not defined."""
+        shares = [m.published.pools[pool].detection.share for m in self.of(measure, strength) if m.published]
+        return float(np.mean(shares)) if shares and len(shares) == self.n_seeds else float("nan")
+
+    def published_flags(self, measure: str, strength: str, pool: str) -> Proportion:
+        """New patients whom the published threshold flags; of the first seed."""
+        first = self.of(measure, strength)[0].published
+        return clopper_pearson(0, 0) if first is None else first.new_patients[pool]
+
+    def published_values(self, strength: str) -> dict[str, float]:
+        """Published detection ratio of validation copies by measure, where it is defined."""
+        named = dict.fromkeys(m for m, s in self._by if s == strength)
+        values = {m: self.published(m, strength, "validation") for m in named}
+        return {m: v for m, v in values.items() if np.isfinite(v)}
+
+
+def detectors(measured: Sequence[Measurement], seed: int) -> list[Detector]:
+    """The detectors of finished cells, in the order of the grid.
+
+    Args:
+        measured: Of `reading.read_cells`.
+        seed: Of the copies that are drawn for the intervals.
+    """
+    found: dict[tuple[str, str], list[Measurement]] = {}
+    for m in measured:
+        found.setdefault((m.job.cell.backbone.name, m.job.cell.loss), []).append(m)
+    return [Detector(own[0].job.cell.backbone, own[0].job.cell.loss, own, seed) for own in found.values()]

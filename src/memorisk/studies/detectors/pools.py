@@ -1,0 +1,212 @@
+"""Who is asked about whom: patients divided into parts, pools of references of one size, and augmented copies.
+
+Five parts, at random by patient, each patient equally likely in each place whatever images there are of it:
+
+=================  ====================================================================================================
+``train``          detectors are trained on them and measures fitted on them
+``validation``     choose the epoch of a training and the measure of a detector
+``test``           chose nothing; corrected detection is judged on their copies
+``null``           have no image in any pool: what a new patient looks like beside the train and validation pools
+``test_null``      the same beside the test pool
+=================  ====================================================================================================
+
+The two nulls are different patients, so that the threshold at which a measure was chosen and the one at which it is
+judged share nobody.
+
+Augmented copies of the parts' images are pictures of patients, changed a little. They are made once a run, the same
+for every detector. They lie in the run folder, readable by its owner alone, only while detectors are computed from
+them; the same seed makes the same copies again.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.copies.duplicates import linked_groups
+from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import hash_pixels
+from memorisk.images.splits import merge_linked
+from memorisk.images.store import ImageStore
+from memorisk.runs.arrays import reserve_array
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import atomic_path, read_array, read_table, write_table
+from memorisk.runs.workload import Progress
+from memorisk.statistics.copies.calibration import equal_pools, identities_needed
+from memorisk.training.detectors.contrastive.augmentations import blank_rows
+
+POOLS = ("train", "validation", "test")
+NULLS = {"train": "null", "validation": "null", "test": "test_null"}
+"""The part that is the null of each pool."""
+PARTS = (*POOLS, "null", "test_null")
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The division of a set of images.
+
+    Attributes:
+        part: [N] of `PARTS`; empty for images that are left out.
+        groups: [N] patient of each image, those with an identical image merged.
+        pools: Rows of the references of each pool, as many in each; their copies are its queries.
+        pixels: [N] code of each image's pixels: the same for identical images.
+    """
+
+    part: np.ndarray
+    groups: np.ndarray
+    pools: dict[str, np.ndarray]
+    pixels: np.ndarray
+
+    def rows(self, *parts: str) -> np.ndarray:
+        """Rows of some parts, in the order of the images."""
+        return np.flatnonzero(np.isin(self.part, parts))
+
+    def patients(self, *parts: str) -> int:
+        """How many patients they hold."""
+        return len(np.unique(self.groups[self.rows(*parts)].astype(str)))
+
+    @property
+    def copied(self) -> np.ndarray:
+        """Rows of which copies are made: all of the train, validation and test parts."""
+        return self.rows(*POOLS)
+
+    def same_image(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Whether rows hold the same image, pixel for pixel."""
+        return self.pixels[one] == self.pixels[other]
+
+    def table(self, images: np.ndarray) -> pd.DataFrame:
+        """A row an image: its id, patient, part, and whether it is a reference of its pool."""
+        reference = np.zeros(len(self.part), dtype=bool)
+        for rows in self.pools.values():
+            reference[rows] = True
+        columns = {"image": images, "patient": self.groups, "part": self.part}
+        return pd.DataFrame(columns, dtype=object).assign(reference=reference, pixels=self.pixels)
+
+
+def divide(store: ImageStore, shares: Sequence[float], *, seed: int, specificity: float) -> Parts:
+    """Divide the patients of a store; images of one grey level are left out, nobody can recognise a copy of them.
+
+    Args:
+        store: The images.
+        shares: Of the patients: train, validation, test, both nulls together.
+        seed: Of the division and of which references are kept.
+        specificity: Of the thresholds that the nulls have to make, from half of their patients each.
+
+    Raises:
+        InputError: Too few patients for a part or for a threshold.
+    """
+    groups = merge_linked(store.manifest.groups, linked_groups(store.pixel_hashes, store.manifest.groups))
+    blank = blank_rows(store.images, np.arange(len(groups)))
+    names = np.unique(np.delete(groups, blank).astype(str))
+    ends = np.rint(np.cumsum([*shares[:3], shares[3] / 2]) * len(names)).astype(int)
+    place = np.searchsorted(ends, np.arange(len(names)), side="right")
+    part_of_group = np.empty(len(names), dtype=object)
+    part_of_group[np.random.default_rng(seed).permutation(len(names))] = np.array(PARTS, dtype=object)[place]
+    part = np.full(len(groups), "", dtype=object)
+    shown = np.setdiff1d(np.arange(len(groups)), blank)
+    part[shown] = part_of_group[np.searchsorted(names, groups[shown].astype(str))]
+    _refuse_few({name: int((part_of_group == name).sum()) for name in PARTS}, len(names), specificity)
+    rows = {name: np.flatnonzero(part == name) for name in POOLS}
+    smallest = min(rows.values(), key=len)
+    pools = {
+        name: mine[equal_pools(groups[mine].astype(str), groups[smallest].astype(str), seed=seed)[0]]
+        for name, mine in rows.items()
+    }
+    return Parts(part, groups, pools, pd.factorize(np.asarray(store.pixel_hashes, dtype=object))[0])
+
+
+def _refuse_few(patients: dict[str, int], total: int, specificity: float) -> None:
+    """Refuse parts from which nothing could be told.
+
+    Raises:
+        InputError: There are some.
+    """
+    needed = identities_needed(specificity)
+    for name in ("null", "test_null"):
+        made = (patients[name] + 1) // 2
+        if made < needed:
+            raise InputError(
+                f"the shares leave {patients[name]} of {total:,} patients for the null of a pool, half of whom make "
+                f"its threshold; specificity {specificity:g} needs {2 * needed} of them: give the null (the last of "
+                "shares) a larger share, or lower specificity"
+            )
+    for name in POOLS:
+        if patients[name] < 2:
+            raise InputError(
+                f"the shares leave {patients[name]} of {total:,} patients for the {name} part, and two are needed"
+            )
+
+
+COPIES = "copies"
+_IMAGES, _ROWS = "images.npy", "rows.parquet"
+
+
+@dataclass(frozen=True)
+class CopyRows:
+    """Where the copies of one strength lie.
+
+    Attributes:
+        folder: Holds ``images.npy`` [n, H, W, C] and ``rows.parquet``.
+    """
+
+    folder: Path
+
+    @property
+    def done(self) -> bool:
+        """Whether they are all there."""
+        return (self.folder / _ROWS).is_file()
+
+    def store(self, manifest: Manifest) -> ImageStore:
+        """The copies as a store, in the order of the rows they are copies of.
+
+        Args:
+            manifest: Of all images.
+        """
+        rows = read_table(self.folder / _ROWS)
+        images = read_array(self.folder / _IMAGES, mmap=True)
+        nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
+        hashes, of = rows["pixel_hash"].to_numpy(dtype=object), rows["row"].to_numpy()
+        return ImageStore(images, manifest.subset(of), self.folder.name, self.folder, nothing, hashes)
+
+
+def make_copies(
+    out: Path, store: ImageStore, rows: np.ndarray, strength: str, *, seed: int, progress: Progress
+) -> CopyRows:
+    """Copies of some images at one strength, or those that were made before.
+
+    Args:
+        out: The run folder.
+        store: The images.
+        rows: Which.
+        strength: "weak" or "strong".
+        seed: Of the copies.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: An image of which no copy can be made.
+        MissingExtraError: kornia is not installed.
+    """
+    from memorisk.training.detectors.contrastive.augmentations import augmented_copies
+
+    found = CopyRows(out / COPIES / strength)
+    if found.done:
+        return found
+    found.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with atomic_path(found.folder / _IMAGES) as temporary:
+        reserve_array(temporary, (len(rows), *store.images.shape[1:]), store.images.dtype)
+        images = np.load(temporary, mmap_mode="r+", allow_pickle=False)
+        told = partial(progress, f"making {strength} copies")
+        augmented_copies(store.images, rows, strength, seed=seed, out=images, progress=told)
+        hashes = [hash_pixels(image) for image in images]
+        images.flush()
+    write_table(found.folder / _ROWS, pd.DataFrame({"row": rows, "pixel_hash": np.array(hashes, dtype=object)}))
+    return found
+
+
+def remove_copies(out: Path) -> None:
+    """Remove the copies of a run; what was measured on them stays."""
+    shutil.rmtree(out / COPIES, ignore_errors=True)

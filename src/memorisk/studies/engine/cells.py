@@ -1,0 +1,88 @@
+"""What a cell of a study leaves in its folder: named arrays, and whether it is done or why it failed.
+
+A file of arrays is written once, never pickled; the same arrays give the same bytes. ``cell.json`` is written last
+and marks the cell as done. Why a cell failed stands in ``failed.json`` until the cell runs through.
+"""
+
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.runs.errors import MemoriskError, one_line
+from memorisk.runs.files import atomic_path, read_json, write_json
+
+_DONE, _FAILED = "cell.json", "failed.json"
+
+
+class CellFolder(ABC):
+    """A detector of a benchmark by its folder."""
+
+    @property
+    @abstractmethod
+    def folder(self) -> Path:
+        """Where its results are."""
+
+    @property
+    @abstractmethod
+    def missing(self) -> tuple[str, ...]:
+        """Results that are not there yet."""
+
+    @property
+    def done(self) -> bool:
+        """Whether all is there."""
+        return (self.folder / _DONE).is_file() and not self.missing
+
+    @property
+    def failure(self) -> str:
+        """Why it failed when it was last tried; empty where it did not, or was not tried."""
+        file = self.folder / _FAILED
+        return "" if self.done or not file.is_file() else str(read_json(file)["why"])
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What is said of it once it is done."""
+        return read_json(self.folder / _DONE)
+
+    def make_folder(self) -> None:
+        """Make its folder, for nobody else to read."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def finish(self, described: Mapping[str, Any]) -> None:
+        """Mark it as done, with what is said of it."""
+        write_json(self.folder / _DONE, described)
+
+    def forget_failure(self) -> None:
+        """It ran through."""
+        (self.folder / _FAILED).unlink(missing_ok=True)
+
+    def fail(self, detector: str, why: str) -> None:
+        """Note why it failed, for the tables."""
+        self.make_folder()
+        write_json(self.folder / _FAILED, {"detector": detector, "why": why})
+
+
+Arrays = dict[str, np.ndarray]
+
+
+def write_result(path: Path, arrays: Arrays) -> None:
+    """Write arrays atomically; the same arrays give the same bytes."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, **{name: np.asarray(value, order="C") for name, value in sorted(arrays.items())})  # pyright: ignore
+
+
+def read_result(path: Path) -> Arrays:
+    """Read them back.
+
+    Raises:
+        MemoriskError: The file is damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise MemoriskError(f"{one_line(path.name)} is damaged: remove it and run the study again") from error

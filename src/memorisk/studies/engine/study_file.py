@@ -1,0 +1,71 @@
+"""What the files of both studies have in common, and what is refused before anything is run."""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, unknown_name
+from memorisk.runs.settings import check_names
+
+StudyProtocol = Literal["paper", "corrected"]
+
+
+def read_protocol(config: Mapping[str, Any], keys: Collection[str]) -> StudyProtocol:
+    """The protocol that a study's file names, its keys checked.
+
+    Args:
+        config: The file.
+        keys: That it may have.
+
+    Raises:
+        InputError: A key or the protocol is unknown.
+    """
+    check_keys("the study", config, keys)
+    protocol = config.get("protocol", "corrected")
+    if protocol not in get_args(StudyProtocol):
+        raise unknown_name("protocol", protocol, get_args(StudyProtocol))
+    return protocol
+
+
+@contextmanager
+def reading_study() -> Iterator[None]:
+    """While it is open, a study's file is checked; YAML may hold a value of any kind at any place.
+
+    Raises:
+        InputError: A value is of a kind that no check foresaw. The error that it led to is kept as the cause.
+    """
+    try:
+        yield
+    except CONTENT_ERRORS as error:
+        what = f"{type(error).__name__} {one_line(error, 100)}".strip()
+        raise InputError(
+            f"the study cannot be read ({what}): a value is of another kind than its setting takes; compare it with "
+            "the files in recipes"
+        ) from error
+
+
+def check_keys(what: str, given: Any, allowed: Collection[str]) -> None:
+    """Refuse what has no keys, and keys that do not exist.
+
+    Args:
+        what: The part of the file, as in "the study".
+        given: What stands there.
+        allowed: The keys that exist.
+
+    Raises:
+        InputError: As said.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError(f"{what} needs settings by name, not {one_line(given, 60)}")
+    check_names(f"key of {what}", given, allowed)
+
+
+def check_study_folder(folder: Path, *, tables_only: bool) -> None:
+    """Refuse to lay out the tables of a study that is not there.
+
+    Raises:
+        InputError: There is no such folder.
+    """
+    if tables_only and not folder.is_dir():
+        raise InputError(f"--out {one_line(folder)} is not there: a study that was never run has no tables")

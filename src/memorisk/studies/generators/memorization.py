@@ -1,0 +1,286 @@
+"""Rows of tables: distances (figure 3 of paper 003), the trend over duplicates, pairs (table 3 of paper 004).
+
+Distances. Paper 003 reads memorization from generated images that lie nearer to the training images than held-out
+images do. That generators which copied nobody do so, too, is known (14 % flagged at 5 %,
+`recipes/synthetic_null.py`), so these figures describe; who is exposed is asked the other way round.
+
+Duplicates. Are images memorized more, the more often they stand in the training data? Which patients' images are
+repeated is drawn by lot, so that nothing but the number of copies tells the levels apart: the permutation p-value
+is exact for the hypothesis that copies change nothing. Few patients stand often, so that the limits of the slope
+are put together from each level's own (`statistics.memorization.level_slope`). They speak of patients of this
+generator; other trainings are other seeds (`results.mean_over_seeds`).
+
+Pairs. Generators are conditioned on vectors of their training images. MemRate is the share of training images whose
+own generated image a detector takes for the same person: a probability above 0.5 by a head; by any other detector a
+score that misses at most 5 % of weakly augmented copies of held-out patients (`statistics.pairs.guarantee`). Beside
+it stands what it is where nobody is memorized: held-out images, each with a training image of its class.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.statistics.contrasts import mean_slope, share_slope
+from memorisk.statistics.copies.calibration import one_per_group
+from memorisk.statistics.copies.copy_tests import WassersteinDistance, wasserstein_distance
+from memorisk.statistics.copies.reversed_queries import exposures
+from memorisk.statistics.copies.set_memorization import MemorizationRate, memorization_rate, rate_difference
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.pairs.guarantee import miss_guarantee
+from memorisk.statistics.quality.retrieval_score import RetrievalScore, irs_of
+from memorisk.studies.generators.results import Evaluation, StudyEvaluations, named_columns
+
+SYNTHETIC, HELD_OUT = "generated", "held out"
+COPIES = {"weak": "weak copies", "strong": "strong copies"}
+
+
+def pools(read: Evaluation) -> dict[str, np.ndarray]:
+    """Distances to the nearest training image, by what asked.
+
+    Args:
+        read: At the end of a training.
+    """
+    found = {SYNTHETIC: read.found["synthetic_distance"]}
+    found |= {words: read.found[name] for name, words in COPIES.items() if name in read.found}
+    return found | {HELD_OUT: read.found["held_train"]}
+
+
+def distance_rows(reading: StudyEvaluations) -> pd.DataFrame:
+    """Each pool beside the held-out images: W1, the shift, and the second-neighbour ratio of generated images.
+
+    Args:
+        reading: What was measured.
+    """
+    found = []
+    for read in reading.last:
+        groups = {SYNTHETIC: None} | dict.fromkeys(COPIES.values(), read.cell.training.groups)
+        drawn = pools(read)
+        held = drawn.pop(HELD_OUT)
+        for name, values in drawn.items():
+            apart = wasserstein_distance(values, held, groups[name], read.held_groups)
+            found.append({**_evaluation_columns(read), "pool": name, "median": float(np.median(values)),
+                          "held_median": float(np.median(held)), **_w1_columns(apart)})  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def closest_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
+    """The closest pairs of generated and training images, the closest first.
+
+    Args:
+        reading: What was measured.
+        names: In place of ids.
+    """
+    found = []
+    for read in reading.last:
+        own, images = read.found, read.cell.data.store.manifest.images
+        order = np.argsort(own["synthetic_distance"], kind="stable")[: read.cell.options.closest]
+        train = read.cell.training.rows[own["synthetic_nearest"][order]]
+        ids, patients = names.names(images[train]), names.names(read.cell.data.groups[train])
+        for place, (image, who, made) in enumerate(zip(ids, patients, order, strict=True), start=1):
+            found.append(
+                {
+                    **_evaluation_columns(read), "place": place, "image": str(image), "patient": str(who),
+                    "synthetic": int(made), "synthetic_seed": int(own["seeds"][made]),
+                    "distance": float(own["synthetic_distance"][made]),
+                    "second": float(own["synthetic_second"][made]),
+                }
+            )  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def source_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
+    """Every listed training patient with the generated image that realises the distance: who was memorized, and where.
+
+    Args:
+        reading: What was measured.
+        names: In place of ids.
+    """
+    found = []
+    for read in reading.last:
+        own, images = read.found, read.cell.data.store.manifest.images
+        training = read.cell.training
+        told = exposures(read.asked, own["train_distance"], own["train_nearest"], training.groups)
+        p = dict(zip(read.asked.unit.tolist(), read.asked.p_value.tolist(), strict=True))
+        rows = training.rows[told.image]
+        ids, patients = names.names(images[rows]), names.names(told.unit)
+        for i in range(len(rows)):
+            found.append(
+                {
+                    **_evaluation_columns(read), "image": str(ids[i]), "patient": str(patients[i]),
+                    "copies": int(training.copies[told.image[i]]), "distance": float(told.distance[i]),
+                    "p": p[told.unit[i]], "synthetic": int(told.synthetic[i]),
+                    "synthetic_seed": int(own["seeds"][told.synthetic[i]]),
+                }
+            )  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def _evaluation_columns(read: Evaluation) -> dict[str, Any]:
+    return {**named_columns(read.cell), "detector": read.detector, "step": read.step}
+
+
+def _w1_columns(apart: WassersteinDistance) -> dict[str, Any]:
+    return {
+        "w1": apart.estimate, "w1_low": apart.low, "w1_high": apart.high, "w1_chance": apart.chance,
+        "shift": apart.shift, "shift_low": apart.shift_low, "shift_high": apart.shift_high,
+        "n_units": apart.n_first, "n_held": apart.n_second,
+    }  # fmt: skip
+
+
+_STREAM, _AT_ONCE = 97, 1000
+OUTCOMES = ("flagged", "nearness")
+"""Whether a patient is flagged, and how near the set is to them (`Evaluation.nearness`)."""
+
+
+def trend_rows(reading: StudyEvaluations) -> pd.DataFrame:
+    """The slope of both outcomes per doubling of the copies, a row a generator with repeated images and detector.
+
+    Units are training patients of the same generator; intervals are `share_slope`'s and
+    `mean_slope`'s.
+
+    Args:
+        reading: What was measured.
+    """
+    return pd.DataFrame([_trend(read) for read in reading.last if _levels(read) > 1])
+
+
+def level_rows(reading: StudyEvaluations) -> pd.DataFrame:
+    """Share of flagged patients at each number of copies, a row a generator, detector and level.
+
+    Where held-out patients are too few to flag anybody by there is no share, and its limits are 0 and 1.
+
+    Args:
+        reading: What was measured.
+    """
+    found = []
+    for read in reading.last:
+        copies = read.patient_copies
+        for level in np.unique(copies) if _levels(read) > 1 else ():
+            own = copies == level
+            asked = own & _has_enough_held_out(read)
+            share = clopper_pearson(int(read.flagged[asked].sum()), int(asked.sum()))
+            found.append(
+                {
+                    **named_columns(read.cell), "detector": read.detector, "copies": int(level),
+                    "share": share.estimate, "share_low": share.low, "share_high": share.high,
+                    "nearness": float(read.nearness[own].mean()),
+                    "level_patients": int(own.sum()),
+                }
+            )  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def permutation_p(values: np.ndarray, copies: np.ndarray, *, seed: int, draws: int = 9999) -> float:
+    """One-sided p of a slope on log2 copies: the share of random deals of the copies whose slope is at least as great.
+
+    Args:
+        values: [U] of each patient.
+        copies: [U] dealt by lot.
+        seed: Of the deals.
+        draws: Their number; the observed one counts besides.
+    """
+    x = np.log2(copies) - np.log2(copies).mean()
+    rng, reached = np.random.default_rng([_STREAM, seed]), 0
+    observed = float(x @ values)
+    slack = 1e-9 * float(np.abs(x) @ np.abs(values))  # deals that tie but for rounding
+    for begin in range(0, draws, _AT_ONCE):
+        deals = rng.permuted(np.tile(x, (min(_AT_ONCE, draws - begin), 1)), axis=1)
+        reached += int((deals @ values >= observed - slack).sum())
+    return (1 + reached) / (draws + 1)
+
+
+def _levels(read: Evaluation) -> int:
+    return len(np.unique(read.patient_copies))
+
+
+def _has_enough_held_out(read: Evaluation) -> bool:
+    """Whether there are held-out patients enough to flag anybody by."""
+    return not np.isnan(read.share.estimate)
+
+
+def _trend(read: Evaluation) -> dict[str, Any]:
+    """One generator, one detector."""
+    row: dict[str, Any] = {**named_columns(read.cell), "detector": read.detector, "step": read.step}
+    copies = read.patient_copies
+    for name, slope_of in {"flagged": share_slope, "nearness": mean_slope}.items():
+        if name == "flagged" and not _has_enough_held_out(read):
+            row |= dict.fromkeys((name, f"{name}_low", f"{name}_high", f"{name}_p"), float("nan"))
+            continue
+        values = np.asarray(getattr(read, name), dtype=np.float64)
+        slope = slope_of(values, copies)
+        row |= {name: slope.estimate, f"{name}_low": slope.low, f"{name}_high": slope.high}
+        row[f"{name}_p"] = permutation_p(values, copies, seed=read.cell.options.seed)
+    return {**row, "levels": _levels(read)}
+
+
+MISS_RATE = 0.05
+NO_THRESHOLD = "none"
+"""A threshold that begins so is none: there is no MemRate."""
+
+
+def memrate_rows(reading: StudyEvaluations) -> pd.DataFrame:
+    """MemRate and IRS of every generator that is conditioned on vectors, a row a detector.
+
+    Args:
+        reading: What was measured.
+    """
+    return pd.DataFrame([_row(read) for read in reading.last if "pair_score" in read.found])
+
+
+def retrieval(read: Evaluation) -> dict[str, Any]:
+    """IRS of generated images and of held-out ones, asked about at the same number of either.
+
+    Of more images more training images are the nearest of one (`statistics.quality.retrieval_score`), so that both are
+    cut to the smaller number; generated images come in a random order already, held-out ones are drawn.
+
+    Args:
+        read: A reading.
+    """
+    made, held = read.found["synthetic_nearest"], read.found["held_nearest"]
+    n = min(len(made), len(held))
+    rng = np.random.default_rng(read.cell.options.seed)
+    total = len(read.cell.training.rows)
+    found = {"irs_all": irs_of(made, total)}
+    found["irs"] = irs_of(rng.permutation(made)[:n], total)
+    found["irs_held"] = irs_of(rng.permutation(held)[:n], total)
+    return {key: v for name, score in found.items() for key, v in _irs_columns(name, score).items()} | {"irs_n": n}
+
+
+def _row(read: Evaluation) -> dict[str, Any]:
+    own, cell = read.found, read.cell
+    threshold, how = _threshold(read)
+    row: dict[str, Any] = {**named_columns(cell), "detector": read.detector, "step": read.step, "threshold": how}
+    row |= retrieval(read)
+    if np.isnan(threshold):
+        return row
+    groups = cell.data.groups
+    rate = memorization_rate(own["pair_score"] > threshold, groups[own["pair_row"]].astype(str))
+    held = memorization_rate(own["beside_score"] > threshold, read.held_groups[own["beside_row"] >= 0])
+    excess = rate_difference(rate, held)
+    row |= {**_rate("mem_rate", rate), **_rate("held_rate", held)}
+    row |= {"n_pairs": rate.n_pairs, "n_held_pairs": held.n_pairs}
+    return row | {"excess": excess.estimate, "excess_low": excess.low, "excess_high": excess.high}
+
+
+def _threshold(read: Evaluation) -> tuple[float, str]:
+    """Above which score two images are taken for one person, and why."""
+    half = float(read.found["at_half"])
+    if not np.isnan(half):
+        return half, "probability 0.5"
+    if "copy_score" not in read.found:
+        return float("nan"), f"{NO_THRESHOLD}: no copies were measured"
+    chosen = one_per_group(read.held_groups, seed=read.cell.options.seed)
+    kept = miss_guarantee(read.found["copy_score"][chosen], miss_rate=MISS_RATE)
+    if not kept.kept:
+        return float("nan"), f"{NO_THRESHOLD}: {kept.missing} held-out patients are missing"
+    return float(np.nextafter(kept.threshold, -np.inf)), f"misses at most {MISS_RATE:.0%} of weak copies"
+
+
+def _rate(name: str, rate: MemorizationRate) -> dict[str, float]:
+    return {name: rate.estimate, f"{name}_low": rate.low, f"{name}_high": rate.high}
+
+
+def _irs_columns(name: str, score: RetrievalScore) -> dict[str, float]:
+    return {name: score.estimate, f"{name}_low": score.low, f"{name}_high": score.high}

@@ -1,0 +1,274 @@
+"""What was measured of every generator, as a table: a row a snapshot and detector.
+
+Nothing is trained or drawn here; all statistics come from the distances that the cells left. Figures of quality
+(A.5 of paper 003) come from the rows that `audits.quality` makes. Several seeds are one row: the mean, with an
+interval that knows both the seeds and what each of them was read on.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from memorisk.report.columns import column_numbers, column_texts, rows
+from memorisk.runs.files import read_table
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.reversed_queries import ReversedQueries, nearness, reversed_queries
+from memorisk.statistics.copies.set_memorization import MemorizedShare, memorized_share
+from memorisk.statistics.exchangeability import image_counts
+from memorisk.studies.engine.cells import Arrays, read_result
+from memorisk.studies.generators.plan import Cell
+
+DISTANCE_FLOOR = 1e-3
+"""Distances below this part of the held-out patients' median count as this: the logarithm of 0 is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """One reading of a generator by one detector.
+
+    Attributes:
+        cell: The generator.
+        step: After so many steps of its training.
+        number: Of the detector, in the study's order.
+        detector: Its name.
+        found: The distances.
+        share: Of training patients nearer to the set than new ones.
+        asked: Each training patient, ranked among held-out ones.
+        counted: What must be said where patients of the two parts have other numbers of images.
+    """
+
+    cell: Cell
+    step: int
+    number: int
+    detector: str
+    found: Mapping[str, np.ndarray]
+    share: MemorizedShare
+    asked: ReversedQueries
+    counted: str = ""
+
+    @property
+    def last(self) -> bool:
+        """Whether its training had ended."""
+        return self.step == self.cell.arm.snapshots[-1]
+
+    @property
+    def held_groups(self) -> np.ndarray:
+        """[m] held-out patients."""
+        return self.cell.data.groups[self.cell.data.held_out].astype(str)
+
+    @property
+    def patient_copies(self) -> np.ndarray:
+        """[U] how often each training patient's images stood in the training."""
+        return group_values(self.cell.training.copies.astype(float), self.cell.training.groups).astype(int)
+
+    @property
+    def nearness(self) -> np.ndarray:
+        """[U] minus the logarithm of each training patient's distance, 0 at the held-out patients' median."""
+        held = float(np.median(group_values(self.found["held_distance"], self.held_groups)))
+        if held <= 0:  # logits, or a set that holds the held-out images: no distance to divide by
+            return -self.asked.distance
+        return -np.log(np.maximum(self.asked.distance / held, DISTANCE_FLOOR))
+
+    @property
+    def flagged(self) -> np.ndarray:
+        """[U] whether each training patient is nearer than the nominal rate allows of new ones."""
+        return np.isin(self.asked.unit, self.share.flagged)
+
+
+@dataclass(frozen=True, eq=False)
+class StudyEvaluations:
+    """Everything that tables and figures are made of.
+
+    Attributes:
+        cells: Every generator of the study.
+        reads: Every finished reading, in the study's order.
+        table: A row for each of them (`_row`).
+        quality: Figures of quality of generators whose training has ended, a row each.
+    """
+
+    cells: Sequence[Cell]
+    reads: Sequence[Evaluation]
+    table: pd.DataFrame
+    quality: pd.DataFrame
+
+    @property
+    def last(self) -> list[Evaluation]:
+        """Readings at the end of a training."""
+        return [read for read in self.reads if read.last]
+
+    @property
+    def unfinished(self) -> list[Cell]:
+        """Generators that are not done."""
+        return [cell for cell in self.cells if not cell.done]
+
+
+def read_evaluations(cells: Sequence[Cell]) -> StudyEvaluations:
+    """Read what is finished.
+
+    Args:
+        cells: Every generator of the study.
+
+    Raises:
+        MemoriskError: A file is damaged.
+    """
+    reads, losses, qualities = [], [], []
+    for cell in cells:
+        for step in cell.arm.snapshots:
+            if not cell.reading_file(step).is_file():
+                continue
+            found = read_result(cell.reading_file(step))
+            for number, detector in enumerate(cell.options.detectors):
+                reads.append(_read_evaluation(cell, step, number, detector, found))
+                losses.append(found)
+            if cell.quality_file(step).is_file():
+                qualities.append(read_table(cell.quality_file(step)).assign(**named_columns(cell)))
+    table = pd.DataFrame([_row(read, found) for read, found in zip(reads, losses, strict=True)])
+    return StudyEvaluations(
+        cells, reads, table, pd.concat(qualities, ignore_index=True) if qualities else pd.DataFrame()
+    )
+
+
+def named_columns(cell: Cell) -> dict[str, Any]:
+    """What names a generator in every table."""
+    training = cell.training
+    return {
+        "dataset": cell.data.name, "arm": cell.arm.name, "kind": cell.arm.kind, "conditioning": cell.arm.conditioning,
+        "n_images": len(training.rows), "n_patients": len(np.unique(training.groups)), "seed": cell.seed,
+        "repeated": bool(training.copies.max() > 1),
+    }  # fmt: skip
+
+
+def _read_evaluation(cell: Cell, step: int, number: int, detector: str, found: Arrays) -> Evaluation:
+    """The statistics of one detector's distances."""
+    own = {name.partition(".")[2]: v for name, v in found.items() if name.partition(".")[0] == str(number)}
+    own |= {name: v for name, v in found.items() if "." not in name}
+    held = cell.data.groups[cell.data.held_out].astype(str)
+    given = (own["train_distance"], own["held_distance"], cell.training.groups, held)
+    counted = image_counts(cell.training.groups, held, seed=cell.options.seed)
+    alike = [values[rows] for values, rows in zip(given, (counted.train, counted.held) * 2, strict=True)]
+    share = memorized_share(*alike, nominal=cell.options.nominal)
+    asked = reversed_queries(*given, q=cell.options.q)
+    return Evaluation(cell, step, number, detector, own, share, asked, counted.words)
+
+
+def _row(read: Evaluation, found: Arrays) -> dict[str, Any]:
+    """One reading by one detector."""
+    share, asked, own = read.share, read.asked, read.found
+    near = nearness(own["synthetic_distance"], own["held_train"], read.held_groups, _second_distances(own))
+    return {
+        **named_columns(read.cell), "detector": read.detector, "step": read.step,
+        "epochs": read.cell.epochs(read.step), "last": read.last,
+        "share": share.estimate, "share_low": share.low, "share_high": share.high, "nominal": share.nominal,
+        "attained": share.attained, "share_p": share.p_value, "n_held": share.n_held,
+        "flagged": len(share.flagged), "listed": len(asked.flagged), "shortest_list": asked.shortest_list,
+        "ahead": asked.ahead, "p_ahead": asked.p_ahead,
+        "nearer_than_new": float(near.share.mean()), "ratio": float(np.median(near.ratio)),
+        "n_synthetic": len(own["synthetic_distance"]),
+        "loss": float(found["loss"]), "held_out_loss": float(found["held_out_loss"]),
+    }  # fmt: skip
+
+
+def _second_distances(own: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Second distances, where there is another patient and distances are none below 0."""
+    second = own["synthetic_second"]
+    usable = np.isfinite(second).all() and own["synthetic_distance"].min(initial=0.0) >= 0
+    return second if usable else None
+
+
+def mean_over_seeds(
+    table: pd.DataFrame, by: Sequence[str], values: Mapping[str, tuple[float, float]], kept: Sequence[str] = ()
+) -> pd.DataFrame:
+    """The rows of a table that differ in the seed alone as one.
+
+    Of S seeds with estimates e and limits (l, h) the row has the mean of e and the wider of two intervals: Student's
+    over seeds, ``mean e +- t sd / sqrt(S)``, and the mean of l to the mean of h. The second alone would overlook that
+    trainings differ, the first that all seeds share the held-out patients, and both are needed where seeds agree by
+    luck. A seed alone keeps its own limits.
+
+    Args:
+        table: A row a seed, with ``NAME``, ``NAME_low`` and ``NAME_high``.
+        by: Columns that tell rows apart.
+        values: Names with the least and greatest value that each can have.
+        kept: Columns of which the mean is taken along.
+
+    Returns:
+        A row for each different ``by``, in their order, with ``n_seeds``.
+    """
+    if not len(table):
+        return pd.DataFrame()
+    found = []
+    for key, own in table.groupby(list(by), sort=False, dropna=False):
+        row: dict[str, Any] = dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True))
+        for name, ends in values.items():
+            estimate, low, high = combine_seeds(
+                *(column_numbers(own, f"{name}{end}") for end in ("", "_low", "_high")), ends=ends
+            )
+            row |= {name: estimate, f"{name}_low": low, f"{name}_high": high}
+        found.append({**row, **{name: float(np.mean(column_numbers(own, name))) for name in kept}, "n_seeds": len(own)})
+    return pd.DataFrame(found)
+
+
+def combine_seeds(
+    estimate: np.ndarray, low: np.ndarray, high: np.ndarray, *, ends: tuple[float, float], level: float = 0.95
+) -> tuple[float, float, float]:
+    """Mean of several seeds with its limits, as `mean_over_seeds`.
+
+    Args:
+        estimate: [S].
+        low: [S] lower limits; NaN where there is none.
+        high: [S] upper limits.
+        ends: Least and greatest value.
+        level: Coverage of Student's interval.
+    """
+    known = np.isfinite(estimate)
+    if not known.any():
+        return float("nan"), float("nan"), float("nan")
+    e, n = estimate[known], int(known.sum())
+    middle = float(e.mean())
+    half = float(stats.t.ppf((1 + level) / 2, n - 1) * e.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+    below = [middle - half] if n > 1 else []
+    above = [middle + half] if n > 1 else []
+    if np.isfinite(low[known]).all() and np.isfinite(high[known]).all():
+        below, above = [*below, float(low[known].mean())], [*above, float(high[known].mean())]
+    if not below:
+        return middle, float("nan"), float("nan")
+    return middle, max(min(below), ends[0]), min(max(above), ends[1])
+
+
+FIGURE_RANGES: dict[str, tuple[float, float]] = {
+    "FID": (0.0, np.inf), "KID": (-np.inf, np.inf), "MiFID": (0.0, np.inf), "precision": (0.0, 1.0),
+    "recall": (0.0, 1.0), "density": (0.0, np.inf), "coverage": (0.0, 1.0), "IRS": (0.0, 1.0),
+}  # fmt: skip
+"""The least and greatest value of each figure, in their order."""
+_VALUES: tuple[str, ...] = ("estimate", "same_number", "reference")
+
+
+def quality_rows(reading: StudyEvaluations, by: tuple[str, ...]) -> pd.DataFrame:
+    """A row a generator and figure, seeds together: the figure, at the number of held-out images, and of those.
+
+    Args:
+        reading: What was measured.
+        by: Columns that tell generators apart.
+    """
+    found = []
+    for figure, ends in FIGURE_RANGES.items():
+        table = reading.quality
+        own = rows(table, [name == figure for name in column_texts(table, "figure")]) if len(table) else table
+        own = own.rename(columns={"low": "estimate_low", "high": "estimate_high"})
+        kept = ("n_real", "n_synthetic", "n_reference", "n_real_patients", "n_reference_patients")
+        values = dict.fromkeys(_VALUES, ends)
+        found.append(mean_over_seeds(own, (*by, "features", "figure", "better"), values, kept))
+    table = pd.concat(found, ignore_index=True)
+    if not len(table):
+        return table
+    order = {key: i for i, key in enumerate(dict.fromkeys(_keys(table, by)))}
+    place = [order[key] for key in _keys(table, by)]
+    return table.take(np.argsort(place, kind="stable").tolist()).reset_index(drop=True)
+
+
+def _keys(table: pd.DataFrame, by: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return list(zip(*(map(str, table[name]) for name in by), strict=True))

@@ -1,0 +1,267 @@
+"""The detectors of a benchmark: a name, and what compares two images; the baselines of paper 004's table 2.
+
+The paper names methods, and of DINOv3 "the smallest, pooled"; which checkpoint of the others it took is not said.
+The names here are published ones of the usual size; another is given by its file with the method's name behind it,
+as in ``resnet50@byol.safetensors=BYOL``, and then takes the row's place. A baseline that is not at hand is listed
+with what to give to have it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from memorisk.images.file_hashes import content_fingerprints
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import fingerprint
+from memorisk.runs.storage.locations import cache_folder
+from memorisk.studies.pairs.options import PairBenchOptions
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+
+PIXELS, UNSUPERVISED, FOUNDATION, SPECIFIC = "Pixel-wise", "Unsupervised", "Foundation models", "Task-specific"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A row of table 2."""
+
+    name: str
+    """Of the method, as the table has it."""
+    section: str
+    """Of the table."""
+    text: str | None = None
+    """What computes it, as ``--detectors`` takes it; None where that is a file or folder only the user has."""
+    hub: str | None = None
+    """Where its weights are published by name; None where none are needed or published."""
+    give: str = ""
+    """What to give to have it."""
+
+
+def _network(name: str, network: str, tag: str) -> Baseline:
+    """A network of timm's with published weights."""
+    return Baseline(name, FOUNDATION, f"{network}@{tag}", f"timm/{network}.{tag}", f"{network}@FILE={name}")
+
+
+TABLE_2 = (
+    Baseline("MSE", PIXELS, "mse"),
+    Baseline("NCC", PIXELS, "ncc"),
+    Baseline("SSIM", PIXELS, "ssim"),
+    Baseline("Random", UNSUPERVISED, "random"),
+    Baseline(
+        "Siamese + NT-Xent (no identities)", UNSUPERVISED,
+        give="the folder of `memorisk train detector --kind siamese-ntxent` without identities, "
+        "=Siamese + NT-Xent (no identities) behind it",
+    ),
+    Baseline("BYOL", FOUNDATION, give="resnet50@FILE=BYOL"),
+    _network("CLIP", "vit_large_patch14_clip_224", "openai"),
+    _network("ConvNeXt", "convnext_large", "fb_in22k_ft_in1k"),
+    Baseline(
+        "data2vec", FOUNDATION, "transformers:facebook/data2vec-vision-base@default", "facebook/data2vec-vision-base",
+        "transformers:FOLDER=data2vec",
+    ),
+    _network("Inception", "inception_v3", "tv_in1k"),
+    _network("MAE", "vit_large_patch16_224", "mae"),
+    Baseline("SwAV", FOUNDATION, give="resnet50@FILE=SwAV"),
+    _network("DINOv2", "vit_large_patch14_dinov2", "lvd142m"),
+    _network("DINOv3", "vit_small_patch16_dinov3", "lvd1689m"),
+    Baseline(
+        "Siamese", SPECIFIC, give="the folder of `memorisk train detector --kind siamese`, =Siamese behind it"
+    ),
+    Baseline(
+        "Siamese + NT-Xent", SPECIFIC,
+        give="the folder of `memorisk train detector --kind siamese-ntxent`, =Siamese + NT-Xent behind it",
+    ),
+)  # fmt: skip
+_SECTIONS = {baseline.name.lower(): baseline.section for baseline in TABLE_2}
+_ORDER = (PIXELS, UNSUPERVISED, FOUNDATION, SPECIFIC)
+
+
+def section_of(name: str, otherwise: str) -> str:
+    """The section of table 2 that a method of this name stands in.
+
+    Args:
+        name: Of a detector.
+        otherwise: Where the table has no method of that name.
+    """
+    return _SECTIONS.get(name.lower(), otherwise)
+
+
+def section_place(section: str) -> int:
+    """Place of a section in the table."""
+    return _ORDER.index(section)
+
+
+def available_baselines(given: Iterable[str], *, download: bool) -> tuple[list[str], dict[str, str]]:
+    """Baselines of table 2 that are not given by the user already.
+
+    Args:
+        given: Names of the detectors that the user gave.
+        download: Whether published weights may be fetched.
+
+    Returns:
+        Those at hand, as ``--detectors`` takes them, and of the others what to give, by name.
+    """
+    taken = {name.lower() for name in given}
+    texts, missing = [], {}
+    for baseline in TABLE_2:
+        if baseline.name.lower() in taken:
+            continue
+        if baseline.text is not None and (baseline.hub is None or download or _in_cache(baseline.hub)):
+            texts.append(f"{baseline.text}={baseline.name}")
+            continue
+        fetched = f", or --download for {baseline.text}" if baseline.text else ""
+        missing[baseline.name] = f"--detectors {baseline.give}{fetched}"
+    return texts, missing
+
+
+def _in_cache(repository: str) -> bool:
+    """Whether the hub's cache on this machine holds its weights."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(repository, "model.safetensors"), str)
+
+
+PIXEL_NAMES = {"mse": "MSE", "ncc": "NCC", "ssim": "SSIM"}
+RANDOM = "random"
+_RANDOM_SOURCE = "inception_v3@none"  # the paper's: an untrained Inception-v3
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class BenchmarkDetector:
+    """A detector of the benchmark."""
+
+    name: str
+    """In the tables."""
+    text: str
+    """As it was given, without its name."""
+    pixel: str | None
+    """"mse", "ncc" or "ssim"; None where vectors are compared."""
+    detector: PairDetector | None
+    """What computes and compares vectors; None for pixels."""
+
+    @property
+    def section(self) -> str:
+        """The section of table 2 that it stands in."""
+        if self.pixel is not None:
+            return PIXELS
+        assert self.detector is not None
+        if self.detector.detector is not None:
+            return section_of(self.name, SPECIFIC)
+        random = self.detector.source.weights == "none" or self.detector.source.kind in ("pixels", "pca")
+        return section_of(self.name, UNSUPERVISED if random else FOUNDATION)
+
+    @property
+    def compares(self) -> str:
+        """How, in words."""
+        if self.pixel is not None:
+            return {
+                "mse": "minus the mean squared difference of pixels, on the scale of 8 bits",
+                "ncc": "correlation of pixels",
+                "ssim": "structural similarity of pixels, a Gaussian window of 11",
+            }[self.pixel]
+        assert self.detector is not None
+        if self.detector.head is not None:
+            return "logit of its head"
+        if self.detector.measure in ("cosine", "correlation"):
+            return f"{self.detector.measure} similarity of {self.detector.source.shown}"
+        return f"minus the {self.detector.measure} distance of {self.detector.source.shown}"
+
+    @property
+    def has_head(self) -> bool:
+        """Whether it gives a probability."""
+        return self.detector is not None and self.detector.head is not None
+
+    def key(self, options: PairBenchOptions, device: str) -> str:
+        """What decides its scores: weights by their content, not by their path."""
+        made: dict[str, Any] = {"format": _FORMAT, "measure": options.measure, "pixel": self.pixel}
+        if self.detector is not None:
+            source = self.detector.source
+            made |= {"size": options.network_size, "precision": options.precision, "device": torch.device(device).type}
+            given = Path(source.name if source.kind in ("transformers", "detector", "saved") else source.weights or "")
+            name = source.text.partition("@")[0] if source.kind == "network" else source.kind
+            if source.weights and not given.is_file():
+                name = source.text
+            held = _contents(given, options)
+            made |= {"name": name if held else source.text, "files": held, "domain": self.detector.domain}
+        return fingerprint(made)
+
+
+def _contents(path: Path, options: PairBenchOptions) -> list[list[str]]:
+    """Names and hashes of a file or of all files of a folder; none where there is neither."""
+    if str(path) in ("", "."):
+        return []
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else []
+    held = content_fingerprints([str(p) for p in files], cache_folder(options.store))
+    return [[str(p.relative_to(path)) if path.is_dir() else "", held[str(p)]] for p in files]
+
+
+def read_detector(given: str, *, measure: str = "auto") -> BenchmarkDetector:
+    """A detector as it is named on the command line.
+
+    Args:
+        given: ``mse``, ``ncc``, ``ssim``, ``random``, a folder of a detector, or a source of features
+            (`memorisk.models.encoders.feature_sources`); what stands behind the last ``=`` is its name.
+        measure: Of encoders; "auto" is cosine. Detectors have their own.
+
+    Raises:
+        InputError: There is no such detector, or its files are damaged.
+    """
+    text, name = _with_name(given)
+    low = text.lower()
+    if low in PIXEL_NAMES:
+        return BenchmarkDetector(name or PIXEL_NAMES[low], low, low, None)
+    if low == RANDOM:
+        return BenchmarkDetector(name or "Random", low, None, open_pair_detector(_RANDOM_SOURCE, measure=measure))
+    found = open_pair_detector(text, measure="auto")
+    if measure != "auto" and found.detector is None:
+        found = open_pair_detector(text, measure=measure)
+    shown = found.source.shown.removeprefix("detector:").removeprefix("timm:").removeprefix("transformers:")
+    return BenchmarkDetector(name or shown, text, None, found)
+
+
+def _with_name(given: str) -> tuple[str, str]:
+    """The text and the name behind it, empty where there is none."""
+    head, equals, tail = given.rpartition("=")
+    if not equals or not head.strip() or not tail.strip() or Path(given).exists():
+        return given.strip(), ""
+    weights = given.partition("@")[2]
+    return (given.strip(), "") if weights and Path(weights).is_file() else (head.strip(), tail.strip())
+
+
+def read_detectors(options: PairBenchOptions) -> tuple[list[BenchmarkDetector], dict[str, str]]:
+    """All detectors of a benchmark, and what to give to have the baselines that are not at hand.
+
+    Args:
+        options: Of the benchmark.
+
+    Raises:
+        InputError: One cannot be had, two have one name, or the reference is none of them.
+    """
+    found = [read_detector(text, measure=options.measure) for text in options.detectors]
+    missing: dict[str, str] = {}
+    if options.baselines == "table2":
+        texts, missing = available_baselines([c.name for c in found], download=options.download)
+        found += [read_detector(text, measure=options.measure) for text in texts]
+    names = [c.name for c in found]
+    for name in names:
+        if [n.lower() for n in names].count(name.lower()) > 1:
+            raise InputError(
+                f"two detectors would be called {one_line(name, 80)} in the tables: name them, as in "
+                "runs/a/detector=First runs/b/detector=Second"
+            )
+    if options.reference is not None and options.reference not in names:
+        raise InputError(f"reference is {one_line(options.reference, 80)}; it must be one of {one_line(names, 200)}")
+    return found, missing
+
+
+def reference_name(options: PairBenchOptions, contenders: Sequence[BenchmarkDetector]) -> str:
+    """Name of the detector that all others are compared with."""
+    return options.reference or contenders[0].name
+
+
+def plain_settings(options: PairBenchOptions) -> dict[str, Any]:
+    """Settings as plain values, for ``config.yaml``."""
+    return asdict(options)

@@ -1,0 +1,213 @@
+"""What both benchmarks do before anything is computed: read images and detectors, divide patients, plan the cells.
+
+The cost of a detector counts passes, features, listed pairs and searches over all pairs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
+from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.devices import check_device
+from memorisk.runs.files import fingerprint
+from memorisk.runs.folder import check_out_folder
+from memorisk.runs.workload import Cost, Progress, total
+from memorisk.studies.pairs.cells import (
+    ALL_PAIRS,
+    PAIRS,
+    SCORES,
+    Cell,
+    copies_parts,
+    copy_pairs,
+    missing_cells,
+    reid_pairs,
+    sampled_rows,
+)
+from memorisk.studies.pairs.detectors import BenchmarkDetector, read_detectors, reference_name
+from memorisk.studies.pairs.division import KINDS, TEST, VALIDATION, Division, divide
+from memorisk.studies.pairs.options import BenchCopiesOptions, Options
+from memorisk.studies.pairs.similarity import MOST_PIXELS
+from memorisk.training.detectors.lcmem.augmentations import FAMILIES
+from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
+
+
+@dataclass(frozen=True, eq=False)
+class BenchmarkSetup:
+    """A benchmark before anything is computed."""
+
+    options: Options
+    """As asked for."""
+    store: ImageStore
+    """The images."""
+    contenders: list[BenchmarkDetector]
+    """The detectors."""
+    missing: dict[str, str]
+    """Baselines of the paper that are not at hand, and what to give to have them."""
+    division: Division
+    """Who is asked about whom."""
+    cells: list[Cell]
+    """A detector each."""
+
+    @property
+    def reference(self) -> str:
+        """Name of the detector that all others are compared with."""
+        return reference_name(self.options, self.contenders)
+
+    @property
+    def division_hash(self) -> str:
+        """Of the division: who is where."""
+        d = self.division
+        return fingerprint([d.part.tolist(), d.groups.tolist(), d.datasets.tolist()], length=16)
+
+    @property
+    def todo(self) -> list[Cell]:
+        """Cells that are to be run."""
+        return missing_cells(self.cells)
+
+
+@dataclass(frozen=True)
+class PairBenchPlan:
+    """What a benchmark would compute."""
+
+    cells: dict[str, bool]
+    """Names of the detectors, and whether each is there already."""
+    missing: dict[str, str]
+    """Baselines of the paper that are not at hand, and what to give to have them."""
+    images: dict[str, dict[str, int]]
+    """Of each data set: images by part."""
+    patients: dict[str, dict[str, int]]
+    """Of each data set: patients by part."""
+    cost: Cost
+    """Of the detectors that are not done: images and copies that are embedded, pairs that are listed or searched."""
+    notes: tuple[str, ...]
+    """What must be said of the division."""
+
+
+def prepare(
+    images: str | Path, out: Path, options: Options, parts: tuple[str, ...], progress: Progress
+) -> BenchmarkSetup:
+    """Read everything, write nothing but the store of decoded images.
+
+    Args:
+        images: As for `memorisk.audit_classifier`.
+        out: The run folder.
+        options: Of the benchmark.
+        parts: Results that each cell leaves.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: The folder, a detector, the images or their split are refused.
+    """
+    refuse_overlap(out, path_sources({"IMAGES": images}))
+    check_out_folder(out, {}, identity=[])
+    device = str(check_device(options.device))
+    progress("reading the detectors", 0, 0)
+    contenders, missing = read_detectors(options)
+    progress("reading the manifest", 0, 0)
+    manifest = load_manifest(images, options)
+    store = build_store(manifest, options, progress=lambda done, total: progress("decoding images", done, total))
+    division = divide(store, contenders, options)
+    cells = [Cell(c, out, c.key(options, device), store, division, options, device, parts) for c in contenders]
+    return BenchmarkSetup(options, store, contenders, missing, division, cells)
+
+
+def identity(ready: BenchmarkSetup, benchmark: str, **more: Any) -> dict[str, Any]:
+    """What may not change in a folder: whose images are where, and what is drawn. Detectors may come and go.
+
+    Args:
+        ready: The benchmark.
+        benchmark: "reid" or "copies".
+        **more: What else.
+    """
+    told = {"benchmark": benchmark, "data_hash": ready.store.data_hash, "division": ready.division_hash}
+    return {**told, "seed": ready.options.seed, **more}
+
+
+def plan_of(ready: BenchmarkSetup, cost: Callable[[Cell], Cost]) -> PairBenchPlan:
+    """What a prepared benchmark would compute.
+
+    Args:
+        ready: The benchmark.
+        cost: Of a detector that is not done.
+    """
+    d = ready.division
+    return PairBenchPlan(
+        cells={cell.name: cell.done for cell in ready.cells},
+        missing=ready.missing,
+        images={name: {part: len(d.rows(part, name)) for part in (VALIDATION, TEST)} for name in d.names},
+        patients={name: {part: d.patients(part, name) for part in (VALIDATION, TEST)} for name in d.names},
+        cost=total([cost(cell) for cell in ready.todo]) + Cost(bytes_images=ready.store.images.nbytes),
+        notes=d.notes,
+    )
+
+
+def reid_cost(cell: Cell) -> Cost:
+    """Of a detector's results that are missing in the benchmark of re-identification.
+
+    Args:
+        cell: The detector.
+
+    Returns:
+        Its features; the listed pairs; of each data set n^2 pairs for the closest image of another patient, and for the
+        histogram n^2 by a measure, n (n - 1) / 2 by a head.
+    """
+    parts = {part: reid_pairs(cell, part) for part in (VALIDATION, TEST)}
+    pairs = 0
+    if SCORES in cell.missing:
+        pairs += sum(len(KINDS) * len(some.weight) for listed in parts.values() for some in listed)
+    if ALL_PAIRS in cell.missing:
+        pairs += _searched_pairs(cell, {some.dataset for some in parts[TEST]})
+    return _features(cell) + Cost(pairs=pairs)
+
+
+def copies_cost(cell: Cell, options: BenchCopiesOptions) -> Cost:
+    """Of a detector's results that are missing in the benchmark of copies.
+
+    Copies are embedded once where two have the same pixels, so that passes are a bound.
+
+    Args:
+        cell: The detector.
+        options: Of the benchmark.
+    """
+    d = cell.division
+    copied = sum(len(sampled_rows(cell, name)) for name in d.names)
+    made = copied * sum(len(FAMILIES[name]) for name in copies_parts(options) if name in set(cell.missing) - {PAIRS})
+    pairs = made
+    if PAIRS in cell.missing:
+        both = [some for part in (VALIDATION, TEST) for some in copy_pairs(cell, part).values()]
+        pairs += sum(len(some.negative) + len(some.positive) for some in both)
+    asked = made if _has_network(cell) else 0
+    return _features(cell) + Cost(images_passed=asked, pairs=pairs, at_most=("images_passed",) if asked else ())
+
+
+def _searched_pairs(cell: Cell, known: set[str]) -> int:
+    """Pairs of one against all in the data sets' test images; ``known`` are those with two images of a patient."""
+    pairs, contender = 0, cell.contender
+    for name in cell.division.names:
+        n = len(cell.division.rows(TEST, name))
+        if contender.pixel is not None:
+            d = int(np.prod(cell.store.images.shape[1:]))
+            if contender.pixel == "ssim" or n * d > MOST_PIXELS:
+                return pairs
+        pairs += n * n
+        if name in known:
+            pairs += n * (n - 1) // 2 if contender.has_head else n * n
+    return pairs
+
+
+def _features(cell: Cell) -> Cost:
+    """Of all images, once."""
+    found = cell.contender.detector
+    if found is None:
+        return Cost()
+    return features_cost(found.source, [cell.store.pixel_hashes], cell.store.images.shape, found.detector)
+
+
+def _has_network(cell: Cell) -> bool:
+    """Whether images go through a network, and not only their pixels through arithmetic."""
+    found = cell.contender.detector
+    return found is not None and found.source.kind not in WITHOUT_NETWORK

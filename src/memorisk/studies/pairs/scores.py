@@ -1,0 +1,311 @@
+"""The scores that a detector left, with the pairs and copies they are of: what every table is made from.
+
+A copy is recognised where its score with its source is at least the threshold. One rule makes the threshold of
+every detector, on validation patients of the data set: half of the pairs of two patients lie below it (figures 4
+and 5 of paper 004), or 95 % of the pairs of one patient lie at or above it (its text). A data set without pairs of
+one patient takes the mean threshold of the others, on the raw scale of the scores, as the paper does; where no
+other has any either, or where that is asked for, its own pairs of two images make the first threshold. Of the
+second there is none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from memorisk.statistics.pairs.decisions import sensitivity_threshold, specificity_threshold
+from memorisk.studies.engine.cells import Arrays
+from memorisk.studies.pairs.cells import ALL_PAIRS, PAIRS, SCORES, Cell, CopyPairs, copy_pairs, reid_pairs, sampled_rows
+from memorisk.studies.pairs.detectors import BenchmarkDetector
+from memorisk.studies.pairs.division import KINDS, TEST, VALIDATION, Division, PartPairs
+from memorisk.studies.pairs.figures import RULE_WORDS
+from memorisk.studies.pairs.options import BenchCopiesOptions
+
+FORMS = ("corrected", "paper")
+
+
+class PairScores(NamedTuple):
+    """Pairs as the statistics take them."""
+
+    score: np.ndarray
+    """[N]."""
+    positive: np.ndarray
+    """[N]."""
+    first: np.ndarray
+    """[N] identity."""
+    second: np.ndarray
+    """[N] identity."""
+    weight: np.ndarray
+    """[N]; ones in the paper's form."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartScores:
+    """One part of one data set, scored by one detector."""
+
+    pairs: PartPairs
+    """Who is in which pair."""
+    scores: dict[str, np.ndarray]
+    """[P] by kind of pair."""
+
+    def listed(self, form: str) -> PairScores:
+        """Positive and negative pairs, patient-weighted ("corrected") or each alike ("paper").
+
+        Args:
+            form: Of METHODS section 4.
+        """
+        kinds = (KINDS[0], KINDS[1] if form == "corrected" else KINDS[2])
+        ends = [self.pairs.identities(kind) for kind in kinds]
+        n = len(self.pairs.weight)
+        weight = np.tile(self.pairs.weight, 2) if form == "corrected" else np.ones(2 * n)
+        return PairScores(
+            np.concatenate([self.scores[kind] for kind in kinds]),
+            np.repeat([True, False], n),
+            np.concatenate([first for first, _ in ends]),
+            np.concatenate([second for _, second in ends]),
+            weight,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReidScores:
+    """A detector with all that it found."""
+
+    cell: Cell
+    test: dict[str, PartScores]
+    """By data set."""
+    validation: dict[str, PartScores]
+    """By data set."""
+    at_half: float
+    """Score at which the probability is one half; NaN without a head."""
+
+    @property
+    def name(self) -> str:
+        """Of the detector."""
+        return self.cell.name
+
+    @property
+    def contender(self) -> BenchmarkDetector:
+        """The detector."""
+        return self.cell.contender
+
+    @property
+    def division(self) -> Division:
+        """Who is where."""
+        return self.cell.division
+
+    @cached_property
+    def all_pairs(self) -> Arrays:
+        """What was found among all pairs."""
+        return self.cell.read(ALL_PAIRS)
+
+    @property
+    def why_no_pairs(self) -> str:
+        """Why nothing was compared one against all; empty where it was."""
+        return str(self.all_pairs["why_not"])
+
+    def calibrated(self, dataset: str) -> float:
+        """The threshold that keeps the sensitivity on the data set's validation patients; the others' mean without any.
+
+        Args:
+            dataset: Its name.
+        """
+        own = {
+            name: sensitivity_threshold(
+                some.scores["positive"], some.pairs.weight, sensitivity=getattr(self.cell.options, "sensitivity", 0.99)
+            )
+            for name, some in self.validation.items()
+        }
+        if dataset in own:
+            return own[dataset]
+        return float(np.mean(list(own.values()))) if own else float("nan")
+
+    def closest(self, dataset: str) -> tuple[np.ndarray, np.ndarray]:
+        """[n] score of each test image with the closest one of another patient, and [n] its patient.
+
+        Args:
+            dataset: Its name.
+        """
+        rows = self.division.rows(TEST, dataset)
+        found = self.all_pairs[f"{self.division.names.index(dataset)}/closest"]
+        return found, self.division.groups[rows].astype(str)
+
+
+def read_reid(cells: Sequence[Cell]) -> list[ReidScores]:
+    """The finished detectors, in their order.
+
+    Args:
+        cells: All of a run.
+    """
+    done = [cell for cell in cells if cell.done]
+    if not done:
+        return []
+    parts = {part: reid_pairs(done[0], part) for part in (TEST, VALIDATION)}
+    found = []
+    for cell in done:
+        scores, names = cell.read(SCORES), cell.division.names
+        read = {
+            part: {
+                p.dataset: PartScores(p, {kind: scores[f"{part}/{names.index(p.dataset)}/{kind}"] for kind in KINDS})
+                for p in listed
+            }
+            for part, listed in parts.items()
+        }
+        at_half = cell.described.get("at_half")
+        found.append(
+            ReidScores(cell, read[TEST], read[VALIDATION], float("nan") if at_half is None else float(at_half))
+        )
+    return found
+
+
+def pool_sets(parts: Sequence[PairScores]) -> PairScores:
+    """Pairs of several data sets as one: micro-averaged.
+
+    Args:
+        parts: At least one.
+    """
+    return PairScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+SPECIFICITY, RECALL = 0.5, 0.95
+RULES = tuple(RULE_WORDS)
+OWN, MEAN, IMAGES = "its validation patients", "mean of the other data sets", "pairs of two of its images"
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A threshold."""
+
+    value: float
+    """NaN where there is none."""
+    made_from: str
+    """In words."""
+
+
+@dataclass(frozen=True, eq=False)
+class CopyScores:
+    """Copies of one data set by one family."""
+
+    strengths: np.ndarray
+    """[s] from the weakest to the strongest."""
+    scores: np.ndarray
+    """[s, n]; NaN where a copy has none, which is then not recognised."""
+
+    def hits(self, threshold: float) -> np.ndarray:
+        """[s, n] which copies are recognised."""
+        return self.scores >= threshold
+
+
+@dataclass(frozen=True, eq=False)
+class CopiesScores:
+    """A detector with all that it found."""
+
+    cell: Cell
+    pairs: dict[str, dict[str, CopyPairs]]
+    """By part and data set."""
+    groups: dict[str, np.ndarray]
+    """[n] patient of each copied image, by data set."""
+    families: tuple[str, ...]
+    """Of the copies."""
+
+    @property
+    def name(self) -> str:
+        """Of the detector."""
+        return self.cell.name
+
+    @property
+    def contender(self) -> BenchmarkDetector:
+        """The detector."""
+        return self.cell.contender
+
+    @property
+    def datasets(self) -> list[str]:
+        """Names."""
+        return list(self.groups)
+
+    @cached_property
+    def _scores(self) -> Arrays:
+        return self.cell.read(PAIRS)
+
+    def scores(self, part: str, dataset: str, kind: str) -> np.ndarray:
+        """[P] scores of pairs; none where there are none.
+
+        Args:
+            part: "validation" or "test".
+            dataset: Its name.
+            kind: "negative" or "positive".
+        """
+        return self._scores.get(f"{part}/{self.cell.division.names.index(dataset)}/{kind}", np.empty(0))
+
+    @cached_property
+    def cuts(self) -> dict[str, dict[str, Threshold]]:
+        """The thresholds, by rule and data set."""
+        return {rule: self._cuts(rule) for rule in RULES}
+
+    def _cuts(self, rule: str) -> dict[str, Threshold]:
+        own = {}
+        for dataset, pairs in self.pairs[VALIDATION].items():
+            if not len(pairs.positive):
+                continue
+            if rule == "specificity":
+                negative = self.scores(VALIDATION, dataset, "negative")
+                own[dataset] = specificity_threshold(negative, specificity=SPECIFICITY)
+            else:
+                positive = self.scores(VALIDATION, dataset, "positive")
+                own[dataset] = sensitivity_threshold(positive, pairs.weight, sensitivity=RECALL)
+        return {dataset: self._cut(rule, dataset, own) for dataset in self.datasets}
+
+    def _cut(self, rule: str, dataset: str, own: dict[str, float]) -> Threshold:
+        if dataset in own:
+            return Threshold(own[dataset], OWN)
+        negative = self.scores(VALIDATION, dataset, "negative")
+        of_images = cast(BenchCopiesOptions, self.cell.options).no_identities == "own" or not own
+        if rule == "specificity" and len(negative) and of_images:
+            return Threshold(specificity_threshold(negative, specificity=SPECIFICITY), IMAGES)
+        if own:
+            return Threshold(float(np.mean(list(own.values()))), MEAN)
+        return Threshold(float("nan"), "no patient of the validation part has two images")
+
+    @cached_property
+    def copies(self) -> dict[tuple[str, str], CopyScores]:
+        """Scores of the copies by family and data set."""
+        found = {}
+        for family in self.families:
+            arrays = self.cell.read(family)
+            for dataset in self.datasets:
+                scores = arrays[str(self.cell.division.names.index(dataset))]
+                found[family, dataset] = CopyScores(arrays["strengths"], scores)
+        return found
+
+    def hits(self, rule: str, family: str, dataset: str, strength: int = -1) -> np.ndarray:
+        """[n] which copies of a data set are recognised.
+
+        Args:
+            rule: "specificity" or "recall".
+            family: Of the copies.
+            dataset: Its name.
+            strength: Place of the strength; the strongest by default.
+        """
+        return self.copies[family, dataset].hits(self.cuts[rule][dataset].value)[strength]
+
+    def strongest(self, rule: str, dataset: str) -> np.ndarray:
+        """[n] share of the families whose strongest copy of each image is recognised."""
+        return np.mean([self.hits(rule, family, dataset) for family in self.families], axis=0)
+
+
+def read_copies(cells: Sequence[Cell], families: tuple[str, ...]) -> list[CopiesScores]:
+    """The finished detectors, in their order.
+
+    Args:
+        cells: All of a run.
+        families: Of the copies.
+    """
+    done = [cell for cell in cells if cell.done]
+    if not done:
+        return []
+    first = done[0]
+    pairs = {part: copy_pairs(first, part) for part in (VALIDATION, TEST)}
+    groups = {name: first.division.groups[sampled_rows(first, name)].astype(str) for name in first.division.names}
+    return [CopiesScores(cell, pairs, groups, families) for cell in done]

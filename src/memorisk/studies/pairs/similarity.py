@@ -1,0 +1,306 @@
+"""The similarity of two images of a benchmark: by vectors with a head or a measure, or by pixels.
+
+Larger is more alike, in every form. Scores of different forms do not compare; their order does. The pixel-wise
+baselines of paper 004's table 2:
+
+MSE: -mean (x - y)^2 on the scale of 8 bits;  NCC: Pearson's correlation of all pixels and channels;
+SSIM: mean structural similarity (Wang et al., 2004), Gaussian window of 11, sigma 1.5, by kornia.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import InputError, MissingExtraError
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.scores import distances
+from memorisk.scores.similarity import LOCAL_SEARCH, MeasureSimilarity, Search, Similarity
+from memorisk.studies.pairs.detectors import BenchmarkDetector
+from memorisk.training.features.compute_backend import LOCAL, ComputeBackend
+from memorisk.training.features.matrix import Features, load_features
+from memorisk.training.features.pca import fit_pixel_pca
+
+FloatArray = NDArray[np.float64]
+WINDOW = 11
+SMALLEST = WINDOW // 2 + 1
+"""Pixels a side that the window reflects into."""
+_AT_ONCE = 1 << 21  # numbers of a batch
+
+
+def pixel_scores(name: str, first: np.ndarray, second: np.ndarray, *, device: str = "cpu") -> FloatArray:
+    """How alike each image is to the one beside it.
+
+    Args:
+        name: "mse", "ncc" or "ssim".
+        first: uint8 or uint16 [n, H, W, C].
+        second: The same shape and type.
+        device: Where SSIM is computed.
+
+    Returns:
+        [n] float64; NaN where an image of one value has no correlation.
+
+    Raises:
+        InputError: Shapes differ, or images are too small for SSIM's window.
+        MissingExtraError: SSIM without kornia.
+    """
+    if first.shape != second.shape or first.dtype != second.dtype or first.ndim != 4:
+        raise InputError(f"images {first.shape} and {second.shape} cannot be compared pixel by pixel")
+    size = max(1, _AT_ONCE // int(np.prod(first.shape[1:])))
+    found = np.empty(len(first))
+    for start in range(0, len(first), size):
+        some = slice(start, start + size)
+        found[some] = _batch(name, first[some], second[some], device)
+    return found
+
+
+def _batch(name: str, first: np.ndarray, second: np.ndarray, device: str) -> FloatArray:
+    if name == "ssim":
+        return _ssim(first, second, device)
+    x, y = (a.reshape(len(a), -1).astype(np.float64) * (255 / np.iinfo(a.dtype).max) for a in (first, second))
+    if name == "mse":
+        return -np.square(x - y).mean(axis=1)
+    x, y = (a - a.mean(axis=1, keepdims=True) for a in (x, y))
+    length = np.sqrt(np.square(x).sum(axis=1) * np.square(y).sum(axis=1))
+    constant = (first == first[:, :1, :1, :1]).all(axis=(1, 2, 3)) | (second == second[:, :1, :1, :1]).all(
+        axis=(1, 2, 3)
+    )
+    return np.divide((x * y).sum(axis=1), length, out=np.full(len(x), np.nan), where=~constant)
+
+
+def _ssim(first: np.ndarray, second: np.ndarray, device: str) -> FloatArray:
+    """SSIM by kornia, averaged over pixels and channels."""
+    if min(first.shape[1:3]) < SMALLEST:
+        raise InputError(f"SSIM looks through a window of {WINDOW} pixels; images of {first.shape[1]} are too small")
+    try:
+        from kornia.metrics import ssim
+    except ImportError:
+        raise MissingExtraError("kornia", "detectors", "SSIM") from None
+    x, y = (_planes(a, device) for a in (first, second))
+    with torch.inference_mode():
+        return ssim(x, y, WINDOW, max_val=255.0).double().mean(dim=(1, 2, 3)).cpu().numpy()
+
+
+def _planes(images: np.ndarray, device: Any) -> torch.Tensor:
+    """[n, C, H, W] float32 on the scale of 8 bits."""
+    scaled = images.astype(np.float32) * np.float32(255 / np.iinfo(images.dtype).max)
+    return torch.from_numpy(scaled).movedim(-1, 1).contiguous().to(device)
+
+
+SIMILARITIES = ("cosine", "correlation")
+"""Distances that are shown as the similarity, 1 less the distance."""
+MOST_PIXELS = 1 << 30
+"""Numbers of all pixels that are compared one against all: 4 GiB."""
+NO_SEARCH = "each pair is computed by itself, so that nothing is compared one against all"
+
+
+class ImageSimilarity(Protocol):
+    """What compares images of a store."""
+
+    described: dict[str, Any]
+    """What a report says of it."""
+
+    @property
+    def at_half(self) -> float:
+        """Score at which the probability of one identity is one half; NaN without a head."""
+        ...
+
+    def scores(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
+        """[n] of rows of the store with the rows beside them; NaN where it is not defined."""
+        ...
+
+    def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
+        """[n] of copies with the rows of the store that they are copies of; NaN where it is not defined."""
+        ...
+
+    def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
+        """[n] the largest score of each row with a row of another group; None where that is not computed."""
+        ...
+
+    def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
+        """[b] pairs of two groups by score, each pair once; None where that is not computed."""
+        ...
+
+
+@dataclass(eq=False)
+class VectorSimilarity:
+    """Vectors of all images, compared by a head or a measure."""
+
+    values: np.ndarray
+    similarity: Similarity
+    shift: float
+    source: Any
+    how: dict[str, Any]
+    described: dict[str, Any]
+
+    @property
+    def device(self) -> str:
+        """Where all pairs are looked at; the answers are the same bits everywhere."""
+        return "cuda" if str(self.how["device"]).startswith("cuda") else "cpu"
+
+    @property
+    def at_half(self) -> float:
+        """0 for a head."""
+        return self.similarity.at_half
+
+    def scores(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
+        """Row by row."""
+        return self._between(self.values[first], self.values[second])
+
+    def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
+        """Their features are computed and not kept."""
+        found = load_features(copies, self.source, cache=False, **self.how)
+        if len(found.checks.not_finite):
+            raise InputError(f"the features of {len(found.checks.not_finite):,} copies are not finite")
+        return self._between(found.values, self.values[rows])
+
+    def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
+        """Exact, all pairs."""
+        some = self.values[rows]
+        found = self.similarity.nearest(some, some, 1, exclude_same=(groups, groups), device=self.device)
+        return found.scores[:, 0] + self.shift
+
+    def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
+        """Exact, all pairs."""
+        bounds = np.asarray(edges, dtype=np.float64) - self.shift
+        return self.similarity.histogram(self.values[rows], bounds, exclude_same=groups, device=self.device)
+
+    def _between(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
+        found = np.full(len(first), np.nan)
+        good = self._defined(first) & self._defined(second)
+        if good.any():
+            found[good] = self.similarity.scores(first[good], second[good]) + self.shift
+        return found
+
+    def _defined(self, values: np.ndarray) -> NDArray[np.bool_]:
+        """Rows that the measure takes: of no length there is no cosine, of one value no correlation."""
+        if not isinstance(self.similarity, MeasureSimilarity) or self.similarity.measure.name not in SIMILARITIES:
+            return np.ones(len(values), dtype=bool)
+        constant = values.max(axis=1) == values.min(axis=1)
+        return ~constant if self.similarity.measure.name == "correlation" else (values != 0).any(axis=1)
+
+
+@dataclass(eq=False)
+class PixelSimilarity:
+    """Pixels compared as they are stored."""
+
+    name: str
+    images: np.ndarray
+    device: str
+    described: dict[str, Any]
+    search: Search = LOCAL_SEARCH
+    at_half = float("nan")
+
+    def scores(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
+        """In blocks, so that few images are in memory at once."""
+        found = np.empty(len(first))
+        for start in range(0, len(first), 4096):
+            some = slice(start, start + 4096)
+            found[some] = pixel_scores(
+                self.name, self.images[first[some]], self.images[second[some]], device=self.device
+            )
+        return found
+
+    def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
+        """Row by row."""
+        return pixel_scores(self.name, np.asarray(copies.images), self.images[rows], device=self.device)
+
+    def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
+        """MSE and NCC as squared Euclidean and correlation distance; SSIM has no such form."""
+        found = self._vectors(rows)
+        return None if found is None else found.closest(np.arange(len(rows)), groups)
+
+    def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
+        """Likewise."""
+        found = self._vectors(rows)
+        return None if found is None else found.histogram(np.arange(len(rows)), groups, edges)
+
+    def _vectors(self, rows: np.ndarray) -> VectorSimilarity | None:
+        """The pixels as vectors of which the distance is the score."""
+        d = int(np.prod(self.images.shape[1:]))
+        if self.name == "ssim" or len(rows) * d > MOST_PIXELS:
+            return None
+        # Of squared differences: a factor that turns their sum into the mean on the scale of 8 bits.
+        scale = 255 / np.iinfo(self.images.dtype).max / np.sqrt(d) if self.name == "mse" else 1.0
+        values = self.images[rows].reshape(len(rows), d).astype(np.float64) * scale
+        measure = distances.fit_measure({"mse": "sqeuclidean", "ncc": "correlation"}[self.name], values)
+        shift = 1.0 if self.name == "ncc" else 0.0
+        return VectorSimilarity(
+            values, MeasureSimilarity(measure, self.search), shift, None, {"device": self.device}, {}
+        )
+
+
+def open_similarity(
+    contender: BenchmarkDetector,
+    store: ImageStore,
+    reference: np.ndarray,
+    *,
+    size: int | None,
+    precision: str,
+    device: str,
+    workplace: ComputeBackend = LOCAL,
+    progress: Progress = no_progress,
+) -> ImageSimilarity:
+    """What compares the images of a store as a detector does; vectors are computed or found.
+
+    Args:
+        contender: The detector.
+        store: The images.
+        reference: Rows that PCA and measures are fitted on.
+        size: Pixels a side that networks get.
+        precision: Of networks.
+        device: Where they are computed.
+        workplace: Whose machines compute them and look at all pairs.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: The features cannot be computed or are not finite, or the measure does not take them.
+    """
+    if contender.pixel is not None:
+        said = {"encoder": contender.compares, "dimension": int(np.prod(store.images.shape[1:])), "notes": []}
+        return PixelSimilarity(contender.pixel, store.images, device, said, workplace.search)
+    assert contender.detector is not None
+    detector = contender.detector.working_at(workplace)
+    source: Any = detector.source
+    if source.kind == "pca" and source.weights is None:
+        source = fit_pixel_pca(store.images, int(source.components or 0), rows=reference, side=source.side)
+    how: dict[str, Any] = {"device": device, "precision": precision, "work": workplace.features}
+    if detector.source.kind in ("network", "transformers"):
+        how["size"] = size
+    found = load_features(store, source, progress=progress, **how)
+    if len(found.checks.not_finite):
+        raise InputError(f"the features of {len(found.checks.not_finite):,} images are not finite")
+    similarity = detector.similarity(found.values[reference])
+    shift = 1.0 if detector.measure in SIMILARITIES else 0.0
+    return VectorSimilarity(found.values, similarity, shift, source, how, _feature_description(contender, found))
+
+
+def _feature_description(contender: BenchmarkDetector, found: Features) -> dict[str, Any]:
+    """What a report says of features; no id, for the tables."""
+    of_images = found.checks.sentences(found.ids, found.described.dimension)
+    notes = [note for note in found.described.notes if note not in of_images]
+    if len(found.checks.constant_columns):
+        of = f"{len(found.checks.constant_columns):,} of {found.described.dimension:,}"
+        notes.append(f"{of} features are one number throughout.")
+    return asdict(found.described) | {"encoder": contender.compares, "notes": notes}
+
+
+def copies_store(store: ImageStore, images: np.ndarray, rows: np.ndarray, hashes: Sequence[str]) -> ImageStore:
+    """Copies of some images as a store, in the order of the rows that they are copies of.
+
+    Args:
+        store: The images.
+        images: [n, H, W, C] the copies.
+        rows: [n].
+        hashes: [n] of their pixels.
+    """
+    nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
+    return replace(
+        store, images=images, manifest=store.manifest.subset(rows), skipped=nothing,
+        pixel_hashes=np.array(hashes, dtype=object),
+    )  # fmt: skip

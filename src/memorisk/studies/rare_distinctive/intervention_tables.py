@@ -1,0 +1,337 @@
+"""Tables 2, 3, 4, 6, 7 and 11 of paper 000: interventions on distinctiveness, and regimes of training.
+
+Tables 2, 3, 6 and 7 measure distinctiveness and intervene on it. Tables 4 and 11 show what each regime of training
+remembers, is good for, and promises.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.report.columns import booleans, column_numbers, column_texts, largest_first, rows
+from memorisk.studies.engine.tables import (
+    change_text,
+    effect_size_text,
+    plain_number,
+    regime_name,
+    share_text,
+    signed_number,
+)
+from memorisk.studies.rare_distinctive.rarity_cells import Cell
+from memorisk.studies.rare_distinctive.results import StudyCell, StudyDefence, StudyReading, StudyTable
+
+METRICS = {"ratio": "centroid_ratio", "intra": "intra_centroid_dist", "nearest_other": "nearest_other_class_dist"}
+"""Scores by the paper's names (A.4), in the order of table 7."""
+
+_RHO = "Spearman ρ"
+_DISTINCTIVENESS_NOTE = (
+    "The paper's centroid holds the image itself, so that rarity leaks in, and its p counts images as independent; the "
+    "pairwise form compares with other patients' images only, and its interval and p are over patients."
+)
+_INTERVENTION_NOTE = (
+    "The percentage grows without bound where little was remembered before, and the architecture shown is the one with "
+    "the largest effect, which is a selection; ours are all of them, as differences with intervals beside what "
+    "retraining alone does. The paper's means are over images, as in table 5; ours weigh patients alike."
+)
+_INTERVENTION_IN_FULL_NOTE = (
+    "Cohen's d takes before and after as independent images, but they are the same, so the paired d_z stands beside "
+    "it, with the untargeted classes and with what retraining alone does; on images that are grey already the "
+    "intervention is refused."
+)
+
+
+def table_2(reading: StudyReading) -> StudyTable:
+    """Atypicality against M: the ratio of distances, raw and within classes, a column an architecture."""
+    title = "Atypicality (cosine distance in frozen features) against M: the ratio of distances"
+    every = _associations(reading)
+    ours = rows(every, [m == METRICS["ratio"] for m in column_texts(every, "metric")])
+    printed = []
+    for place in dict.fromkeys(zip(column_texts(ours, "dataset"), column_texts(ours, "features"), strict=True)):
+        own = rows(
+            ours, [p == place for p in zip(column_texts(ours, "dataset"), column_texts(ours, "features"), strict=True)]
+        )
+        for name, column in (("raw", "paper_rho"), ("within-class resid.", "paper_rho_residual")):
+            by_model = dict(zip(column_texts(own, "architecture"), column_numbers(own, column), strict=True))
+            values = {a: signed_number(by_model.get(a), 3) for a in dict.fromkeys(column_texts(ours, "architecture"))}
+            printed.append({"Dataset": place[0], "Features": place[1], _RHO: name} | values)
+    paper = pd.DataFrame(printed or None, columns=None if printed else pd.Index([_RHO]))
+    paper = _without_constant(paper, ("Dataset", "Features"))
+    return _distinctiveness_table("table_2", title, paper, ours, reading, {})
+
+
+def table_7(reading: StudyReading) -> StudyTable:
+    """Every metric; distances by layer (figure 2) and probes are ``extra``."""
+    title = "Atypicality against M, every metric"
+    every = _associations(reading)
+    order = []
+    for metric in METRICS.values():
+        of_metric = rows(every, [m == metric for m in column_texts(every, "metric")])
+        order.append(largest_first(of_metric, "paper_rho"))
+    ours = pd.concat(order, ignore_index=True)
+    values = (("raw ρ", "paper_rho"), ("residualised ρ", "paper_rho_residual"))
+    printed = {
+        "Dataset": column_texts(ours, "dataset"),
+        "Features": column_texts(ours, "features"),
+        "Architecture": column_texts(ours, "architecture"),
+        "Metric": column_texts(ours, "metric"),
+        **{heading: [signed_number(v, 3) for v in column_numbers(ours, column)] for heading, column in values},
+    }
+    paper = _without_constant(pd.DataFrame(printed), ("Dataset", "Features"))
+    extra = {"layers": _layers(reading.cells), "probes": _probes(reading.cells)}
+    return _distinctiveness_table("table_7", title, paper, ours, reading, {k: v for k, v in extra.items() if len(v)})
+
+
+def _distinctiveness_table(
+    name: str, title: str, paper: pd.DataFrame, ours: pd.DataFrame, reading: StudyReading, extra: dict[str, Any]
+) -> StudyTable:
+    missing = tuple(f"{cell.name}: {cell.unexplained}" for cell in reading.cells if cell.unexplained)
+    why = "" if len(ours) else "no finished cell was explained: run memorisk explain on the cells"
+    return StudyTable(name, title, paper, ours, _DISTINCTIVENESS_NOTE, why, missing, extra)
+
+
+def _associations(reading: StudyReading) -> pd.DataFrame:
+    """A row a cell, feature space and score: the pairwise form, the centroid form beside it."""
+    found = []
+    for cell in reading.cells:
+        table = cell.explained.get("atypicality_summary")
+        if table is None:
+            continue
+        by_form = {(r["features"], r["score"], r["form"]): r for r in table.to_dict("records")}
+        for features in dict.fromkeys(column_texts(table, "features")):
+            for score, metric in METRICS.items():
+                ours, paper = (by_form[features, score, form] for form in ("pairwise", "centroid"))
+                found.append(_association(cell, features, metric, ours, paper))
+    return pd.DataFrame(found, columns=None if found else pd.Index(["dataset", "architecture", "features", "metric"]))
+
+
+def _association(
+    cell: StudyCell, features: str, metric: str, ours: dict[Any, Any], paper: dict[Any, Any]
+) -> dict[str, Any]:
+    kept = ("rho", "low", "high", "rho_residual", "low_residual", "high_residual", "p", "smallest_p", "n", "n_groups")
+    return {
+        "dataset": cell.dataset,
+        "architecture": cell.architecture,
+        "features": features,
+        "metric": metric,
+        **{name: ours[name] for name in kept},
+        **{"paper_rho": paper["rho"], "paper_rho_low": paper["low"], "paper_rho_high": paper["high"]},
+        "paper_rho_residual": paper["rho_residual"],
+        "paper_rho_residual_low": paper["low_residual"],
+        "paper_rho_residual_high": paper["high_residual"],
+        **{"paper_p": paper["p_paper"], "paper_p_residual": paper["p_paper_residual"]},
+    }
+
+
+def _layers(cells: Sequence[StudyCell]) -> pd.DataFrame:
+    """Cosine distance of the twins' activations, a row a layer."""
+    return _number_layers(cells, "distances")
+
+
+def _probes(cells: Sequence[StudyCell]) -> pd.DataFrame:
+    """What the probes reach, a row a layer and kind, and what they could reach at most."""
+    found = _number_layers(cells, "probes")
+    ceilings = {}
+    for cell in cells:
+        ceiling = ((cell.explanation.get("probes") or {}).get("reliability") or {}).get("ceiling") or {}
+        ceilings[cell.dataset, cell.architecture] = [ceiling.get(k) for k in ("estimate", "low", "high")]
+    keys = list(zip(column_texts(found, "dataset"), column_texts(found, "architecture"), strict=True))
+    for at, name in enumerate(("ceiling", "ceiling_low", "ceiling_high")):
+        found[name] = np.array([ceilings[key][at] for key in keys], dtype=np.float64)
+    return found
+
+
+def _number_layers(cells: Sequence[StudyCell], name: str) -> pd.DataFrame:
+    """One table of each explained cell, layers numbered in their order."""
+    found = []
+    for cell in cells:
+        table = cell.explained.get(name)
+        if table is None:
+            continue
+        layers = list(dict.fromkeys(column_texts(table, "layer")))
+        number = [layers.index(layer) + 1 for layer in column_texts(table, "layer")]
+        found.append(table.assign(dataset=cell.dataset, architecture=cell.architecture, number=number))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def table_3(reading: StudyReading) -> StudyTable:
+    """The intervention on its target classes."""
+    title = "Distinctiveness manipulation: memorization of the changed classes"
+    headings = ["Dataset", "Class", "Change", "d", "Basis"]
+    every = _interventions(reading)
+    ours = rows(every, booleans(every, "targeted"))
+    printed = [
+        dict(zip(headings, (*_place(row), _change(row), _effect(row), row["basis"] or "n/a"), strict=True))
+        for row in _largest_change(ours).to_dict("records")
+    ]
+    paper = pd.DataFrame(printed, columns=pd.Index(headings))
+    return _intervention_table("table_3", title, paper, ours, _INTERVENTION_NOTE, reading)
+
+
+def table_6(reading: StudyReading) -> StudyTable:
+    """The intervention in full: the changed classes as printed, every class in ours."""
+    title = "Distinctiveness manipulation in full"
+    ours = _interventions(reading)
+    targeted = rows(ours, booleans(ours, "targeted"))
+    names = list(dict.fromkeys(column_texts(targeted, "intervention")))
+    after = names[0].capitalize() if len(names) == 1 else "After"
+    headings = ["Dataset", "Class", "Freq. %", "Baseline", after, "Change", "d", "Basis"]
+    printed = []
+    for row in _largest_change(targeted).to_dict("records"):
+        digits = 3 if _change(row).endswith("×") else 2
+        means = (signed_number(row["paper_before"], digits), signed_number(row["paper_after"], digits))
+        values = (share_text(row["frequency"]), *means)
+        line = (*_place(row), *values, _change(row), _effect(row), row["basis"] or "n/a")
+        printed.append(dict(zip(headings, line, strict=True)))
+    paper = pd.DataFrame(printed, columns=pd.Index(headings))
+    return _intervention_table("table_6", title, paper, ours, _INTERVENTION_IN_FULL_NOTE, reading)
+
+
+def _intervention_table(
+    name: str, title: str, paper: pd.DataFrame, ours: pd.DataFrame, note: str, reading: StudyReading
+) -> StudyTable:
+    missing = tuple(f"{cell.name}: no intervention in this run" for cell in reading.cells if cell.intervention is None)
+    why = "" if len(ours) else "no finished cell had an intervention (--intervene)"
+    return StudyTable(name, title, paper, ours, note, why, missing)
+
+
+def _interventions(reading: StudyReading) -> pd.DataFrame:
+    """A row a cell and class, targeted classes first."""
+    found = []
+    for cell in reading.cells:
+        table, summary = cell.intervention, cell.result.summary.get("intervention") or {}
+        if table is None:
+            continue
+        basis = [reading.bases.get((cell.dataset, label), "") for label in column_texts(table, "label")]
+        front = {"dataset": cell.dataset, "architecture": cell.architecture}
+        if "paper_before" not in table:  # a run made before has means over patients alone
+            table = table.assign(paper_before=table["before"], paper_after=table["after"])
+        found.append(table.assign(**front, intervention=str(summary.get("name") or ""), basis=basis))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def _largest_change(targeted: pd.DataFrame) -> pd.DataFrame:
+    """Of each data set the architecture with the largest change of a target class: the paper's choice (A.3)."""
+    size = np.abs(column_numbers(targeted, "paper_after") - column_numbers(targeted, "paper_before"))
+    cells = list(zip(column_texts(targeted, "dataset"), column_texts(targeted, "architecture"), strict=True))
+    best: dict[str, tuple[float, str]] = {}
+    for (dataset, architecture), value in zip(cells, np.nan_to_num(size, nan=-1.0), strict=True):
+        if dataset not in best or value > best[dataset][0]:
+            best[dataset] = (float(value), architecture)
+    return rows(targeted, [best[dataset][1] == architecture for dataset, architecture in cells])
+
+
+def _place(row: dict[Any, Any]) -> tuple[str, str]:
+    return str(row["dataset"]), str(row["label"])
+
+
+def _change(row: dict[Any, Any]) -> str:
+    return change_text(row["paper_before"], row["paper_after"], row["paper_percent"])
+
+
+def _effect(row: dict[Any, Any]) -> str:
+    return effect_size_text(row["paper_before"], row["paper_after"], row["paper_cohens_d"])
+
+
+def _without_constant(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Leave out leading columns that say the same in every row, as the paper's tables of one data set do."""
+    return frame.drop(columns=[n for n in names if n in frame and len(set(column_texts(frame, n))) <= 1])
+
+
+NO_DEFENCE = "no comparison of regimes is finished (defences)"
+_NOTE = (
+    "The paper's accuracies look like those on members, and so are these in its layout; ours are on images that no "
+    "model saw, against always answering the commonest class, and follow one class instead of each regime's worst, "
+    "beside the epsilon promised and what canaries prove of it."
+)
+_FULL_NOTE = (
+    "As table 4; the worst class is the largest of several means and differs from regime to regime, so that comparing "
+    "worst with worst flatters the defence: ours follow the first regime's worst class, with intervals."
+)
+
+
+def table_4(reading: StudyReading) -> StudyTable:
+    """The worst class by regime; of each private regime the smallest epsilon, as printed."""
+    headings = ["Dataset", "Regime", "Acc. %", "Worst-class M(x)"]
+    printed = []
+    for found in reading.defences:
+        for row in found.table.to_dict("records"):
+            if row["regime"] in smallest_budgets(column_texts(found.table, "regime")):
+                accuracy = _accuracy(found, str(row["regime"]))
+                label, m = _worst_class(found.cells[str(row["regime"])])
+                worst = f"{label} {signed_number(m)}"
+                values = (found.dataset, regime_name(str(row["regime"]), short=True), accuracy, worst)
+                printed.append(dict(zip(headings, values, strict=True)))
+    title = "Mitigation: accuracy and the most memorized class"
+    return _table("table_4", title, headings, printed, _NOTE, reading, {})
+
+
+def table_11(reading: StudyReading) -> StudyTable:
+    """Every regime; the classes under each (figure 3a) are ``extra["by_regime"]``."""
+    headings = ["Dataset", "Regime", "Acc. %", "Mean M(x)", "Worst class", "M(x)"]
+    printed = []
+    for found in reading.defences:
+        for row in found.table.to_dict("records"):
+            name = str(row["regime"])
+            label, m = _worst_class(found.cells[name])
+            mean = float(np.nanmean(found.cells[name].m, axis=0).mean())
+            values = (_accuracy(found, name), signed_number(mean), label, signed_number(m))
+            printed.append(dict(zip(headings, (found.dataset, regime_name(name), *values), strict=True)))
+    classes = [_by_regime(found) for found in reading.defences]
+    extra = {"by_regime": pd.concat(classes, ignore_index=True)} if classes else {}
+    return _table("table_11", "Mitigation, every regime", headings, printed, _FULL_NOTE, reading, extra)
+
+
+def smallest_budgets(regimes: Sequence[str]) -> list[str]:
+    """Regimes without a budget, and of each private one that with the smallest: what table 4 prints."""
+    kept: dict[str, str] = {}
+    for regime in regimes:
+        kind = next((k for k in ("dp-lora", "dp-full") if regime.startswith(f"{k}-")), regime)
+        if kind not in kept or (kind != regime and _epsilon(regime, kind) < _epsilon(kept[kind], kind)):
+            kept[kind] = regime
+    return list(kept.values())
+
+
+def _epsilon(regime: str, kind: str) -> float:
+    return float(regime[len(kind) + 1 :])
+
+
+def _worst_class(cell: Cell) -> tuple[str, float]:
+    """The class with the largest mean M over its images (algorithm 1 of the paper), and that mean."""
+    top = largest_first(cell.scored, "mean").head(1)
+    return column_texts(top, "label")[0], float(column_numbers(top, "mean")[0])
+
+
+def _accuracy(found: StudyDefence, regime: str) -> str:
+    return plain_number(100 * found.accuracy_members[regime], 1)
+
+
+def _table(
+    name: str,
+    title: str,
+    headings: list[str],
+    printed: list[dict[str, str]],
+    note: str,
+    reading: StudyReading,
+    extra: dict[str, pd.DataFrame],
+) -> StudyTable:
+    each = [
+        found.table.assign(
+            dataset=found.dataset,
+            accuracy_members=[found.accuracy_members[r] for r in column_texts(found.table, "regime")],
+        )
+        for found in reading.defences
+    ]
+    ours = pd.concat(each, ignore_index=True) if each else pd.DataFrame()
+    why = "" if each else NO_DEFENCE
+    return StudyTable(name, title, pd.DataFrame(printed, columns=pd.Index(headings)), ours, note, why, (), extra)
+
+
+def _by_regime(found: StudyDefence) -> pd.DataFrame:
+    columns = ["label", "frequency", "mean", "low", "high", "tier", "n_groups_scored"]
+    each = [
+        result.per_class.reindex(columns=columns).assign(dataset=found.dataset, regime=regime)
+        for regime, result in found.results.items()
+    ]
+    return pd.concat(each, ignore_index=True)

@@ -1,0 +1,240 @@
+"""What a study left on disk, read once for all of its tables: cells, explanations, comparisons of regimes.
+
+A part that is absent or damaged is told in a line and costs the others nothing (``StudyReading.unread``,
+``StudyCell.unexplained``).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, evidence_from_table
+from memorisk.audits.classifier.explanations.run import FOLDER as EXPLAIN
+from memorisk.audits.classifier.explanations.run import SUMMARY as EXPLAINED
+from memorisk.audits.classifier.losses import read_scores
+from memorisk.audits.classifier.retraining.defences import TABLE
+from memorisk.audits.rendering import load_result
+from memorisk.report.columns import column_texts, rows
+from memorisk.report.result import Result
+from memorisk.runs.errors import MemoriskError, one_line
+from memorisk.runs.files import read_json, read_table
+from memorisk.runs.folder import read_config
+from memorisk.studies.rare_distinctive.rarity_cells import Cell, cell_from_run
+
+Part = TypeVar("Part")
+
+DEFENCES = "defences"
+"""How a comparison of regimes is called beside its data set."""
+
+READ_ERRORS = (MemoriskError, OSError, ValueError, KeyError, TypeError)
+"""What an absent or damaged file raises, in this project's words or in those of the libraries that read it."""
+
+
+@dataclass(frozen=True)
+class StudyRuns:
+    """The finished parts of a study."""
+
+    cells: dict[tuple[str, str], Path]
+    """Architecture and data set to a finished folder of `audit classifier`; it may hold an intervention and
+    ``explain/``."""
+    defences: dict[str, Path] = field(default_factory=dict)
+    """Data set to a finished folder of `audits.classifier.retraining.defences.audit_defences`."""
+    protocol: str = "corrected"
+    """"paper" or "corrected"."""
+    bases: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Data set and class to what makes the class distinctive in the user's reading; only printed (tables 3, 6)."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why parts are not there, by their name."""
+    pictured: frozenset[str] = frozenset()
+    """Data sets of which the user chose to see images."""
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """One table of the paper, filled from finished runs, and the corrected numbers beside it."""
+
+    name: str
+    """"table_1" to "table_11"."""
+    title: str
+    """What it shows."""
+    paper: pd.DataFrame
+    """In the paper's layout, every value as text formatted as printed there."""
+    ours: pd.DataFrame
+    """Numbers with intervals, p-values and units; how they are shown is in `studies.rare_distinctive.tables`."""
+    note: str
+    """What differs and why, in one sentence (METHODS section 1)."""
+    why_empty: str = ""
+    """Why the table could not be filled; empty where it could."""
+    missing: tuple[str, ...] = ()
+    """What is not in it though the study has it, a line each."""
+    extra: dict[str, pd.DataFrame] = field(default_factory=dict)
+    """Further numbers that belong to it, as those of its figures, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class StudyCell:
+    """One architecture on one data set.
+
+    Attributes:
+        architecture: Its name in the study.
+        dataset: Likewise.
+        result: Of the audit.
+        config: Settings of the run.
+        rarity: M by seed and image.
+        explained: Tables of ``memorisk explain`` by name; empty where there are none.
+        explanation: Its summary.
+        unexplained: Why there are none.
+    """
+
+    architecture: str
+    dataset: str
+    result: Result
+    config: dict[str, Any]
+    rarity: Cell
+    explained: dict[str, pd.DataFrame]
+    explanation: dict[str, Any]
+    unexplained: str
+
+    @property
+    def name(self) -> str:
+        """Both names on one line."""
+        return part_name(self.dataset, self.architecture)
+
+    @property
+    def intervention(self) -> pd.DataFrame | None:
+        """The table of its intervention, if it had one."""
+        return self.result.tables.get("intervention")
+
+
+@dataclass(frozen=True, eq=False)
+class StudyDefence:
+    """One data set under several regimes.
+
+    Attributes:
+        dataset: Its name in the study.
+        table: Of ``audits.classifier.retraining.defences``, a row a regime.
+        results: The whole audit of each regime.
+        cells: M by seed and image under each regime.
+        accuracy_members: By regime, the share of canaries answered right by the models trained on them.
+    """
+
+    dataset: str
+    table: pd.DataFrame
+    results: dict[str, Result]
+    cells: dict[str, Cell]
+    accuracy_members: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class StudyReading:
+    """Everything that the tables are made of.
+
+    Attributes:
+        cells: In the study's order.
+        defences: Likewise.
+        bases: As `StudyRuns`.
+        unread: Why parts are not there: what failed, and what could not be read.
+    """
+
+    cells: list[StudyCell]
+    defences: list[StudyDefence]
+    bases: Mapping[tuple[str, str], str]
+    unread: dict[str, str]
+
+    @property
+    def datasets(self) -> list[str]:
+        """Data sets of the cells, in the study's order."""
+        return list(dict.fromkeys(cell.dataset for cell in self.cells))
+
+    @property
+    def architectures(self) -> list[str]:
+        """Architectures of the cells, in the study's order."""
+        return list(dict.fromkeys(cell.architecture for cell in self.cells))
+
+
+def part_name(dataset: str, part: str) -> str:
+    """A cell or a comparison in words, on one line."""
+    return f"{one_line(dataset, 60)}, {one_line(part, 60)}"
+
+
+def read_runs(runs: StudyRuns) -> StudyReading:
+    """Read every finished part; what cannot be read is told and left out.
+
+    Args:
+        runs: Of the study.
+    """
+    unread = dict(runs.failed)
+    cells, defences = [], []
+    for (architecture, dataset), folder in runs.cells.items():
+        name = part_name(dataset, architecture)
+        cells += _read_or_explain(lambda a=architecture, d=dataset, f=folder: _read_cell(a, d, Path(f)), name, unread)
+    for dataset, folder in runs.defences.items():
+        defences += _read_or_explain(
+            lambda d=dataset, f=folder: _read_defence(d, Path(f)), part_name(dataset, DEFENCES), unread
+        )
+    return StudyReading(cells, defences, runs.bases, unread)
+
+
+def _read_or_explain(read: Callable[[], Part], name: str, unread: dict[str, str]) -> list[Part]:
+    """The part, or nothing and a line that says why."""
+    try:
+        return [read()]
+    except READ_ERRORS as error:
+        unread.setdefault(name, one_line(error, 200))
+        return []
+
+
+def _read_cell(architecture: str, dataset: str, folder: Path) -> StudyCell:
+    result = load_result(folder)
+    findings = [label != WHOLE for label in column_texts(result.per_class, "label")]
+    result = result.replace(per_class=rows(result.per_class, findings))  # the paper's classes
+    rarity = cell_from_run(folder, architecture=architecture, dataset=dataset)
+    tables, summary, why = _read_explained(folder / EXPLAIN, result)
+    return StudyCell(architecture, dataset, result, dict(read_config(folder)), rarity, tables, summary, why)
+
+
+def _read_explained(folder: Path, result: Result) -> tuple[dict[str, pd.DataFrame], dict[str, Any], str]:
+    """Tables and summary of the cell's explanation; else why there are none."""
+    if not (folder / EXPLAINED).is_file():
+        return {}, {}, "was not explained (memorisk explain)"
+    try:
+        summary: dict[str, Any] = dict(read_json(folder / EXPLAINED))
+        tables = {
+            name: read_table(folder / f"{name}.parquet")
+            for name in ("atypicality_summary", "probes", "distances")
+            if (folder / f"{name}.parquet").is_file()
+        }
+    except READ_ERRORS as error:
+        return {}, {}, f"has an explanation that cannot be read ({one_line(error, 100)}): explain it again"
+    of = (summary.get("data_hash"), summary.get("seeds"))
+    if of != (result.verdict.get("data_hash"), result.summary.get("seeds")):
+        return {}, {}, "was explained before its seeds or images changed: explain it again"
+    return tables, summary, ""
+
+
+def _read_defence(dataset: str, folder: Path) -> StudyDefence:
+    table = read_table(folder / TABLE)
+    results, cells, members = {}, {}, {}
+    for regime in table["regime"].astype(str):
+        results[regime] = load_result(folder / regime)
+        cells[regime] = cell_from_run(folder / regime, architecture=regime, dataset=dataset)
+        members[regime] = accuracy_on_members(evidence_from_table(read_scores(folder / regime / SCORES)))
+    return StudyDefence(dataset, table, results, cells, members)
+
+
+def accuracy_on_members(evidence: Evidence) -> float:
+    """Share of right answers of each model on the canaries that it was trained on: what table 4 looks like.
+
+    ``sum(member * correct) / sum(member)`` over models and canaries (paper 000, table 4, "Acc. %").
+
+    Args:
+        evidence: The score table.
+    """
+    canary = evidence.items.split == "canary"
+    member = np.concatenate([evidence.member_a, evidence.member_b])[:, canary]
+    correct = np.concatenate([evidence.correct_a, evidence.correct_b])[:, canary]
+    return float(correct[member].mean()) if member.any() else float("nan")

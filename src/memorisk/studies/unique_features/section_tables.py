@@ -1,0 +1,241 @@
+"""What sections 3.3, A.6, B.1 and B.2 of paper 002 say, as tables: seeds, epochs, self-influence, latents."""
+
+import numpy as np
+import pandas as pd
+
+from memorisk.report.columns import column_numbers, column_texts
+from memorisk.report.columns import rows as rows_of
+from memorisk.statistics.memorization.mark_contrasts import mean_limits, pearson, pearson_p, seed_share
+from memorisk.statistics.rank_statistics import spearman
+from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.studies.unique_features.plan import (
+    BASE,
+    INFLUENCE,
+    LATENT,
+    MARKED,
+    RANDOM,
+    REFERENCE,
+    REPEAT,
+    Arm,
+    arm_columns,
+)
+from memorisk.studies.unique_features.results import StudyAnswers
+
+_NOTHING = pd.DataFrame()
+SCORES = {"m_w": "M_w", "m_paper": "M as published", "t": "M"}
+"""What is compared between trainings of one image; M less the references' mean is the same up to a constant."""
+LEAST_CANARIES = 10
+"""Canaries below which a correlation says nothing."""
+
+
+def seed_table(reading: StudyAnswers) -> StudyTable:
+    """(d) How much of M_w and M belongs to the image and how much to the training (3.3, B.1, B.2)."""
+    rows, images = [], []
+    for arm in reading.arms(RANDOM):
+        table = reading.rows(arm, RANDOM)
+        for score, words in SCORES.items():
+            wide = _scores_by_run(table, score)
+            found = seed_share(wide)
+            redraws = {"m_w": "m_w_sd", "m_paper": "m_paper_sd"}.get(score)
+            rows.append(
+                {
+                    **arm_columns(arm), "score": words, "n_images": found.n_images, "n_runs": found.n_runs,
+                    "range": float(np.ptp(wide, axis=1).mean()) if found.n_runs > 1 else float("nan"),
+                    "sd_seed": float(np.sqrt(found.within)),
+                    "sd_redraws": float(column_numbers(table, redraws).mean()) if redraws else float("nan"),
+                    "share": found.share, "share_low": found.low, "share_high": found.high,
+                }
+            )  # fmt: skip
+        images.append(_scores_by_image(arm, table))
+    note = (
+        "Share: of the variance of a score, what stays when the same image is trained on anew with other seeds "
+        "(intraclass correlation). Near 0 not the canary decides whether the mark is remembered, but the training; "
+        "below 0 trainings of one image differ more than images do."
+    )
+    why = "" if rows else "no network trains canaries at random"
+    extra = {"images": pd.concat(images, ignore_index=True)} if images else {}
+    return StudyTable("seeds", "Seeds", _NOTHING, pd.DataFrame(rows), note, why, extra=extra)
+
+
+def _scores_by_run(table: pd.DataFrame, score: str) -> np.ndarray:
+    """[canaries, runs], canaries of which every training is there."""
+    index, run, values = (column_numbers(table, column) for column in ("index", "run", score))
+    wide = np.full((int(index.max()) + 1, int(run.max()) + 1), np.nan)
+    wide[index.astype(int), run.astype(int)] = values
+    return wide[np.isfinite(wide).all(axis=1)]
+
+
+def _scores_by_image(arm: Arm, table: pd.DataFrame) -> pd.DataFrame:
+    """Figures 3a, 4, 5 and 6: each canary's scores in its first training and their range over trainings."""
+    found = []
+    index = column_numbers(table, "index")
+    for i in np.unique(index):
+        own = rows_of(table, index == i)
+        first = rows_of(own, column_numbers(own, "run") == 0)
+        row: dict[str, object] = {**arm_columns(arm), "image": str(int(column_numbers(own, "image")[0]))}
+        for score in ("m_w", "m_paper"):
+            values, start = column_numbers(own, score), column_numbers(first, score)
+            row |= {score: start[0] if len(start) else np.nan, f"{score}_min": values.min()}
+            row |= {f"{score}_max": values.max(), f"{score}_mean": values.mean()}
+        spread = column_numbers(first, "m_w_sd")
+        found.append(row | {"m_w_sd": spread[0] if len(spread) else np.nan})
+    return pd.DataFrame(found)
+
+
+def epoch_table(reading: StudyAnswers) -> StudyTable:
+    """(e) M after each epoch, of canary models and of models without the mark (figure 3c)."""
+    rows = []
+    for arm in reading.arms(RANDOM, REFERENCE):
+        own = [a for a in reading.of(arm, RANDOM) if "profile_t" in a.found]
+        theirs = [a for a in reading.of(arm, REFERENCE) if "profile_t" in a.found]
+        if len(own) < 2:
+            continue
+        shortest = min(len(a.found["profile_t"]) for a in [*own, *theirs])
+        for epoch in range(shortest):
+            t, r = (np.array([a.found["profile_t"][epoch] for a in group]) for group in (own, theirs))
+            found = mean_limits(t, r if len(r) else None)
+            paper = mean_limits([a.found["profile_m"][epoch] for a in own])
+            loss = float(np.mean([a.found["validation"][epoch] for a in own]))
+            rows.append(
+                {
+                    **arm_columns(arm), "epoch": epoch + 1, "m": found.estimate, "m_low": found.low,
+                    "m_high": found.high,
+                    "m_paper": paper.estimate, "m_paper_low": paper.low, "m_paper_high": paper.high,
+                    "m_paper_references": float(np.mean([a.found["profile_m"][epoch] for a in theirs] or [np.nan])),
+                    "validation": loss, "n_models": len(own), "n_references": len(theirs),
+                }
+            )  # fmt: skip
+    note = (
+        "Up to the epoch in which the first of these models was stopped. M is taken among 19 controls and one draw of "
+        "random patches. Limits are of each epoch by itself."
+    )
+    why = "" if rows else "no network that is characterised has finished canaries at random"
+    return StudyTable("epochs", "M by epoch", _NOTHING, pd.DataFrame(rows), note, why)
+
+
+def self_influence_table(reading: StudyAnswers) -> StudyTable:
+    """(f) Self-influence of an image before and after it carries the mark (3.3)."""
+    rows = []
+    for arm in reading.arms(MARKED):
+        base, again = (reading.of(arm, role) for role in (BASE, REPEAT))
+        if not base:
+            continue
+        before = base[0].found["influence"]
+        retrained = again[0].found["influence"] if again else np.full(len(before), np.nan)
+        for answer in reading.of(arm, MARKED):
+            slot = answer.training.job.canary
+            assert slot is not None
+            after = float(answer.found["influence"][0])
+            rows.append(
+                {
+                    **arm_columns(arm), "image": str(int(answer.training.job.rows[slot])),
+                    "chosen": answer.training.chosen, "before": float(before[slot]), "after": after,
+                    "ratio": after / max(float(before[slot]), 1e-300), "retrained": float(retrained[slot]),
+                    "place": float((before < after).mean()),
+                    "agreement": spearman(before, retrained) if again else float("nan"),
+                }
+            )  # fmt: skip
+    note = (
+        "The same training, seed and order, with the mark on this one image. “Retrained” is the image's "
+        "self-influence in a training with another seed and no mark: images chosen for a high value fall by chance "
+        "alone. “Place” is the share of all unmarked training images below the value after. “Agreement” is Spearman's "
+        "rho of self-influence between the two unmarked trainings, over all images."
+    )
+    why = "" if rows else "no network is characterised"
+    return StudyTable("before_after", "Self-influence before and after", _NOTHING, pd.DataFrame(rows), note, why)
+
+
+def latent_table(reading: StudyAnswers) -> StudyTable:
+    """(g) Latents before the last layer that the mark excites in models that saw it (A.6, figure 3b)."""
+    rows, drawn = [], []
+    for arm in reading.arms(LATENT):
+        answers = {(a.training.index, a.marked): a.found for a in reading.of(arm, LATENT)}
+        both = sorted(i for i, marked in answers if marked and (i, False) in answers)
+        if len(both) < 4:
+            continue
+        mark, random = (np.array([answers[i, True][name] for i in both]) for name in ("latent_mark", "latent_random"))
+        without = np.array([answers[i, False]["latent_mark"] for i in both])
+        rows.append(arm_columns(arm) | _chosen_latent(mark, random, without))
+        frame = pd.DataFrame({"latent": np.arange(mark.shape[1]), "mark": mark.mean(0), "random": random.mean(0)})
+        drawn.append(frame.assign(without=without.mean(0), **arm_columns(arm)))
+    note = (
+        "Models of one start, each with the mark on another image, and as many with a control of the mark on the same "
+        "image. The paper takes latents that the mark excites and a random patch does not: a mark's own shape may do "
+        "that in a model that never saw it. The latent here is the one that the mark excites most above what it does "
+        "in the models with a control, in one half of the images; its numbers are of the other half, since the "
+        "largest of many is large by chance."
+    )
+    why = "" if rows else "no network is characterised with at least four canaries"
+    extra = {"by_latent": pd.concat(drawn, ignore_index=True)} if drawn else {}
+    return StudyTable("latents", "A latent for the mark", _NOTHING, pd.DataFrame(rows), note, why, extra=extra)
+
+
+def _chosen_latent(mark: np.ndarray, random: np.ndarray, without: np.ndarray) -> dict[str, object]:
+    """Choose on the even images, measure on the odd ones; the paper's latent likewise."""
+    found: dict[str, object] = {"n_latents": mark.shape[1], "n_chosen": len(mark[0::2]), "n_models": len(mark[1::2])}
+    for name, excess in (("", mark - without), ("paper_", mark - random)):
+        best = int(np.argmax(excess[0::2].mean(axis=0)))
+        held = mean_limits((mark - without)[1::2, best])
+        found |= {
+            f"{name}latent": best, f"{name}mark": float(mark[1::2, best].mean()),
+            f"{name}random": float(random[1::2, best].mean()), f"{name}without": float(without[1::2, best].mean()),
+            f"{name}excess": held.estimate, f"{name}excess_low": held.low, f"{name}excess_high": held.high,
+        }  # fmt: skip
+    return found
+
+
+def influence_table(reading: StudyAnswers) -> StudyTable:
+    """(h) Is the mark remembered more on influential images? Pearson's r and highest against lowest (3.3)."""
+    rows = []
+    for arm in reading.arms(INFLUENCE):
+        table = reading.rows(arm, INFLUENCE)
+        table = rows_of(table, np.isfinite(column_numbers(table, "self_influence")))
+        chosen = np.array(column_texts(table, "chosen"))
+        for score, words in {"m_paper": "M as published", "t": "M"}.items():
+            x, y = column_numbers(table, "self_influence"), column_numbers(table, score)
+            if len(x) < LEAST_CANARIES:
+                continue
+            r = pearson(x, y)
+            top, bottom = (y[chosen == which] for which in ("highest", "lowest"))
+            apart = mean_limits(top, bottom)
+            rows.append(
+                {
+                    **arm_columns(arm), "score": words, "r": r.estimate, "r_low": r.low, "r_high": r.high,
+                    "p": pearson_p(x, y), "apart": apart.estimate, "apart_low": apart.low, "apart_high": apart.high,
+                    "n_canaries": len(x),
+                }
+            )  # fmt: skip
+    note = (
+        "Canaries are the extremes of self-influence, so that r is mostly the difference of two groups, which stands "
+        "beside: mean score of the highest less that of the lowest."
+    )
+    why = "" if rows else "no network trains ten canaries of the highest and lowest self-influence"
+    return StudyTable("influence", "Self-influence and M", _NOTHING, pd.DataFrame(rows), note, why)
+
+
+def setup_table(reading: StudyAnswers) -> StudyTable:
+    """Networks, data sets, images, trainings and how well the models name unseen images."""
+    rows = []
+    arms = list(dict.fromkeys(a.training.arm for a in reading.answers))
+    for arm in arms:
+        answers = [a for a in reading.answers if a.training.arm == arm]
+        data, options = reading.sets[arm.dataset], answers[0].training.job.options
+        accuracy = [float(a.found["accuracy"]) for a in answers]
+        counts = np.bincount(data.labels[data.validation])
+        rows.append(
+            {
+                **arm_columns(arm), "n_images": len(data.rows), "n_validation": len(data.validation),
+                "left_out": len(data.store.skipped), "probes_left_out": data.probes_left_out,
+                "n_probes": len(data.probes.images), "n_controls": len(data.controls), "trainings": len(answers),
+                "accuracy": float(np.mean(accuracy)), "majority": float(counts.max() / counts.sum()),
+                "epochs": float(np.median([int(a.found["best_epoch"]) for a in answers])),
+                "lr": options.lr, "batch_size": options.batch_size, "augment": options.augment or "none",
+                "transparent": float(max(a.found["transparent"] for a in answers)),
+            }
+        )  # fmt: skip
+    note = (
+        "Accuracy is on the validation images, which also said "
+        "when to stop; “majority” is what always naming the commonest class gives. “Opacity 0” is the largest KL of a "
+        "mark that cannot be seen: rounding, or the probing is broken."
+    )
+    return StudyTable("networks", "What was run", _NOTHING, pd.DataFrame(rows), note, "" if rows else "nothing yet")

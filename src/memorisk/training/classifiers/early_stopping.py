@@ -1,0 +1,387 @@
+"""Training until the validation loss stops falling, as paper 002 trains its canaries (A.2).
+
+Up to 500 epochs, patience 10, weights of the epoch with the lowest validation loss; the validation part is taken from
+the training images, so that the test part chooses nothing (METHODS section 2, "Models").
+
+Small networks trained side by side as one, each stopped early by its own validation loss.
+
+Paper 002 trains a network a canary, hundreds of MLPs and small CNNs, each until its validation loss stops falling
+(A.2). Every network here gets what `fit_early` would give it alone, up to rounding. Rounding grows from step to step:
+in float32 Adam turns the sign of a vanishing gradient into a whole step. Where the lowest validation losses of two
+epochs differ by no more than that, the stack may keep another of the two epochs, with a validation loss that is as
+low. One that has stopped goes on idly until at least half of the stack has; then the stack shrinks to the others.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.files import fingerprint
+from memorisk.scores.memorization import cross_entropy
+from memorisk.training.classifiers.fit import fit, set_training_mode
+from memorisk.training.classifiers.stacked import StackedNetworks, stack_parameters, stack_rows
+from memorisk.training.engine.devices import exact_products, place
+from memorisk.training.engine.loop import Bounds, EpochObserver, epochs_and_lr, run_epoch
+from memorisk.training.engine.optimization import AnyOptimizer, batch_bounds, build_optimizer, target_tensor
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation
+from memorisk.training.engine.predict import predict_logits
+
+PATIENCE = 10
+
+
+@dataclass(frozen=True)
+class EarlyStoppingLog:
+    """What a training that was stopped early went through."""
+
+    best_epoch: int
+    """Epochs after which the validation loss was lowest: the weights are those (1, 2, ...)."""
+
+    losses: tuple[float, ...]
+    """Mean training loss of each epoch that ran."""
+
+    validation: tuple[float, ...]
+    """Mean validation loss after each; infinite where a logit was not finite."""
+
+    stopped: bool
+    """Whether patience ran out; else all epochs ran."""
+
+
+def fit_early(
+    model: nn.Module,
+    images: Images,
+    targets: np.ndarray,
+    rows: np.ndarray,
+    validation_rows: np.ndarray,
+    options: TrainOptions,
+    *,
+    seed: int,
+    patience: int = PATIENCE,
+    device: str | torch.device = "cpu",
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 30.0,
+    on_epoch: Callable[[int, nn.Module], None] | None = None,
+    normalisation: Normalisation | None = None,
+) -> EarlyStoppingLog:
+    """Train in place and leave the weights of the best validation epoch, in evaluation mode.
+
+    Killed and started again with the same arguments, ``checkpoint`` among them, it gives the same bytes.
+
+    Args:
+        model: As for `fit`.
+        images: Likewise.
+        targets: Class numbers [N].
+        rows: Images to train on, in slot order.
+        validation_rows: Images that say when to stop; none of ``rows``.
+        options: As for `fit`; ``epochs`` is the most there can be.
+        seed: Likewise.
+        patience: Epochs without a lower validation loss after which it ends.
+        device: As for `fit`.
+        checkpoint: Likewise; the file also holds the best weights so far and the validation losses.
+        checkpoint_seconds: Likewise.
+        on_epoch: Called after each epoch with (epochs done, the network in evaluation mode), before its checkpoint is
+            written: after a kill an epoch may be seen twice, none is left out.
+        normalisation: Likewise.
+
+    Returns:
+        The log.
+
+    Raises:
+        InputError: As `fit`; or there are no validation images, some are trained on, or patience is below 1.
+        MemoriskError: As `fit`; or no validation loss was finite.
+    """
+    check_early_stopping(rows, validation_rows, patience)
+    place(model, check_device(device))
+    normalisation = normalisation or choose_normalisation(images, options.normalise)
+    record = ValidationRecord(epochs_and_lr(options)[0], model.state_dict())
+
+    def validation_loss() -> float:
+        """The mean loss on the validation images."""
+        logits = predict_logits(model, images, validation_rows, options, device, normalisation=normalisation)
+        return mean_loss(logits, targets[validation_rows])
+
+    given = {"seed": seed, "device": device, "checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
+    after = _epoch_observer(model, record, validation_loss, patience, on_epoch)
+    watch = record.watch(after, patience, validation_rows, np.asarray(targets))
+    log = fit(model, images, targets, rows, options, **given, normalisation=normalisation, watch=watch)
+    model.load_state_dict(record.best)
+    model.eval()
+    return record.log(log.losses, patience)
+
+
+def _epoch_observer(
+    model: nn.Module,
+    record: "ValidationRecord",
+    validation_loss: Callable[[], float],
+    patience: int,
+    on_epoch: Callable[[int, nn.Module], None] | None,
+) -> Callable[[int, np.ndarray], bool]:
+    """What is done after each epoch: the validation loss is asked for and noted, then ``on_epoch`` is called."""
+
+    def after(epoch: int, losses: np.ndarray) -> bool:
+        """Note an epoch and say whether to go on."""
+        record.add(epoch, validation_loss(), model.state_dict())
+        if on_epoch is not None:
+            model.eval()
+            on_epoch(epoch, model)
+        set_training_mode(model)
+        return record.waited(epoch) < patience
+
+    return after
+
+
+def check_early_stopping(rows: np.ndarray, validation_rows: np.ndarray, patience: int) -> None:
+    """Refuse what cannot say when to stop.
+
+    Args:
+        rows: Images to train on.
+        validation_rows: Images that say when to stop.
+        patience: Epochs without a lower validation loss.
+
+    Raises:
+        InputError: There are no validation images, some are trained on, or patience is below 1.
+    """
+    if patience < 1:
+        raise InputError(f"patience is {patience}; it must be at least 1")
+    if not len(validation_rows) or np.isin(validation_rows, rows).any():
+        raise InputError("early stopping needs validation images that are not trained on")
+
+
+def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Mean cross-entropy in float64, infinite where a logit is not finite.
+
+    Args:
+        logits: [n, k].
+        labels: Class numbers [n].
+    """
+    return float(cross_entropy(logits, labels).mean()) if np.isfinite(logits).all() else float("inf")
+
+
+class ValidationRecord:
+    """The validation losses of one training and its best weights so far, in live tensors.
+
+    Args:
+        epochs: The most there can be.
+        state: Tensors of the network by name, as it begins; those of its best epoch are copied.
+    """
+
+    def __init__(self, epochs: int, state: Mapping[str, torch.Tensor]) -> None:
+        self.losses = torch.full((epochs,), float("nan"), dtype=torch.float64)
+        self.best = {name: value.detach().clone() for name, value in state.items()}
+
+    @torch.no_grad()
+    def add(self, epoch: int, loss: float, state: Mapping[str, torch.Tensor]) -> None:
+        """Note the validation loss after an epoch (1, 2, ...), and the weights if it is the lowest so far."""
+        self.losses[epoch - 1] = loss
+        if np.isfinite(loss) and self.lowest(epoch) == epoch:
+            for name, value in self.best.items():
+                value.copy_(state[name])
+
+    def lowest(self, epoch: int) -> int:
+        """The first epoch with the lowest finite loss among the first ``epoch``; 0 if none is finite."""
+        losses = self.losses[:epoch].numpy()
+        return int(np.argmin(losses)) + 1 if np.isfinite(losses).any() else 0
+
+    def waited(self, epoch: int) -> int:
+        """Epochs since the lowest loss."""
+        return epoch - self.lowest(epoch)
+
+    def watch(
+        self, after: Callable[[int, np.ndarray], bool], patience: int, validation_rows: np.ndarray, targets: np.ndarray
+    ) -> EpochObserver:
+        """What `fit` needs to keep the record, and a checkpoint to belong to it."""
+        tensors = {**{f"best.{name}": value for name, value in self.best.items()}, "losses": self.losses}
+        return EpochObserver(after, tensors, fingerprint("early", patience, validation_rows, targets[validation_rows]))
+
+    def log(self, losses: tuple[float, ...], patience: int) -> EarlyStoppingLog:
+        """The log of a training that has ended.
+
+        Args:
+            losses: Training losses of its epochs.
+            patience: What it ended by.
+
+        Raises:
+            MemoriskError: No validation loss was finite.
+        """
+        epoch = len(losses)
+        if not self.lowest(epoch):
+            raise MemoriskError(f"no validation loss of {epoch} epochs was finite: lower the learning rate or use fp32")
+        stopped = self.waited(epoch) >= patience
+        return EarlyStoppingLog(self.lowest(epoch), losses, tuple(self.losses[:epoch].tolist()), stopped)
+
+
+OnEpochOfMany = Callable[[int, Mapping[int, nn.Module]], None]
+
+
+def fit_early_stacked(
+    models: Sequence[nn.Module],
+    images: Images,
+    targets: np.ndarray,
+    rows_list: Sequence[np.ndarray],
+    validation_rows: np.ndarray,
+    options: TrainOptions,
+    *,
+    seeds: Sequence[int],
+    patience: int = PATIENCE,
+    device: str | torch.device = "cpu",
+    normalisation: Normalisation | None = None,
+    on_epoch: OnEpochOfMany | None = None,
+) -> list[EarlyStoppingLog]:
+    """Train K networks of one architecture together, in place, as `fit_early` would train each on its rows.
+
+    Args:
+        models: K networks, as initialised; each is left with the weights of its own best epoch, in evaluation mode.
+        images: For all, as for `fit`. Where networks differ in one marked image, it is a row of its own.
+        targets: Class numbers of all images, [N].
+        rows_list: K arrays of equally many rows, in slot order.
+        validation_rows: Images that say when to stop, the same for all; none of the rows.
+        options: The settings; ``epochs`` is the most there can be.
+        seeds: K seeds; twins share theirs.
+        patience: Epochs without a lower validation loss after which a network stops.
+        device: Where to train.
+        normalisation: As for `fit`.
+        on_epoch: Called after each epoch with (epochs done, {place in ``models``: network in evaluation mode} of those
+            that had not stopped before it).
+
+    Returns:
+        A log per network.
+
+    Raises:
+        InputError: The networks cannot be stacked, inputs do not fit together, or as `fit_early`.
+        MemoriskError: A loss of a network that has not stopped becomes NaN or infinite, or as `fit_early`.
+    """
+    for rows in rows_list:
+        check_early_stopping(rows, validation_rows, patience)
+    epochs, _ = epochs_and_lr(options)
+    stack = _EarlyStoppedStack(models, images, targets, rows_list, options, seeds, check_device(device), normalisation)
+    records = [ValidationRecord(epochs, stack.state(number)) for number in stack.numbers]
+    losses: list[list[float]] = [[] for _ in models]
+    going = list(range(len(models)))
+    for epoch in range(epochs):
+        trained, validation = stack.run_epoch(epoch, going), stack.validation(validation_rows)
+        for number in going:
+            losses[number].append(trained[number])
+            records[number].add(epoch + 1, validation[number], stack.state(number))
+        if on_epoch is not None:
+            on_epoch(epoch + 1, {number: _network_with(models[number], stack.state(number)) for number in going})
+        going = [number for number in going if records[number].waited(epoch + 1) < patience]
+        if not going:
+            break
+        stack.shrink(going)
+    for model, record in zip(models, records, strict=True):
+        _network_with(model, record.best)
+    return [record.log(tuple(lost), patience) for record, lost in zip(records, losses, strict=True)]
+
+
+@torch.no_grad()
+def _network_with(model: nn.Module, state: Mapping[str, torch.Tensor]) -> nn.Module:
+    """The network with these parameters, in evaluation mode."""
+    for name, value in model.named_parameters():
+        value.copy_(state[name])
+    return model.eval()
+
+
+class _EarlyStoppedStack:
+    """Networks in training, by their numbers; arguments as for `fit_early_stacked`."""
+
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        images: Images,
+        targets: np.ndarray,
+        rows_list: Sequence[np.ndarray],
+        options: TrainOptions,
+        seeds: Sequence[int],
+        device: torch.device,
+        normalisation: Normalisation | None,
+    ) -> None:
+        check_images(images)
+        if len(targets) != len(images):
+            raise InputError(f"there are {len(targets)} targets for {len(images)} images")
+        self.parameters = stack_parameters(models, options, device)
+        self.rows = stack_rows(rows_list, seeds, len(images))
+        if len(seeds) != len(models):
+            raise InputError(f"there are {len(seeds)} seeds for {len(models)} networks; one each is needed")
+        self.model, self.options, self.seeds, self.device = models[0], options, tuple(seeds), device
+        normalisation = normalisation or choose_normalisation(images, options.normalise)
+        dtype = next(models[0].parameters()).dtype
+        everything = np.arange(len(images))
+        self.source = PixelSource(images, everything, device=device, dtype=dtype, normalisation=normalisation)
+        self.labels, self.targets = np.asarray(targets), target_tensor(targets, options.head, dtype)
+        self.bounds = batch_bounds(self.rows.shape[1], options.batch_size)
+        self.numbers = list(range(len(models)))
+        self.optimizer = build_optimizer([p for p in self.parameters.values() if p.requires_grad], options)
+        self.together = self._build()
+
+    def _build(self) -> StackedNetworks:
+        given = (self.source, self.targets, self.rows, self.options, self.seeds, self.device)
+        return StackedNetworks(self.model, self.parameters, *given)
+
+    def run_epoch(self, epoch: int, going: Sequence[int]) -> dict[int, float]:
+        """One epoch of all; the mean loss of each by its number. What becomes of those that stopped does not matter."""
+        idle = torch.tensor([number not in going for number in self.numbers], device=self.device)
+        resting = bool(idle.any())
+
+        def losses_of(epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
+            """Losses of the models, 0 for those that have stopped."""
+            for losses in self.together.losses(epoch, bounds):
+                yield losses.masked_fill(idle, 0) if resting else losses
+
+        losses = run_epoch(losses_of, self.optimizer, self.options, epoch, self.bounds, numbers=self.numbers)
+        return dict(zip(self.numbers, losses.tolist(), strict=True))
+
+    @torch.no_grad()
+    def validation(self, rows: np.ndarray) -> dict[int, float]:
+        """The mean loss of each on these images, by its number; in float32, in batches as large as the training's."""
+        slots = torch.from_numpy(np.array(rows, dtype=np.int64)).split(self.options.batch_size)
+        with exact_products(self.device):
+            batches = [
+                self.together.forward_shared(self.parameters, x).float().cpu() for x in self.source.batches(slots)
+            ]
+        logits, labels = torch.cat(batches, dim=1).numpy(), self.labels[rows]
+        return {number: mean_loss(logits[place], labels) for place, number in enumerate(self.numbers)}
+
+    def state(self, number: int) -> dict[str, torch.Tensor]:
+        """The parameters of one of them."""
+        place = self.numbers.index(number)
+        return {name: value.detach()[place] for name, value in self.parameters.items()}
+
+    def shrink(self, numbers: Sequence[int]) -> None:
+        """Go on with these alone, if they are at most half of the stack."""
+        if 2 * len(numbers) > len(self.numbers):
+            return
+        places = [self.numbers.index(number) for number in numbers]
+        kept = {name: _select_networks(value, places) for name, value in self.parameters.items()}
+        optimizer = build_optimizer([p for p in kept.values() if p.requires_grad], self.options)
+        _transfer_moments(self.optimizer, optimizer, self.parameters, kept, places)
+        self.parameters, self.optimizer = kept, optimizer
+        self.numbers, self.rows = list(numbers), self.rows[places]
+        self.seeds = tuple(self.seeds[place] for place in places)
+        self.together = self._build()
+
+
+def _select_networks(value: torch.Tensor, places: Sequence[int]) -> torch.Tensor:
+    """A leaf of its own with some of the networks."""
+    return value.detach()[list(places)].requires_grad_(value.requires_grad)
+
+
+def _transfer_moments(
+    old: AnyOptimizer,
+    new: AnyOptimizer,
+    parameters: Mapping[str, torch.Tensor],
+    kept: Mapping[str, torch.Tensor],
+    places: Sequence[int],
+) -> None:
+    """Give an optimiser what another knows of the chosen networks: moments by place, counts of steps as they are."""
+    for name, parameter in parameters.items():
+        if parameter in old.state:
+            new.state[kept[name]] = {
+                key: _select_networks(value, places) if value.shape == parameter.shape else value
+                for key, value in old.state[parameter].items()
+            }

@@ -1,0 +1,355 @@
+"""One training as a job: train on some rows, keep the weights, leave the logits of every image in a file.
+
+The file of logits is written last and marks the job as done; a job whose file is there is not run again. A job that was
+killed goes on from its last checkpoint.
+"""
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.zoo import create_model, seeded
+from memorisk.models.network_parts import head_module
+from memorisk.runs.errors import MemoriskError, one_line
+from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
+from memorisk.runs.settings import source_fingerprint
+from memorisk.training.classifiers.fit import FitLog, check_fit, fit
+from memorisk.training.classifiers.linear_heads import new_head, refuse_augmentation
+from memorisk.training.classifiers.private import fit_private, privacy_of, refuse_private
+from memorisk.training.classifiers.regimes import Note, merge_adapters, prepare_regime
+from memorisk.training.classifiers.user_training import (
+    CLASSES,
+    check_call,
+    function_arguments,
+    load_function,
+    takes_classes,
+    user_model_logits,
+)
+from memorisk.training.engine.devices import keep_freed_memory
+from memorisk.training.engine.loop import OnEpoch
+from memorisk.training.engine.options import TrainOptions, resolve_options
+from memorisk.training.engine.pixels import Normalisation
+from memorisk.training.engine.predict import predict_augmented, predict_logits
+
+LOGITS, WEIGHTS, CHECKPOINTS = "logits", "weights", "checkpoints"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainJob:
+    """Everything one training needs; sent to whichever process runs it.
+
+    Attributes:
+        out: The run folder.
+        images: The store's array, [N, H, W, C].
+        rows: Image rows to train on, in slot order.
+        slots: Places in an epoch, where these are more than rows.
+        targets: [N] or [N, k] targets of all images.
+        n_outputs: Number of logits.
+        model: Name of the network.
+        weights: Pre-trained weights, as ``create_model`` takes them.
+        options: The training's settings, with nothing left open.
+        normalisation: How pixels are scaled, the same for every model of an audit.
+        seed: Of initialisation, order, dropout and augmentation.
+        device: Where to train.
+        threads: Threads of native code.
+        own: The user's training function, ``module:function``.
+        own_settings: Settings handed to it.
+        python_path: Folders in which the user's module is looked for, after everything installed.
+        own_source: Fingerprint of the file that holds the function: what was trained by an older text is trained again.
+        val_rows: Images that the user's function may stop or choose on.
+        keep_weights: Keep the trained weights in the run folder.
+        checkpoint_seconds: Least time between two writes of a training's state.
+        secret_noise: Seed of a private training's noise, where nobody may be able to draw it again.
+        score_augmentations: Passes over augmented images whose logits are kept beside those of the plain pass.
+    """
+
+    out: Path
+    images: Path
+    rows: np.ndarray
+    targets: np.ndarray
+    n_outputs: int
+    model: str
+    weights: str | None
+    options: TrainOptions
+    normalisation: Normalisation | None
+    seed: int
+    device: str = "cpu"
+    threads: int = 1
+    own: str | None = None
+    own_settings: dict[str, str] = field(default_factory=dict)
+    python_path: tuple[Path, ...] = ()
+    own_source: str = ""
+    val_rows: np.ndarray | None = None
+    keep_weights: bool = True
+    checkpoint_seconds: float = 30.0
+    secret_noise: int | None = None
+    score_augmentations: int = 0
+    slots: int | None = None
+
+    def __post_init__(self) -> None:
+        """Read the user's function once, where the job is made; its text is part of what names the job."""
+        if self.own and not self.own_source:
+            object.__setattr__(self, "own_source", source_fingerprint(load_function(self.own, self.python_path)))
+
+    @property
+    def key(self) -> str:
+        """Names the job's files: the same training, the same name."""
+        training = {
+            "model": self.model,
+            "weights": self.weights,
+            "options": asdict(self.options),
+            "normalisation": None if self.normalisation is None else asdict(self.normalisation),
+            "seed": self.seed,
+            "threads": self.threads,
+            "own": self.own,
+            "own_settings": self.own_settings,
+            "own_source": self.own_source,
+        }
+        if self.n_slots > len(self.rows):
+            training["slots"] = self.n_slots
+        val = np.empty(0, dtype=np.int64) if self.val_rows is None else self.val_rows
+        return f"{self.seed}-{fingerprint(training, self.rows, self.targets, val)}"
+
+    @property
+    def n_slots(self) -> int:
+        """Places in an epoch."""
+        return max(self.slots or 0, len(self.rows))
+
+    @property
+    def noise_seed(self) -> int:
+        """Of a private training's noise: another for each of two twins, since they were trained on other rows."""
+        return int(fingerprint("noise", self.key), 16) if self.secret_noise is None else self.secret_noise
+
+    @property
+    def logits_file(self) -> Path:
+        """Where the logits of all images end up, float32 [N, n_outputs]."""
+        return self.out / LOGITS / f"{self.key}.npy"
+
+    @property
+    def augmented_file(self) -> Path:
+        """Where the logits of the augmented passes end up, float32 [score_augmentations, N, n_outputs]."""
+        return self.out / LOGITS / f"{self.key}-augmented-{self.score_augmentations}.npy"
+
+    @property
+    def done(self) -> bool:
+        """Whether the job has run."""
+        return self.logits_file.is_file() and (not self.score_augmentations or self.augmented_file.is_file())
+
+
+@dataclass(frozen=True)
+class JobLog:
+    """What a job reports back.
+
+    Attributes:
+        key: The job.
+        loss: Mean training loss of the last epoch; None for the user's own training.
+        seconds: Wall time of the training; 0 when it was done before.
+        resumed_from: Epochs taken from a checkpoint.
+        privacy: Noise, clipping and sampling of a private training.
+        notes: What the regime changed in the network.
+    """
+
+    key: str
+    loss: float | None
+    seconds: float
+    resumed_from: int
+    privacy: dict[str, float] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def run_training(job: TrainJob) -> JobLog:
+    """Run one training and leave its logits (and weights) in the run folder.
+
+    Raises:
+        InputError: The network or the user's function does not fit the images.
+        MemoriskError: The loss became NaN, or the user's function failed.
+    """
+    if job.done:
+        return JobLog(job.key, None, 0.0, 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(job.threads)
+    if job.device == "cpu":
+        keep_freed_memory()
+    try:
+        return _run_user_training(job) if job.own else _build_training(job)
+    finally:
+        torch.set_num_threads(before)
+
+
+def warm_up(number: int) -> None:
+    """What a process does once at its first training: load the kernels of a step, allocate its memory.
+
+    Args:
+        number: Of the worker; any.
+    """
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    images = np.zeros((64, 8, 8, 1), dtype=np.uint8)
+    model = create_model("small_cnn", num_classes=2, in_chans=1, image_size=8, seed=number)
+    options = resolve_options(TrainOptions(epochs=2), model_spec("small_cnn"))
+    fit(model, images, np.arange(64) % 2, np.arange(64), options, seed=number)
+    predict_logits(model, images, None, options, "cpu")
+
+
+def check_job(job: TrainJob) -> None:
+    """Refuse, before anything is written, what the training would refuse at its start.
+
+    Raises:
+        InputError: The weights do not match the network, the network does not take the images, an augmentation is
+            unknown or changes no pixel, or the user's function does not take what it is given.
+    """
+    images = read_array(job.images, mmap=True)
+    if job.own is not None:
+        check_call(job.own, load_function(job.own, job.python_path), job.own_settings)
+        return
+    if model_spec(job.model).frozen_trunk and job.options.one_regime == "full":
+        refuse_augmentation(job.options)
+    network = build_network(job, images)
+    if job.options.private:
+        refuse_private(network, job.n_slots, job.options)
+    check_fit(network, images, job.targets, job.rows, job.options, device=job.device, normalisation=job.normalisation)
+
+
+def _build_training(job: TrainJob) -> JobLog:
+    images = read_array(job.images, mmap=True)
+    notes: list[str] = []
+    model = build_network(job, images, on_note=notes.append)
+    checkpoint = job.out / CHECKPOINTS / f"{job.key}.safetensors"
+    log = train_network(job, model, images, noise_seed=job.noise_seed, checkpoint=checkpoint)
+    merge_adapters(model)
+    logits = predict_logits(model, images, None, job.options, job.device, normalisation=job.normalisation)
+    if job.score_augmentations:
+        write_array(job.augmented_file, augmented_logits(job, model, images))
+    save_result(job, model, logits)
+    checkpoint.unlink(missing_ok=True)
+    privacy = asdict(privacy_of(job.n_slots, job.options)) if job.options.private else None
+    return JobLog(job.key, log.losses[-1], log.seconds, log.resumed_from, privacy, tuple(notes))
+
+
+def train_network(
+    job: TrainJob,
+    model: nn.Module,
+    images: np.ndarray,
+    *,
+    noise_seed: int,
+    checkpoint: Path | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> FitLog:
+    """Train the job's network in place, privately where its regime says so.
+
+    Args:
+        job: The training.
+        model: From `build_network`.
+        images: The store's array.
+        noise_seed: Of a private training's noise.
+        checkpoint: Where the state is kept.
+        on_epoch: As for `fit`.
+    """
+    given: dict[str, Any] = {
+        "seed": job.seed,
+        "slots": job.n_slots,
+        "device": job.device,
+        "checkpoint": checkpoint,
+        "checkpoint_seconds": job.checkpoint_seconds,
+        "on_epoch": on_epoch,
+        "normalisation": job.normalisation,
+    }
+    if job.options.private:
+        return fit_private(model, images, job.targets, job.rows, job.options, noise_seed=noise_seed, **given)
+    return fit(model, images, job.targets, job.rows, job.options, **given)
+
+
+def _run_user_training(job: TrainJob) -> JobLog:
+    """Run the user's own function (METHODS section 1; shared slots are impossible, the report says so)."""
+    assert job.own is not None
+    begun = time.perf_counter()
+    function = load_function(job.own, job.python_path)
+    check_call(job.own, function, job.own_settings)
+    images = read_array(job.images, mmap=True)
+    val = np.empty(0, dtype=np.intp) if job.val_rows is None else job.val_rows
+    try:
+        with seeded(job.seed):  # a function that seeds nothing still makes twins that start alike
+            given, named = function_arguments(function, images, job.targets, np.sort(job.rows), val)
+            if takes_classes(function):
+                named[CLASSES] = job.n_outputs
+            model = function(*given, **named, seed=job.seed, device=job.device, **job.own_settings)
+            if not isinstance(model, nn.Module):
+                raise MemoriskError(
+                    f"{job.own} returned {type(model).__name__}; it must return a torch.nn.Module giving logits"
+                )
+            logits = user_model_logits(model, images, job.device)
+    except MemoriskError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's code: it is told by its own type and message
+        raise MemoriskError(f"{job.own} failed with {type(error).__name__}: {one_line(error)}") from error
+    save_result(job, model, logits)
+    return JobLog(job.key, None, time.perf_counter() - begun, 0)
+
+
+def augmented_logits(job: TrainJob, model: nn.Module, images: np.ndarray) -> np.ndarray:
+    """Logits of the job's augmented passes, float32 [score_augmentations, N, n_outputs].
+
+    Args:
+        job: Says how many passes, and what was trained how.
+        model: The trained network.
+        images: The store's array.
+    """
+    return predict_augmented(
+        model, images, job.options, job.device, passes=job.score_augmentations, normalisation=job.normalisation
+    )
+
+
+def build_network(job: TrainJob, images: np.ndarray, on_note: Note | None = None) -> nn.Module:
+    """The job's network before training, as its regime trains it; a frozen trunk gets `fit_heads`' head."""
+    model = create_model(
+        job.model,
+        num_classes=job.n_outputs,
+        in_chans=images.shape[-1],
+        image_size=images.shape[1],
+        weights=job.weights,
+        seed=job.seed,
+    )
+    if model_spec(job.model).frozen_trunk:
+        head = head_module(model)
+        head.load_state_dict(new_head(head.in_features, job.n_outputs, job.seed).state_dict())
+    pretrained = job.weights not in (None, "none")
+    prepare_regime(model, job.options, seed=job.seed, pretrained=pretrained, on_note=on_note)
+    return model
+
+
+def save_result(job: TrainJob, model: nn.Module | None, logits: np.ndarray) -> None:
+    """Write weights, then logits: the logits mark the job as done.
+
+    Raises:
+        MemoriskError: Logits that are not finite, or of another shape than the images and classes ask for.
+    """
+    if logits.shape != (len(job.targets), job.n_outputs):
+        raise MemoriskError(
+            f"the model gives logits of shape {logits.shape}; {(len(job.targets), job.n_outputs)} are needed"
+        )
+    if not np.isfinite(logits).all():
+        raise MemoriskError("the trained model gives logits that are NaN or infinite: lower the learning rate")
+    if job.keep_weights and model is not None:
+        state = model.state_dict()  # a user's module may keep other things than tensors in it
+        tensors = {k: v.detach().cpu().contiguous() for k, v in state.items() if isinstance(v, torch.Tensor)}
+        with atomic_path(job.out / WEIGHTS / f"{job.key}.safetensors") as temporary:
+            save_file(_unshared_tensors(tensors), temporary)
+    write_array(job.logits_file, logits.astype(np.float32))
+
+
+def _unshared_tensors(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Safetensors refuses tensors that share memory (tied weights, views): each name gets its own copy."""
+    seen: set[int] = set()
+    unshared = {}
+    for name, tensor in tensors.items():
+        memory = tensor.untyped_storage().data_ptr()
+        unshared[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
+    return unshared

@@ -1,0 +1,201 @@
+"""Trainings that are one computation: all heads of a frozen trunk, or small networks stacked on a GPU.
+
+The jobs' files are the same as if each had run alone (``jobs.run_training``), so that a run may change machines
+half-way. A paper-design pair has unequal numbers of slots, twins with partners of unlike size unequal numbers of
+images; jobs are therefore taken together by both.
+
+What trainings of an audit take, counted from their jobs before any of them runs.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.runs.executors.worker import Outcome
+from memorisk.runs.files import fingerprint, read_array
+from memorisk.runs.workload import Cost, total
+from memorisk.training.classifiers.jobs import CHECKPOINTS, JobLog, TrainJob, build_network, save_result
+from memorisk.training.classifiers.linear_heads import fit_heads, trunk_features
+from memorisk.training.classifiers.private import privacy_of
+from memorisk.training.classifiers.stacked import choose_strategy, fit_stacked
+from memorisk.training.engine.optimization import batch_bounds
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.predict import predict_logits
+
+OnOutcome = Callable[[Outcome], None]
+
+
+def run_jointly(jobs: Sequence[TrainJob], on_done: OnOutcome) -> bool:
+    """Run jobs of one audit as one computation where that is the way to do it.
+
+    Args:
+        jobs: Trainings that differ in rows and seed only.
+        on_done: Called for each job once its files are written.
+
+    Returns:
+        False when these jobs should run one by one instead; nothing was done then.
+    """
+    first = jobs[0]
+    if first.own is not None or first.options.one_regime != "full":
+        return False
+    if model_spec(first.model).frozen_trunk:
+        _train_heads(jobs, on_done)
+        return True
+    if first.device == "cpu":
+        return False
+    images = read_array(first.images, mmap=True)
+    strategy = choose_strategy(
+        build_network(first, images),
+        first.options,
+        n_models=len(jobs),
+        image_shape=images.shape[1:],
+        device=first.device,
+    )
+    if strategy.kind != "stacked":
+        return False
+    for batch in _batches(jobs, strategy.at_once):
+        _train_stacked(batch, images, on_done)
+    return True
+
+
+def _batches(jobs: Sequence[TrainJob], at_once: int) -> list[list[TrainJob]]:
+    by_length: dict[tuple[int, int], list[TrainJob]] = defaultdict(list)
+    for job in jobs:
+        by_length[len(job.rows), job.n_slots].append(job)
+    return [same[i : i + at_once] for same in by_length.values() for i in range(0, len(same), at_once)]
+
+
+def _train_heads(jobs: Sequence[TrainJob], on_done: OnOutcome) -> None:
+    """Train the heads of all jobs: each trunk's features once, [N, d], then the logits of one head at a time."""
+    first = jobs[0]
+    images = read_array(first.images, mmap=True)
+    before = torch.get_num_threads()
+    torch.set_num_threads(first.threads)
+    try:
+        for same_trunk in group_by_trunk(jobs):
+            model = build_network(same_trunk[0], images)
+            features = trunk_features(model, images, first.options, first.device, normalisation=first.normalisation)
+            for batch in _batches(same_trunk, len(same_trunk)):
+                heads = fit_heads(
+                    features,
+                    first.targets,
+                    [job.rows for job in batch],
+                    first.options,
+                    n_outputs=first.n_outputs,
+                    seeds=[job.seed for job in batch],
+                    slots=batch[0].n_slots,
+                    device=first.device,
+                )
+                for k, job in enumerate(batch):
+                    heads.put(model, k)
+                    save_result(job, model, heads.only(k).logits(features)[0])
+                    _report(jobs, job, float(heads.losses[-1, k]), on_done)
+    finally:
+        torch.set_num_threads(before)
+
+
+def group_by_trunk(jobs: Sequence[TrainJob]) -> list[list[TrainJob]]:
+    """Jobs whose trunks are the same network: all of them with weights, those of one seed where it is random."""
+    trunks: dict[int, list[TrainJob]] = defaultdict(list)
+    for job in jobs:
+        trunks[job.seed if job.weights in (None, "none") else -1].append(job)
+    return list(trunks.values())
+
+
+def _train_stacked(batch: list[TrainJob], images: np.ndarray, on_done: OnOutcome) -> None:
+    first = batch[0]
+    models = [build_network(job, images) for job in batch]
+    checkpoint = first.out / CHECKPOINTS / f"stack-{fingerprint([job.key for job in batch])}.safetensors"
+    logs = fit_stacked(
+        models,
+        images,
+        first.targets,
+        [job.rows for job in batch],
+        first.options,
+        seeds=[job.seed for job in batch],
+        slots=first.n_slots,
+        device=first.device,
+        checkpoint=checkpoint,
+        checkpoint_seconds=first.checkpoint_seconds,
+        normalisation=first.normalisation,
+    )
+    for job, model, log in zip(batch, models, logs, strict=True):
+        logits = predict_logits(model, images, None, job.options, job.device, normalisation=job.normalisation)
+        save_result(job, model, logits)
+        _report(batch, job, log.losses[-1], on_done)
+    checkpoint.unlink(missing_ok=True)
+
+
+def _report(jobs: Sequence[TrainJob], job: TrainJob, loss: float, on_done: OnOutcome) -> None:
+    on_done(Outcome(index=next(i for i, j in enumerate(jobs) if j is job), value=JobLog(job.key, loss, 0.0, 0)))
+
+
+def jobs_cost(jobs: Sequence[TrainJob], *, weight_bytes: int | None, remote: bool = False) -> Cost:
+    """All that is not done of some jobs, each training once.
+
+    Args:
+        jobs: Of one audit, the same network in all.
+        weight_bytes: Of one trained network; None where it is the user's own.
+        remote: Whether a cluster trains them, each alone; here heads on a frozen trunk share its features.
+
+    Returns:
+        Trainings, steps, images and the bytes that they leave.
+    """
+    todo = list({job.logits_file: job for job in jobs if not job.done}.values())
+    shared = bool(todo) and not remote and todo[0].own is None and todo[0].options.one_regime == "full"
+    if shared and model_spec(todo[0].model).frozen_trunk:
+        features = sum(len(same[0].targets) for same in group_by_trunk(todo))
+        heads = total([_job_cost(job, weight_bytes, passed=0) for job in todo])
+        return heads + Cost(images_passed=features)
+    return total([_job_cost(job, weight_bytes, _predictions(job)) for job in todo])
+
+
+def fit_cost(n: int, options: TrainOptions) -> Cost:
+    """Of one training by `memorisk.training.classifiers.fit`, or privately by `memorisk.training.classifiers.private`.
+
+    Under differential privacy every step draws its images at random, so that their number is an expectation.
+
+    Args:
+        n: Images that it is trained on.
+        options: With epochs filled in.
+    """
+    if options.private:
+        privacy = privacy_of(n, options)
+        images = round(privacy.steps * privacy.sampling_rate * n)
+        return Cost(trainings=1, steps=privacy.steps, images_trained=images, about=("images_trained",))
+    epochs = options.epochs or 0
+    return Cost(
+        trainings=1, steps=epochs * len(batch_bounds(n, options.batch_size)), images_trained=epochs * n
+    )  # fmt: skip
+
+
+def tensor_bytes(network: nn.Module) -> int:
+    """Bytes of all tensors that a network is saved with."""
+    return state_bytes(network.state_dict())
+
+
+def state_bytes(tensors: Mapping[str, Any]) -> int:
+    """Bytes of the tensors among what a network's state holds."""
+    return sum(t.numel() * t.element_size() for t in tensors.values() if isinstance(t, torch.Tensor))
+
+
+def _predictions(job: TrainJob) -> int:
+    """Images whose logits it leaves, augmented passes counted."""
+    return len(job.targets) * (1 + job.score_augmentations)
+
+
+def _job_cost(job: TrainJob, weight_bytes: int | None, passed: int) -> Cost:
+    """Of one training and what it leaves."""
+    left = Cost(
+        images_passed=passed,
+        bytes_weights=weight_bytes if job.keep_weights else 0,
+        bytes_outputs=_predictions(job) * job.n_outputs * np.dtype(np.float32).itemsize,
+    )
+    if job.own is not None:
+        return left + Cost(trainings=1, steps=None, images_trained=None)
+    return left + fit_cost(job.n_slots, job.options)

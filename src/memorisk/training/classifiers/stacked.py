@@ -1,0 +1,353 @@
+"""Small networks trained side by side as one: their parameters stacked, the forward pass vectorised by `torch.func`.
+
+A small network leaves a GPU idle; K of them together fill it. Every network sees the batches, schedule and loss that
+`fit` would give it alone; sums are taken in another order, so that the two agree up to rounding. On a CPU stacking was
+*slower* than processes side by side (METHODS section 1, "Speed"), so `choose_strategy` offers it on a GPU only.
+
+What K trainings in step have in common: equally many slots, and a batch order for each from its own seed.
+
+How many models are trained at a time, and in which way.
+
+The rule (METHODS section 1, "Speed"): on a CPU, processes side by side with a fixed number of threads each; on a GPU,
+small networks stacked, as many at once as half of its free memory holds; everything else one after another, since
+one such network fills the device.
+"""
+
+import copy
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import nn
+from torch.func import functional_call, vmap
+
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import fingerprint
+from memorisk.training.classifiers.fit import FitLog
+from memorisk.training.engine.devices import autocast, choose_precision
+from memorisk.training.engine.loop import Bounds, Checkpoint, OnEpoch, TrainingState, run_epochs
+from memorisk.training.engine.optimization import (
+    balancing_weights,
+    batch_bounds,
+    batch_order,
+    build_optimizer,
+    check_outputs,
+    stacked_objective,
+    target_tensor,
+)
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation
+
+
+def stack_rows(rows_list: Sequence[np.ndarray], seeds: Sequence[int], n_images: int) -> torch.Tensor:
+    """The rows of K trainings, [K, n] int64.
+
+    Raises:
+        InputError: if there are none, if they are not equally many, or if they lie outside the images.
+    """
+    if len(rows_list) != len(seeds) or not rows_list:
+        raise InputError(f"there are {len(rows_list)} lists of rows for {len(seeds)} seeds; one each is needed")
+    lengths = sorted({len(rows) for rows in rows_list})
+    if len(lengths) > 1:
+        raise InputError(f"models that train together need equally many images; here are {lengths[0]} to {lengths[-1]}")
+    rows = torch.from_numpy(np.stack([np.asarray(r, dtype=np.int64) for r in rows_list]))
+    if rows.numel() and (int(rows.min()) < 0 or int(rows.max()) >= n_images):
+        raise InputError(f"rows run from {int(rows.min())} to {int(rows.max())}; there are {n_images} images")
+    return rows
+
+
+def ordered_rows(rows: torch.Tensor, seeds: Sequence[int], epoch: int, slots: int | None = None) -> torch.Tensor:
+    """Rows [K, slots] in the order in which an epoch visits them: for each model as `fit` with its seed would."""
+    orders = {seed: batch_order(seed, epoch, rows.shape[1], slots) for seed in set(seeds)}  # twins share theirs
+    return rows.gather(1, torch.stack([orders[seed] for seed in seeds]))
+
+
+def stack_weights(
+    targets: torch.Tensor, rows: torch.Tensor, options: TrainOptions, n_outputs: int
+) -> torch.Tensor | None:
+    """Class weights of each model from its own training targets, [K, k], if the options ask for them."""
+    if not options.class_weights:
+        return None
+    return torch.stack([balancing_weights(targets[r], options.head, n_outputs) for r in rows])
+
+
+def stacking_obstacle(model: nn.Module, options: TrainOptions) -> str:
+    """Why networks of this kind cannot be stacked; empty if they can.
+
+    Running statistics of batch normalisation, and anything drawn at random in a step, would differ from a training
+    alone.
+    """
+    if any(True for _ in model.buffers()):
+        return "it keeps running statistics"
+    if any("drop" in type(m).__name__.lower() and getattr(m, "p", getattr(m, "drop_prob", 0)) for m in model.modules()):
+        return "it uses dropout"
+    if options.augmentations:
+        return "training images are augmented"
+    if options.precision == "fp16":
+        return "fp16 scales the loss of all models alike"
+    return ""
+
+
+def fit_stacked(
+    models: Sequence[nn.Module],
+    images: Images,
+    targets: np.ndarray | torch.Tensor,
+    rows_list: Sequence[np.ndarray],
+    options: TrainOptions,
+    *,
+    seeds: Sequence[int],
+    slots: int | None = None,
+    device: str | torch.device = "cpu",
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 30.0,
+    on_epoch: OnEpoch | None = None,
+    normalisation: Normalisation | None = None,
+) -> list[FitLog]:
+    """Train K networks of one architecture together, in place, as `fit` would train each on its rows with its seed.
+
+    Args:
+        models: K networks, as initialised.
+        images: For all, as for `fit`.
+        targets: For all images, as for `fit`.
+        rows_list: K arrays of equally many rows, in slot order.
+        options: The settings, epochs and lr filled in.
+        seeds: K seeds; twins share theirs.
+        slots: Where these are more than images, as for `fit`.
+        device: Where to train.
+        checkpoint: File for the state of all K, as for `fit`.
+        checkpoint_seconds: Least time between two writes of it.
+        on_epoch: Called after each epoch with (epochs done, loss averaged over models).
+        normalisation: As for `fit`.
+
+    Returns:
+        A log per network; ``seconds`` is the time of all together.
+
+    Raises:
+        InputError: if the networks cannot be stacked, or inputs do not fit together.
+        MemoriskError: if a loss becomes NaN or infinite.
+    """
+    begun = time.perf_counter()
+    where = check_device(device)
+    check_images(images)
+    parameters = stack_parameters(models, options, where)
+    rows = stack_rows(rows_list, seeds, len(images))
+    normalisation = normalisation or choose_normalisation(images, options.normalise)
+    dtype = next(models[0].parameters()).dtype
+    source = PixelSource(images, np.arange(len(images)), device=where, dtype=dtype, normalisation=normalisation)
+    values = target_tensor(targets, options.head, dtype)
+    together = StackedNetworks(models[0], parameters, source, values, rows, options, tuple(seeds), where, slots)
+    kept = None
+    if checkpoint is not None:
+        kept = Checkpoint(Path(checkpoint), together.identity(normalisation), checkpoint_seconds)
+    optimizer = build_optimizer([p for p in parameters.values() if p.requires_grad], options)
+    progress = run_epochs(
+        together.losses, parameters, optimizer, options,
+        n=together.slots, n_models=len(models), checkpoint=kept, on_epoch=on_epoch,
+    )  # fmt: skip
+    unstack_parameters(models, parameters)
+    return together.logs(progress, normalisation, time.perf_counter() - begun)
+
+
+class StackedNetworks:
+    """K networks as one function of their stacked parameters and a batch for each, or one batch for all.
+
+    Args:
+        model: One of them.
+        parameters: Of all, from `stack_parameters`.
+        source: Pixels of all images.
+        targets: Of all images, on the CPU.
+        rows: [K, n], from `stack_rows`.
+        options: The settings.
+        seeds: K.
+        device: Where they are trained.
+        slots: Where these are more than images.
+
+    Raises:
+        InputError: The network's outputs do not fit the targets.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        parameters: dict[str, torch.Tensor],
+        source: PixelSource,
+        targets: torch.Tensor,
+        rows: torch.Tensor,
+        options: TrainOptions,
+        seeds: tuple[int, ...],
+        device: torch.device,
+        slots: int | None = None,
+    ) -> None:
+        self.parameters, self.source, self.rows, self.options = parameters, source, rows, options
+        self.seeds, self.device, self.slots = seeds, device, slots or rows.shape[1]
+        self.targets = targets.to(device)
+        self.precision = choose_precision(options.precision, device)
+        skeleton = copy.deepcopy(model).to("meta").train()
+
+        def alone(values: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+            """One model's outputs with these weights."""
+            return functional_call(skeleton, values, (x,))
+
+        self.forward, self.forward_shared = vmap(alone), vmap(alone, in_dims=(0, None))
+        with torch.no_grad():
+            n_outputs = self.forward(parameters, self._pixels(next(source.batches([rows[:, :2].reshape(-1)])))).shape[2]
+        check_outputs(n_outputs, targets[rows.reshape(-1)], options.head)
+        weights = stack_weights(targets, rows, options, n_outputs)
+        self.loss_of = stacked_objective(options.head, None if weights is None else weights.to(device, source.dtype))
+
+    def losses(self, epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
+        """The losses [K] of each batch of an epoch."""
+        order = ordered_rows(self.rows, self.seeds, epoch, self.slots)  # [K, slots] on the CPU
+        targets = self.targets[order.to(self.device)]
+        chosen = [order[:, start:stop].reshape(-1) for start, stop in bounds]
+        for (start, stop), flat in zip(bounds, self.source.batches(chosen), strict=True):
+            x = self._pixels(flat)
+            with autocast(self.device, self.precision):
+                logits = self.forward(self.parameters, x)  # [K, b, k]
+            yield self.loss_of(logits.to(x.dtype), targets[:, start:stop])
+
+    def logs(self, progress: TrainingState, normalisation: Normalisation | None, seconds: float) -> list[FitLog]:
+        """The logs of trainings that are done; each has the time of all."""
+        return [
+            FitLog(
+                losses=tuple(losses.tolist()),
+                epochs=progress.epoch,
+                steps=progress.epoch * len(batch_bounds(self.slots, self.options.batch_size)),
+                n_images=self.rows.shape[1],
+                precision=self.precision,
+                normalisation=normalisation,
+                resumed_from=progress.resumed_from,
+                seconds=seconds,
+            )
+            for losses in progress.losses.T
+        ]
+
+    def identity(self, normalisation: Normalisation | None) -> str:
+        """What a checkpoint must belong to, as for one training."""
+        layout = [(name, list(value.shape)) for name, value in self.parameters.items()]
+        start = [round(float(value.detach().double().abs().sum()), 3) for value in self.parameters.values()]
+        pixels = normalisation and [normalisation.mean, normalisation.std]
+        targets, rows = self.targets.cpu().numpy(), self.rows.numpy()
+        more = [self.slots] if self.slots > rows.shape[1] else []
+        return fingerprint(repr(self.options), self.precision, self.seeds, layout, start, pixels, rows, targets, *more)
+
+    def _pixels(self, flat: torch.Tensor) -> torch.Tensor:
+        """[K b, ...] to [K, b, ...]."""
+        return flat.unflatten(0, (len(self.seeds), -1))
+
+
+def stack_parameters(
+    models: Sequence[nn.Module], options: TrainOptions, device: torch.device
+) -> dict[str, torch.Tensor]:
+    """Parameters by name with a leading axis of K, as leaves on the device.
+
+    Args:
+        models: K networks.
+        options: The settings.
+        device: Where to train.
+
+    Raises:
+        InputError: There are none, they are of several architectures, or they cannot be stacked.
+    """
+    if not models:
+        raise InputError("there is no model to train")
+    reason = stacking_obstacle(models[0], options)
+    if reason:
+        raise InputError(f"{type(models[0]).__name__} cannot be trained stacked: {reason}; train one after another")
+    each = [dict(model.named_parameters()) for model in models]
+    shapes = [{name: value.shape for name, value in parameters.items()} for parameters in each]
+    if any(other != shapes[0] for other in shapes):
+        raise InputError("models that train together must have one architecture")
+    return {
+        name: torch.stack([p[name].detach() for p in each]).to(device).requires_grad_(first.requires_grad)
+        for name, first in each[0].items()
+    }
+
+
+def unstack_parameters(models: Sequence[nn.Module], parameters: dict[str, torch.Tensor]) -> None:
+    """Copy the trained values back into the K networks, from `stack_parameters`."""
+    with torch.no_grad():
+        for index, model in enumerate(models):
+            for name, value in model.named_parameters():
+                value.copy_(parameters[name][index])
+
+
+SMALL_PARAMETERS = 2_000_000
+"""Networks up to this size are small: several leave a GPU's units idle when trained alone."""
+
+_SHARE_OF_FREE_MEMORY = 0.5
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How K models are trained."""
+
+    kind: Literal["processes", "stacked", "sequential"]
+    """Side by side in processes, stacked as one, or one after another."""
+
+    at_once: int
+    """Models in one stack; 1 for the other kinds (the number of processes is the executor's matter)."""
+
+    why: str
+    """The reason, for the log and the report."""
+
+
+def choose_strategy(
+    model: nn.Module,
+    options: TrainOptions,
+    *,
+    n_models: int,
+    image_shape: tuple[int, int, int],
+    device: str | torch.device,
+    free_bytes: int | None = None,
+) -> Strategy:
+    """The way to train ``n_models`` networks like this one.
+
+    Memory of one stacked network: four times its parameters (value, gradient, two moments) and twice the outputs of
+    its layers on one batch (value, gradient), 4 bytes each.
+
+    Args:
+        model: One of the networks, on any device.
+        options: The settings.
+        n_models: How many are to be trained.
+        image_shape: (H, W, C).
+        device: Where.
+        free_bytes: Free memory of the device; by default as the driver reports it.
+    """
+    if torch.device(device).type == "cpu":
+        if n_models > 1:
+            return Strategy("processes", 1, "on a CPU models train side by side in processes")
+        return Strategy("sequential", 1, "there is one model")
+    reason = stacking_obstacle(model, options)
+    n_parameters = sum(p.numel() for p in model.parameters())
+    if not reason and n_parameters > SMALL_PARAMETERS:
+        reason = f"{n_parameters:,} parameters fill the device"
+    if not reason and n_models < 2:
+        reason = "there is one model"
+    if reason:
+        return Strategy("sequential", 1, f"one after another: {reason}")
+    if free_bytes is None:
+        free_bytes = torch.cuda.mem_get_info(check_device(device))[0]
+    one = 4 * (4 * n_parameters + 2 * _count_activations(model, options.batch_size, image_shape))
+    at_once = min(n_models, int(_SHARE_OF_FREE_MEMORY * free_bytes // one))
+    if at_once < 2:
+        return Strategy("sequential", 1, "one after another: two do not fit the device's free memory")
+    return Strategy("stacked", at_once, f"{at_once} at once on the device, as one stack")
+
+
+def _count_activations(model: nn.Module, batch_size: int, image_shape: tuple[int, int, int]) -> int:
+    """Numbers that the layers put out on one batch, counted without computing them."""
+    height, width, channels = image_shape
+    shadow = copy.deepcopy(model).to("meta")
+    counts: list[int] = []
+    for module in shadow.modules():
+        if not list(module.children()):
+            module.register_forward_hook(lambda _module, _inputs, output: counts.append(output.numel()))
+    with torch.no_grad():
+        shadow(torch.empty(batch_size, channels, height, width, device="meta"))
+    return sum(counts)

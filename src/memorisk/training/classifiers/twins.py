@@ -1,0 +1,376 @@
+"""Twins: two models that differ in which canaries they saw, and in nothing else.
+
+METHODS section 1, "Twins, precisely".
+
+In each seed canary groups that hold the same labels equally often are paired, and one fair coin a pair sends one group
+to model A and its partner to model B. The training rows of A and B are *slots*: slot j of B holds the partner of what
+slot j of A holds, or the very same image. Since the order of batches depends on slots only, A and B see the same
+batches but for the partners. The published form (paper 000, section 3) instead trains a candidate on T + C and an
+independent on T.
+
+METHODS leaves groups without such a partner out: of 400 images with random labels 272. Nobody needs to be, but a coin
+alone is not enough: what a group holds more than its partner, images or images of a class, goes where the group goes,
+and a model that learns nothing but how frequent classes are then shows a gap for it (a patient of 20 images beside one
+of 6: p below 0.05 in 17 to 39 %). So groups without a partner, and as many pairs as are needed to weigh them up, are
+divided at random such that each falls to either side with chance 1/2 and both sides hold the same of each label, as
+nearly as can be (``statistics.memorization.halving``): whoever else is on a group's side, its labels and its size are
+not. ``tests/training/test_partners.py`` shows the level.
+
+One side may then hold a few images more. Such slots come last; where they are empty, the twin with fewer images has
+another of its own there, drawn anew in each epoch (``training.engine.order``).
+
+``balanced`` is ``matched`` with no shared images: every canary is in one twin of each pair.
+
+Label-noise canaries in pairs: what a training is audited with.
+
+METHODS section 1, "Empirical lower bound on epsilon".
+
+A pair is two images of different groups and the *same* class, both given the *same* wrong label, drawn uniformly from
+the other classes. A fair coin decides which of the two the target is trained on.
+
+Why the same class and the same wrong label. The bound is valid for any pairs, since only the coin is random in its
+proof; but the auditor compares two losses, and whatever makes them differ without training is noise to him. With class
+and label shared, and first and second drawn at random, the members are exchangeable before the coin falls: neither is
+the likelier guess, and the target's labels, slot by slot, do not depend on the coins: class counts give nothing away.
+
+A group gives at most one canary, so each coin concerns other patients. Its other images stay where the caller has them;
+leave them out of `rows` and of the shared rows where the claim is per patient.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.randomization import halve
+
+Pair = tuple[np.ndarray, np.ndarray]
+Unmatched = Literal["divided", "shared"]
+"""What becomes of groups without a partner: in runs made before both twins saw them, and nothing is known of them."""
+
+COUNTERWEIGHT = 8
+"""Images to weigh the largest group without a partner up with, for each of its own."""
+
+_PAIRING, _PLACEBO = 11, 12  # keep the random streams of pairing and of decoys apart
+
+
+@dataclass(frozen=True)
+class TwinDesign:
+    """Which images the two models of one seed are trained on.
+
+    Attributes:
+        seed: The seed of the pairing, of the initialisation and of the batch order.
+        rows_a: [n_a] image rows of model A (``paper``: the candidate), in slot order.
+        rows_b: [n_b] the same of model B (``paper``: the independent).
+        sign: [N] +1 where only A saw the image, -1 where only B did, 0 elsewhere.
+        slots: Slots of either twin, the longer one's rows; None where each model has its own (``paper``).
+    """
+
+    seed: int
+    rows_a: np.ndarray
+    rows_b: np.ndarray
+    sign: np.ndarray
+    slots: int | None = None
+
+    def __post_init__(self) -> None:
+        """Hold the arrays still."""
+        for array in (self.rows_a, self.rows_b, self.sign):
+            array.setflags(write=False)
+
+
+def twin_design(
+    labels: Sequence[str] | np.ndarray,
+    groups: Sequence[str] | np.ndarray,
+    canaries: np.ndarray,
+    shared: np.ndarray,
+    *,
+    seed: int,
+    unmatched: Unmatched = "divided",
+) -> TwinDesign:
+    """Halve the canaries anew for one seed: ``matched``, or with no shared images ``balanced``.
+
+    A group that is shared joins both twins and has sign 0; so does a group that is the only one.
+
+    Args:
+        labels: [N] label of every image; several findings joined by "|".
+        groups: [N] group of every image.
+        canaries: Rows that are to be in one twin each.
+        shared: Rows that both twins see.
+        seed: Decides the pairs and the coins.
+        unmatched: What becomes of groups without a partner.
+
+    Returns:
+        The design. One of ``rows_a`` and ``rows_b`` may be shorter where groups were divided.
+    """
+    rng = np.random.default_rng([_PAIRING, seed])
+    pairs: list[Pair] = []
+    left: list[np.ndarray] = []
+    buckets = _groups_of_equal_labels(labels, groups, canaries)
+    for bucket in buckets.values():
+        order = rng.permutation(len(bucket))
+        for first, second in zip(order[0::2], order[1::2], strict=False):  # an odd one out is left over
+            pair = (bucket[first], bucket[second])
+            pairs.append(pair if rng.random() < 0.5 else pair[::-1])
+        if len(bucket) % 2 and unmatched == "divided" and sum(map(len, buckets.values())) > 1:
+            left.append(bucket[order[-1]])
+        elif len(bucket) % 2:
+            pairs.append((bucket[order[-1]],) * 2)
+    beside = [(np.sort(shared),) * 2, *pairs]  # what stands in A beside what in B
+    if left:
+        pairs, left = _break_pairs(pairs, left, rng)
+        side = np.repeat(halve(_group_counts(labels, left), rng), [len(rows) for rows in left])
+        divided = np.concatenate(left)
+        beside = [beside[0], *pairs, *_align_rows(labels, divided[side > 0], divided[side < 0])]
+    sign = np.zeros(len(labels), dtype=np.int8)
+    rows_a, rows_b = (np.concatenate(rows) for rows in zip(*beside, strict=True))
+    sign[rows_a] += 1
+    sign[rows_b] -= 1
+    return TwinDesign(seed, rows_a, rows_b, sign, slots=max(len(rows_a), len(rows_b)))
+
+
+def paper_design(n_images: int, canaries: np.ndarray, train: np.ndarray, *, seed: int) -> TwinDesign:
+    """The published design: A, the candidate, on T + C; B, the independent, on T (paper 000, algorithm 1)."""
+    sign = np.zeros(n_images, dtype=np.int8)
+    sign[canaries] = 1
+    train = np.sort(train)
+    return TwinDesign(seed, np.concatenate([train, np.sort(canaries)]), train, sign)
+
+
+def placebo_design(
+    labels: Sequence[str] | np.ndarray,
+    groups: Sequence[str] | np.ndarray,
+    canaries: np.ndarray,
+    train: np.ndarray,
+    *,
+    seed: int,
+    balanced: bool,
+    unmatched: Unmatched = "divided",
+) -> TwinDesign:
+    """Twins in which neither saw a canary: decoys out of T fill the canaries' slots.
+
+    For ``matched`` the decoys have the classes and group sizes of C, as far as T holds such groups, else the nearest;
+    the rest of T is shared. For ``balanced`` all of T are decoys. The signs are those that ``twin_design`` would have
+    drawn for C, so the whole pipeline runs on images of which nothing can have been memorized. (Twins without canaries
+    at all would be one model twice: a test that cannot fail.)
+
+    Args:
+        labels: [N] label of every image.
+        groups: [N] group of every image.
+        canaries: Rows that the pipeline scores and that nobody trains on.
+        train: Rows to train on.
+        seed: Decides decoys, pairs and coins.
+        balanced: Every training image is a decoy.
+        unmatched: What becomes of groups without a partner.
+    """
+    rng = np.random.default_rng([_PLACEBO, seed])
+    decoys = train if balanced else _decoys(labels, groups, canaries, train, rng, unmatched)
+    shared = np.setdiff1d(train, decoys)
+    trained = twin_design(labels, groups, decoys, shared, seed=seed, unmatched=unmatched)
+    drawn = twin_design(labels, groups, canaries, np.empty(0, dtype=np.intp), seed=seed, unmatched=unmatched)
+    return TwinDesign(seed, trained.rows_a, trained.rows_b, drawn.sign.copy(), trained.slots)
+
+
+def unpaired_canaries(designs: Sequence[TwinDesign], canaries: np.ndarray) -> np.ndarray:
+    """Canary rows that had a partner in no seed: nothing can be said of them, and the report lists them."""
+    scored = np.any([d.sign[canaries] != 0 for d in designs], axis=0)
+    return canaries[~scored]
+
+
+def _groups_of_equal_labels(
+    labels: Sequence[str] | np.ndarray, groups: Sequence[str] | np.ndarray, rows: np.ndarray
+) -> dict[tuple, list[np.ndarray]]:
+    """Groups with the same labels, equally often; rows aligned by label within a group."""
+    members: dict[str, list[int]] = defaultdict(list)
+    for row in np.sort(rows):
+        members[str(groups[row])].append(int(row))
+    buckets: dict[tuple, list[np.ndarray]] = defaultdict(list)
+    for group in sorted(members):
+        aligned = sorted(members[group], key=lambda r: (labels[r], r))
+        composition = tuple(sorted(Counter(labels[r] for r in aligned).items()))
+        buckets[composition].append(np.array(aligned, dtype=np.intp))
+    return {key: buckets[key] for key in sorted(buckets)}
+
+
+def _break_pairs(
+    pairs: list[Pair], left: list[np.ndarray], rng: np.random.Generator
+) -> tuple[list[Pair], list[np.ndarray]]:
+    """Break pairs at random until there is enough beside the groups that have none: pairs, groups to be divided.
+
+    Enough is `COUNTERWEIGHT` times as many images as the largest of them has.
+    """
+    missing = COUNTERWEIGHT * max(map(len, left)) - sum(map(len, left))
+    order = rng.permutation(len(pairs))
+    held = np.cumsum([len(pairs[i][0]) + len(pairs[i][1]) for i in order])
+    broken = order[: np.searchsorted(held, missing) + 1] if missing > 0 else order[:0]
+    kept = np.setdiff1d(order, broken)
+    return [pairs[i] for i in kept], [*left, *(group for i in broken for group in pairs[i])]
+
+
+def _align_rows(labels: Sequence[str] | np.ndarray, in_a: np.ndarray, in_b: np.ndarray) -> list[Pair]:
+    """Rows of A beside rows of B with the same label, the others at the end."""
+    of_a, of_b = (np.array([str(labels[row]) for row in rows], dtype=object) for rows in (in_a, in_b))
+    found, rest = [], []
+    for label in sorted({*of_a, *of_b}):
+        own_a, own_b = in_a[of_a == label], in_b[of_b == label]
+        k = min(len(own_a), len(own_b))
+        found.append((own_a[:k], own_b[:k]))
+        rest.append((own_a[k:], own_b[k:]))
+    return [*found, *rest]
+
+
+def _group_counts(labels: Sequence[str] | np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+    """How many images each group has and how many of each finding, [groups, 1 + findings]."""
+    counts = [Counter(f for row in rows for f in str(labels[row]).split("|")) for rows in groups]
+    names = sorted(set().union(*counts))
+    return np.array([[len(rows), *(c[f] for f in names)] for rows, c in zip(groups, counts, strict=True)])
+
+
+def _decoys(
+    labels: Sequence[str] | np.ndarray,
+    groups: Sequence[str] | np.ndarray,
+    canaries: np.ndarray,
+    train: np.ndarray,
+    rng: np.random.Generator,
+    unmatched: Unmatched,
+) -> np.ndarray:
+    offered = _groups_of_equal_labels(labels, groups, train)
+    chosen, wanting = [np.empty(0, dtype=np.intp)], []
+    for composition, bucket in _groups_of_equal_labels(labels, groups, canaries).items():
+        stock = offered.get(composition, [])
+        take = set(rng.permutation(len(stock))[: len(bucket)].tolist())
+        chosen.extend(stock[i] for i in sorted(take))
+        offered[composition] = [group for i, group in enumerate(stock) if i not in take]
+        wanting += bucket[len(take) :]
+    if unmatched == "divided":
+        spare = [group for stock in offered.values() for group in stock]
+        chosen += _nearest_groups(labels, wanting, [spare[i] for i in rng.permutation(len(spare))])
+    return np.concatenate(chosen)
+
+
+def _nearest_groups(
+    labels: Sequence[str] | np.ndarray, wanting: list[np.ndarray], spare: list[np.ndarray]
+) -> list[np.ndarray]:
+    """For each group in turn the nearest that is there still: by number of images, then by labels."""
+    held = _group_counts(labels, [*wanting, *spare])
+    there, found = np.ones(len(spare), dtype=bool), []
+    for w in range(min(len(wanting), len(spare))):
+        others = np.flatnonzero(there)
+        off = np.abs(held[len(wanting) + others] - held[w])
+        nearest = others[np.lexsort((off.sum(axis=1), off[:, 0]))[0]]
+        there[nearest] = False
+        found.append(spare[nearest])
+    return found
+
+
+_CANARY_PAIRING, _CANARY_COINS = 21, 22  # keep the random streams of pairs and of coins apart
+
+
+@dataclass(frozen=True)
+class CanaryPairs:
+    """Pairs of images with a wrong label, and the coins."""
+
+    first: np.ndarray
+    """Image row of each pair's first member, [n]."""
+    second: np.ndarray
+    """Image row of the second member, [n]."""
+    label: np.ndarray
+    """Wrong class number, of both members, [n]."""
+    coin: np.ndarray
+    """True where the target is trained on the first member, [n]."""
+
+    def __post_init__(self) -> None:
+        """Hold the arrays still."""
+        for array in (self.first, self.second, self.label, self.coin):
+            array.setflags(write=False)
+
+    @property
+    def members(self) -> np.ndarray:
+        """The image of each pair that the target is trained on, [n]."""
+        return np.where(self.coin, self.first, self.second)
+
+    def training_rows(self, shared: np.ndarray) -> np.ndarray:
+        """Rows of the target in slot order: the shared ones, ascending, then one member of each pair, [n_shared + n].
+
+        Raises:
+            InputError: A canary is among the shared rows.
+        """
+        shared = np.sort(np.asarray(shared))
+        both = np.intersect1d(shared, np.concatenate([self.first, self.second]))
+        if len(both):
+            raise InputError(
+                f"{len(both)} canaries, row {both[0]} among them, are also shared rows; "
+                "leave canaries out of them: their coin decides who is trained on"
+            )
+        return np.concatenate([shared, self.members])
+
+    def targets(self, labels: np.ndarray) -> np.ndarray:
+        """Class numbers of all images with the canaries' wrong labels in place, [N]; members and others alike."""
+        wrong = np.array(labels)
+        wrong[self.first] = self.label
+        wrong[self.second] = self.label
+        return wrong
+
+
+def label_noise_pairs(
+    labels: Sequence[int] | np.ndarray,
+    groups: Sequence[str] | np.ndarray,
+    rows: np.ndarray,
+    n_pairs: int,
+    n_classes: int,
+    seed: int,
+) -> CanaryPairs:
+    """Draw pairs of canaries, their wrong labels and their coins.
+
+    One image of each group among `rows` is drawn, images are paired at random within class, and `n_pairs` of the pairs
+    are kept at random; an odd one out of a class is not used.
+
+    Args:
+        labels: True class number of every image, [N], from 0 to n_classes - 1.
+        groups: Group of every image, [N].
+        rows: Images that may become canaries.
+        n_pairs: Pairs wanted; the bound needs 200 or more to say something.
+        n_classes: Classes, 2 or more.
+        seed: Decides pairs, wrong labels and, in a stream of their own, coins.
+
+    Returns:
+        The pairs, in random order.
+
+    Raises:
+        InputError: Fewer pairs can be made than wanted, labels outside the classes, or fewer than two classes.
+
+    Source:
+        METHODS section 1, "Empirical lower bound on epsilon": "Canaries: label noise, r >= 200".
+    """
+    rows, true = np.unique(np.asarray(rows, dtype=np.intp)), np.asarray(labels)
+    if n_classes < 2:
+        raise InputError(f"n_classes is {n_classes}; a wrong label needs 2 classes or more")
+    if len(rows) and (true[rows].min() < 0 or true[rows].max() >= n_classes):
+        raise InputError(f"labels of the canaries must be class numbers from 0 to {n_classes - 1}")
+    rng = np.random.default_rng([_CANARY_PAIRING, seed])
+    pairs = _pairs_within_class(true, np.asarray(groups), rows, rng)
+    if not 1 <= n_pairs <= len(pairs):
+        raise InputError(
+            f"{n_pairs} pairs of canaries are wanted; these {len(rows)} images make {len(pairs)} pairs of one class "
+            "and different groups; ask for 1 to as many, or offer more images"
+        )
+    chosen = pairs[rng.permutation(len(pairs))[:n_pairs]]
+    wrong = (true[chosen[:, 0]] + rng.integers(1, n_classes, n_pairs)) % n_classes
+    coin = np.random.default_rng([_CANARY_COINS, seed]).random(n_pairs) < 0.5
+    return CanaryPairs(chosen[:, 0].copy(), chosen[:, 1].copy(), wrong, coin)
+
+
+def _pairs_within_class(
+    labels: np.ndarray, groups: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """All pairs that can be made of one random image a group, [pairs, 2]."""
+    shuffled = rng.permutation(rows)
+    _, one = np.unique(groups[shuffled].astype(str), return_index=True)  # the first of each group in random order
+    offered = shuffled[np.sort(one)]
+    pairs = [np.empty((0, 2), dtype=np.intp)]
+    for label in np.unique(labels[offered]):
+        of_class = offered[labels[offered] == label]
+        pairs.append(of_class[: len(of_class) // 2 * 2].reshape(-1, 2))
+    return np.concatenate(pairs)

@@ -1,0 +1,206 @@
+"""A copy detector before its first step: the backbone's weights, a new linear layer, and how it will be trained.
+
+The images that a copy detector is trained and chosen on: refused, left out, or limited, and what is said of it.
+
+What a detector's folder keeps of its training beside the detector: its state until it ends, its history after.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from memorisk.images.store import ImageStore
+from memorisk.models.copy_detectors import DetectorNetwork, load_detector, new_network, open_backbone
+from memorisk.models.encoders.networks import Encoder
+from memorisk.models.provenance import DetectorConfig
+from memorisk.runs.environment import versions
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.files import json_value, read_json
+from memorisk.training.detectors.contrastive.augmentations import blank_rows, operations_without_effect
+from memorisk.training.detectors.options import DetectorOptions
+
+PAPER_DEVIATIONS = (
+    "Other images of a patient count as negatives, as in the published code.",
+    "Batches are not shuffled, as in the published code: an image meets the same others in every epoch.",
+    "The epoch was chosen by a loss whose positives are the very same images, as in the published code.",
+    "While the backbone is frozen its normalisation statistics move and its dropout acts, as in the published code.",
+)
+"""What ``protocol="paper"`` takes over from the published code where the paper is silent."""
+
+
+@dataclass(frozen=True)
+class InitialDetector:
+    """A detector before its first step."""
+
+    network: DetectorNetwork
+    encoder: Encoder
+    config: DetectorConfig
+    notes: tuple[str, ...]
+
+
+def build_initial_detector(store: ImageStore, options: DetectorOptions) -> InitialDetector:
+    """The detector that a training starts from: the backbone's weights, and a linear layer drawn from the seed.
+
+    Args:
+        store: The images.
+        options: Of the training.
+
+    Raises:
+        InputError: The backbone cannot be had.
+    """
+    _, height, width, channels = (int(n) for n in store.images.shape)
+    stored, books = (height, width, channels), store.folder.parent.parent
+    encoder = open_backbone(
+        options.backbone,
+        stored,
+        size=options.network_size,
+        normalise=options.normalise,
+        seed=options.seed,
+        books=books if books.is_dir() else None,
+    )
+    trunk, loading = encoder.load()
+    network = new_network(trunk, encoder.preprocessing, options.dimension, options.seed)
+    config = DetectorConfig(
+        kind="copy",
+        backbone=encoder.name,
+        weights=encoder.weights,
+        weights_fingerprint=encoder.weights_fingerprint,
+        preprocessing=encoder.preprocessing,
+        stored=stored,
+        depth=store.images.dtype.itemsize * 8,
+        dimension=options.dimension,
+        measure=options.measure,
+        loss=options.loss,
+        protocol=options.protocol,
+        recipe=_recipe(options),
+        departures=PAPER_DEVIATIONS if options.protocol == "paper" else (),
+        best_epoch=0,
+        data_hash=store.data_hash,
+        groups_given=store.manifest.groups_given,
+        versions=versions(),
+    )
+    weights = tuple(f"Weights of {encoder.name}: {one_line(note, 300)}." for note in loading)
+    return InitialDetector(network, encoder, config, (*encoder.notes, *weights))
+
+
+def note_on_frozen_backbone(options: DetectorOptions) -> tuple[str, ...]:
+    """That the backbone is never trained, where no epoch is left for it."""
+    if options.frozen_epochs < options.epochs:
+        return ()
+    return (
+        f"The backbone stayed frozen: in the first {options.frozen_epochs:,} epochs the linear layer is trained alone, "
+        f"and there were {options.epochs:,} in all. Set more epochs or fewer frozen_epochs to train the backbone.",
+    )
+
+
+def _recipe(options: DetectorOptions) -> dict[str, Any]:
+    """Every setting but where and how often it is kept; weights by their name only."""
+    left_out = ("backbone", "device", "checkpoint_seconds")
+    given = {field.name: getattr(options, field.name) for field in fields(DetectorOptions)}
+    recipe = {name: value for name, value in given.items() if name not in left_out}
+    return json_value(recipe | {"batch_size": options.images_a_step, "optimizer": "adamw", "decay": 0.99})
+
+
+MOST_VALIDATED = 2000
+_SAMPLE = 32
+_NAMED = 3
+
+
+def refuse_rows(rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, n: int) -> None:
+    """Refuse parts that are too small, not there, or share a patient.
+
+    Args:
+        rows: To train on.
+        validation: To choose the epoch.
+        groups: [N] whose each image is.
+        n: Images.
+
+    Raises:
+        InputError: They are.
+    """
+    if len(groups) != n:
+        raise InputError(f"there are {len(groups)} groups for {n} images")
+    for name, chosen in (("training", rows), ("validation", validation)):
+        if chosen.ndim != 1 or len(np.unique(chosen)) < max(2, len(chosen)):
+            raise InputError(f"the {name} part has {len(chosen)} images; needed are at least 2 different ones")
+        if chosen.min() < 0 or chosen.max() >= n:
+            raise InputError(f"{name} rows run from {chosen.min()} to {chosen.max()}; there are {n} images")
+        if len(np.unique(groups[chosen].astype(str))) < 2:
+            raise InputError(f"all images of the {name} part are of one patient: there is nobody to tell apart")
+    shared = np.intersect1d(groups[rows].astype(str), groups[validation].astype(str))
+    if len(shared):
+        raise InputError(
+            f"{plural(len(shared), 'patient is', 'patients are')} in the training and the validation part, such as "
+            f"{one_line(shared[0], 60)}: split by patient"
+        )
+
+
+def usable_rows(
+    store: ImageStore, rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, options: DetectorOptions
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """The rows without blank images, of the validation part at most 2,000, and what must be said.
+
+    Args:
+        store: The images.
+        rows: To train on.
+        validation: To choose the epoch.
+        groups: [N] whose each image is.
+        options: Of the training.
+
+    Raises:
+        InputError: Too few are left.
+    """
+    notes = []
+    if len(validation) > MOST_VALIDATED:
+        notes.append(f"The epoch is chosen on {MOST_VALIDATED:,} of {len(validation):,} validation images.")
+        drawn = np.random.default_rng(options.seed).choice(len(validation), MOST_VALIDATED, replace=False)
+        validation = validation[np.sort(drawn)]
+    rows = _without_blanks(store, rows, "training", notes)
+    validation = _without_blanks(store, validation, "validation", notes)
+    refuse_rows(rows, validation, groups, len(store.images))
+    without = operations_without_effect(np.asarray(store.images[np.sort(rows[:_SAMPLE])]), options.augment)
+    if without:
+        notes.append(f"By themselves these operations change none of {_SAMPLE} images: {', '.join(without)}.")
+    return rows, validation, notes
+
+
+def _without_blanks(store: ImageStore, rows: np.ndarray, part: str, notes: list[str]) -> np.ndarray:
+    """The rows of images of which a copy can be told; the others are named in a note."""
+    blank = blank_rows(store.images, rows)
+    if not len(blank):
+        return rows
+    ids = ", ".join(one_line(image, 40) for image in store.manifest.images[blank[:_NAMED]])
+    more = ", ..." if len(blank) > _NAMED else ""
+    said = plural(len(blank), f"blank {part} image is", f"blank {part} images are")
+    notes.append(f"{said} left out: no copy of a blank image can be told ({ids}{more}).")
+    return rows[~np.isin(rows, blank)]
+
+
+CHECKPOINT, HISTORY = "checkpoint.safetensors", "history.json"
+Kind = TypeVar("Kind")
+
+
+def read_trained_detector(folder: Path, key: str, kind: type[Kind]) -> tuple[Kind, dict[str, Any]]:
+    """The detector that an earlier call left, and its history: ``key, history, notes``.
+
+    Args:
+        folder: Of the detector.
+        key: Of the training that is asked for.
+        kind: Class of its detector.
+
+    Raises:
+        InputError: It is another detector.
+    """
+    try:
+        found = read_json(folder / HISTORY)
+    except (OSError, ValueError):
+        found = {}
+    detector = load_detector(folder) if found.get("key") == key else None
+    if not isinstance(detector, kind):
+        raise InputError(
+            f"{one_line(folder)} holds a detector that was trained otherwise, or on other images: name another folder, "
+            "or delete that one"
+        )
+    return detector, found

@@ -1,0 +1,319 @@
+"""The settings of a copy detector's training; those of the command are in `training.detectors.command_options`.
+
+Defaults are METHODS section 3's, from paper 003, section 3.2.3; docs/detectors-training.md has what they do on a small
+data set.
+
+The settings of a Siamese detector's training: LCMem's two stages, and the two baselines (paper 004).
+
+Defaults that depend on the kind are None here and filled in by `LatentOptions.filled`:
+
+==================  ===================  ========  =====  ======  =========  =======  ========
+kind                backbone             features  pairs  lr      loss: BCE  epochs   patience
+==================  ===================  ========  =====  ======  =========  =======  ========
+``lcmem`` stage 1   convnext_tiny@none   512       512    5e-4    0.8        100      10
+``lcmem`` stage 2   of stage 1                     64     8e-5    0.8        20       5
+``siamese``         resnet101@none       512       32     1e-4    1          100      5
+``siamese-ntxent``  resnet101@none       512       32     1e-4    0          100      5
+==================  ===================  ========  =====  ======  =========  =======  ========
+
+LCMem's are of paper 004, section 4 and appendix B. The baselines are trained there "using their suggested parameters",
+on a ResNet-101 with 512 and with 1,024 features, of which the better run counts; batch, rate and patience are those of
+Packhaeuser et al. (2022) for both, since Dar et al. give theirs for volumes.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from memorisk.models.settings import LATENT_DETECTOR_KINDS
+from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.settings import check_types
+from memorisk.training.engine.options import PRECISIONS, TrainOptions
+
+MEASURES = {"triplet": "cosine", "infonce": "cosine"}
+"""The distance that each loss is about: both see directions only (the nearest at length 1 is the nearest by cosine)."""
+MARGIN, INFONCE_TEMPERATURE = 0.05, 0.5
+PROTOCOLS = ("paper", "corrected")
+STRENGTH_NAMES = ("weak", "strong")
+_BATCH, _TRANSFORMER_BATCH = 128, 64
+_SEEDS = 1 << 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorOptions:
+    """How one detector is trained."""
+
+    backbone: str = ""
+    """Network and its weights, as in resnet50@FILE, resnet50@default (downloads) or resnet50@none (random)."""
+
+    loss: Literal["triplet", "infonce"] = "triplet"
+    """What is learnt from: triplet (margin, the nearest negative) or infonce (temperature, all negatives)."""
+
+    protocol: Literal["paper", "corrected"] = "corrected"
+    """corrected: other images of a patient are no negatives, batches are shuffled, the epoch is chosen by finding
+    validation copies, a frozen backbone stays as it is; paper: as published, without these."""
+
+    augment: Literal["weak", "strong"] = "weak"
+    """Strength of the augmented copies that it learns to recognise, and that choose the epoch; the paper's is weak."""
+
+    epochs: int = 100
+    """Passes over the training images; the weights of the best one are kept."""
+
+    lr: float = 1e-4
+    """Learning rate at the start, times 0.99 after each epoch."""
+
+    batch_size: int | None = None
+    """Images a step, each with one copy; by default 128, and 64 for CLIP and DINOv2."""
+
+    frozen_epochs: int = 5
+    """Epochs at the start in which only the new linear layer is trained."""
+
+    margin: float = MARGIN
+    """Of the triplet loss."""
+
+    temperature: float = INFONCE_TEMPERATURE
+    """Of InfoNCE."""
+
+    dimension: int = 128
+    """Numbers of an embedding."""
+
+    weight_decay: float = 0.01
+    """Of AdamW."""
+
+    network_size: int | None = None
+    """Pixels a side that the backbone gets; by default what it was trained at, memorisk's own what is stored."""
+
+    normalise: str | None = None
+    """Mean and deviation of the backbone's input where they are not the published ones, as in 0.13/0.31."""
+
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Arithmetic of the training; auto is bf16 on a GPU that has it, fp32 elsewhere. Figures are always in fp32."""
+
+    seed: int = 0
+    """Of the linear layer, random weights, order, augmentation and the copies that are looked for."""
+
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU when there is one."""
+
+    threads: int = 1
+    """Threads on a CPU; results depend on it."""
+
+    checkpoint_seconds: float = 30.0
+    """Least time between two writes of the training's state, from which a killed one goes on."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        check_types(self)
+        if not self.backbone:
+            raise InputError("a detector needs a backbone: name it, as in --backbone resnet50@FILE")
+        choices = (("loss", MEASURES), ("protocol", PROTOCOLS), ("augment", STRENGTH_NAMES), ("precision", PRECISIONS))
+        for name, allowed in choices:
+            if getattr(self, name) not in allowed:
+                raise unknown_name(name, getattr(self, name), allowed)
+        for name, least in (("epochs", 1), ("batch_size", 2), ("frozen_epochs", 0), ("dimension", 1), ("threads", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{name} is {value}; it must be a whole number of at least {least}")
+        for name in ("lr", "margin", "temperature"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("weight_decay", "checkpoint_seconds"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if not 0 <= self.seed < _SEEDS:
+            raise InputError(f"seed is {self.seed}; it must lie between 0 and {_SEEDS - 1}")
+
+    @property
+    def measure(self) -> str:
+        """The distance that the loss is about."""
+        return MEASURES[self.loss]
+
+    @property
+    def images_a_step(self) -> int:
+        """Batch size, filled in."""
+        small = any(name in self.backbone.partition("@")[0].lower() for name in ("clip", "dino"))
+        return self.batch_size or (_TRANSFORMER_BATCH if small else _BATCH)
+
+    @property
+    def steps(self) -> TrainOptions:
+        """What the loop of epochs needs of these settings."""
+        return TrainOptions(
+            epochs=self.epochs,
+            lr=self.lr,
+            batch_size=self.images_a_step,
+            optimizer="adamw",
+            schedule="exponential",
+            weight_decay=self.weight_decay,
+            precision=self.precision,
+        )
+
+
+BCE_SHARE, NT_XENT_TEMPERATURE = 0.8, 0.07
+_BASELINE_DEFAULTS = {"backbone": "resnet101@none", "dimension": 512, "stages": 1, "epochs": 100, "patience": 5}
+_BASELINE_DEFAULTS |= {"batch_size": 32, "lr": 1e-4, "sample_normalisation": 0.0}
+DEFAULTS_BY_KIND: dict[str, dict[str, Any]] = {
+    "lcmem": {"backbone": "convnext_tiny@none", "dimension": 512, "stages": 2, "epochs": 100, "patience": 10}
+    | {"batch_size": 512, "lr": 5e-4, "sample_normalisation": 0.01, "bce_share": BCE_SHARE},
+    "siamese": _BASELINE_DEFAULTS | {"bce_share": 1.0},
+    "siamese-ntxent": _BASELINE_DEFAULTS | {"bce_share": 0.0},
+}
+"""What the settings that are left open are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageOptions:
+    """How long and how fast one stage trains."""
+
+    number: int
+    """1 or 2."""
+    epochs: int
+    """At most."""
+    patience: int
+    """Epochs without a better one after which it ends."""
+    batch_size: int
+    """Pairs a step."""
+    lr: float
+    """Of Adam, constant."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentOptions:
+    """How one Siamese detector is trained."""
+
+    kind: Literal["lcmem", "siamese", "siamese-ntxent"] = "lcmem"
+    """Which."""
+    encoder: str = "pixels"
+    """Of the latents: pixels, pixels:SIDE, autoencoder:FOLDER."""
+    backbone: str | None = None
+    """Network and its weights, as in convnext_tiny@none or resnet50@FILE."""
+    dimension: int | None = None
+    """Features."""
+    protocol: Literal["paper", "corrected"] = "corrected"
+    """How pairs are drawn (`memorisk.training.detectors.lcmem.sampler`), and whether NT-Xent leaves other images of an
+    identity out of the negatives (corrected) or not (paper)."""
+    identities: Literal["use", "ignore"] = "use"
+    """ignore: every file is its own identity, positives are two augmentations of one file."""
+    stages: int | None = None
+    """1: clean latents; 2: after that augmented images."""
+    epochs: int | None = None
+    """Of stage 1, at most."""
+    patience: int | None = None
+    """Epochs of stage 1 without a better one after which it ends."""
+    batch_size: int | None = None
+    """Pairs a step of stage 1; at most twice the identities with two images."""
+    lr: float | None = None
+    """Learning rate of stage 1."""
+    stage2_epochs: int = 20
+    """Of stage 2, at most."""
+    stage2_patience: int = 5
+    """Of stage 2."""
+    stage2_batch_size: int = 64
+    """Of stage 2."""
+    stage2_lr: float = 8e-5
+    """Of stage 2."""
+    pairs: int | None = None
+    """Pairs an epoch, half of them positive; by default as many as training images."""
+    bce_share: float | None = None
+    """Share of the binary cross-entropy in the loss; the rest is NT-Xent."""
+    temperature: float = NT_XENT_TEMPERATURE
+    """Of NT-Xent."""
+    sample_normalisation: float | None = None
+    """Probability in stage 1 that a latent is normalised by itself, as it always is afterwards; lcmem only."""
+    stage1_augment: str = "none"
+    """mild: images of stage 1 are moved and brightened a little
+    (`training.detectors.lcmem.augmentations.MildAugmentation`), for small data sets; or operations of stage 2 with
+    commas between them, as in "blur,noise", for the single-stage rows of the paper's table 4; none is the paper's."""
+    same_dataset: float = 0.9
+    """Share of the negative pairs within one data set, of the corrected protocol."""
+    network_size: int | None = None
+    """Pixels a side that images are resized to before the encoder."""
+    weight_decay: float = 0.0
+    """Of Adam."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Arithmetic of the training; auto is bf16 on a GPU that has it, fp32 elsewhere. Figures are always in fp32."""
+    seed: int = 0
+    """Of weights, pairs, augmentation and the copies that are looked for."""
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU when there is one."""
+    threads: int = 1
+    """Threads on a CPU; results depend on it."""
+    checkpoint_seconds: float = 30.0
+    """Least time between two writes of the training's state."""
+
+    def filled(self) -> "LatentOptions":
+        """The same with what is left open filled in by the kind, checked.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        check_types(self)
+        if self.kind not in LATENT_DETECTOR_KINDS:
+            raise unknown_name("kind", self.kind, LATENT_DETECTOR_KINDS)
+        missing = {name: value for name, value in DEFAULTS_BY_KIND[self.kind].items() if getattr(self, name) is None}
+        found = replace(self, **missing)
+        found._check()
+        return found
+
+    def stage(self, number: int) -> StageOptions:
+        """One stage of filled options."""
+        first = (self.epochs, self.patience, self.batch_size, self.lr)
+        second = (self.stage2_epochs, self.stage2_patience, self.stage2_batch_size, self.stage2_lr)
+        epochs, patience, batch_size, lr = first if number == 1 else second
+        assert epochs is not None
+        assert patience is not None
+        assert batch_size is not None
+        assert lr is not None
+        return StageOptions(number=number, epochs=epochs, patience=patience, batch_size=batch_size, lr=lr)
+
+    def steps(self, stage: StageOptions, size: int) -> TrainOptions:
+        """What the loop of epochs needs."""
+        return TrainOptions(
+            epochs=stage.epochs,
+            lr=stage.lr,
+            batch_size=size,
+            optimizer="adam",
+            schedule="constant",
+            weight_decay=self.weight_decay,
+            precision=self.precision,
+        )
+
+    def _check(self) -> None:
+        """Of filled options."""
+        for name, allowed in (
+            ("protocol", PROTOCOLS),
+            ("identities", ("use", "ignore")),
+            ("precision", PRECISIONS),
+            ("stages", (1, 2)),
+        ):
+            if getattr(self, name) not in allowed:
+                raise unknown_name(name, getattr(self, name), [str(one) for one in allowed])
+        if self.stage1_augment not in ("none", "mild"):
+            from memorisk.training.detectors.lcmem.augmentations import operations_of  # PyTorch comes with it
+
+            operations_of(self.stage1_augment)
+        counts = ("epochs", "patience", "stage2_epochs", "stage2_patience", "dimension", "threads", "network_size")
+        for name in (*counts, "pairs", "batch_size", "stage2_batch_size"):
+            least = 2 if name.endswith(("batch_size", "pairs")) else 1
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{name} is {value}; it must be a whole number of at least {least}")
+        for name in ("lr", "stage2_lr", "temperature"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("weight_decay", "checkpoint_seconds"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        for name in ("bce_share", "sample_normalisation", "same_dataset"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
+        if not 0 <= self.seed < _SEEDS:
+            raise InputError(f"seed is {self.seed}; it must lie between 0 and {_SEEDS - 1}")
+        if self.kind == "siamese-ntxent" and self.bce_share:
+            raise InputError(
+                "siamese-ntxent has no head for a binary cross-entropy: leave bce_share out, or take lcmem"
+            )
+        if self.kind == "siamese" and self.bce_share == 0:
+            raise InputError("siamese needs its binary cross-entropy: without it, take siamese-ntxent")

@@ -1,0 +1,212 @@
+"""Which images a detector is trained on, which choose its epoch, and which only measure it: divided by patient.
+
+Labels as written in a manifest, turned into what a head is trained on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memorisk.images.copies.duplicates import linked_groups
+from memorisk.images.manifest import Manifest, refuse_leaking_splits
+from memorisk.images.splits import NOT_AUDITABLE, merge_linked, split_by_group
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.training.engine.options import HEADS
+
+PARTS = ("training", "validation", "test")
+_SPLIT_PARTS = {
+    "train": "training", "training": "training",
+    "val": "validation", "valid": "validation", "validation": "validation",
+    "test": "test", "testing": "test",
+}  # fmt: skip
+_DRAWN_PARTS = {"train": "training", "canary": "validation", "test": "test", NOT_AUDITABLE: "training"}
+
+
+@dataclass(frozen=True)
+class Division:
+    """The parts of a set of images."""
+
+    rows: dict[str, np.ndarray]
+    """Of each of `PARTS`."""
+    groups: np.ndarray
+    """[N] whose each image is; patients who share an image are one."""
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Images and patients of each part."""
+        return {
+            name: {"images": len(rows), "patients": len(set(self.groups[rows].tolist()))}
+            for name, rows in self.rows.items()
+        }
+
+    @property
+    def names(self) -> np.ndarray:
+        """[N] the part of each image, empty for images of none."""
+        found = np.full(len(self.groups), "", dtype=object)
+        for name, rows in self.rows.items():
+            found[rows] = name
+        return found
+
+
+def divide(manifest: Manifest, hashes: np.ndarray, options: Any) -> Division:
+    """Divide the patients; patients who share an image are one.
+
+    Patients of different data sets (column ``dataset``) are different, whatever they are called.
+
+    Args:
+        manifest: Of the images.
+        hashes: [N] of their pixels.
+        options: ``splits, split_seed, validation_share, test_share``.
+
+    Raises:
+        InputError: A given split that is none, or a part without images.
+    """
+    named = dataset_groups(manifest)
+    groups = merge_linked(named, linked_groups(hashes, named)).astype(str)
+    if options.splits == "given":
+        part = parts_of_split(manifest)
+        _refuse_shared_images(part, groups, manifest)
+    else:
+        shares = (1 - options.validation_share - options.test_share, options.validation_share, options.test_share)
+        drawn = split_by_group(np.full(len(groups), "image"), groups, fractions=shares, seed=options.split_seed)
+        part = np.array([_DRAWN_PARTS[name] for name in drawn], dtype=object)
+    rows = {name: np.flatnonzero(part == name) for name in PARTS}
+    for name, chosen in rows.items():
+        if not len(chosen):
+            raise InputError(
+                f"{one_line(manifest.name)} has no {name} images: too few patients for these shares, or none so named"
+            )
+    return Division(rows, groups)
+
+
+def dataset_groups(manifest: Manifest) -> np.ndarray:
+    """[N] groups, told apart by their data sets where there are several."""
+    if "dataset" not in manifest.table:
+        return manifest.groups
+    sets = manifest.table["dataset"].astype(str).tolist()
+    if len(set(sets)) < 2:
+        return manifest.groups
+    return np.array([f"{one}:{group}" for one, group in zip(sets, manifest.groups, strict=True)], dtype=object)
+
+
+def parts_of_split(manifest: Manifest) -> np.ndarray:
+    """[N] the part of each image by the given split; empty for images of no part.
+
+    Raises:
+        InputError: There is none, or a patient straddles it.
+    """
+    if manifest.splits is None:
+        raise InputError(f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out")
+    refuse_leaking_splits(manifest)
+    return np.array([_SPLIT_PARTS.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
+
+
+def _refuse_shared_images(part: np.ndarray, groups: np.ndarray, manifest: Manifest) -> None:
+    """Refuse parts of a given split that share an image: patients with one are the same to a detector."""
+    pairs = {(group, name) for group, name in zip(groups.tolist(), part.tolist(), strict=True) if name}
+    names = [group for group, _ in pairs]
+    twice = sorted({group for group in names if names.count(group) > 1})
+    if twice:
+        raise InputError(
+            f"{one_line(manifest.name)}: identical images are in more than one given split ({one_line(twice[0], 60)}): "
+            "leave the split out, and they are kept together"
+        )
+
+
+SEPARATOR = "|"
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Training targets of all images of a manifest."""
+
+    head: str
+    """single, binary, multi or first."""
+
+    classes: tuple[str, ...]
+    """Names of the classes, sorted; for binary the second one is the positive."""
+
+    values: np.ndarray
+    """Class numbers int64 [N] (single, first), 0/1 float32 [N] (binary) or float32 [N, k] (multi)."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of logits: one for binary, else one per class."""
+        return 1 if self.head == "binary" else len(self.classes)
+
+
+def build_targets(
+    labels: Sequence[str] | np.ndarray, head: str = "single", *, classes: Sequence[str] | None = None
+) -> Targets:
+    """Targets from labels.
+
+    single: the label as it stands. binary: the same, exactly two. multi: labels joined by "|", one output each; an
+    empty label means none of them. first: the first-listed of several, as the paper reads ChestX-ray14.
+
+    Args:
+        labels: One text per image, [N].
+        head: What is predicted.
+        classes: The classes in their order, where this set may lack some; by default those that occur, sorted.
+
+    Raises:
+        InputError: for an empty label where one is needed, fewer than two classes, more than two for binary, or a
+            label outside ``classes``.
+    """
+    if head not in HEADS:
+        raise unknown_name("head", head, HEADS)
+    texts = [str(label).strip() for label in labels]
+    lists = [[part.strip() for part in text.split(SEPARATOR) if part.strip()] for text in texts]
+    if head in ("single", "binary"):
+        lists = [[text] if text else [] for text in texts]
+    elif head == "first":
+        lists = [parts[:1] for parts in lists]
+    empty = [i for i, parts in enumerate(lists) if not parts]
+    if empty and head != "multi":
+        raise InputError(
+            f"{len(empty)} images have no label (the first is row {empty[0]}); a {head} head needs one each"
+        )
+    names = tuple(classes) if classes is not None else tuple(sorted({part for parts in lists for part in parts}))
+    _check_classes(names, head)
+    number = {name: i for i, name in enumerate(names)}
+    for part in (part for parts in lists for part in parts):
+        if part not in number:
+            raise unknown_name("label", part, names)
+    if head == "multi":
+        values = np.zeros((len(lists), len(names)), dtype=np.float32)
+        for i, parts in enumerate(lists):
+            values[i, [number[part] for part in parts]] = 1
+        return Targets(head, names, values)
+    chosen = np.array([number[parts[0]] for parts in lists], dtype=np.int64)
+    return Targets(head, names, chosen.astype(np.float32) if head == "binary" else chosen)
+
+
+def training_labels(manifest: Manifest, head: str) -> np.ndarray:
+    """The labels that a head is trained on: the first-listed for ``first``, joined ones only for ``multi``.
+
+    Raises:
+        InputError: Findings are joined and the head takes one label.
+    """
+    labels = manifest.labels
+    joined = np.array(["|" in str(label) for label in labels])
+    if head == "first":
+        return np.array([str(label).split("|")[0] for label in labels], dtype=object)
+    if joined.any() and head != "multi":
+        raise InputError(
+            f"{joined.sum():,} images of {one_line(manifest.name)} have several findings, the first "
+            f"{one_line(labels[joined][0], 60)!r}: say --head multi, or --head first for the first-listed one"
+        )
+    return labels
+
+
+def _check_classes(names: tuple[str, ...], head: str) -> None:
+    if len(set(names)) != len(names):
+        raise InputError("a class is named twice")
+    if head == "multi":
+        if not names:
+            raise InputError("no image has a label")
+    elif len(names) < 2:
+        raise InputError(f"all images have the same label ({', '.join(names) or 'none'}); a classifier needs two")
+    if head == "binary" and len(names) != 2:
+        raise InputError(f"a binary head needs exactly two classes, there are {len(names)}: use head single")

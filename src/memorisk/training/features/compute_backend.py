@@ -1,0 +1,359 @@
+"""Where the searches of a command, and its passes of images through networks, run: here, or on a cluster.
+
+One thing that a detector is given (`memorisk.training.detectors.pair_detectors.PairDetector`): its features and what
+compares them then go there by themselves, and everything that is made from them stays as it was written.
+
+Features of images as jobs: blocks of whole batches, each by a worker that opens the same encoder.
+
+Images stay where their store is; what lies in memory alone goes to shared storage first. Blocks begin where batches
+begin, so that every image stands in the batch that it would stand in here, and a job has as many threads: a network's
+last bits depend on both. A block that is done stays until the command
+ends: a killed one goes on.
+"""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from memorisk.images.pixels import StackedImages
+from memorisk.models.encoders.feature_sources import FeatureSource
+from memorisk.models.encoders.networks import Encoder, StoredShape, open_encoder
+from memorisk.runs.arrays import ABANDONED_SECONDS, SharedArray, npy_file_of, share_array, wait_for_file, write_guard
+from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.executors.placement import ClusterOptions, Placement
+from memorisk.runs.executors.pool import connection, run_jobs
+from memorisk.runs.executors.worker import Outcome
+from memorisk.runs.files import fingerprint, read_array, write_array
+from memorisk.runs.locks import folder_lock
+from memorisk.runs.storage.locations import cache_folder
+from memorisk.runs.workload import CountProgress
+from memorisk.scores.similarity import LOCAL_SEARCH, Search
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.engine.pixels import Images
+from memorisk.training.features.extraction import feature_batch_size, feature_batches
+from memorisk.training.features.search_jobs import DistributedSearch
+
+NETWORKS = ("network", "transformers", "detector")
+"""Kinds of sources that are worth the way to a worker; pixels and their components are read as fast as sent."""
+_BATCHES = 8  # of a job, at most
+_MIN_JOBS = 16  # jobs at least, where there are as many batches
+_MAX_LOCAL_BATCHES = 2  # batches that stay here
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Some images of one file."""
+
+    path: str
+    """Of a .npy file [N, H, W, C]."""
+    shared: SharedArray | None
+    """Where the file was written for the jobs: looked through before it is used."""
+    rows: np.ndarray
+    """[p] of the file."""
+    places: np.ndarray
+    """[p] among the images of the job."""
+
+    def read(self) -> np.ndarray:
+        """[p, H, W, C].
+
+        Raises:
+            MemoriskError: The file is gone or damaged.
+        """
+        file = Path(self.path)
+        wait_for_file(file)
+        images = read_array(file, mmap=True) if self.shared is None else self.shared.open()
+        return np.take(images, self.rows, axis=0)
+
+
+@dataclass(frozen=True)
+class FeatureJob:
+    """A block of images for one encoder."""
+
+    answer: str
+    """The file that it leaves."""
+    source: FeatureSource
+    """What computes; its paths are absolute."""
+    stored: StoredShape
+    size: int | None
+    normalise: str | None
+    seed: int
+    identity: str
+    """Of the encoder here: a worker's must be the same."""
+    pieces: tuple[FilePart, ...]
+    n: int
+    """Images."""
+    precision: str
+    device: str
+    batch: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class FeatureWork:
+    """Computes features by the workers of a cluster."""
+
+    place: Placement
+    """Where."""
+    folder: Path
+    """On shared storage, for images that have no file and for answers."""
+    threads: int = 1
+    """Of a job."""
+
+    def takes(self, asked: object, n: int, batch: int) -> bool:
+        """Whether so many images are worth the way to the workers."""
+        return isinstance(asked, FeatureSource) and asked.kind in NETWORKS and n > _MAX_LOCAL_BATCHES * batch
+
+    def blocks(
+        self, like: FeatureJob, images: Images, rows: np.ndarray, progress: CountProgress | None = None
+    ) -> Iterator[np.ndarray]:
+        """Features of chosen images, [b, d] of one block after another.
+
+        Args:
+            like: The job but for its images and its answer.
+            images: [N, H, W, C].
+            rows: Which, [n].
+            progress: Called with images done and their number as blocks end.
+
+        Raises:
+            InputError: A worker has other weights or does not see them, or the encoder refuses the images.
+            MemoriskError: Some blocks could not be had; those that are done are kept.
+        """
+        batches = -(-len(rows) // like.batch)
+        step = like.batch * max(1, min(_BATCHES, batches // _MIN_JOBS))
+        parts = [rows[first : first + step] for first in range(0, len(rows), step)]
+        with write_guard(self.folder, "images of a pass"):
+            jobs = [self._job(like, images, part) for part in parts]
+        todo = [job for job in jobs if _read_block(job) is None]
+        done = len(rows) - sum(job.n for job in todo)
+
+        def ended(of: Outcome) -> None:
+            """Count the images of a block."""
+            nonlocal done
+            done += todo[of.index].n if of.error is None else 0
+            if progress is not None:
+                progress(done, len(rows))
+
+        place = replace(self.place, files=needed_files(like.source))
+        run_jobs(run_features, todo, threads=self.threads, on_done=ended, place=place)
+        for piece in (piece for job in jobs for piece in job.pieces if piece.shared is not None):
+            Path(piece.path).unlink(missing_ok=True)
+        for job in jobs:
+            wait_for_file(Path(job.answer))
+            found = _read_block(job)
+            if found is None:
+                raise MemoriskError(f"features in {one_line(self.folder, 160)} are damaged: remove that folder")
+            yield found
+
+    def _job(self, like: FeatureJob, images: Images, rows: np.ndarray) -> FeatureJob:
+        """The job of some rows; what has no file of its own is written for it."""
+        pieces = []
+        for array, chosen, places in _parts(images, rows):
+            path = npy_file_of(array)
+            if path is not None and any(path.is_relative_to(place) for place in self.place.folders):
+                pieces.append(FilePart(str(path), None, chosen, places))
+                continue
+            shared = share_array(self.folder, np.take(np.asarray(array), chosen, axis=0))
+            pieces.append(FilePart(shared.path, shared, np.arange(len(chosen)), places))
+        told = [[one.path, one.shared and one.shared.fingerprint, one.rows, one.places] for one in pieces]
+        key = fingerprint(like.identity, like.precision, like.device, like.batch, told, length=32)
+        return replace(like, answer=str(self.folder / f"features-{key}.npy"), pieces=tuple(pieces), n=len(rows))
+
+
+def feature_job(
+    source: FeatureSource,
+    encoder: Encoder,
+    stored: StoredShape,
+    *,
+    size: int | None,
+    normalise: str | None,
+    seed: int,
+    precision: str,
+    device: torch.device,
+    batch: int | None,
+    threads: int,
+) -> FeatureJob:
+    """What all blocks of a pass have in common.
+
+    Args:
+        source: What computes.
+        encoder: As it was opened here.
+        stored: Height, width and channels of the images.
+        size: As for `open_encoder`, and so the next two.
+        normalise: Likewise.
+        seed: Likewise.
+        precision: Settled.
+        device: Of the kind that workers are to compute on.
+        batch: Images a batch; None for what a pass here has.
+        threads: Of a job.
+    """
+    height, width = encoder.preprocessing.size
+    images = batch or feature_batch_size((int(height), int(width)))
+    mark = fingerprint(encoder.identity, length=32)
+    return FeatureJob(
+        "", _absolute(source), stored, size, normalise, seed, mark, (), 0, precision, device.type, images, threads
+    )
+
+
+def run_features(job: FeatureJob) -> None:
+    """Leave the features of a block.
+
+    Raises:
+        InputError: The weights here are others, or the encoder refuses the images.
+        MemoriskError: Images are gone, or the disk is full.
+    """
+    if _read_block(job) is not None:
+        return
+    encoder = _same_encoder(job)
+    images = None
+    for piece in job.pieces:
+        found = piece.read()
+        images = np.empty((job.n, *found.shape[1:]), found.dtype) if images is None else images
+        images[piece.places] = found
+    assert images is not None
+    how = {"precision": job.precision, "dtype": encoder.dtype, "batch": job.batch, "name": encoder.name}
+    with limited_threads(job.threads):
+        module, _ = encoder.load()
+        batches = feature_batches(
+            module, images, np.arange(job.n), encoder.preprocessing, device=torch.device(job.device), **how
+        )
+        values = np.concatenate(list(batches))
+    answer = Path(job.answer)
+    with write_guard(answer.parent, "features"):
+        write_array(answer, values)
+
+
+def needed_files(source: FeatureSource) -> tuple[Path, ...]:
+    """What workers must see to open an encoder: a file of weights, or a folder."""
+    given = (source.name if source.kind in ("detector", "transformers") else source.weights) or ""
+    return (Path(given).resolve(),) if given and Path(given).exists() else ()
+
+
+def _same_encoder(job: FeatureJob) -> Encoder:
+    """The encoder of a job, kept from the last one.
+
+    Raises:
+        InputError: It has other weights than where the command was given.
+    """
+    for _ in range(2):
+        encoder = _encoder(job.source, job.stored, job.size, job.normalise, job.seed)
+        if fingerprint(encoder.identity, length=32) == job.identity:
+            return encoder
+        _encoder.cache_clear()  # a file may have been replaced since
+    raise InputError(f"{job.source.shown} is not what it is where the command was given: give all machines one file")
+
+
+@lru_cache(maxsize=1)
+def _encoder(source: FeatureSource, stored: StoredShape, size: int | None, normalise: str | None, seed: int) -> Encoder:
+    """Opened once for all jobs of a pass."""
+    return open_encoder(source, stored, size=size, normalise=normalise, seed=seed)
+
+
+def _read_block(job: FeatureJob) -> np.ndarray | None:
+    """The features of a block; None where they are not there, or damaged, so that they are made again."""
+    try:
+        found = read_array(job.answer)
+    except (OSError, ValueError, EOFError):
+        return None
+    return found if found.ndim == 2 and len(found) == job.n else None
+
+
+def _absolute(source: FeatureSource) -> FeatureSource:
+    """The source with paths that mean the same wherever a worker was started."""
+    given: dict[str, str] = {}
+    if source.kind in ("detector", "transformers") and Path(source.name).exists():
+        given["name"] = str(Path(source.name).resolve())
+    if source.kind == "network" and source.weights and Path(source.weights).is_file():
+        path = str(Path(source.weights).resolve())
+        given |= {"weights": path, "text": f"{source.name}@{path}"}
+    return replace(source, **given)
+
+
+def _parts(images: Images, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Arrays that hold chosen images, which rows of each, and their places among the chosen."""
+    places = np.arange(len(rows))
+    if not isinstance(images, StackedImages):
+        array = images.cpu().numpy() if isinstance(images, torch.Tensor) else images
+        yield array, np.asarray(rows), places
+        return
+    wanted = images.order[rows]
+    part_of = np.searchsorted(images.starts, wanted, side="right") - 1
+    for number in np.unique(part_of):
+        here = np.flatnonzero(part_of == number)
+        for array, chosen, inner in _parts(images.parts[number], wanted[here] - images.starts[number]):
+            yield array, chosen, here[inner]
+
+
+SEARCHES = "searches"
+
+
+@dataclass(frozen=True)
+class ComputeBackend:
+    """Where searches and passes of images run."""
+
+    search: Search = LOCAL_SEARCH
+    """Looks at all pairs."""
+    features: FeatureWork | None = None
+    """Computes features; None for this process."""
+
+
+LOCAL = ComputeBackend()
+
+
+@contextmanager
+def open_compute_backend(
+    options: ClusterOptions, store: Path | None, out: Path, *, device: str, threads: int | None = None
+) -> Iterator[ComputeBackend]:
+    """This machine, or the cluster that a command names, as long as it runs.
+
+    Tables, answers and images of jobs lie below the store's folder, which all machines see. They are removed when the
+    command ends well; what a killed one left, the same command goes on from.
+
+    Args:
+        options: Where jobs run.
+        store: Folder of decoded images; None for the usual one.
+        out: The run folder: what makes a command the same.
+        device: Of jobs.
+        threads: Of a job; None for one of a search, whose answers are the same by any number, and for as many of a
+            pass of images as it has here: the last bits of a network's sums depend on them.
+
+    Raises:
+        InputError: The folder cannot be written, or the same command runs already.
+        MemoriskError: No space is left.
+    """
+    if options.executor == "local":
+        yield LOCAL
+        return
+    cache = cache_folder(store).resolve()
+    root, key = cache / SEARCHES, fingerprint(str(out.resolve()))
+    with write_guard(root, "tables of a search"):
+        root.mkdir(mode=0o700, exist_ok=True)
+        _remove_abandoned(root)
+    with folder_lock(root, name=f"{key}.lock"):
+        folder = root / key
+        with write_guard(root, "tables of a search"):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        of_pass, gpus = threads or torch.get_num_threads(), int(device.startswith("cuda"))
+        search = DistributedSearch(options.placement(cache, cores=threads or 1, gpus=gpus), folder, threads or 1)
+        with connection(search.place):
+            place = options.placement(cache, cores=of_pass, gpus=gpus)
+            yield ComputeBackend(search, FeatureWork(place, folder, of_pass))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_abandoned(root: Path) -> None:
+    """Remove what commands left that were killed and not given again for a week.
+
+    Clocks are set, so that age alone says little: one whose lock another command holds is in use.
+    """
+    for folder in root.iterdir():
+        with suppress(OSError, InputError):
+            if folder.is_dir() and time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
+                with folder_lock(root, name=f"{folder.name}.lock"):
+                    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,339 @@
+"""The exact searches over all pairs as jobs: blocks of rows, tables on shared storage, answers as files beside them.
+
+Both engines give every row its answer by definition, whatever else is asked at the same time, so that what is put
+together here is what one machine finds, to the bit: neighbours of a row are one job's, pairs and counts of jobs merge
+(`memorisk.scores.pairs.merge`). What is answered stays until the command ends: a killed one goes on.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache, reduce
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.runs.arrays import SharedArray, share_array, wait_for_file, write_guard
+from memorisk.runs.errors import MemoriskError, one_line
+from memorisk.runs.executors.placement import Placement
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.worker import result_versions
+from memorisk.runs.files import atomic_path, fingerprint
+from memorisk.scores import distances, pairs
+from memorisk.scores.distances import FittedMeasure, Neighbours
+from memorisk.scores.distances.neighbours import group_codes, open_tables
+from memorisk.scores.distances.rows import Rows
+from memorisk.scores.pairs import Head, Job, Pairs, Survey, Top, Work, merge
+from memorisk.scores.similarity import LOCAL_SEARCH
+
+Arrays = dict[str, np.ndarray]
+MIN_DISTRIBUTED_WORK = 1 << 33
+"""Differences of numbers from which a search leaves this machine: a second or two of one core."""
+_PER_JOB = 1 << 35
+_FEWEST, _MOST = 64, 8192  # rows of a job
+_JOBS, _MOST_JOBS = 32, 4096
+
+
+@dataclass(frozen=True)
+class PairQuery:
+    """What is asked of the pairs."""
+
+    kind: Literal["nearest", "histogram", "survey"]
+    k: int | None = None
+    threshold: float | None = None
+    limit: int | None = None
+    edges: tuple[float, ...] | None = None
+
+    def mark(self) -> str:
+        """Of all of it; infinite numbers, too."""
+        numbers = [np.array([] if value is None else value) for value in (self.threshold, self.edges)]
+        return fingerprint(self.kind, self.k, self.limit, *numbers)
+
+
+@dataclass(frozen=True)
+class SearchJob:
+    """A block of rows of one table against all of another; picklable, tables stay on the disk."""
+
+    folder: str
+    """Where the answer goes."""
+    key: str
+    """Of tables, what compares them and what is asked."""
+    first: int
+    """Row."""
+    last: int
+    """The row after the last."""
+    left: SharedArray
+    right: SharedArray | None
+    """None: the rows of ``left`` that follow each."""
+    groups: tuple[SharedArray, ...]
+    """[n] and [m] numbers: pairs of the same are left out; empty for none."""
+    measure: SharedArray | None
+    """File of a `FittedMeasure`; None of a head."""
+    weight: SharedArray | None
+    bias: float
+    asked: PairQuery
+    device: str
+    threads: int
+
+    @property
+    def answer(self) -> Path:
+        """The file."""
+        return Path(self.folder) / f"{self.key}-{self.first}-{self.last}.npz"
+
+
+def run_search(job: SearchJob) -> None:
+    """Leave the answer of a job.
+
+    Raises:
+        InputError: Rows that cannot be compared.
+        MemoriskError: A table is gone or damaged, or the disk is full.
+    """
+    if read_answer(job.answer) is not None:
+        return
+    found = _search_by_measure(job) if job.weight is None else _search_by_head(job)
+    with (
+        write_guard(job.answer.parent, "answers of a search"),
+        atomic_path(job.answer) as temporary,
+        temporary.open("wb") as file,
+    ):
+        np.savez(file, **found)  # pyright: ignore[reportArgumentType]
+
+
+@dataclass(frozen=True)
+class DistributedSearch:
+    """A search (`memorisk.scores.similarity.Search`) by the workers of a cluster; a small one stays here."""
+
+    place: Placement
+    """Where."""
+    folder: Path
+    """On shared storage, for tables and answers."""
+    threads: int = 1
+    """Of a job."""
+    worth: int | None = None
+    """Differences of numbers from which workers are asked; None for `MIN_DISTRIBUTED_WORK`."""
+    rows: int | None = None
+    """Of a job; None for what takes it some seconds."""
+
+    def nearest(
+        self,
+        queries: Any,
+        references: Any,
+        measure: FittedMeasure,
+        k: int = 1,
+        *,
+        exclude_same: Any = None,
+        device: str = "auto",
+    ) -> Neighbours:
+        """As `memorisk.scores.distances.nearest`."""
+        if not self._leaves(queries, references):
+            return LOCAL_SEARCH.nearest(queries, references, measure, k, exclude_same=exclude_same, device=device)
+        asked = PairQuery("nearest", k=k)
+        parts = self._by_measure(queries, references, measure, asked, exclude_same, device)
+        indices, values = (np.concatenate([part[name] for part in parts]) for name in ("indices", "distances"))
+        return Neighbours(indices, values, sum(int(part["clipped"]) for part in parts))
+
+    def histogram(
+        self,
+        queries: Any,
+        references: Any,
+        measure: FittedMeasure,
+        edges: ArrayLike,
+        *,
+        exclude_same: Any = None,
+        device: str = "auto",
+    ) -> NDArray[np.int64]:
+        """As `memorisk.scores.distances.histogram`."""
+        if not self._leaves(queries, references):
+            return LOCAL_SEARCH.histogram(queries, references, measure, edges, exclude_same=exclude_same, device=device)
+        asked = PairQuery("histogram", edges=_numbers(edges))
+        parts = self._by_measure(queries, references, measure, asked, exclude_same, device)
+        return reduce(np.add, [part["counts"] for part in parts])
+
+    def survey(
+        self,
+        u: Any,
+        v: Any,
+        head: Head,
+        *,
+        threshold: float | None = None,
+        limit: int | None = 1_000_000,
+        k: int | None = None,
+        edges: ArrayLike | None = None,
+        exclude_same: Any = None,
+        device: str = "auto",
+    ) -> Survey:
+        """As `memorisk.scores.pairs.survey`."""
+        if not self._leaves(u, v):
+            asked_here = {"threshold": threshold, "limit": limit, "k": k, "edges": edges, "exclude_same": exclude_same}
+            return LOCAL_SEARCH.survey(u, v, head, device=device, **asked_here)
+        left, right = Rows(u, "first vectors (u)"), None if v is None else Rows(v, "second vectors (v)")
+        for rows in (left, right):
+            if rows is not None:
+                rows.check()  # before anything is written, as all else that a worker would refuse
+        if right is None and exclude_same is not None and not isinstance(exclude_same, tuple):
+            exclude_same = (exclude_same, exclude_same)
+        codes = group_codes(exclude_same, left, right or left)
+        asked = PairQuery("survey", k, threshold, limit, None if edges is None else _numbers(edges))
+        with write_guard(self.folder, "tables of a search"):
+            job = self._job(u, v, codes if exclude_same is not None else (), asked, device)
+            job = replace(job, weight=share_array(self.folder, head.weight), bias=head.bias)
+        return merge(_survey(part, limit) for part in self._answers(job, left.n))
+
+    def _leaves(self, left: Any, right: Any) -> bool:
+        """Whether a search is worth the way to the workers; what lies on a GPU stays there."""
+        if any(hasattr(table, "detach") for table in (left, right)):
+            return False
+        n, d = np.shape(left)
+        return n * (n / 2 if right is None else len(right)) * d >= (
+            MIN_DISTRIBUTED_WORK if self.worth is None else self.worth
+        )
+
+    def _by_measure(
+        self, queries: Any, references: Any, measure: FittedMeasure, asked: PairQuery, exclude_same: Any, device: str
+    ) -> list[Arrays]:
+        """Answers of all blocks of queries."""
+        left, right = open_tables(queries, references, measure)
+        codes = group_codes(exclude_same, left, right)
+        with write_guard(self.folder, "tables of a search"):
+            job = self._job(queries, references, codes if exclude_same is not None else (), asked, device)
+            job = replace(job, measure=_share_measure(self.folder, measure))
+        return self._answers(job, left.n)
+
+    def _job(self, left: Any, right: Any, codes: Sequence[np.ndarray], asked: PairQuery, device: str) -> SearchJob:
+        """All of the work, its tables where workers see them."""
+        shared = [None if x is None else share_array(self.folder, x, self.place.folders) for x in (left, right, *codes)]
+        mine, theirs, *groups = shared
+        assert mine is not None
+        numbers = tuple(one for one in groups if one is not None)
+        return SearchJob(
+            str(self.folder), "", 0, len(left), mine, theirs, numbers, None, None, 0.0, asked, device, self.threads
+        )
+
+    def _answers(self, whole: SearchJob, n: int) -> list[Arrays]:
+        """Of every block of rows, in order: found, or made by the workers now.
+
+        Raises:
+            MemoriskError: Some could not be had; those that are there are kept.
+        """
+        marks = [
+            one.fingerprint for one in (whole.left, whole.right, *whole.groups, whole.measure, whole.weight) if one
+        ]
+        key = fingerprint(marks, whole.asked.mark(), np.array(whole.bias), whole.right is None, result_versions())
+        rows = self.rows or _rows_of(n, whole)
+        jobs = [
+            replace(whole, key=key, first=first, last=min(first + rows, n)) for first in range(0, n, rows)
+        ]  # fmt: skip
+        found = {job.first: read_answer(job.answer) for job in jobs}
+        todo = [job for job in jobs if found[job.first] is None]
+        run_jobs(run_search, todo, threads=self.threads, place=self.place)
+        for job in todo:
+            wait_for_file(job.answer)
+            found[job.first] = read_answer(job.answer)
+        answers = [found[job.first] for job in jobs]
+        if any(answer is None for answer in answers):
+            raise MemoriskError(f"answers of a search in {one_line(self.folder, 160)} are damaged: remove that folder")
+        return [answer for answer in answers if answer is not None]
+
+
+def read_answer(path: Path) -> Arrays | None:
+    """What a job left; None where it is not there or damaged, so that it is made again."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+        path.unlink(missing_ok=True)
+        return None
+
+
+def _search_by_measure(job: SearchJob) -> Arrays:
+    """Neighbours or counts of a block of queries."""
+    assert job.right is not None
+    assert job.measure is not None
+    rows, measure = slice(job.first, job.last), _measure_of(job.measure)
+    left, right, groups = job.left.open()[rows], job.right.open(), tuple(one.open() for one in job.groups)
+    how: dict[str, Any] = {"device": job.device, "threads": job.threads}
+    how["exclude_same"] = (groups[0][rows], groups[1]) if groups else None
+    if job.asked.kind == "histogram":
+        assert job.asked.edges is not None
+        return {"counts": distances.histogram(left, right, measure, job.asked.edges, **how)}
+    found = distances.nearest(left, right, measure, job.asked.k or 1, **how)
+    return {"indices": found.indices, "distances": found.distances, "clipped": np.array(found.clipped)}
+
+
+def _search_by_head(job: SearchJob) -> Arrays:
+    """What a survey says of a block of rows."""
+    assert job.weight is not None
+    asked, groups = job.asked, tuple(one.open() for one in job.groups)
+    left, right = job.left.open(), None if job.right is None else job.right.open()
+    found = pairs.survey(
+        left, right, job.weight.open(), job.bias, threshold=asked.threshold, limit=asked.limit, k=asked.k,
+        edges=asked.edges, exclude_same=groups or None, job=Job(job.first, job.last), device=job.device,
+        threads=job.threads,
+    )  # fmt: skip
+    work = found.work
+    told: Arrays = {"work": np.array([work.pairs, work.columns, work.evaluated])}
+    if found.pairs is not None:
+        told |= {name: getattr(found.pairs, name) for name in ("first", "second", "logit")}
+        told["count"] = np.array(found.pairs.count)
+    if found.top is not None:
+        told |= {"indices": found.top.indices, "logits": found.top.logits, "start": np.array(found.top.start)}
+    return told | ({} if found.counts is None else {"counts": found.counts})
+
+
+def _survey(part: Arrays, limit: int | None) -> Survey:
+    """An answer as it was before it was written."""
+    listed = top = None
+    if "first" in part:
+        listed = Pairs(part["first"], part["second"], part["logit"], int(part["count"]), limit)
+    if "indices" in part:
+        top = Top(part["indices"], part["logits"], int(part["start"]))
+    return Survey(listed, top, part.get("counts"), Work(*(int(n) for n in part["work"])))
+
+
+def _rows_of(n: int, whole: SearchJob) -> int:
+    """Rows of a job: some seconds of a core, not so few that reading the other table takes as long as comparing.
+
+    By the tables alone, so that a command that goes on finds what is answered, whatever workers there are.
+    """
+    shape = np.shape((whole.right or whole.left).open())
+    seconds = _PER_JOB // max(1, int(np.prod(shape)))
+    return max(_FEWEST, -(-n // _MOST_JOBS), min(_MOST, seconds, -(-n // _JOBS)))
+
+
+def _numbers(edges: ArrayLike) -> tuple[float, ...]:
+    """Edges of bins, as they are written down."""
+    return tuple(np.asarray(edges, dtype=np.float64).tolist())
+
+
+def _share_measure(folder: Path, measure: FittedMeasure) -> SharedArray:
+    """A measure's file, named by its content."""
+    mark = _fingerprint_of(measure)
+    path = folder / f"measure-{mark}.safetensors"
+    if not path.is_file():
+        measure.save(path)
+    return SharedArray(str(path), mark)
+
+
+@lru_cache(maxsize=8)
+def _measure_of(shared: SharedArray) -> FittedMeasure:
+    """The measure of a file, as it was shared.
+
+    Raises:
+        MemoriskError: It is not.
+    """
+    wait_for_file(Path(shared.path))
+    found = FittedMeasure.load(shared.path)
+    if _fingerprint_of(found) != shared.fingerprint:
+        raise MemoriskError(f"{one_line(shared.path, 160)} is damaged: remove it, and give the command again")
+    return found
+
+
+def _fingerprint_of(measure: FittedMeasure) -> str:
+    """Of everything that was fitted and chosen."""
+    values = (getattr(measure, field.name) for field in fields(measure))
+    return fingerprint(*(value if isinstance(value, np.ndarray) else [value] for value in values), length=32)

@@ -1,1 +1,0 @@
-"""Sets of images drawn from a generator, each again alone to the byte. Start with `generating`."""

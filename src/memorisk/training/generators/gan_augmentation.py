@@ -1,0 +1,426 @@
+"""What a discriminator sees in place of an image: the augmentations "bgc" of adaptive augmentation.
+
+Karras et al. 2020, "Training generative adversarial networks with limited data", appendix B. Each transformation is
+drawn for each image with probability p; their matrices are multiplied, and an image is moved once and coloured once
+(`memorisk.training.generators.gan.moves`). Images that nothing was drawn for pass as they are, to the bit; flips, turns
+and whole pixels alone are exact.
+
+Images moved and coloured by matrices, each by its own; every operation has all derivatives.
+
+For adaptive augmentation (`memorisk.training.generators.gan.augment`). Pixels are gathered and weighted, since the
+derivative of torch's ``grid_sample`` has none. Beyond its edges an image is reflected at the middle of its outermost
+pixels.
+
+The probability of an augmentation, steered by how much the discriminator overfits.
+
+Karras et al. 2020, "Training generative adversarial networks with limited data", section 3: r_t = E[sign(D(real))] is
+about 0 for a discriminator that cannot tell and 1 for one that knows its images. Every 4 steps the probability goes up
+where r_t is above the target, down where it is below, as fast as takes it from 0 to 1 in so many images. It ends at
+0.8, below which augmentations do not leak into what is drawn.
+
+What is random in a step of a GAN's training: a function of (seed, step, phase) alone.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from memorisk.models.settings import GanSpec
+from memorisk.training.generators.options import SAFE_PROBABILITY, GanSettings
+
+_SYM6 = (
+    0.015404109327027373, 0.0034907120842174702, -0.11799011114819057, -0.048311742585633, 0.4910559419267466,
+    0.787641141030194, 0.3379294217276218, -0.07263752278646252, -0.021060292512300564, 0.04472490177066578,
+    0.0017677118642428036, -0.007800708325034148,
+)  # fmt: skip
+_PAD = len(_SYM6) // 4
+_EDGE = 5
+"""Pixels of twice the side that the filter needs beyond the image."""
+_CENTRE = sum(t * weight for t, weight in enumerate(_SYM6)) / sum(_SYM6) - _EDGE
+"""Where the middle of the first pixel lies in the image of twice the side: by the filter's centre of mass, so that an
+even slope stays one."""
+
+
+def move_pixels(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """Pixels of each image taken from elsewhere in it; exact, for matrices that lead from pixel to pixel.
+
+    Args:
+        x: [b, c, s, s].
+        matrix: [b, 3, 3], in pixels from the middle.
+    """
+    side = x.shape[-1]
+    rows, columns = _sources(matrix, torch.arange(side, dtype=torch.float64), side)
+    index = _reflect(rows, side).round().long() * side + _reflect(columns, side).round().long()
+    return _gather_pixels(x, index.to(x.device)).unflatten(2, (side, side))
+
+
+def move_between_pixels(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """Each image moved by any matrix, without aliases.
+
+    It is made twice as large by the wavelet sym6, taken between its pixels by bilinear interpolation, and made half as
+    large by sym6 again, which undoes the first step where nothing moves.
+
+    Args:
+        x: [b, c, s, s].
+        matrix: [b, 3, 3], in pixels from the middle.
+    """
+    side = x.shape[-1]
+    large, line = _upsample(x), (torch.arange(-_EDGE, 2 * side + _EDGE, dtype=torch.float64) - _CENTRE) / 2
+    rows, columns = (2 * _reflect(place, side) + _CENTRE for place in _sources(matrix, line, side))
+    seen = torch.zeros((), dtype=x.dtype, device=x.device)
+    for down in (0, 1):
+        row, row_weight = _neighbour(rows, down, 2 * side)
+        for right in (0, 1):
+            column, column_weight = _neighbour(columns, right, 2 * side)
+            weight = (row_weight * column_weight).to(x.device, x.dtype)
+            seen = seen + _gather_pixels(large, (row * 2 * side + column).to(x.device)) * weight[:, None]
+    return _downsample(seen.unflatten(2, (len(line), len(line))))
+
+
+def recolour(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """Colours of each image by an affine map; a grey image as if it were red, green and blue, of which the mean stays.
+
+    Args:
+        x: [b, c, s, s], c of 1 or 3.
+        matrix: [b, 4, 4].
+    """
+    matrix = matrix.to(x.device)
+    linear, shift = matrix[:, :3, :3], matrix[:, :3, 3]
+    if x.shape[1] == 1:
+        linear, shift = linear.sum(dim=2).mean(dim=1)[:, None, None], shift.mean(dim=1, keepdim=True)
+    return (linear.to(x.dtype) @ x.flatten(2) + shift.to(x.dtype)[:, :, None]).unflatten(2, x.shape[2:])
+
+
+def _sources(matrix: torch.Tensor, line: torch.Tensor, side: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where each point of a grid is taken from: rows and columns, [b, n n] each, as pixels of the image are counted."""
+    middle = (side - 1) / 2
+    line = line.to(matrix.device) - middle
+    y, x = (v.flatten() for v in torch.meshgrid(line, line, indexing="ij"))
+    found = matrix @ torch.stack([x, y, torch.ones_like(x)])
+    return found[:, 1] + middle, found[:, 0] + middle
+
+
+def _reflect(place: torch.Tensor, side: int) -> torch.Tensor:
+    """Reflected into the image at the middle of its first and last pixels."""
+    period = 2 * (side - 1)
+    place = place.remainder(period)
+    return torch.minimum(place, period - place)
+
+
+def _neighbour(place: torch.Tensor, step: int, side: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The pixel before a place or after it, and its weight in a linear interpolation."""
+    before = place.floor()
+    share = place - before
+    return (before + step).clamp(0, side - 1).long(), share if step else 1 - share
+
+
+def _gather_pixels(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """[b, c, n] of the pixels at [b, n]; its derivative adds them up again, and is differentiable itself."""
+    return x.flatten(2).gather(2, index[:, None].expand(-1, x.shape[1], -1))
+
+
+def _filter(x: torch.Tensor) -> torch.Tensor:
+    """The wavelet's low-pass filter, [12]."""
+    return torch.tensor(_SYM6, dtype=x.dtype, device=x.device)
+
+
+def _upsample(x: torch.Tensor) -> torch.Tensor:
+    """[b, c, 2s, 2s]: zeros between the pixels, then sym6 in both directions."""
+    channels, line = x.shape[1], math.sqrt(2) * _filter(x)
+    x, cut = F.pad(x, (_PAD,) * 4, mode="reflect"), 2 * _PAD + _EDGE
+    for shape, stride in (((1, 1, -1, 1), (2, 1)), ((1, 1, 1, -1), (1, 2))):
+        weight = line.reshape(shape).expand(channels, -1, -1, -1)
+        x = F.conv_transpose2d(x, weight, stride=stride, groups=channels)
+    return x[..., cut : x.shape[-2] - cut, cut : x.shape[-1] - cut]
+
+
+def _downsample(x: torch.Tensor) -> torch.Tensor:
+    """[b, c, s, s] of [b, c, 2s + 10, 2s + 10]: sym6 backwards in both directions, then every second pixel."""
+    channels, line = x.shape[1], _filter(x) / math.sqrt(2)
+    for shape, stride in (((1, 1, -1, 1), (2, 1)), ((1, 1, 1, -1), (1, 2))):
+        x = F.conv2d(x, line.reshape(shape).expand(channels, -1, -1, -1), stride=stride, groups=channels)
+    return x
+
+
+_LARGEST_SHIFT = 0.125  # share of the side: whole pixels are uniform up to it, others normal with this deviation
+_LOG_SCALE, _LOG_CONTRAST, _LOG_SATURATION, _BRIGHTNESS = 0.2, 0.5, 1.0, 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class AugmentationDraws:
+    """What was drawn for a batch."""
+
+    blit: torch.Tensor
+    """[b, 3, 3] float64: flips, turns and whole pixels, in pixels from the middle of the image; from what is seen to
+    where it is taken from."""
+    geometry: torch.Tensor
+    """[b, 3, 3] float64: scales, rotations and fractions of pixels, likewise."""
+    colour: torch.Tensor
+    """[b, 4, 4] float64: of red, green, blue and 1."""
+
+    def to(self, device: torch.device) -> "AugmentationDraws":
+        """On a device."""
+        return AugmentationDraws(self.blit.to(device), self.geometry.to(device), self.colour.to(device))
+
+
+def draw_augmentations(
+    b: int, p: float, generator: torch.Generator, *, letters: str = "bgc", side: int
+) -> AugmentationDraws:
+    """Draw transformations for a batch, on the CPU.
+
+    As many numbers are drawn whatever ``p`` is. "With probability p" a flip is one of two, a turn one of four, so that
+    an image is mirrored with probability p / 2 and turned with 3 p / 4.
+
+    Args:
+        b: Images.
+        p: Probability of each transformation; each of the two rotations has 1 - sqrt(1 - p).
+        generator: Of the CPU.
+        letters: Groups of transformations, of b, g and c.
+        side: Pixels of an image.
+    """
+    dice = _BatchDraws(b, p, generator)
+    blit, geometry, colour = (torch.eye(n, dtype=torch.float64).repeat(b, 1, 1) for n in (3, 3, 4))
+    if "b" in letters:
+        blit = _blits(dice, side)
+    if "g" in letters:
+        geometry = _geometry(dice, side)
+    if "c" in letters:
+        colour = _colours(dice)
+    return AugmentationDraws(blit, geometry, colour)
+
+
+def augment(x: torch.Tensor, drawn: AugmentationDraws) -> torch.Tensor:
+    """Images as they were drawn to be seen.
+
+    Args:
+        x: [b, c, s, s] float32, c of 1 or 3.
+        drawn: For this batch; on the device of ``x`` or on the CPU.
+    """
+    moved, turned = (_is_not_identity(m) for m in (drawn.blit @ drawn.geometry, drawn.geometry))
+    x = _apply_to_rows(x, ~turned & moved, lambda part, rows: move_pixels(part, drawn.blit[rows]))
+    x = _apply_to_rows(x, turned, lambda part, rows: move_between_pixels(part, (drawn.blit @ drawn.geometry)[rows]))
+    return _apply_to_rows(x, _is_not_identity(drawn.colour), lambda part, rows: recolour(part, drawn.colour[rows]))
+
+
+class _BatchDraws:
+    """Draws of a batch: [b] float64 each, of which some are taken and the others are what changes nothing."""
+
+    def __init__(self, b: int, p: float, generator: torch.Generator):
+        self.b, self.p, self.generator = b, p, generator
+
+    def uniform(self, low: float, high: float) -> torch.Tensor:
+        """Evenly between two numbers."""
+        return low + (high - low) * torch.rand(self.b, dtype=torch.float64, generator=self.generator)
+
+    def normal(self, deviation: float) -> torch.Tensor:
+        """Normal around 0."""
+        return deviation * torch.randn(self.b, dtype=torch.float64, generator=self.generator)
+
+    def one_of(self, n: int) -> torch.Tensor:
+        """A whole number from 0."""
+        return self.uniform(0, n).floor().clamp_max(n - 1)
+
+    def kept(self, value: torch.Tensor, neutral: float, p: float | None = None) -> torch.Tensor:
+        """The value with probability p, else what changes nothing."""
+        taken = self.uniform(0, 1) < (self.p if p is None else p)
+        return torch.where(taken, value, torch.full_like(value, neutral))
+
+
+def _blits(dice: _BatchDraws, side: int) -> torch.Tensor:
+    """Flips, turns by 90 degrees and whole pixels, applied in this order; from what is seen to its source."""
+    flip = dice.kept(1 - 2 * dice.one_of(2), 1.0)
+    turns = dice.kept(dice.one_of(4), 0.0)
+    right, down = ((dice.uniform(-1, 1) * _LARGEST_SHIFT * side).round() for _ in range(2))
+    taken = dice.kept(torch.ones_like(right), 0.0)
+    one = torch.ones_like(flip)
+    # cos and sin of a multiple of 90 degrees are rounded, so that pixels lead to pixels
+    back = _scale(flip, one) @ _rotation(turns * (math.pi / 2)).round()
+    return back @ _shift(-right * taken, -down * taken)
+
+
+def _geometry(dice: _BatchDraws, side: int) -> torch.Tensor:
+    """Scale, rotation, stretch, rotation, fractions of pixels, in this order; from what is seen to its source."""
+    rotating = 1 - math.sqrt(1 - dice.p)
+    scale = dice.kept(torch.exp2(dice.normal(_LOG_SCALE)), 1.0)
+    before = dice.kept(dice.uniform(-math.pi, math.pi), 0.0, rotating)
+    stretch = dice.kept(torch.exp2(dice.normal(_LOG_SCALE)), 1.0)
+    after = dice.kept(dice.uniform(-math.pi, math.pi), 0.0, rotating)
+    right, down = (dice.normal(_LARGEST_SHIFT) * side for _ in range(2))
+    taken = dice.kept(torch.ones_like(right), 0.0)
+    back = _scale(1 / scale, 1 / scale) @ _rotation(before) @ _scale(1 / stretch, stretch) @ _rotation(after)
+    return back @ _shift(-right * taken, -down * taken)
+
+
+def _colours(dice: _BatchDraws) -> torch.Tensor:
+    """Brightness, contrast, luma flip, hue and saturation, in this order."""
+    brightness = dice.kept(dice.normal(_BRIGHTNESS), 0.0)
+    contrast = dice.kept(torch.exp2(dice.normal(_LOG_CONTRAST)), 1.0)
+    flip = dice.kept(dice.one_of(2), 0.0)
+    hue = dice.kept(dice.uniform(-math.pi, math.pi), 0.0)
+    saturation = dice.kept(torch.exp2(dice.normal(_LOG_SATURATION)), 1.0)
+    grey = torch.full((3, 3), 1 / 3, dtype=torch.float64)
+    same = torch.eye(3, dtype=torch.float64)
+    cross = torch.tensor([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]], dtype=torch.float64) / math.sqrt(3)
+    flip, cos, sin, amount = (v[:, None, None] for v in (flip, hue.cos(), hue.sin(), saturation))
+    around = grey + (same - grey) * cos + cross * sin  # Rodrigues: about the axis of greys
+    linear = (grey + (same - grey) * amount) @ around @ (same - 2 * grey * flip) * contrast[:, None, None]
+    matrix = torch.eye(4, dtype=torch.float64).repeat(dice.b, 1, 1)
+    matrix[:, :3, :3], matrix[:, :3, 3] = linear, (linear @ brightness[:, None].expand(-1, 3)[..., None])[..., 0]
+    return matrix
+
+
+def _matrix(*numbers: torch.Tensor) -> torch.Tensor:
+    """[b, 3, 3] of two rows of three."""
+    one = torch.ones_like(numbers[0])
+    return torch.stack([*numbers, 0 * one, 0 * one, one], dim=-1).unflatten(-1, (3, 3))
+
+
+def _scale(across: torch.Tensor, along: torch.Tensor) -> torch.Tensor:
+    """Of x and of y."""
+    return _matrix(across, 0 * across, 0 * across, 0 * across, along, 0 * across)
+
+
+def _rotation(angle: torch.Tensor) -> torch.Tensor:
+    """About the middle."""
+    cos, sin = angle.cos(), angle.sin()
+    return _matrix(cos, -sin, 0 * cos, sin, cos, 0 * cos)
+
+
+def _shift(right: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    """In pixels."""
+    one, none = torch.ones_like(right), torch.zeros_like(right)
+    return _matrix(one, none, right, none, one, down)
+
+
+def _is_not_identity(matrix: torch.Tensor) -> torch.Tensor:
+    """[b] which matrices are not the identity to the bit."""
+    return (matrix != torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)).flatten(1).any(dim=1)
+
+
+def _apply_to_rows(
+    x: torch.Tensor, chosen: torch.Tensor, change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """A batch of which some images are changed."""
+    rows = chosen.nonzero()[:, 0]
+    if not len(rows):
+        return x
+    there = rows.to(x.device)
+    return x.index_copy(0, there, change(x[there], rows))
+
+
+ADJUSTMENT_STEPS = 4
+"""Steps."""
+
+
+class AdaptiveProbability:
+    """The probability and what it is steered by.
+
+    Args:
+        settings: ``gan_augment`` and what belongs to it.
+        device: Of the logits.
+    """
+
+    def __init__(self, settings: GanSettings, device: torch.device) -> None:
+        self.settings = settings
+        start = 0.0 if settings.gan_augment == "none" else settings.gan_augment_p
+        self.state = {
+            "probability": torch.tensor(start, dtype=torch.float64),
+            "signs": torch.zeros(2, dtype=torch.float64, device=device),
+            "r_t": torch.tensor(torch.nan, dtype=torch.float64),
+        }
+        """Live tensors that a checkpoint holds: probability, sum and number of signs so far, last r_t."""
+
+    @property
+    def p(self) -> float:
+        """Of each transformation now."""
+        return float(self.state["probability"])
+
+    @property
+    def r_t(self) -> float:
+        """Mean sign of the logits of real images over the last 4 steps; NaN before."""
+        return float(self.state["r_t"])
+
+    @torch.no_grad()
+    def note(self, real: torch.Tensor) -> None:
+        """Count the logits of real images, [b]."""
+        self.state["signs"] += torch.stack([real.sign().sum(), torch.ones_like(real).sum()])
+
+    def adapt(self, step: int) -> None:
+        """After a step, the ``step``-th from 0: every fourth moves the probability."""
+        if (step + 1) % ADJUSTMENT_STEPS:
+            return
+        total, seen = self.state["signs"].tolist()
+        self.state["signs"].zero_()
+        r_t, how = total / seen, self.settings
+        self.state["r_t"].fill_(r_t)
+        if how.gan_augment == "ada":
+            direction = (r_t > how.gan_augment_target) - (r_t < how.gan_augment_target)
+            moved = self.p + direction * seen / how.gan_augment_images
+            self.state["probability"].fill_(min(max(moved, 0.0), SAFE_PROBABILITY))
+
+
+GENERATOR, PATH, DISCRIMINATOR, R1 = range(4)
+"""Phases of a step."""
+_PHASES = 3  # beside order, step seeds, and the draws of `training.generators.batches`
+
+
+@dataclass(frozen=True, eq=False)
+class Latents:
+    """What images are drawn from.
+
+    Attributes:
+        z: [2, b, style] of the first and of the second style.
+        second: [b, n, 1] bool, which layers take the second.
+        noises: Of each layer, [b, 1, s, s].
+    """
+
+    z: torch.Tensor
+    second: torch.Tensor
+    noises: Sequence[torch.Tensor]
+
+
+class PhaseDraws:
+    """The draws of one phase, in the order in which they are asked for.
+
+    Small ones are drawn on the CPU, noise on the device.
+
+    Args:
+        seed: Of the training.
+        step: From 0.
+        phase: One of the four.
+        device: Where they are needed.
+    """
+
+    def __init__(self, seed: int, step: int, phase: int, device: torch.device) -> None:
+        state = np.random.SeedSequence(seed, spawn_key=(_PHASES, step, phase)).generate_state(2, np.uint64)
+        first, second = (state >> np.uint64(1)).tolist()
+        self.device = device
+        self._small = torch.Generator().manual_seed(first)
+        self._large = torch.Generator(device).manual_seed(second)
+
+    def noise(self, *shape: int) -> torch.Tensor:
+        """Normal numbers on the device."""
+        return torch.randn(shape, generator=self._large, device=self.device)
+
+    def latents(self, spec: GanSpec, b: int, mixing: float) -> Latents:
+        """Of some images.
+
+        Args:
+            spec: Of the networks.
+            b: Images.
+            mixing: Probability that an image is of two styles, from a layer on that is drawn evenly.
+        """
+        z = torch.randn(2, b, spec.style, generator=self._small)
+        mixed = torch.rand(b, 1, generator=self._small) < mixing
+        begin = torch.randint(1, spec.styles, (b, 1), generator=self._small)
+        second = mixed & (torch.arange(spec.styles) >= begin)
+        noises = [self.noise(b, 1, side, side) for side in spec.noise_sides]
+        return Latents(z.to(self.device), second[..., None].to(self.device), noises)
+
+    def augmentation(self, b: int, p: float, letters: str, side: int) -> AugmentationDraws:
+        """Of some images, as `memorisk.training.generators.gan_augmentation.draw_augmentations`."""
+        return draw_augmentations(b, p, self._small, letters=letters, side=side).to(self.device)

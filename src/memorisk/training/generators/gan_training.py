@@ -1,0 +1,460 @@
+"""One training of an unconditional GAN of the StyleGAN2 kind with adaptive augmentation.
+
+Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN" (networks, losses, lazy regularisation) and
+"Training generative adversarial networks with limited data" (augmentation); written from the papers. Everything random
+derives from (seed, step), so that a killed training goes on to the same bytes on a CPU.
+
+The steps of a GAN's training: what is alive while it runs, and one update of both networks after the other.
+"""
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from memorisk.images.store import ImageStore
+from memorisk.models.generators.generators import GeneratorConfig
+from memorisk.models.generators.stylegan2_generator import GanGenerator, gan_config, new_gan, save_gan
+from memorisk.models.generators.stylegan2_networks import Discriminator, GeneratorNetwork
+from memorisk.models.provenance import TrainingRecord
+from memorisk.models.settings import GanSpec
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.files import fingerprint
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.training.engine.devices import autocast, choose_precision, exact_products, place
+from memorisk.training.engine.loop import Checkpoint, TrainingState, load_checkpoint, save_checkpoint
+from memorisk.training.engine.optimization import FusedAdam
+from memorisk.training.generators.batches import StepPlan, TrainingImages, view_images
+from memorisk.training.generators.gan_augmentation import (
+    DISCRIMINATOR,
+    GENERATOR,
+    PATH,
+    R1,
+    AdaptiveProbability,
+    Latents,
+    PhaseDraws,
+    augment,
+)
+from memorisk.training.generators.inputs import check_rows, notes_on_training_rows
+from memorisk.training.generators.losses import discriminator_loss, generator_loss, path_lengths, r1_penalty
+from memorisk.training.generators.options import GeneratorOptions
+from memorisk.training.generators.snapshots import (
+    OnSnapshot,
+    Snapshot,
+    TrainingLog,
+    evaluation_intervals,
+    step_seconds,
+    train_with_evaluations,
+)
+
+RECORDS = ("loss", "loss_discriminator", "r1", "path_length", "r_t", "p")
+"""Of each step; NaN for what it did not compute."""
+_AT_ONCE = 100  # steps whose batches are asked for together, and after which their losses are looked at
+_BETAS = (0.0, 0.99)
+_PATH_DECAY, _PATH_SHARE = 0.01, 2
+_RAMP = 0.05
+
+
+class GanLoop:
+    """A training between two updates.
+
+    Args:
+        networks: Generator and discriminator, on their device; trained in place.
+        images: Of the training rows.
+        n: How many these are.
+        options: How.
+        precision: fp32, bf16 or fp16, of everything but the penalties.
+    """
+
+    def __init__(
+        self,
+        networks: tuple[GeneratorNetwork, Discriminator],
+        images: TrainingImages,
+        n: int,
+        options: GeneratorOptions,
+        precision: str,
+    ) -> None:
+        self.generator, self.discriminator = networks
+        self.images, self.options, self.precision = images, options, precision
+        self.spec, self.b = self.generator.spec, options.images_a_step
+        self.device = next(self.generator.parameters()).device
+        self.plan = StepPlan(options.seed, n, self.b, drop=0.0, times=1)
+        self.gamma = options.r1_gamma(self.spec.size**2, self.b)
+        self.averaged = deepcopy(self.generator).requires_grad_(False).eval()
+        """The generator with the averaged weights."""
+        self.adaptive = AdaptiveProbability(options, self.device)
+        self.mean_length = torch.zeros((), device=self.device)
+        size = (options.steps, len(RECORDS))
+        self.records = torch.full(size, torch.nan, dtype=torch.float64, device=self.device)
+        """`RECORDS` of each step so far."""
+        self.step = 0
+        """Steps done."""
+        self.adam_g = self._adam(self.generator, options.gan_path_every if options.gan_path else 0)
+        self.adam_d = self._adam(self.discriminator, options.gan_r1_every if self.gamma else 0)
+        self.adam_d.state = self.adam_g.state  # one table, by parameter, for the checkpoint
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
+        self._both = SimpleNamespace(
+            param_groups=self.adam_g.param_groups + self.adam_d.param_groups, state=self.adam_g.state
+        )
+        parts = {"generator": self.generator, "discriminator": self.discriminator, "averaged": self.averaged}
+        state = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
+        state |= {f"adaptive.{key}": value for key, value in self.adaptive.state.items()}
+        self._state = {**state, "mean_length": self.mean_length, "records": self.records}
+        self._written = time.monotonic()
+
+    def until(self, end: int, checkpoint: Checkpoint | None = None) -> Iterator[int]:
+        """Train, and give the number of steps done after each.
+
+        Args:
+            end: Steps after which it returns.
+            checkpoint: Where the state is kept meanwhile.
+
+        Raises:
+            MemoriskError: A loss became NaN or infinite.
+        """
+        while self.step < end:
+            begin, stop = self.step, min(end, self.step + _AT_ONCE)
+            steps = range(begin, stop)
+            flips = [self.plan.draw(step).flip for step in steps] if self.options.flip else None
+            for x in self.images.batches([self.plan.slots(step) for step in steps], flips):
+                self._update(x)
+                # A state at the end would lose the look that follows there.
+                if checkpoint is not None and self.step < end and self._waited(checkpoint):
+                    self.check(begin)
+                    self.save(checkpoint)
+                yield self.step
+            self.check(begin)
+
+    def check(self, begin: int) -> None:
+        """Refuse losses that are not finite.
+
+        Args:
+            begin: The first step to look at.
+
+        Raises:
+            MemoriskError: One is.
+        """
+        recent = self.records[begin : self.step, :2].cpu().numpy()
+        wrong = np.argwhere(~np.isfinite(recent))
+        if len(wrong):
+            step, which = wrong[0].tolist()
+            became = f"the {('generator', 'discriminator')[which]}'s loss became {recent[step, which]}"
+            raise MemoriskError(
+                f"{became} in step {begin + step + 1:,}: lower the learning rate ({self.options.learning_rate:g}), "
+                f"raise gan_r1 ({self.gamma:g}), or use fp32"
+            )
+
+    def _waited(self, checkpoint: Checkpoint) -> bool:
+        return time.monotonic() - self._written >= checkpoint.seconds
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write the state.
+
+        Args:
+            checkpoint: Where.
+        """
+        done = TrainingState(self.step, np.zeros((0, 1)))
+        save_checkpoint(checkpoint, self._state, self._both, done, self.scaler)  # pyright: ignore[reportArgumentType]
+        self._written = time.monotonic()
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Put a state back, bit for bit.
+
+        Args:
+            checkpoint: What `save` wrote.
+
+        Raises:
+            InputError: It cannot be read, or is of another training.
+        """
+        found = load_checkpoint(checkpoint, self._state, self._both, self.scaler)  # pyright: ignore[reportArgumentType]
+        self.step = found.epoch
+
+    def _adam(self, network: nn.Module, every: int) -> FusedAdam:
+        """Adam for a network whose penalty comes in a step of its own, every so many: c = k / (k + 1), lr c, betas^c.
+
+        Args:
+            network: Whose parameters.
+            every: k; 0 without a penalty.
+        """
+        share = every / (every + 1) if every else 1.0
+        betas = (_BETAS[0] ** share, _BETAS[1] ** share)
+        return FusedAdam(list(network.parameters()), lr=self.options.learning_rate * share, betas=betas)
+
+    def _update(self, x: torch.Tensor) -> None:
+        """One update of both networks, of the average and of the probability of augmentations."""
+        record, options = self.records[self.step], self.options
+        self._learn(self.generator)
+        record[0] = self._generator_step()
+        if options.gan_path and self.step % options.gan_path_every == 0:
+            record[3] = self._path_step()
+        self._learn(self.discriminator)
+        record[1] = self._discriminator_step(x)
+        if self.gamma and self.step % options.gan_r1_every == 0:
+            record[2] = self._r1_step(x)
+        if self.scaler.is_enabled():
+            self.scaler.update()
+        self._average()
+        self.adaptive.adapt(self.step)
+        record[4], record[5] = self.adaptive.r_t, self.adaptive.p
+        self.step += 1
+
+    def _learn(self, which: nn.Module) -> None:
+        """Only this network is trained now."""
+        for network in (self.generator, self.discriminator):
+            network.requires_grad_(network is which)
+
+    def _generator_step(self) -> torch.Tensor:
+        """The loss of the generator, before its update."""
+        draws = self._draws(GENERATOR)
+        with autocast(self.device, self.precision):
+            fake = self._fake(draws.latents(self.spec, self.b, self.options.gan_style_mixing))
+            fake = self._seen(fake, draws)
+            loss = generator_loss(self.discriminator(fake))
+        self._descend(self.adam_g, loss, scaled=True)
+        return loss.detach()
+
+    def _path_step(self) -> torch.Tensor:
+        """The mean path length, before the update that makes lengths more alike."""
+        draws, b = self._draws(PATH), path_images(self.b)
+        latents = draws.latents(self.spec, b, self.options.gan_style_mixing)
+        noise = draws.noise(b, self.spec.channels, self.spec.size, self.spec.size)
+        with exact_products(self.device):
+            styles = self._styles(latents)
+            lengths = path_lengths(lambda w: self.generator.synthesis(w, latents.noises), styles, noise)
+            self.mean_length.lerp_(lengths.detach().mean(), _PATH_DECAY)
+            penalty = (lengths - self.mean_length.clone()).square().mean()
+            weight = self.options.gan_path * self.options.gan_path_every
+            self._descend(self.adam_g, weight * penalty, scaled=False)
+        return lengths.detach().mean()
+
+    def _discriminator_step(self, x: torch.Tensor) -> torch.Tensor:
+        """The loss of the discriminator, before its update."""
+        draws = self._draws(DISCRIMINATOR)
+        with autocast(self.device, self.precision):
+            with torch.no_grad():
+                fake = self._fake(draws.latents(self.spec, self.b, self.options.gan_style_mixing), follow=False)
+            fake_logits = self.discriminator(self._seen(fake, draws))
+            real_logits = self.discriminator(self._seen(x, draws))
+            loss = discriminator_loss(fake_logits, real_logits)
+        self.adaptive.note(real_logits.detach())
+        self._descend(self.adam_d, loss, scaled=True)
+        return loss.detach()
+
+    def _r1_step(self, x: torch.Tensor) -> torch.Tensor:
+        """The mean squared gradient by real images, before the update that lowers it."""
+        draws = self._draws(R1)
+        drawn = draws.augmentation(self.b, self.adaptive.p, self.options.gan_augmentations, self.spec.size)
+        with exact_products(self.device):
+            penalty = r1_penalty(lambda images: self.discriminator(augment(images, drawn)), x).mean()
+            self._descend(self.adam_d, self.gamma / 2 * self.options.gan_r1_every * penalty, scaled=False)
+        return penalty.detach()
+
+    def _draws(self, phase: int) -> PhaseDraws:
+        """Of a phase of this step."""
+        return PhaseDraws(self.options.seed, self.step, phase, self.device)
+
+    def _styles(self, latents: Latents, *, follow: bool = True) -> torch.Tensor:
+        """[b, n, style] of w, of one style or two."""
+        first, second = self.generator.mapping(latents.z.flatten(0, 1)).unflatten(0, (2, -1))
+        if follow:
+            self.generator.mapping.follow(first)
+        return torch.where(latents.second, second[:, None], first[:, None])
+
+    def _fake(self, latents: Latents, *, follow: bool = True) -> torch.Tensor:
+        """Images of the generator, float32."""
+        return self.generator.synthesis(self._styles(latents, follow=follow), latents.noises).float()
+
+    def _seen(self, images: torch.Tensor, draws: PhaseDraws) -> torch.Tensor:
+        """Augmented, in float32."""
+        options = self.options
+        if options.gan_augment == "none":
+            return images
+        drawn = draws.augmentation(len(images), self.adaptive.p, options.gan_augmentations, self.spec.size)
+        with torch.autocast(self.device.type, enabled=False):
+            return augment(images, drawn)
+
+    def _descend(self, adam: FusedAdam, loss: torch.Tensor, *, scaled: bool) -> None:
+        """One update of the network that learns."""
+        adam.zero_grad()
+        if scaled and self.scaler.is_enabled():
+            self.scaler.scale(loss).backward()
+            self.scaler.step(adam)  # pyright: ignore[reportArgumentType] (it uses param_groups and step only)
+        else:
+            loss.backward()
+            adam.step()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        """Move the averaged generator: half-life in images, at most 5 % of those seen so far."""
+        seen = (self.step + 1) * self.b
+        kept = 0.5 ** (self.b / min(self.options.gan_ema_images, _RAMP * seen))
+        for averaged, live in zip(self.averaged.parameters(), self.generator.parameters(), strict=True):
+            averaged.lerp_(live, 1 - kept)
+        self.averaged.mapping.average.copy_(self.generator.mapping.average)
+
+
+def path_images(b: int) -> int:
+    """Images whose path lengths a step measures: half of a batch, one at least.
+
+    Args:
+        b: Images of a batch.
+    """
+    return max(1, b // _PATH_SHARE)
+
+
+_CODE = 1  # part of every key: a change of what a training computes makes another
+
+
+@dataclass(frozen=True, eq=False)
+class GanTraining:
+    """The parts of one training, checked and on the device."""
+
+    store: ImageStore
+    rows: np.ndarray
+    options: GeneratorOptions
+    spec: GanSpec
+    networks: tuple[GeneratorNetwork, Discriminator]
+    device: torch.device
+    precision: str
+    notes: tuple[str, ...]
+    key: str
+
+    @classmethod
+    def build(
+        cls,
+        store: ImageStore,
+        rows: np.ndarray,
+        options: GeneratorOptions,
+        *,
+        validation: np.ndarray | None = None,
+    ) -> "GanTraining":
+        """Check everything, build both networks and put them on the device.
+
+        Args:
+            store: The images.
+            rows: To train on, [n]; an image that repeats is seen so often.
+            options: How.
+            validation: Rows of other images; a GAN has no held-out loss and leaves them alone.
+
+        Raises:
+            InputError: Images, rows or settings do not fit each other.
+        """
+        rows = np.asarray(rows, dtype=np.int64)
+        held_out = np.asarray([] if validation is None else validation, dtype=np.int64)
+        check_rows(store, rows, held_out, options)
+        _, height, width, channels = (int(n) for n in store.images.shape)
+        if height != width:
+            raise InputError(f"images are stored at {height} x {width} pixels; a GAN takes squares: name a size, as 64")
+        spec = options.gan_spec(height, channels)
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise InputError("a GAN is trained by one process: start the command without accelerate launch or torchrun")
+        device = check_device(options.device)
+        precision = choose_precision(options.precision, device)
+        networks = new_gan(spec, options.seed)
+        for network in networks:
+            place(network.train(), device)
+        content = [_CODE, options.recipe(), precision, device.type, str(torch.__version__), store.images.shape[1:]]
+        key = fingerprint(content, store.pixel_hashes[rows].tolist(), length=32)
+        return cls(store, rows, options, spec, networks, device, precision, notes_on_training_rows(store, rows), key)
+
+    @property
+    def parameters(self) -> int:
+        """Of the generator."""
+        return sum(parameter.numel() for parameter in self.networks[0].parameters())
+
+    @cached_property
+    def loop(self) -> GanLoop:
+        """The training at its start."""
+        view = view_images(self.store, "pixels", flip=self.options.flip, device=self.device)
+        shown = view.shown(self.rows, self.device)
+        return GanLoop(self.networks, shown, len(self.rows), self.options, self.precision)
+
+    def run(
+        self, checkpoint: Path, on_snapshot: OnSnapshot | None = None, progress: Progress = no_progress
+    ) -> TrainingLog:
+        """Train, and leave the averaged generator for `save`.
+
+        Args:
+            checkpoint: File of the state from which a killed training goes on.
+            on_snapshot: Called every ``snapshot_every`` steps and at the end; a training that was killed during a call
+                calls it again.
+            progress: Called with ("training", steps done, steps).
+
+        Raises:
+            MemoriskError: A loss became NaN or infinite.
+        """
+        kept = Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds)
+        going = train_with_evaluations(
+            self.loop, self.options, kept, lambda begin: self._look(begin, on_snapshot), progress
+        )
+        return TrainingLog(self.loop.step, self._history(), stopped=not going)
+
+    def generator(self) -> GanGenerator:
+        """With the averaged weights as they are now; it shares them with the training."""
+        return GanGenerator(self.config(self.loop.step), self.loop.averaged, self.seen())
+
+    def config(self, steps: int) -> GeneratorConfig:
+        """What the generator's description says after so many steps."""
+        config = GeneratorConfig(
+            kind="gan",
+            name="GAN of the StyleGAN2 kind",
+            size=(self.spec.size, self.spec.size),
+            channels=self.spec.channels,
+            steps=steps,
+            n_training=len(set(self.store.pixel_hashes[self.rows].tolist())),
+            details={"recipe": self.options.recipe()},
+        )
+        return gan_config(config, self.spec, truncation=self.options.gan_truncation)
+
+    def seen(self) -> TrainingRecord:
+        """The images that it was trained on."""
+        return TrainingRecord.of(self.store, {"training": np.unique(self.rows)})
+
+    def save(self, folder: Path, steps: int) -> None:
+        """Write the generator with its averaged weights as they are now.
+
+        Args:
+            folder: Not there yet, or left by an earlier try.
+            steps: Done.
+        """
+        save_gan(self.loop.averaged, folder, self.config(steps), seen=self.seen())
+
+    def seconds_a_step(self) -> float:
+        """From a step without penalties and one with both; the networks are not of use afterwards."""
+        loop, options, found = self.loop, self.options, []
+        for step in (0, 1, 0):  # the first of all is slower than those that follow
+            loop.step = min(step, options.steps - 1)
+            found += step_seconds(loop, loop.step + 1, loop.records.cpu)
+        _, plain, penalised = found
+        return plain + max(0.0, penalised - plain) / min(options.gan_path_every, options.gan_r1_every)
+
+    def _look(self, begin: int, on_snapshot: OnSnapshot | None) -> bool:
+        """Call the caller with the mean loss since a step, and say whether to go on."""
+        if on_snapshot is None:
+            return True
+        loop = self.loop
+        loss = float(loop.records[begin : loop.step, 0].mean())
+        return on_snapshot(Snapshot(loop.step, self.options.steps, self.generator(), loss, None)) is not False
+
+    def _history(self) -> tuple[dict[str, Any], ...]:
+        """A row a look: means since the one before, and the probability and r_t at its end."""
+        step, rows = self.loop.step, []
+        records = self.loop.records[:step].cpu()
+        for begin, end in evaluation_intervals(step, self.options.snapshot_every):
+            part = records[begin:end]
+            means = dict(zip(RECORDS, part.nanmean(dim=0).tolist(), strict=True))
+            last = {name: float(part[-1, RECORDS.index(name)]) for name in ("r_t", "p")}
+            known = {name: None if math.isnan(value) else value for name, value in {**means, **last}.items()}
+            rows.append({"step": end, "held_out_loss": None, **known})
+        return tuple(rows)

@@ -1,0 +1,341 @@
+"""``memorisk generate``: a set of images from a generator, each of which can be made again alone.
+
+The run folder holds ``images/`` (PNG), ``manifest.csv`` and ``manifest.parquet`` (``image, path, label, seed, source,
+attempt, sha256``) and, written last, ``generate.json``. Killed at any point, the same command goes on.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.clean_set import encode_png
+from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.images.wording import listed
+from memorisk.models.generators.generators import Generator, load_generator
+from memorisk.models.settings import SamplingOptions
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.files import json_value, write_json
+from memorisk.runs.folder import CONFIG, check_out_folder, open_run, read_config
+from memorisk.runs.settings import settings_of
+from memorisk.runs.workload import Cost, Progress, no_progress
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.generators.draws import (
+    DRAWN_LIST,
+    IMAGES,
+    conditions_of,
+    draw,
+    draw_of,
+    image_name,
+    parse_name,
+    plan_draws,
+    read_drawn_hashes,
+    set_attempts,
+    set_table,
+    write_images,
+    write_tables,
+)
+from memorisk.training.generators.options import GenerateOptions
+
+SUMMARY = "generate.json"
+STAGE = "drawing images"
+_NOT_OF_THE_SET = ("images", "batch", "device", "threads", "python_path")  # that make no other set
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedSet:
+    """A set of images on the disk."""
+
+    folder: Path
+    """Its run folder."""
+    table: pd.DataFrame
+    """``image, path, label, seed, source, attempt, sha256`` of each."""
+    summary: dict[str, Any]
+    """What ``generate.json`` says."""
+
+
+@dataclass(frozen=True)
+class GeneratePlan:
+    """What drawing a set would take."""
+
+    generator: str
+    """Its name."""
+    images: int
+    """To be drawn."""
+    classes: dict[str, int]
+    """Images of each class; empty where there are none."""
+    sources: int
+    """Training images whose conditions take part; 0 without conditions."""
+    size: tuple[int, int, int]
+    """Height, width and channels of an image."""
+    first_batch: int
+    """Images drawn to measure the time."""
+    seconds: float
+    """For all of them, from the first batch."""
+    bytes: int
+    """On the disk, from the same batch."""
+    cost: Cost
+    """Passes are those of a diffusion model's network; what a GAN or a user's function passes is one an image."""
+
+
+def generate(
+    generator: str | Path | Generator,
+    out: str | Path,
+    *,
+    progress: Progress = no_progress,
+    **settings: Any,
+) -> GeneratedSet:
+    """Draw a set of images.
+
+    Args:
+        generator: A folder of ``memorisk train generator``, a user's ``module:function``, or what `load_generator`
+            gave.
+        out: The run folder: new, empty, or a run of the same command to go on with.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `GenerateOptions`; ``images`` says how many.
+
+    Returns:
+        What was drawn, which is on the disk.
+
+    Raises:
+        InputError: Bad input or settings, or a folder of other images; nothing was written.
+        MemoriskError: The generator failed; what is done is kept.
+
+    Examples:
+        >>> made = memorisk.generate("generator", "synthetic", images=1000)  # doctest: +SKIP
+    """
+    options, folder = settings_of(GenerateOptions, settings), Path(out)
+    _refuse_among_training_images(generator, folder)
+    check_out_folder(folder, {}, identity=[])
+    device = str(check_device(options.device))
+    source = _open_generator(generator, options)
+    plan, wanted = _planned(source, options)
+    identity = _identity(source, options, plan, device)
+    named = str(generator) if isinstance(generator, str | Path) else source.config.name
+    config = {"generator": named, "out": str(folder), **options.told(source.config.kind), "run": identity}
+    check_out_folder(folder, config, identity=["run"])
+    check_drawing(source, plan, options, device)
+    with limited_threads(options.threads), open_run(folder, config, identity=["run"]) as run:
+        run.subfolder(IMAGES)
+        chosen = plan.iloc[np.flatnonzero(wanted)]
+        hashes = read_drawn_hashes(folder, chosen["image"].tolist())
+        done = wanted & plan["image"].isin(hashes).to_numpy()
+        if not (done == wanted).all():
+            (folder / SUMMARY).unlink(missing_ok=True)
+        run.log("started", versions=versions(), machine=machine(), there=int(done.sum()))
+        for rows in _blocks(wanted & ~done, options.batch, whole=device != "cpu"):
+            progress(STAGE, len(hashes), len(chosen))
+            images = draw(source, plan.iloc[rows], options.sampling(), device)
+            kept = wanted[rows]
+            hashes |= write_images(folder, plan["image"].iloc[rows[kept]].tolist(), images[kept])
+        progress(STAGE, len(chosen), len(chosen))
+        table = set_table(chosen, hashes)
+        write_tables(folder, table)
+        summary = _summary(source, table, identity)
+        write_json(folder / SUMMARY, summary)
+        (folder / DRAWN_LIST).unlink(missing_ok=True)
+        run.log("finished", images=len(table))
+    return GeneratedSet(folder, table, json_value(summary))
+
+
+def plan_generate(generator: str | Path | Generator, out: str | Path, **settings: Any) -> GeneratePlan:
+    """What drawing a set would take, by its first batch; nothing is written. Arguments and errors as for `generate`."""
+    options, folder = settings_of(GenerateOptions, settings), Path(out)
+    _refuse_among_training_images(generator, folder)
+    check_out_folder(folder, {}, identity=[])
+    device = str(check_device(options.device))
+    source = _open_generator(generator, options)
+    plan, wanted = _planned(source, options)
+    check_out_folder(folder, {"run": _identity(source, options, plan, device)}, identity=["run"])
+    check_drawing(source, plan, options, device)
+    chosen = plan.iloc[np.flatnonzero(wanted)]
+    first = chosen.iloc[: options.batch]
+    begun = time.perf_counter()
+    with limited_threads(options.threads):
+        images = draw(source, first, options.sampling(), device)
+    sizes = [len(encode_png(image)) for image in images]
+    share = len(chosen) / len(first)
+    return GeneratePlan(
+        generator=source.config.name,
+        images=len(chosen),
+        classes=_classes(chosen["class"].tolist()),
+        sources=len(set(chosen["condition"].tolist()) - {-1}),
+        size=(*source.config.size, source.config.channels),
+        first_batch=len(first),
+        seconds=(time.perf_counter() - begun) * share,
+        bytes=round(sum(sizes) * share),
+        cost=drawing_cost(source, options.sampling(), len(chosen)),
+    )
+
+
+def drawing_cost(generator: Generator, how: SamplingOptions, images: int) -> Cost:
+    """Of drawing images; guidance asks a diffusion model twice in every step. That latents are decoded is not counted.
+
+    Args:
+        generator: What draws; of a user's function nobody knows what it passes.
+        how: Steps and guidance.
+        images: How many.
+    """
+    return kind_cost(generator.config.kind, how, images)
+
+
+def kind_cost(kind: str, how: SamplingOptions, images: int) -> Cost:
+    """The same of a generator of which nothing but its kind is known.
+
+    Args:
+        kind: ``dit``, ``gan`` or ``function``.
+        how: Steps and guidance.
+        images: How many.
+    """
+    steps = how.sampling_steps * (1 if how.guidance == 1 else 2) if kind == "dit" else 1
+    return Cost(images_drawn=images, images_passed=None if kind == "function" else images * steps)
+
+
+def _refuse_among_training_images(generator: str | Path | Generator, folder: Path) -> None:
+    """Refuse to draw into the images that a run's generator was trained on: they would count as patients'.
+
+    Raises:
+        InputError: The folder lies among them.
+    """
+    if isinstance(generator, str | Path) and (Path(generator) / CONFIG).is_file():
+        images = read_config(Path(generator)).get("images")
+        refuse_overlap(folder, path_sources({"the generator's training images": images}))
+
+
+def _open_generator(generator: str | Path | Generator, options: GenerateOptions) -> Generator:
+    named = isinstance(generator, str | Path)
+    return load_generator(generator, python_path=options.python_path) if named else generator
+
+
+def _planned(generator: Generator, options: GenerateOptions) -> tuple[pd.DataFrame, np.ndarray]:
+    """The plan of the whole set, and [n] which of its images are to be made.
+
+    Raises:
+        InputError: It is not said how many, or an image is asked for that is not in the set.
+    """
+    asked = dict(sorted(parse_name(image) for image in options.only))
+    if len(asked) < len(options.only):
+        raise InputError("only names an image at two attempts: make one of them at a time")
+    plan = plan_draws(
+        generator,
+        _number(generator, options, asked),
+        seed=options.seed,
+        balance=options.balance,
+        paired=options.paired,
+    )
+    if not asked:
+        return plan, np.ones(len(plan), dtype=bool)
+    if max(asked) >= len(plan):
+        size = plural(len(plan), "image", "images")
+        raise InputError(
+            f"only names {image_name(max(asked))}, and the last of a set of {size} is {image_name(len(plan) - 1)}: "
+            "give images as for the set that it belongs to"
+        )
+    attempt = plan["attempt"].to_numpy(dtype=np.int64, copy=True)
+    attempt[list(asked)] = list(asked.values())
+    return set_attempts(plan, attempt, options.seed), plan["number"].isin(asked).to_numpy()
+
+
+def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int]) -> int:
+    """How many images the set has.
+
+    Raises:
+        InputError: It is not said.
+    """
+    if options.images is not None:
+        return options.images
+    known = conditions_of(generator) if options.paired else None
+    if known is not None:
+        return len(known)
+    if asked and options.balance == "classes" and not options.paired:
+        return max(asked) + 1  # whatever the set's length, these images are the same
+    if options.paired:
+        return 1  # which the plan refuses in its own words
+    raise InputError("images is not given: say how many to make")
+
+
+def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame, device: str) -> dict[str, Any]:
+    """What must be the same for a folder to be gone on with: whatever decides a pixel, and which images they are."""
+    told = options.told(generator.config.kind)
+    kept = {key: value for key, value in told.items() if key not in _NOT_OF_THE_SET}
+    where = {"threads": options.threads} if device == "cpu" else {"batch": options.batch}
+    return {
+        "command": "generate",
+        "generator": generator.config.name,
+        "generator_source": generator.source,
+        "images": len(plan),
+        **kept,
+        "device": device.partition(":")[0],
+        **where,
+    }
+
+
+def check_drawing(generator: Generator, plan: pd.DataFrame, options: SamplingOptions, device: str) -> None:
+    """Let the generator refuse how it is to draw; of a user's function draw two images together and one of them alone.
+
+    Args:
+        generator: Which draws.
+        plan: Images of a set.
+        options: How.
+        device: Where.
+
+    Raises:
+        InputError: It does, or the function does not draw by the seeds and nothing else.
+    """
+    generator.sample(draw_of(generator, plan.iloc[:0]), options.sampling(), device=device)
+    if generator.config.kind != "function":
+        return
+    first = plan.iloc[:2]
+    if not np.array_equal(draw(generator, first)[-1:], draw(generator, first.iloc[-1:])):
+        raise InputError(
+            f"{one_line(generator.config.name, 60)} draws another image of the same seed alone than beside another: "
+            "let it draw from a generator of random numbers of its own for each seed, or no image could be made again"
+        )
+
+
+def _blocks(todo: np.ndarray, batch: int, *, whole: bool) -> Iterator[np.ndarray]:
+    """Rows of the plan that are drawn together.
+
+    Args:
+        todo: [n] images that are needed.
+        batch: Images of a block; the blocks lie the same whatever is needed.
+        whole: Draw all images of a block of which one is needed: on a GPU an image's last bits depend on those beside.
+    """
+    for begin in range(0, len(todo), batch):
+        rows = np.arange(begin, min(begin + batch, len(todo)))
+        needed = todo[rows]
+        if needed.any():
+            yield rows if whole else rows[needed]
+
+
+def _summary(generator: Generator, table: pd.DataFrame, identity: dict[str, Any]) -> dict[str, Any]:
+    """What ``generate.json`` says."""
+    hashes, notes = table["sha256"].to_numpy(dtype=str), []
+    distinct = np.unique(hashes, return_index=True)[1]
+    if len(distinct) < len(table):
+        twice = np.delete(table["image"].to_numpy(dtype=object), distinct).tolist()
+        told = plural(len(twice), "image equals an earlier one", "images equal earlier ones")
+        notes.append(f"{told} of the set in every pixel ({listed(twice)}).")
+    return {
+        "format": 1,
+        "generator": asdict(generator.config),
+        "source": generator.source,
+        "run": identity,
+        "images": len(table),
+        "distinct_images": len(distinct),
+        "classes": _classes(table["label"].tolist()),
+        "notes": notes,
+        "versions": versions(),
+    }
+
+
+def _classes(names: Sequence[str]) -> dict[str, int]:
+    """Images of each class, by name; nothing where there are no classes."""
+    return dict(sorted(Counter(name for name in names if name).items()))

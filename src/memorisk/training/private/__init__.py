@@ -1,1 +1,0 @@
-"""Differentially private training and low-rank adapters. Start with `regimes`, which names them."""

@@ -1,1 +1,0 @@
-"""Twin models: who is in whose half. Start with `twins`; `canaries` and `mark_variants` mark images (paper 002)."""
