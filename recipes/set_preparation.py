@@ -44,7 +44,8 @@ TEXT = f"""# Is a set of another kind noticed?
 Real images at {SIZE} x {SIZE} pixels, divided by patient: half for training, a quarter held out, {N_SYNTHETIC} images
 as the synthetic set. A cell is the share of the set that lies farther from the training images than {FAR_SHARE:.0%} of
 the held-out patients; where most of the set does, there is no pass. "Others" are images of people who are on neither
-side: honest sets, as they are or changed by what generators do. The rest must not pass: no planted copy looks like these.
+side: honest sets, as they are or changed by what generators do. The rest must not pass: no planted copy looks like
+these.
 
 {{table}}
 
