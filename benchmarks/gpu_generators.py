@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.files import read_table, write_json
 
 RESULT = Path(__file__).parent / "results" / "gpu_generators.json"

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from memorisk.images.manifest import Manifest, leaking_groups, refuse_leaking_splits, require_labels
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, listed
 
 
 def _manifest(**columns: list) -> Manifest:

@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import read_table, write_table
 
 REQUIRED = ("image", "path", "label", "group")

@@ -138,7 +138,7 @@ def check_images(
     """Look at every image once and compare all pairs.
 
     Args:
-        source: What `sources.load_manifest` takes, or a manifest.
+        source: What `load_manifest` takes, or a manifest.
         options: How images are found and read; ``size`` plays no part, pixels are compared as they are.
         turned: Find quarter turns and flips as well.
         fractions: Shares of the split that classes must be large enough for.

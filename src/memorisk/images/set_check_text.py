@@ -8,8 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from memorisk.images.containers.surplus import UNCHECKED
-from memorisk.images.wording import file_and_image
-from memorisk.runs.errors import one_line, plural
+from memorisk.runs.errors import file_and_image, one_line, plural
 
 if TYPE_CHECKING:
     from memorisk.images.set_check import ImageCheck

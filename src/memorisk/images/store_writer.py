@@ -25,10 +25,9 @@ from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import Block, DecodedBlock, PixelRule, Source, decode_block, hash_pixels, unreadable_reason
 from memorisk.images.readers.registry import SHARDS, file_format
-from memorisk.images.wording import file_and_image
 from memorisk.runs.arrays import JOURNAL, array_header, remove_abandoned, reserve_array, write_guard
 from memorisk.runs.environment import available_cores
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, file_and_image, one_line
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.files import fsync_folder, read_json, write_json, write_table
 from memorisk.runs.workload import CountProgress

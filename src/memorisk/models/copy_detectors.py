@@ -48,7 +48,7 @@ from memorisk.models.provenance import (
 )
 from memorisk.models.settings import COPY_DETECTOR
 from memorisk.models.weight_files import read_state_dict
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import file_fingerprint
 

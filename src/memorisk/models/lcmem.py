@@ -56,7 +56,7 @@ from memorisk.models.provenance import (
     save_detector,
 )
 from memorisk.models.weight_files import Note, read_state_dict
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.scores.pairs import Head, check_head
 

@@ -4,6 +4,12 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memorisk.runs.errors import InputError, one_line
+
+if TYPE_CHECKING:
+    import torch
 
 LIBRARIES = ("memorisk", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "torch", "timm", "pillow", "pydicom")
 
@@ -56,3 +62,28 @@ def _numbers(file: Path) -> dict[str, int]:
     except OSError:
         return {}
     return {line[0]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}
+
+
+def check_device(device: "str | torch.device") -> "torch.device":
+    """The device, if it is one memorisk knows and this machine has.
+
+    Args:
+        device: cpu, cuda, cuda:1 and so on, or auto: a GPU where there is one.
+
+    Raises:
+        InputError: It is unknown, or not there.
+    """
+    import torch
+
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    name = one_line(repr(str(device)), 60)
+    try:
+        where = torch.device(device)
+    except RuntimeError as error:
+        raise InputError(f"unknown device {name}; it must be cpu, cuda, cuda:0, ...") from error
+    if where.type not in ("cpu", "cuda"):
+        raise InputError(f"device {name} is not supported; it must be cpu, cuda, cuda:0, ...")
+    if where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device {name} is not there: torch finds {torch.cuda.device_count()} GPUs; use cpu")
+    return where

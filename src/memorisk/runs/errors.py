@@ -12,9 +12,13 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FULL_DISK_CODES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # the system's words for a full disk
 RESUME_HINT = "what is done is kept, the same command goes on"
@@ -54,9 +58,9 @@ def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> InputError:
     names = [str(a) for a in allowed]
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     more = f", ... ({len(names)} in all)" if len(names) > 12 else ""
-    listed = ", ".join(one_line(known, 60) for known in names[:12]) + more
+    known = ", ".join(one_line(n, 60) for n in names[:12]) + more
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return InputError(f"unknown {kind} {str(name)!r}.{hint} Known: {listed}")
+    return InputError(f"unknown {kind} {str(name)!r}.{hint} Known: {known}")
 
 
 def full_disk(error: BaseException, path: object) -> OSError | None:
@@ -68,12 +72,12 @@ def full_disk(error: BaseException, path: object) -> OSError | None:
         error: What was raised.
         path: What was written; used where the error names nothing.
     """
-    told = re.search(r"\(os error (\d+)\)", str(error))
-    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    quoted = re.search(r"\(os error (\d+)\)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(quoted[1]) if quoted else None
     if number not in FULL_DISK_CODES:
         return None
-    named = error.filename if isinstance(error, OSError) else None
-    return OSError(number, os.strerror(number), str(named or path))
+    filename = error.filename if isinstance(error, OSError) else None
+    return OSError(number, os.strerror(number), str(filename or path))
 
 
 def plural(n: int, one: str, more: str) -> str:
@@ -85,6 +89,18 @@ def one_line(text: object, limit: int = 300) -> str:
     """Any text on one printable line: control and direction marks are shown as escapes, long text is cut."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def listed(values: "Sequence[object] | np.ndarray", shown: int = 5) -> str:
+    """The first few of many values on one printable line: ``a, b, c and 12 more``."""
+    head = ", ".join(one_line(v, 120) for v in values[:shown])
+    return head if len(values) <= shown else f"{head} and {len(values) - shown:,} more"
+
+
+def file_and_image(path: str, image: str, limit: int = 100) -> str:
+    """Name an image's file, and its id where the file is called otherwise: of many images in one file, which."""
+    file = one_line(path, limit)
+    return file if image in (path, PurePath(path).name, PurePath(path).stem) else f"{file}, image {one_line(image, 60)}"
 
 
 ARRAY_ERRORS = (

@@ -11,8 +11,7 @@ from memorisk.audits.classifier.evidence import WHOLE, Items
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.images.manifest import Manifest, refuse_leaking_splits, require_labels
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.folder import is_run, read_config
 from memorisk.training.classifiers.twins import TwinDesign, Unmatched, paper_design, placebo_design, twin_design
 from memorisk.training.engine.data import training_labels

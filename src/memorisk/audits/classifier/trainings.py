@@ -18,8 +18,7 @@ from memorisk.audits.classifier.plan import VALIDATION, Plan, make_placebo
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.models.classifiers.zoo import is_download
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import available_cores
+from memorisk.runs.environment import available_cores, check_device
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.executors.worker import Outcome

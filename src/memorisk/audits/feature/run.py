@@ -26,8 +26,7 @@ from memorisk.models.blackbox.predictors import Predictor, load_predictor
 from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import fingerprint, write_text
 from memorisk.runs.folder import check_out_folder, open_run

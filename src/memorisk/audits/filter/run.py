@@ -48,8 +48,7 @@ from memorisk.images.store_writer import manifest_sources, process_count
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.checksums import files_below, listed_checksum
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.tables import write_csv

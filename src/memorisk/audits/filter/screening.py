@@ -17,9 +17,8 @@ from memorisk.audits.filter.options import HALF, ScreeningOptions
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.images.copies.near_copies import SamePixels, same_pixels
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
-from memorisk.runs.devices import check_device
-from memorisk.runs.errors import InputError, plural
+from memorisk.runs.environment import check_device
+from memorisk.runs.errors import InputError, listed, plural
 from memorisk.runs.workload import Progress
 from memorisk.scores.similarity import Similarity
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector

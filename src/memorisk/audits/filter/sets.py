@@ -31,7 +31,7 @@ from memorisk.images.copies.near_copies import near_copies, near_copies_between,
 from memorisk.images.manifest import Manifest
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
+from memorisk.runs.errors import listed
 from memorisk.runs.workload import Progress
 from memorisk.statistics.pairs.identity_pairs import cliques
 from memorisk.training.detectors.pair_detectors import PairDetector

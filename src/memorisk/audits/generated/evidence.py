@@ -25,8 +25,7 @@ from memorisk.audits.generated.review import Review
 from memorisk.audits.generated.sets import Sets
 from memorisk.images.columns import read_described
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.scores import pairs
 from memorisk.scores.pairs import Head
 from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity, Similarity

@@ -18,11 +18,10 @@ from memorisk.audits.generated.plants import PlantedSet
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.synthetic.options import AUTO, SyntheticOptions
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.models.provenance import CONFIG
 from memorisk.runs.arrays import scratch_array
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.workload import Progress
 from memorisk.scores.distances.rows import rows_per_block
 from memorisk.scores.similarity import Similarity

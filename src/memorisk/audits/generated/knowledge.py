@@ -15,11 +15,10 @@ from scipy import stats
 
 from memorisk.audits.generated.sets import Sets
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
 from memorisk.models.copy_detectors import Detector
 from memorisk.models.generators.generators import Generator
 from memorisk.models.lcmem import LatentDetector
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.training.detectors.pair_detectors import PairDetector
 
 ALIKE_LEVEL = 0.05

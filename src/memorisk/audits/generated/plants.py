@@ -21,8 +21,7 @@ from memorisk.images.alterations.plants import PLANT_KINDS, PlantedCopy, PlantKi
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import StackedImages, hash_pixels
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
-from memorisk.runs.errors import plural
+from memorisk.runs.errors import listed, plural
 from memorisk.statistics.copies.planted_copies import PlantPower
 from memorisk.statistics.copies.tails import copies_for_power
 from memorisk.statistics.intervals import clopper_pearson

@@ -23,8 +23,7 @@ from memorisk.images.pixels import StackedImages
 from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.workload import Progress
 
 Source = str | Path | Manifest | ImageStore

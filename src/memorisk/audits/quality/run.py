@@ -31,8 +31,7 @@ from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.report.page import render_page
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run

@@ -16,11 +16,10 @@ from scipy.special import softmax
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.quality.options import QualityOptions
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
 from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.runs.devices import check_device
-from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.environment import check_device
+from memorisk.runs.errors import InputError, MemoriskError, listed
 from memorisk.runs.files import file_fingerprint, fingerprint, read_array, write_array
 from memorisk.runs.workload import Cost, Progress, total
 from memorisk.statistics.quality.utility import TransferFigure, balanced_accuracy, compare_training, mean_auc

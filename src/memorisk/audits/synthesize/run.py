@@ -63,8 +63,7 @@ from memorisk.models.generators.generators import Generator, load_generator
 from memorisk.report.earlier_verdicts import current_result
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError, one_line
 from memorisk.runs.files import fsync_folder, write_bytes, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run

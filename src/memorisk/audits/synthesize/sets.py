@@ -19,9 +19,8 @@ from memorisk.audits.synthesize.table_three import COMPLETION_FILE
 from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.sources.registry import GENERATED
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
 from memorisk.models.generators.generators import Generator
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.workload import Progress
 from memorisk.training.detectors.pair_detectors import PairDetector
 

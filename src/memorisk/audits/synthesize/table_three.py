@@ -22,7 +22,7 @@ from memorisk.audits.synthesize.rounds import quality_features
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import GeneratorConfig
 from memorisk.report.blocks import Column, Table
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json
 from memorisk.runs.workload import Progress

@@ -40,8 +40,7 @@ from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.files import fingerprint, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.workload import Cost, Progress, no_progress, total

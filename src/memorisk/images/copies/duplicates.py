@@ -96,7 +96,7 @@ def near_pairs(
     n images cost n^2 / 2 products of vectors, once and for each table of ``laid``. Memory: three blocks.
 
     Args:
-        vectors: [n, k] of length 1 or 0 (`whitening.Whitening.table`), in memory or memory-mapped.
+        vectors: [n, k] of length 1 or 0 (`details.Whitening.table`), in memory or memory-mapped.
         threshold: Smallest similarity of a pair.
         laid: [n, k] each of the same images turned or flipped (`positions`): the similarity is the largest over them.
         block: Rows at a time.

@@ -334,7 +334,7 @@ def near_copies_between(
 
 
 def _disjoint_pairs(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
-    """List the first `fine_details.NULL` chosen pairs in which no person is twice."""
+    """List the first `NULL_PAIRS` chosen pairs in which no person is twice."""
     seen: set[int] = set()
     found: list[int] = []
     for k in np.flatnonzero(chosen):

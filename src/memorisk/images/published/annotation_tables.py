@@ -45,8 +45,7 @@ from memorisk.images.published.layout import (
 )
 from memorisk.images.sources.draft import Draft, finish_draft
 from memorisk.images.sources.files import plain_stem
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 
 HAM10000_CLASSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
 HAM10000_N_IMAGES = 10_015

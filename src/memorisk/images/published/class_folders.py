@@ -33,8 +33,7 @@ from memorisk.images.published.layout import (
 )
 from memorisk.images.sources.draft import Draft, finish_draft
 from memorisk.images.sources.files import plain_stem
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 KVASIR_CLASSES = (
     *("Ampulla of Vater", "Angiectasia", "Blood - fresh", "Blood - hematin", "Erosion", "Erythema", "Foreign body"),

@@ -30,9 +30,8 @@ from memorisk.images.readers.nifti import declared_plane, open_volume
 from memorisk.images.readers.registry import decoding
 from memorisk.images.sources.draft import Draft, finish_draft
 from memorisk.images.sources.files import plain_stem
-from memorisk.images.wording import listed
 from memorisk.runs.environment import available_cores
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.files import fingerprint, read_json, write_json
 from memorisk.runs.storage.locations import cache_folder

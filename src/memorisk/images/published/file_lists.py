@@ -32,8 +32,7 @@ from memorisk.images.published.layout import (
 )
 from memorisk.images.sources.draft import Draft, finish_draft
 from memorisk.images.sources.files import FileFinder, plain_stem, refuse_escape, walk_files
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 
 CELEBA_N_IMAGES = 202_599
 CELEBA_ATTRIBUTES = 40

@@ -26,8 +26,7 @@ from memorisk.images.sources.files import (
     suffix,
     walk_files,
 )
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 _DEPTH = 2  # folders that an archive puts around the data, or that were given too deep
 _FIXED = (

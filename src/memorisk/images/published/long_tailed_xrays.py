@@ -34,8 +34,7 @@ from memorisk.images.published.layout import (
     read_columns,
 )
 from memorisk.images.sources.draft import Draft, finish_draft
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 
 _LT_PARTS = {"train": "train", "balanced-val": "val", "balanced-test": "test", "test": "test"}
 _LT_FOLDERS = ("", "LongTailCXR", "labels")

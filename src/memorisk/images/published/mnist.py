@@ -34,8 +34,7 @@ from memorisk.images.readers.records import idx_header
 from memorisk.images.readers.registry import BUILTIN_DIGITS, decoding
 from memorisk.images.sources.arrays import load_arrays
 from memorisk.images.sources.draft import Draft, finish_draft
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 MNIST_CLASSES = tuple("0123456789")
 FASHION_MNIST_CLASSES = (

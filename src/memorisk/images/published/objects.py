@@ -15,12 +15,10 @@ import pandas as pd
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.layout import find_root, folders_down, note_count, refuse_links_out
-from memorisk.images.readers.records import count_frames, record_labels
+from memorisk.images.readers.records import count_frames, count_svhn, record_labels, svhn_matrix
 from memorisk.images.readers.registry import CIFAR10_RECORDS, CIFAR100_RECORDS, STL10_RECORDS, SVHN_MATRIX, decoding
-from memorisk.images.readers.svhn import declared_images, matrix
 from memorisk.images.sources.draft import Draft, finish_draft
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10_N_IMAGES = 60_000
@@ -196,8 +194,8 @@ def load_svhn(folder: Path, options: ImageOptions) -> Manifest:
     tables = []
     for split, file in _present(root, files, options, name, notes):
         with decoding(root / file):
-            declared_images(root / file)
-            values = matrix(root / file, "y").ravel().astype(int) % 10  # the digit 0 is called 10
+            count_svhn(root / file)
+            values = svhn_matrix(root / file, "y").ravel().astype(int) % 10  # the digit 0 is called 10
         tables.append(_table(split, file, SVHN_MATRIX, _labelled(values, [str(d) for d in range(10)], root / file)))
     if (root / "extra_32x32.mat").is_file():
         notes.append("The further training images of extra_32x32.mat are left out.")

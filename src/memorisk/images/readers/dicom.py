@@ -104,8 +104,6 @@ def answer_requests() -> None:
 
 
 def _decode(path: Path, frame: int, plugin: str) -> np.ndarray:
-    pass
-
     pixel_array = pydicom_module().pixels.pixel_array
     return np.ascontiguousarray(pixel_array(dataset(path), index=frame, decoding_plugin=plugin))
 

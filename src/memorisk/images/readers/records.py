@@ -1,4 +1,4 @@
-"""Arrays in plain binary files: the idx files of MNIST, and the records of CIFAR-10, CIFAR-100 and STL-10.
+"""Arrays in plain binary files: idx files (MNIST), records (CIFAR-10, CIFAR-100, STL-10) and SVHN's matrices.
 
 An idx file, gzipped or not, has two zeros, a number type, the number of dimensions, the dimensions, and the values.
 It must hold exactly what its header declares. Of a gzipped one no more than that is ever decompressed: once, a
@@ -9,20 +9,33 @@ of an image.
 Records have one length and no header. A record of CIFAR has one label byte (CIFAR-100: two, coarse and fine), then
 the 32 x 32 reds, greens and blues, row by row; one of STL-10 has no label, and the 96 x 96 values of each colour
 column by column. Such a file has no first bytes of its own; the row's ``member`` names its kind (``MEMBER_FORMATS``
-of the registry), and its ``frame`` the record. `read` and `count_frames` are for records; the module ``arrays``
-reads idx files.
+of the registry), and its ``frame`` the record. `read` and `count_frames` are for records and SVHN's matrices; the
+module ``arrays`` reads idx files.
+
+SVHN's cropped digits are MATLAB files (version 5) with ``X`` ``[32, 32, 3, n]`` and ``y`` ``[n, 1]``, read with SciPy.
+The matrix is packed as a whole, so a process that decodes holds it: 225 MB of the training part. What a file declares
+is checked before it is unpacked. Nothing in such a file is code.
 """
 
 import gzip
+import os
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, cast
 
 import numpy as np
 
 from memorisk.images.readers.greys import to_depth
-from memorisk.images.readers.registry import CIFAR10_RECORDS, CIFAR100_RECORDS, STL10_RECORDS, ReadOptions, check_size
+from memorisk.images.readers.registry import (
+    CIFAR10_RECORDS,
+    CIFAR100_RECORDS,
+    STL10_RECORDS,
+    SVHN_MATRIX,
+    ReadOptions,
+    check_size,
+)
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.size_limits import check_unpacked
 
@@ -195,6 +208,8 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
         InputError: The file is no whole number of records, or has no such record.
     """
     kind = how.member or CIFAR10_RECORDS
+    if kind == SVHN_MATRIX:
+        return _read_svhn(path, how)
     record = RECORDS[kind]
     n = count_frames(path, kind)
     if how.frame is None or not 0 <= how.frame < n:
@@ -234,3 +249,56 @@ def record_labels(path: Path, kind: str = CIFAR10_RECORDS, place: int = 0) -> np
     n = count_frames(path, kind)
     records = np.memmap(path, dtype=np.uint8, mode="r", shape=(n, RECORDS[kind].n_bytes))
     return np.array(records[:, place])
+
+
+SVHN_SIDE = 32
+_SVHN_MAX_IMAGES = 1_000_000  # the largest part has 531,131
+
+
+def _read_svhn(path: Path, how: ReadOptions) -> np.ndarray:
+    check_size(path, SVHN_SIDE, SVHN_SIDE, how.max_pixels)
+    images = svhn_matrix(path, "X")
+    n = images.shape[3]
+    if how.frame is None or not 0 <= how.frame < n:
+        raise InputError(f"{one_line(path)}: has images 0 to {n - 1}, not {how.frame}")
+    return to_depth(np.ascontiguousarray(images[..., how.frame]), how.depth)
+
+
+def count_svhn(path: Path) -> int:
+    """Number of images that a file of SVHN declares.
+
+    Raises:
+        InputError: It has no such matrices as SVHN's.
+    """
+    from scipy.io import whosmat
+
+    matrices = {name: (shape, kind) for name, shape, kind in whosmat(str(path), appendmat=False)}
+    shape, kind = matrices.get("X", ((), ""))
+    n = shape[3] if len(shape) == 4 else 0
+    of_labels = matrices.get("y", ((), ""))[0]
+    side = SVHN_SIDE
+    if shape[:3] != (side, side, 3) or kind != "uint8" or of_labels != (n, 1) or not 0 < n <= _SVHN_MAX_IMAGES:
+        raise InputError(
+            f"{one_line(path)}: holds {one_line(matrices, 120)}, not X of 32 x 32 x 3 x n 8-bit values and y of n x 1; "
+            "it is none of SVHN's cropped digits, or cut off"
+        )
+    check_unpacked(path, f"X of {n:,} images", 3 * side * side * n, path.stat().st_size)
+    return n
+
+
+def svhn_matrix(path: Path, name: str) -> np.ndarray:
+    """``X`` or ``y`` of a file of SVHN; the last one is kept.
+
+    Raises:
+        InputError: As `count_svhn`.
+    """
+    status = path.stat()
+    return _loaded_svhn(path, name, status.st_size, status.st_mtime_ns, os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _loaded_svhn(path: Path, name: str, size: int, modified: int, process: int) -> np.ndarray:
+    from scipy.io import loadmat
+
+    count_svhn(path)
+    return loadmat(str(path), appendmat=False, variable_names=[name])[name]

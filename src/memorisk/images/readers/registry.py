@@ -6,7 +6,7 @@ one module with ``read(path, how)`` and ``count_frames(path)``; where no first b
 stands in ``MEMBER_FORMATS``.
 
 Limits are checked before memory is allocated. A declared size is held against ``max_pixels`` and against the bytes
-that the file really has, of which each may stand for `memorisk.runs.formats.bounds.EXPANSION` pixels at most unless
+that the file really has, of which each may stand for `memorisk.runs.size_limits.EXPANSION` pixels at most unless
 the image is small (`FREE_PIXELS`).
 """
 
@@ -156,7 +156,7 @@ MEMBER_FORMATS = {
     CIFAR10_RECORDS: Format("CIFAR-10 records", "arrays", lambda head: False, _RECORDS),
     CIFAR100_RECORDS: Format("CIFAR-100 records", "arrays", lambda head: False, _RECORDS),
     STL10_RECORDS: Format("STL-10 records", "arrays", lambda head: False, _RECORDS),
-    SVHN_MATRIX: Format("SVHN matrix", "arrays", lambda head: False, "memorisk.images.readers.svhn"),
+    SVHN_MATRIX: Format("SVHN matrix", "arrays", lambda head: False, _RECORDS),
 }
 """Formats without first bytes of their own, by the ``member`` with which a source names them."""
 
@@ -244,7 +244,7 @@ def read_image(
     Args:
         path: The file, or the name of built-in images.
         member: Array in an npz or HDF5 file, plane of a NIfTI volume (axial if not given), or what a file without
-            first bytes of its own is (``formats.NAMED``).
+            first bytes of its own is (``MEMBER_FORMATS``).
         frame: Index in a stack; None for the reader's own rule (middle of DICOM and NIfTI, first page of TIFF and GIF).
         depth: 8 or 16 bits. 8-bit sources at depth 16 are multiplied by 257.
         window: Which greys of a deep source are shown: the declared window, percentiles, or the full range

@@ -20,8 +20,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.readers.arrays import array_shapes, image_axes, open_rows, whole_array
 from memorisk.images.readers.registry import decoding, file_format
 from memorisk.images.sources.draft import Draft, finish_draft, refuse_unused
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 _IMAGES = ("images", "image", "x", "data", "imgs", "pixels", "arr_0")
 _LABELS = ("labels", "label", "y", "targets", "target", "classes", "arr_1")

@@ -29,8 +29,7 @@ from memorisk.images.columns import USUAL_NAMES, plain_name, texts
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.shards import NOTE
 from memorisk.images.sources.dataset_items import Item, class_names, item_label, plain_items, read_item
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import file_fingerprint, fingerprint, fsync_folder
 from memorisk.runs.storage.locations import cache_folder
 

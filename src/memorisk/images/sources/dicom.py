@@ -18,8 +18,7 @@ from memorisk.images.manifest import NO_PATIENT_PICTURE
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.dicom import content_class, content_name, pydicom_module, refuse_deflate_bomb
 from memorisk.images.sources.draft import Draft
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 _ALWAYS = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "PatientID", "Modality", "Rows")
 _FALLBACKS = ("StudyInstanceUID", "SeriesInstanceUID")

@@ -33,8 +33,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.readers.headers import frame_count, is_stack, is_volume
 from memorisk.images.readers.registry import Kind
 from memorisk.images.sources.files import compose_unicode, plain_stem
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 _SHARED_NAMES = ("SeriesInstanceUID", "StudyInstanceUID", "PatientID")
 

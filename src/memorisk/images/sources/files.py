@@ -13,8 +13,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from memorisk.images.manifest import HIDDEN_FILE, LINKED_FOLDER
 from memorisk.images.readers.registry import Kind
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 
 
 def is_within(root: str, path: str) -> bool:

@@ -26,8 +26,7 @@ from memorisk.images.sources.dicom import dicom_draft
 from memorisk.images.sources.draft import Draft, finish_draft, refuse_unused, take_columns
 from memorisk.images.sources.files import KIND_BY_SUFFIX, Walk, compose_unicode, refuse_escape, suffix, walk_files
 from memorisk.images.sources.shards import hub_shards, load_shards
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.tables import unquote_table
 
 NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")

@@ -36,8 +36,7 @@ from memorisk.images.sources.folders import load_folder
 from memorisk.images.sources.shards import Shard, is_saved, is_shard, load_shards, saved_shards
 from memorisk.images.sources.tables import load_table
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.errors import InputError, MemoriskError, listed, one_line
 from memorisk.runs.storage.filesystem import Storage
 from memorisk.runs.storage.locations import path_of, url_of
 from memorisk.runs.storage.mirror import TABLES, local_source, name_url_in_error

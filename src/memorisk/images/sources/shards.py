@@ -36,8 +36,7 @@ from memorisk.images.readers.shards import (
 )
 from memorisk.images.sources.draft import Draft, finish_draft, keep_user_columns
 from memorisk.images.sources.files import FileFinder, is_within, refuse_escape, walk_files
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 DICT, STATE, INFO = "dataset_dict.json", "state.json", "dataset_info.json"
 _NUMBERED = re.compile(r"(.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?")

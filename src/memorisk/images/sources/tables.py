@@ -16,8 +16,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import file_format
 from memorisk.images.sources.draft import Draft, finish_draft, keep_user_columns
 from memorisk.images.sources.files import KIND_BY_SUFFIX, FileFinder, refuse_escape, suffix, walk_files
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 
 
 def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None) -> Manifest:

@@ -24,7 +24,7 @@ from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.weight_files import head_and_stem, tensors_of
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import file_fingerprint
 from memorisk.runs.settings import load_named, source_fingerprint

@@ -29,10 +29,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from memorisk.images.wording import listed
 from memorisk.models.classifiers.specs import SPECS, ModelSpec, model_spec
 from memorisk.models.classifiers.zoo import is_download
-from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line, unknown_name
+from memorisk.runs.errors import ARRAY_ERRORS, InputError, listed, one_line, unknown_name
 from memorisk.runs.files import check_characters, read_array, read_table
 from memorisk.runs.size_limits import check_arrays
 from memorisk.runs.storage.mirror import local_source

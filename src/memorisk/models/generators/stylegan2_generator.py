@@ -20,7 +20,7 @@ from memorisk.models.generators.generators import DESCRIPTION, Draw, GeneratorCo
 from memorisk.models.generators.stylegan2_networks import Discriminator, GeneratorNetwork
 from memorisk.models.provenance import SeenImages, TrainingRecord, read_training_record
 from memorisk.models.settings import GanSpec, SamplingOptions
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 

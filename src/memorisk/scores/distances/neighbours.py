@@ -144,7 +144,7 @@ def find_device(device: str, queries: Any, references: Any) -> Any:
         device = next((str(place) for place in places if getattr(place, "type", None) == "cuda"), "cpu")
     if device == "cpu":
         return None
-    from memorisk.runs.devices import check_device
+    from memorisk.runs.environment import check_device
 
     found = check_device(device)
     return found if found.type == "cuda" else None

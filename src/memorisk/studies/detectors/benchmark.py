@@ -12,8 +12,7 @@ from typing import Any
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.page import render_page
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import available_cores, available_memory, machine, versions
+from memorisk.runs.environment import available_cores, available_memory, check_device, machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.executors.worker import Outcome

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from memorisk.audits.classifier.options import ReportOptions
 from memorisk.images.options import ImageOptions
 from memorisk.models.settings import SamplingOptions
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_types, setting_names

@@ -19,8 +19,7 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.report.columns import column_numbers
 from memorisk.report.page import render_page
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.executors.worker import Outcome

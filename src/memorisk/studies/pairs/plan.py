@@ -12,7 +12,7 @@ import numpy as np
 
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.files import fingerprint
 from memorisk.runs.folder import check_out_folder
 from memorisk.runs.workload import Cost, Progress, total

@@ -11,7 +11,7 @@ from memorisk.images.alterations.mark_controls import CONTROL_KINDS
 from memorisk.images.options import ImageOptions
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.unique_features import LAYERS, NAMES
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_names, check_types, setting_names

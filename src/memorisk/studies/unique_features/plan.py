@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.models.classifiers.specs import model_spec
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.files import fingerprint, read_array
 from memorisk.runs.workload import Cost, total
 from memorisk.studies.unique_features.canary_training import N_CHECKPOINTS, PROFILE_CONTROLS, CanaryJob

@@ -28,7 +28,7 @@ from memorisk.images.store import ImageStore
 from memorisk.models.autoencoder import autoencoder_class, quiet_diffusers
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.provenance import TrainingRecord
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint, fsync_folder
 from memorisk.runs.workload import Progress, no_progress

@@ -21,11 +21,10 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.images.wording import listed
 from memorisk.models.encoders.networks import StoredShape, check_channels
 from memorisk.models.latents import LatentEncoder, external_encoder, open_latents
-from memorisk.runs.devices import check_device
-from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line
+from memorisk.runs.environment import check_device
+from memorisk.runs.errors import ARRAY_ERRORS, InputError, listed, one_line
 from memorisk.runs.files import check_characters, fingerprint, read_array, read_json, read_table, write_json
 from memorisk.runs.size_limits import check_arrays
 from memorisk.runs.workload import Progress, no_progress

@@ -23,8 +23,7 @@ from memorisk.images.sources.registry import load_manifest, refuse_overlap
 from memorisk.images.splits import NOT_AUDITABLE, split_by_group
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.classifiers.specs import auto_model, model_spec
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import json_value, read_array, read_json, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run

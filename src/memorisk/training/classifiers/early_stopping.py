@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import fingerprint
 from memorisk.scores.memorization import cross_entropy

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.training.classifiers.regimes import ParameterChangeCheck, check_parameter_changes

@@ -15,7 +15,7 @@ from torch import nn
 
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.network_parts import head_module, trunk_output
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.training.classifiers.stacked import ordered_rows, stack_rows, stack_weights
 from memorisk.training.engine.loop import Bounds, run_epochs

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.statistics.epsilon import group_epsilon

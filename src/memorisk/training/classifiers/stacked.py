@@ -25,7 +25,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint
 from memorisk.training.classifiers.fit import FitLog

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.training.engine.devices import exact_products, place
 from memorisk.training.engine.optimization import step_seeds

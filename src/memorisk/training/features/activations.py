@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from memorisk.models.network_parts import head_names
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import CountProgress
 from memorisk.statistics.memorization.probes import CLS

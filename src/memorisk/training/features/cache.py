@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.images.wording import listed
 from memorisk.runs.arrays import JOURNAL, remove_abandoned, reserve_array, scratch_array, write_guard
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.executors.worker import LifeSigns
 from memorisk.runs.files import fingerprint, fsync_folder, read_array, read_json, read_table, write_json, write_table
 from memorisk.runs.locks import PAUSE, folder_lock

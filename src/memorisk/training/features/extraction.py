@@ -30,7 +30,7 @@ from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, chec
 from memorisk.models.encoders.networks import PixelPca, Trunk, preparation
 from memorisk.models.lcmem import LatentDetector
 from memorisk.models.network_parts import head_module
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 from memorisk.runs.workload import Cost, CountProgress
 from memorisk.training.engine.devices import autocast, choose_precision, exact_products, place

@@ -21,7 +21,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source, read_saved
 from memorisk.models.encoders.networks import Encoder, PixelPca, StoredShape, open_encoder, pca_encoder
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path, file_fingerprint, fingerprint
 from memorisk.runs.storage.locations import cache_folder

@@ -28,7 +28,7 @@ from memorisk.models.generators.dit.folder import DiTGenerator, open_dit, save_d
 from memorisk.models.generators.dit.network import DiTSpec, new_dit, spec_of
 from memorisk.models.generators.generators import Generator, GeneratorConfig
 from memorisk.models.provenance import TrainingRecord
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress

@@ -16,7 +16,7 @@ from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MemoriskError, one_line, plural
 from memorisk.runs.files import fingerprint, read_array, write_array
 from memorisk.runs.workload import Progress

@@ -28,7 +28,7 @@ from memorisk.models.generators.stylegan2_generator import GanGenerator, gan_con
 from memorisk.models.generators.stylegan2_networks import Discriminator, GeneratorNetwork
 from memorisk.models.provenance import TrainingRecord
 from memorisk.models.settings import GanSpec
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress

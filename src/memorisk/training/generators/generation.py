@@ -16,12 +16,10 @@ import pandas as pd
 
 from memorisk.images.clean_set import encode_png
 from memorisk.images.sources.registry import path_sources, refuse_overlap
-from memorisk.images.wording import listed
 from memorisk.models.generators.generators import Generator, load_generator
 from memorisk.models.settings import SamplingOptions
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.environment import check_device, machine, versions
+from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.files import json_value, write_json
 from memorisk.runs.folder import CONFIG, check_out_folder, open_run, read_config
 from memorisk.runs.settings import settings_of

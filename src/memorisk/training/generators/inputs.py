@@ -15,11 +15,10 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import is_grey
 from memorisk.images.readers.headers import image_header
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.dit.folder import find_dit
 from memorisk.models.provenance import TrainingRecord, read_training_record
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.training.engine.data import Division
 from memorisk.training.generators.options import GeneratorOptions
 

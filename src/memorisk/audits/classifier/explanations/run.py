@@ -19,8 +19,7 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.models.encoders.feature_sources import is_feature_file, read_features
 from memorisk.report.page import render_page
-from memorisk.runs.devices import check_device
-from memorisk.runs.environment import versions
+from memorisk.runs.environment import check_device, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import PARTIAL_NAMES, write_json, write_table, write_text
 from memorisk.runs.folder import check_out_folder

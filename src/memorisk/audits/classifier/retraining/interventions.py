@@ -37,8 +37,7 @@ from memorisk.audits.classifier.trainings import RARE_SHARE, Recipe, collect, ma
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.alterations.interventions import Intervention, find_intervention, pixel_changes, write_intervened
 from memorisk.images.store import ImageStore
-from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 from memorisk.runs.files import PARTIAL_NAMES, fingerprint, read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.workload import CountProgress
 from memorisk.training.detectors.contrastive.operations import (

@@ -39,7 +39,7 @@ from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.copy_detectors import Detector, DetectorNetwork
 from memorisk.models.encoders.networks import preparation
 from memorisk.models.provenance import CONFIG, group_hashes
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import fingerprint, write_json
 from memorisk.runs.workload import Progress, no_progress

@@ -33,7 +33,7 @@ import torch
 from memorisk.models.encoders.networks import state_fingerprint
 from memorisk.models.lcmem import LatentConfig, LatentDetector, LatentNetwork, by_sample, by_statistics
 from memorisk.models.provenance import CONFIG, group_hashes
-from memorisk.runs.devices import check_device
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint, write_json
 from memorisk.runs.workload import Progress, no_progress
