@@ -28,11 +28,13 @@ def naive_rmia(p_target, p_in, p_out, z_target, z_refs, gamma, mode, a):
 
 @pytest.mark.parametrize("mode", ["online", "offline"])
 @pytest.mark.parametrize("gamma", [1.0, 2.0])
-def test_equals_the_double_loop(mode, gamma):
+@pytest.mark.parametrize("complete", [True, False])
+def test_equals_the_double_loop(mode, gamma, complete):
     rng = np.random.default_rng(0)
     p_target, z_target = rng.beta(2, 1, 60), rng.beta(2, 1, 45)
     p_in, p_out, z_refs = rng.beta(3, 1, (7, 60)), rng.beta(2, 1, (5, 60)), rng.beta(2, 1, (12, 45))
-    p_in[0, :9], p_out[2, 5:20], z_refs[3, 7:] = np.nan, np.nan, np.nan
+    if not complete:
+        p_in[0, :9], p_out[2, 5:20], z_refs[3, 7:] = np.nan, np.nan, np.nan
     for a in (0.0, 0.3, 1.0):
         got = rmia_scores(p_target, p_in, p_out, z_target, z_refs, gamma=gamma, mode=mode, offline_a=a)
         expected = naive_rmia(p_target, p_in, p_out, z_target, z_refs, gamma, mode, a)

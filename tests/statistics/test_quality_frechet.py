@@ -24,6 +24,9 @@ def test_equal_to_torch_fidelity_also_with_fewer_images_than_features(n, m, d):
         *(fid_features_to_statistics(torch.tensor(values)) for values in (synthetic, real)), verbose=False
     )[KEY_METRIC_FID]
     assert frechet_distance(real, synthetic).estimate == pytest.approx(theirs, rel=1e-7)
+    alone = frechet_distance(real, synthetic, intervals=False)
+    assert alone.estimate == pytest.approx(frechet_distance(real, synthetic).estimate, rel=1e-11)
+    assert np.isnan(alone.low)
 
 
 def test_the_closed_form_of_commuting_covariances():
@@ -38,6 +41,7 @@ def test_equal_sets_are_at_zero_without_an_interval():
     real, _ = features(60, 2, 10)
     found = frechet_distance(real, real[::-1])
     assert found.estimate == 0
+    assert frechet_distance(real, real[::-1], intervals=False).estimate == 0
     assert np.isnan(found.low)
     assert "no unit" in found.method
 

@@ -66,7 +66,8 @@ def test_parts_are_counted_as_if_they_were_all_there_is(monkeypatch):
     real = 5 * rng.normal(size=(4, 3))[patient] + rng.normal(size=(120, 3))
     synthetic = draw(10, 50, 3)[1]
     rows = [np.flatnonzero(patient != 0), np.concatenate([np.arange(4), np.arange(40, 120, 9)]), np.arange(120)]
-    parts = [ImageSubset(r, np.arange(i, 50, 2)) for i, r in enumerate(rows)]
+    rows.append(rows[-1][::-1])
+    parts = [ImageSubset(r, np.arange(i % 3, 50, 1 + (i < 2))) for i, r in enumerate(rows)]
     monkeypatch.setattr(quality_balls, "_AT_ONCE", 120 * 7)
     for part, radius, held in zip(
         parts, ball_radii(real, 5, rows), count_in_balls(real, synthetic, 5, parts), strict=True

@@ -145,24 +145,25 @@ def twin_references(phi_a: ArrayLike, phi_b: ArrayLike, sign: ArrayLike, target_
         raise InputError(
             f"references come from the other seeds: need 2 seeds or more and a row below {n_seeds}, got {target_seed}"
         )
-    refs = References(np.empty((n_seeds - 1, a.shape[1])), np.empty((n_seeds - 1, a.shape[1])))
-    for row, s in enumerate(t for t in range(n_seeds) if t != target_seed):
-        _exchange(a[s], b[s], signs[s] < 0, refs.refs_in[row], refs.refs_out[row])
-        missing = signs[s] == 0
-        refs.refs_in[row, missing] = refs.refs_out[row, missing] = np.nan
+    others = np.arange(n_seeds) != target_seed
+    refs = References(a[others], b[others])
+    _exchange(refs.refs_in, refs.refs_out, signs[others] < 0)
+    missing = signs[others] == 0
+    if missing.any():
+        refs.refs_in[missing] = refs.refs_out[missing] = np.nan
     return refs
 
 
-def _exchange(a: FloatArray, b: FloatArray, swap: NDArray[np.bool_], first: FloatArray, second: FloatArray) -> None:
-    """Write a into ``first`` and b into ``second``, exchanged where ``swap``.
+def _exchange(first: FloatArray, second: FloatArray, swap: NDArray[np.bool_]) -> None:
+    """Exchange the numbers of two arrays, in place, where ``swap``.
 
     On the bits of the numbers, without a branch: membership is random, so that a choice by ``np.where`` is mispredicted
     at every other image and takes four times as long.
     """
-    bits_a, bits_b = a.view(np.int64), b.view(np.int64)
-    differing = (bits_a ^ bits_b) & -swap.astype(np.int64)
-    np.bitwise_xor(bits_a, differing, out=first.view(np.int64))
-    np.bitwise_xor(bits_b, differing, out=second.view(np.int64))
+    bits_first, bits_second = first.view(np.int64), second.view(np.int64)
+    differing = (bits_first ^ bits_second) & -swap.astype(np.int64)
+    bits_first ^= differing
+    bits_second ^= differing
 
 
 def references_per_side(

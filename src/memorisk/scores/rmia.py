@@ -62,10 +62,10 @@ def rmia_scores(
     _check_options(mode, gamma, offline_a, p_refs_in)
     x = _log_probability(p_target, log, 1, "p_target")
     z = _log_probability(population_target, log, 1, "population_target")
-    x_out = _log_mean(_log_probability(p_refs_out, log, 2, "p_refs_out"), x)
-    z_mean = _log_mean(_log_probability(population_refs, log, 2, "population_refs"), z)
+    x_out = _log_mean(p_refs_out, log, x, "p_refs_out")
+    z_mean = _log_mean(population_refs, log, z, "population_refs")
     if mode == "online":
-        x_in = _log_mean(_log_probability(p_refs_in, log, 2, "p_refs_in"), x)
+        x_in = _log_mean(p_refs_in, log, x, "p_refs_in")
         with np.errstate(invalid="ignore"):  # NaN where a side is not available
             x_mean = np.logaddexp(x_in, x_out) - np.log(2.0)
     else:
@@ -123,32 +123,49 @@ def _check_options(mode: str, gamma: float, offline_a: float, p_refs_in: ArrayLi
         raise InputError("online RMIA needs p_refs_in; without references that saw the images use mode='offline'")
 
 
-def _log_probability(values: ArrayLike | None, log: bool, ndim: int, name: str) -> FloatArray:
+def _checked(values: ArrayLike | None, log: bool, ndim: int, name: str) -> FloatArray:
+    """Values that are (logarithms of) probabilities, or NaN.
+
+    Raises:
+        InputError: They are not, or the shape is another.
+    """
     p = np.asarray(values, dtype=np.float64)
     if p.ndim != ndim:
         shape = "[images]" if ndim == 1 else "[references, images]"
         raise InputError(f"{name} must be {shape}, got an array of shape {p.shape}")
-    high = 0.0 if log else 1.0
-    if (p > high).any() or (not log and (p < 0).any()) or np.isinf(p).any():
+    least, most = (p.min(), p.max()) if p.size else (0.0, 0.0)
+    if np.isnan(least):
+        here = p[~np.isnan(p)]
+        least, most = (here.min(), here.max()) if here.size else (0.0, 0.0)
+    if most > (0.0 if log else 1.0) or (least == -np.inf if log else least < 0):
         allowed = "finite log-probabilities, at most 0" if log else "probabilities, between 0 and 1"
         raise InputError(f"{name} must hold {allowed} (NaN = not available)")
-    if log:
-        return p
-    return np.log(np.maximum(p, np.finfo(np.float64).tiny))
+    return p
 
 
-def _log_mean(log_p: FloatArray, like: FloatArray) -> FloatArray:
+def _log_probability(values: ArrayLike | None, log: bool, ndim: int, name: str) -> FloatArray:
+    p = _checked(values, log, ndim, name)
+    return p if log else np.log(np.maximum(p, np.finfo(np.float64).tiny))
+
+
+def _log_mean(values: ArrayLike | None, log: bool, like: FloatArray, name: str) -> FloatArray:
     """Logarithm of the mean probability over the references that are available, [N]; NaN where none is."""
-    if log_p.shape[1:] != like.shape:
+    p = _checked(values, log, 2, name)
+    if p.shape[1:] != like.shape:
         raise InputError(
-            f"references must be [references, images] for {len(like)} images, got an array of shape {log_p.shape}"
+            f"references must be [references, images] for {len(like)} images, got an array of shape {p.shape}"
         )
-    present = ~np.isnan(log_p)
+    if not log and len(p) and not np.isnan(np.vdot(p, p)):
+        return np.log(np.maximum(p, np.finfo(np.float64).tiny).mean(axis=0))
+    present = ~np.isnan(p)
     n = present.sum(axis=0)
-    filled = np.where(present, log_p, -np.inf)
-    peak = filled.max(axis=0, initial=-np.inf)
-    peak = np.where(np.isfinite(peak), peak, LOG_FLOOR)
     with np.errstate(divide="ignore", invalid="ignore"):
+        if not log:
+            total = np.where(present, np.maximum(p, np.finfo(np.float64).tiny), 0.0).sum(axis=0)
+            return np.where(n > 0, np.log(total / n), np.nan)
+        filled = np.where(present, p, -np.inf)
+        peak = filled.max(axis=0, initial=-np.inf)
+        peak = np.where(np.isfinite(peak), peak, LOG_FLOOR)
         return np.where(n > 0, peak + np.log(np.exp(filled - peak).sum(axis=0)) - np.log(n), np.nan)
 
 

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from memorisk.runs.errors import InputError, one_line
 
@@ -126,9 +127,16 @@ class Rows:
         Raises:
             InputError: There are some.
         """
-        self.refuse(
-            f"hold NaN, inf or values beyond {LARGEST:g}; leave them out", lambda x: ~(abs(x) <= LARGEST).all(axis=1)
-        )
+        self.refuse(f"hold NaN, inf or values beyond {LARGEST:g}; leave them out", _too_large)
+
+
+def _too_large(x: Any) -> Any:
+    """[m] rows with NaN, inf or values beyond ``LARGEST``; the sum of all squares clears most blocks without a copy."""
+    if isinstance(x, np.ndarray):
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.vdot(x, x) <= LARGEST**2:
+                return np.zeros(len(x), dtype=bool)
+    return ~(abs(x) <= LARGEST).all(axis=1)
 
 
 def rows_per_block(d: int, elements: int = ELEMENTS) -> int:
@@ -160,6 +168,12 @@ class Team:
                 pass
 
 
+@lru_cache(maxsize=1)
+def _thread_pools(n_modules: int) -> ThreadpoolController:
+    """Find the BLAS libraries of this process again when modules were imported since: the search takes milliseconds."""
+    return ThreadpoolController()
+
+
 @contextmanager
 def team(threads: int | None) -> Iterator[Team]:
     """A team of the given number of threads, or of as many as numba is set to; each multiplies matrices alone.
@@ -169,7 +183,7 @@ def team(threads: int | None) -> Iterator[Team]:
     from numba import config
 
     number = int(getattr(config, "NUMBA_NUM_THREADS", 1)) if threads is None else threads
-    with threadpool_limits(1, user_api="blas"):
+    with _thread_pools(len(sys.modules)).limit(limits=1, user_api="blas"):
         if number == 1:
             yield Team(1, None)
             return

@@ -49,6 +49,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
+from scipy.linalg import svdvals
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.quality.figures import (
@@ -83,6 +84,7 @@ def frechet_distance(
     synthetic_group: ArrayLike | None = None,
     *,
     level: float = 0.95,
+    intervals: bool = True,
 ) -> QualityFigure:
     """FID of two sets of features, with an interval over patients and synthetic images.
 
@@ -92,6 +94,7 @@ def frechet_distance(
         real_group: [n] patient of each image; None: each its own.
         synthetic_group: [m] likewise.
         level: Coverage.
+        intervals: False for the figure alone, by singular values without their vectors.
 
     Raises:
         InputError: As `check_samples`.
@@ -106,6 +109,8 @@ def frechet_distance(
         (4.4, True)
     """
     samples = check_samples(real, synthetic, real_group, synthetic_group, level=level)
+    if not intervals:
+        return samples.no_interval(_frechet_alone(samples), "none was asked for")
     return frechet_figure(samples, frechet(samples))
 
 
@@ -131,6 +136,19 @@ def frechet(samples: Samples) -> Frechet:
         _influence(z_real, u if q_real is None else q_real @ u, s, difference),
         _influence(z_synthetic, vt.T if q_synthetic is None else q_synthetic @ vt.T, s, -difference),
     )
+
+
+def _frechet_alone(samples: Samples) -> float:
+    """FID without contributions."""
+    difference = samples.real.mean(axis=0) - samples.synthetic.mean(axis=0)
+    triangles, spread = [], 0.0
+    for values in (samples.real, samples.synthetic):
+        z = (values - values.mean(axis=0)) / np.sqrt(len(values) - 1)
+        spread += float(np.vdot(z, z))
+        triangles.append(z if len(z) <= z.shape[1] else np.linalg.qr(z, mode="r"))
+    nuclear = float(svdvals(triangles[0] @ triangles[1].T, overwrite_a=True, check_finite=False).sum())
+    estimate = max(float(difference @ difference) + spread - 2 * nuclear, 0.0)
+    return estimate if estimate > 64 * np.finfo(np.float64).eps * spread else 0.0  # equal sets to rounding
 
 
 def _root(values: FloatArray) -> tuple[FloatArray, FloatArray | None, FloatArray]:
@@ -396,8 +414,13 @@ def subset_kernel_distance(
 
 
 def kernel(x: FloatArray, y: FloatArray) -> FloatArray:
-    """[n, m] ``(x'y / d + 1)^3``."""
-    return (x @ y.T / x.shape[1] + 1) ** 3
+    """[n, m] ``(x'y / d + 1)^3``, in place and by two products: a power takes ten times as long."""
+    base = x @ y.T
+    base /= x.shape[1]
+    base += 1
+    cube = base * base
+    cube *= base
+    return cube
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,7 +84,7 @@ def count_in_balls(centres: FloatArray, others: FloatArray, k: int, parts: Seque
     """
     radii = ball_radii(centres, k, [part.centres for part in parts])
     pairs = _Pairs(centres, others)
-    n_held, n_pairs = np.zeros(len(parts)), np.zeros(len(parts))
+    everyone, n_held, n_pairs = np.arange(len(centres)), np.zeros(len(parts)), np.zeros(len(parts))
     holding = [np.zeros(len(part.centres), bool) for part in parts]
     step = max(1, _AT_ONCE // len(centres))
     for start in range(0, len(others), step):
@@ -93,7 +93,9 @@ def count_in_balls(centres: FloatArray, others: FloatArray, k: int, parts: Seque
         for p, part in enumerate(parts):
             rows = part.others[(part.others >= start) & (part.others < stop)]
             if len(rows):
-                inside = pairs.within(squared[np.ix_(rows - start, part.centres)], rows, part.centres, radii[p])
+                whole = len(rows) == len(squared) and np.array_equal(part.centres, everyone)
+                asked = squared if whole else squared[np.ix_(rows - start, part.centres)]
+                inside = pairs.within(asked, rows, part.centres, radii[p])
                 n_held[p] += inside.any(axis=1).sum()
                 n_pairs[p] += inside.sum()
                 holding[p] |= inside.any(axis=0)
@@ -112,7 +114,7 @@ def ball_radii(values: FloatArray, k: int, parts: Sequence[Codes]) -> list[Float
         parts: Rows, more than k in each.
     """
     n, measure, everyone = len(values), fit_measure("euclidean", values), np.arange(len(values))
-    asked = min(4 * k + 8, n - 1)
+    asked = k if all(len(rows) == n for rows in parts) else min(4 * k + 8, n - 1)
     found = nearest(values, values, measure, asked, exclude_same=(everyone, everyone), device="cpu")
     radii = []
     for rows in parts:
@@ -143,7 +145,11 @@ class _Pairs:
 
     def squared(self, start: int, stop: int) -> FloatArray:
         """[b, n] of a block of the others."""
-        return self.y2[start:stop, None] + self.x2[None, :] - 2 * (self.y[start:stop] @ self.x.T)
+        values = self.y[start:stop] @ self.x.T
+        values *= -2.0
+        values += self.y2[start:stop, None]
+        values += self.x2
+        return values
 
     def within(self, squared: FloatArray, rows: Codes, columns: Codes, radius: FloatArray) -> Mask:
         """[b, c] whether others lie in the balls of some centres; pairs at the edge by definition."""
