@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter
 
-from memorisk.audits.synthetic.findings import FAR_SHARE
+from memorisk.audits.synthetic.options import FAR_SHARE
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest

@@ -277,7 +277,7 @@ def one(world: World, seed: int, options: SyntheticOptions) -> Counter[str]:
 def row(name: str, repeats: int, kept: Path | None = None) -> Counter[str]:
     """All audits of a world; with a folder, those that are counted there are not made again."""
     options, file = synthetic_options(SETTINGS), None if kept is None else kept / f"{name}.json"
-    findings._literature_statistics = lambda *_: None  # pyright: ignore (figures of the literature, which no verdict reads)
+    findings.literature_statistics = lambda *_: None  # pyright: ignore (figures of the literature, which no verdict reads)
     total = Counter(json.loads(file.read_text()) if file and file.is_file() else {})
     for seed in range(total["audits"], repeats):
         total.update(one(ROWS[name], seed, options))

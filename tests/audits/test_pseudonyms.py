@@ -11,9 +11,10 @@ import pytest
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import Context
-from memorisk.audits.classifier.options import AnalysisOptions, ReportOptions
+from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.run import MOST_THUMBNAILS, thumbnails
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.report.options import ReportOptions
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_bytes

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memorisk.audits.synthetic.findings import near_p
+from memorisk.audits.synthetic.pixel_counts import near_p
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import precedence_p, preceding_units, reversed_queries

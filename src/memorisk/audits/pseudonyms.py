@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence, Items
-from memorisk.audits.classifier.options import ReportOptions
 from memorisk.images.file_hashes import COLUMNS, empty_listing
 from memorisk.images.store import ImageStore
+from memorisk.report.options import ReportOptions
 from memorisk.report.result import Result, pseudonyms
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import has_shared_permissions, read_table, write_bytes, write_table

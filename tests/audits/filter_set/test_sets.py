@@ -24,7 +24,7 @@ from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.screening import open_detectors, open_screening
 from memorisk.audits.filter.sets import FilterSets, decode_sets, read_manifests
 from memorisk.audits.filter.wording import excluded_words
-from memorisk.audits.synthetic.wording import Terms
+from memorisk.audits.generated.terms import Terms
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import no_progress
 from memorisk.training.detectors.lcmem.augmentations import FAMILIES

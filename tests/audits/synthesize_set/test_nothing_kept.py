@@ -7,12 +7,12 @@ import pytest
 from memorisk.audits.filter.page import exposed_facts
 from memorisk.audits.filter.verdict import FEWER_COPIES
 from memorisk.audits.filter.wording import exposed_lines, exposed_words
+from memorisk.audits.generated.terms import Terms
 from memorisk.audits.synthesize import rounds
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.run import synthesize
 from memorisk.audits.synthesize.verdict import NEARLY_ALL, loop_verdict
-from memorisk.audits.synthetic.wording import Terms
 from memorisk.cli.show.synthetic_sets import show_synthesis, show_synthesis_plan
 from memorisk.report.columns import booleans
 from memorisk.report.result import Result

@@ -13,8 +13,7 @@ from PIL import Image
 
 from memorisk.audits.synthesize import ledger, rounds
 from memorisk.audits.synthesize import run as synthesizing
-from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
-from memorisk.audits.synthesize.options import synthesize_options
+from memorisk.audits.synthesize.options import NEARER_LEVEL, synthesize_options
 from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.run import synthesize
 from memorisk.audits.synthesize.verdict import loop_verdict

@@ -16,8 +16,9 @@ from memorisk.audits.generated.distances import PixelCopies, measure_distances
 from memorisk.audits.generated.features import FeatureTables, fit_similarity, open_detectors
 from memorisk.audits.generated.plants import no_plants
 from memorisk.audits.generated.sets import Sets
-from memorisk.audits.synthetic.findings import Findings, compute_findings, near_p
+from memorisk.audits.synthetic.findings import Findings, compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
+from memorisk.audits.synthetic.pixel_counts import near_p
 from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches, NearCopies
 from memorisk.runs.workload import no_progress
 from memorisk.scores.distances import fit_measure, nearest

@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from memorisk.audits.generated.terms import Terms, p_words, share
 from memorisk.audits.synthetic.run import audit_synthetic
-from memorisk.audits.synthetic.wording import Terms, p_words, share
 from tests.audits.synthetic_set.heads import NAME, use_heads
 from tests.audits.synthetic_set.making import N_TRAIN, parts, store_of
 from tests.report.chromium import Chromium

@@ -20,7 +20,7 @@ AUDITS = 8
 def counts() -> dict[str, Counter[str]]:
     """Of four rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(findings, "_literature_statistics", findings._literature_statistics)  # the recipe takes it away
+        patch.setattr(findings, "literature_statistics", findings.literature_statistics)  # the recipe takes it away
         recipe = runpy.run_path(str(RECIPE))
         rows = ("nobody", "1 noised", "nobody, 300 beside 100", "10 noised, 10 % of held-out people are")
         return {name: recipe["row"](name, AUDITS) for name in rows}

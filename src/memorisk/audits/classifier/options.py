@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
+from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import FunctionOptions, check_types, settings_of
@@ -71,23 +72,6 @@ class AnalysisOptions:
         for name, allowed in (("correction", ("bh", "by", "bh-within")), ("fail_on", ("high", "moderate", "never"))):
             if getattr(self, name) not in allowed:
                 raise unknown_name(name, getattr(self, name), allowed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions:
-    """What of the people in the data a run folder and its report show."""
-
-    gallery: bool = False
-    """Show pictures in the report: the most memorized images, or synthetic images beside real ones."""
-
-    redact: bool = False
-    """Leave images and ids out of the report."""
-
-    pseudonymise: bool = False
-    """Replace ids of images and groups, and paths, by keyed hashes in everything the run writes."""
-
-    pseudonym_key: Path | None = None
-    """File with the key of the hashes; made once in the user's configuration folder if not given."""
 
 
 @dataclass(frozen=True, kw_only=True)

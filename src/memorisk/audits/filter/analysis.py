@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.filter.calibration import CalibratedThreshold, Family, not_promised
-from memorisk.audits.filter.decisions import REASONS, Decision, Diversity, exposed_numbers
+from memorisk.audits.filter.decisions import Decision, Diversity, exposed_numbers
 from memorisk.audits.filter.options import FilterOptions, ScreeningOptions
 from memorisk.audits.filter.screening import Screening, ScreeningDetector, detector_names, is_weak
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.filter.verdict import filter_verdict
+from memorisk.audits.filter.wording import REASONS
 from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, side_by_side
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.report.columns import column_texts

@@ -13,21 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memorisk.audits.filter.screening import NO_SCORE, PIXELS, SCORE, Screening
+from memorisk.audits.filter.screening import Screening
 from memorisk.audits.filter.sets import FilterSets
+from memorisk.audits.filter.wording import NOT_FILTERED, PIXELS, SCORE, UNREADABLE
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.statistics.quality.retrieval_score import RetrievalScore, irs_of
-
-UNREADABLE, NOT_FILTERED = "unreadable", "not filtered"
-REASONS: dict[str, str] = {
-    SCORE: "A training image scores as high as the threshold or higher.",
-    PIXELS: "It has the very pixels of a training image, as it is, mirrored or turned.",
-    NO_SCORE: "Its features are not finite, or the measure is undefined for them.",
-    UNREADABLE: "It could not be read, so that nothing is known of it.",
-    NOT_FILTERED: "There is no threshold.",
-}
-"""Why an image is not kept."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from memorisk.audits.classifier.options import ReportOptions
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
+from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_types, settings_of

@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter import wording
-from memorisk.audits.filter.decisions import REASONS, UNREADABLE
 from memorisk.audits.filter.verdict import is_weak_alone
-from memorisk.audits.generated.pictures import Pair
-from memorisk.audits.synthetic.sections import picture_gallery
-from memorisk.audits.synthetic.wording import Terms
+from memorisk.audits.filter.wording import REASONS, UNREADABLE
+from memorisk.audits.generated.pictures import Pair, picture_gallery
+from memorisk.audits.generated.terms import Terms
 from memorisk.report.blocks import (
     Block,
     Callout,

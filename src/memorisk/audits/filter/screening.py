@@ -15,6 +15,7 @@ import numpy as np
 
 from memorisk.audits.filter.options import HALF, ScreeningOptions
 from memorisk.audits.filter.sets import FilterSets
+from memorisk.audits.filter.wording import NO_SCORE, PIXELS, SCORE
 from memorisk.images.copies.near_copies import SamePixels, same_pixels
 from memorisk.images.store import ImageStore
 from memorisk.runs.environment import check_device
@@ -133,9 +134,6 @@ def _features(
         precision=options.precision,
         progress=progress,
     )
-
-
-SCORE, PIXELS, NO_SCORE = "score", "same pixels", "no score"
 
 
 @dataclass(frozen=True, eq=False)

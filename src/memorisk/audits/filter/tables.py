@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.decisions import UNREADABLE
-from memorisk.audits.filter.screening import PIXELS, SCORE, Matches, detector_names
+from memorisk.audits.filter.screening import Matches, detector_names
+from memorisk.audits.filter.wording import PIXELS, SCORE, UNREADABLE
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.copies.near_copies import ORIENTATIONS
 

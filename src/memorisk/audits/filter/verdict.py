@@ -14,7 +14,7 @@ from typing import Any
 
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.wording import excluded_words, exposed_words
-from memorisk.audits.synthetic.wording import Terms
+from memorisk.audits.generated.terms import Terms
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
 

@@ -2,9 +2,20 @@
 
 from typing import Any
 
-from memorisk.audits.synthetic.wording import Terms
+from memorisk.audits.generated.terms import Terms
 from memorisk.report.blocks import Kind, Text
 from memorisk.report.columns import count, percent
+
+SCORE, PIXELS, NO_SCORE = "score", "same pixels", "no score"
+UNREADABLE, NOT_FILTERED = "unreadable", "not filtered"
+REASONS: dict[str, str] = {
+    SCORE: "A training image scores as high as the threshold or higher.",
+    PIXELS: "It has the very pixels of a training image, as it is, mirrored or turned.",
+    NO_SCORE: "Its features are not finite, or the measure is undefined for them.",
+    UNREADABLE: "It could not be read, so that nothing is known of it.",
+    NOT_FILTERED: "There is no threshold.",
+}
+"""Why an image is not kept."""
 
 HEADLINES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", "Filtered, with a guarantee"),

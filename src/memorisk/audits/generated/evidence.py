@@ -23,6 +23,7 @@ from memorisk.audits.generated.features import FeatureTables
 from memorisk.audits.generated.plants import Plants
 from memorisk.audits.generated.review import Review
 from memorisk.audits.generated.sets import Sets
+from memorisk.audits.synthetic.wording import SAME_IDENTITY, SET_TO_TRAINING, TWO_IDENTITIES
 from memorisk.images.columns import read_described
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, listed, one_line, plural
@@ -212,7 +213,6 @@ def _places(store: ImageStore) -> dict[str, int]:
     return found | {str(image): row for row, image in enumerate(store.manifest.images)}
 
 
-SAME_IDENTITY, TWO_IDENTITIES, SET_TO_TRAINING = "same identity", "two identities", "synthetic, training"
 BINS = 48
 _SAMPLE = 4096  # pairs that the ends of the bins are read from
 

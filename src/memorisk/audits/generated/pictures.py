@@ -1,17 +1,15 @@
 """Pairs of images for the report, only when the user asked: a real image, a synthetic one, their difference."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 
-from memorisk.audits.generated.sets import Sets
-from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
-from memorisk.images.copies.near_copies import MIRRORED
-from memorisk.images.store import ImageStore
-from memorisk.report.columns import booleans, column_texts, rows
-from memorisk.report.result import Result
+from memorisk.report.blocks import (
+    Gallery,
+    Name,
+    Thumbnail,
+    data_uri,
+)
 
 MAX_PICTURES = 10
 PICTURE_SIDE = 320
@@ -21,75 +19,6 @@ _GAP = 0.04  # white between the pictures, as a share of their width
 
 Pair = tuple[str, str]
 """A training and a synthetic image, as the report names them."""
-
-
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """Three pictures in one, by what the report shows them for; each pair once."""
-
-    exposed: dict[Pair, np.ndarray]
-    """Of the patients that are listed or suspect."""
-    equal: dict[Pair, np.ndarray]
-    """Of pairs with equal pixels that are not among the exposed; with those that are, at most `MAX_PICTURES`."""
-    near: dict[Pair, np.ndarray]
-    """Of pairs with nearly equal pixels, perhaps mirrored."""
-    closest: dict[Pair, np.ndarray]
-    """Of the closest pairs by features that have no equal pixels."""
-    paired: dict[Pair, np.ndarray]
-    """Of pairs of an image and what it was generated from that a detector takes for one patient."""
-    mirrored: frozenset[Pair]
-    """Pairs whose details agree when the training image is mirrored: so is its difference taken."""
-
-
-def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
-    """The pairs that the report names first, side by side, each in the first place that asks for it.
-
-    Args:
-        sets: The pixels.
-        result: Its tables say which pairs.
-        names: As the tables have them.
-    """
-    pairs, table = result.tables["pairs"], result.per_image
-    training = np.array([part == "training" for part in column_texts(pairs, "part")], dtype=bool)
-    same = booleans(pairs, "identical")
-    turned = np.array([how == MIRRORED for how in column_texts(pairs, "orientation")], dtype=bool)
-    nearest = table.sort_values(["distance", "image"], kind="stable")
-    mirrored = {
-        *_ids(rows(pairs, training & turned), "real_image", "image"),
-        *_ids(rows(table, booleans(table, "mirrored")), "similar_image", "image"),
-    }
-    equal = _ids(rows(pairs, training & same), "real_image", "image")
-    near = _ids(rows(pairs, training & ~same), "real_image", "image")
-    copied = {image for _, image in equal}
-    closest = [pair for pair in _ids(nearest, "nearest_image", "image") if pair[1] not in copied]
-    exposed = _ids(suspects(result), "training_image", "synthetic_image")[:MAX_PICTURES]
-    more = MAX_PICTURES - len({*exposed} & {*equal})
-    shown = {*exposed}
-    equal = [pair for pair in equal if pair not in shown][:more]
-    near = [pair for pair in near if pair not in shown][:MAX_PICTURES]
-    closest = [pair for pair in closest if pair not in shown | {*near}][:MAX_PICTURES]
-    paired = [pair for pair in dict.fromkeys(_memorized(result)) if pair not in shown | {*near, *closest, *equal}]
-    mirrored -= {*_ids(rows(pairs, same & ~turned), "real_image", "image")}
-    pictures_of = _Pairs(sets, names, mirrored)
-    parts = (pictures_of.of(chosen) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
-    return Pictures(*parts, mirrored=frozenset(mirrored))
-
-
-def _memorized(result: Result) -> list[Pair]:
-    """Pairs of an image and what it was generated from that any detector takes for one patient, most alike first."""
-    if "paired" not in result.tables:
-        return []
-    table = result.tables["paired"]
-    chosen = rows(table, booleans(table, "memorized")).sort_values("score", ascending=False, kind="stable")
-    return _ids(chosen, "training_image", "image")
-
-
-def suspects(result: Result) -> pd.DataFrame:
-    """The listed patients; where none is, those nearer than every held-out one, if they are too many for chance."""
-    listed, p = booleans(result.per_group, "listed"), result.verdict["p_ahead"]
-    if not listed.any() and p is not None and p <= AHEAD_LEVEL:
-        listed = booleans(result.per_group, "ahead")
-    return rows(result.per_group, listed).sort_values(["p_value", "distance", "group"], kind="stable")
 
 
 def side_by_side(real: np.ndarray, synthetic: np.ndarray, *, mirrored: bool = False) -> np.ndarray:
@@ -112,29 +41,24 @@ def side_by_side(real: np.ndarray, synthetic: np.ndarray, *, mirrored: bool = Fa
     return np.rint(made).astype(np.uint8)
 
 
-def _ids(table: pd.DataFrame, real: str, synthetic: str) -> list[Pair]:
-    """The pairs of a table, in its order."""
-    return list(zip(column_texts(table, real), column_texts(table, synthetic), strict=True))
+def picture_gallery(pairs: Mapping[Pair, np.ndarray], title: str, mirrored: frozenset[Pair]) -> Gallery:
+    """Pairs of images with their difference.
 
-
-class _Pairs:
-    """Pixels by the ids that the report shows."""
-
-    def __init__(self, sets: Sets, names: Pseudonyms, mirrored: set[Pair]) -> None:
-        self.real, self.synthetic = self._rows(sets.train, names), self._rows(sets.synthetic, names)
-        self.sets, self.mirrored = sets, mirrored
-
-    def of(self, pairs: list[Pair]) -> dict[Pair, np.ndarray]:
-        """The pictures of each pair of ids."""
-        return {
-            pair: side_by_side(
-                np.asarray(self.sets.train.images[self.real[pair[0]]]),
-                np.asarray(self.sets.synthetic.images[self.synthetic[pair[1]]]),
-                mirrored=pair in self.mirrored,
-            )
-            for pair in pairs
-        }
-
-    @staticmethod
-    def _rows(store: ImageStore, names: Pseudonyms) -> dict[str, int]:
-        return {str(name): row for row, name in enumerate(names.names(store.manifest.images))}
+    Args:
+        pairs: Pixels by training and synthetic image.
+        title: What these pairs are.
+        mirrored: Pairs whose difference was taken from the mirrored training image.
+    """
+    items = [
+        Thumbnail(
+            data_uri=data_uri(pixels, side=PICTURE_SIDE),
+            caption=[
+                ["training ", Name(pair[0])],
+                ["synthetic ", Name(pair[1])],
+                *(["the difference is to the mirrored training image"] if pair in mirrored else []),
+            ],
+            alternative="A training image, a synthetic image and their difference, named below",
+        )
+        for pair, pixels in pairs.items()
+    ]
+    return Gallery(items=items, caption=f"{title}: training image, synthetic image; below them their difference.")

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.classifier.options import ReportOptions
 from memorisk.audits.synthesize.ledger import store_of_drawn, store_of_hashes
-from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthesize.options import NEARER_LEVEL, SynthesizeOptions
 from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
 from memorisk.images.options import ImageOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.provenance import WEIGHTS
 from memorisk.report.columns import column_numbers, column_texts, rows
+from memorisk.report.options import ReportOptions
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
@@ -23,8 +23,6 @@ from memorisk.statistics.copies.set_memorization import NearnessTest, nearness_t
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
 AUDIT = "audit"
-NEARER_LEVEL = 0.01
-"""The kept set is nearer to training patients than to held-out ones where the one-sided test says so at this level."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import FunctionOptions, settings_of
 
 BALANCES = ("classes", "training")
+NEARER_LEVEL = 0.01
+"""The kept set is nearer to training patients than to held-out ones where the one-sided test says so at this level."""
 
 
 @dataclass(frozen=True, kw_only=True)

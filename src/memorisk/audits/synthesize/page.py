@@ -23,9 +23,9 @@ from memorisk.audits.filter.page import (
 from memorisk.audits.filter.verdict import is_nothing_kept
 from memorisk.audits.filter.wording import WEAK, promised_kinds
 from memorisk.audits.generated.pictures import Pair
+from memorisk.audits.generated.terms import Terms, p_words
 from memorisk.audits.synthesize.table_three import table_three_block
 from memorisk.audits.synthesize.verdict import rejection_words
-from memorisk.audits.synthetic.wording import Terms, p_words
 from memorisk.models.settings import SamplingOptions
 from memorisk.report.blocks import (
     Block,

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.screening import SCORE, Matches, ScreeningDetector, screen
+from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
+from memorisk.audits.filter.wording import SCORE
 from memorisk.audits.generated.sets import select_rows, stack_stores
 from memorisk.audits.synthesize.ledger import Block, Ledger, StoredForm, read_images, store_of_drawn
 from memorisk.audits.synthesize.options import SynthesizeOptions

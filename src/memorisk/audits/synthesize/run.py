@@ -26,10 +26,10 @@ from memorisk.audits.filter.calibration import (
     guaranteed_thresholds,
     parse_families,
 )
-from memorisk.audits.filter.decisions import Decision
+from memorisk.audits.filter.decisions import Decision, real_share
 from memorisk.audits.filter.run import kept_sha256, source_name
-from memorisk.audits.filter.screening import Matches, ScreeningDetector, open_detectors, open_screening
-from memorisk.audits.filter.sets import CALIBRATION, TRAIN
+from memorisk.audits.filter.screening import Matches, Screening, ScreeningDetector, open_detectors, open_screening
+from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
 from memorisk.audits.generated.sets import Source
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.audits.synthesize.analysis import (
@@ -47,16 +47,18 @@ from memorisk.audits.synthesize.analysis import (
 )
 from memorisk.audits.synthesize.final_audit import FinalAudit, audit_kept, check_audit, open_auditor
 from memorisk.audits.synthesize.ledger import Ledger, store_of_hashes
+from memorisk.audits.synthesize.loop_quality import table_three_row
 from memorisk.audits.synthesize.options import SynthesizeOptions, synthesize_options
 from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
 from memorisk.audits.synthesize.rounds import DrawScreening, LoopFolders, run_rounds
 from memorisk.audits.synthesize.sets import HELD_OUT, RealSets, read_real
-from memorisk.audits.synthesize.table_three import COMPLETION_FILE, table_three_row
-from memorisk.audits.synthesize.verdict import is_hopeless, new_patient_rejection, rejection_words
+from memorisk.audits.synthesize.table_three import COMPLETION_FILE
+from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
 from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.clean_set import CLEAN_MANIFEST as LABEL_TABLE
 from memorisk.images.clean_set import manifest_bytes
+from memorisk.images.copies.near_copies import SamePixels
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Generator, load_generator
@@ -391,3 +393,23 @@ def _identity(asked: _LoopInputs, found: _Calibration) -> dict[str, Any]:
         "pseudonymise": options.pseudonymise,
         **({"plant_kinds": planted_kinds(options.plant_kinds)} if options.plant_kinds else {}),
     }
+
+
+def new_patient_rejection(
+    thresholds: Sequence[float], beside: tuple[Matches, ...], sets: FilterSets, seed: int
+) -> Proportion | None:
+    """Share of new patients whose real image would be rejected, as `audits.filter.decisions.real_share` has it.
+
+    Args:
+        thresholds: Of each detector.
+        beside: What the detectors say of the calibration images; none without them.
+        sets: For the patients.
+        seed: Of the image drawn of each.
+
+    Returns:
+        The share with its interval; None without calibration images.
+    """
+    if not beside:
+        return None
+    nothing = SamePixels(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    return real_share(Screening(tuple(thresholds), (), beside, nothing), sets, seed)[0]

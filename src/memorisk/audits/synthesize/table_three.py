@@ -1,235 +1,26 @@
 """Paper 004's table 3: FID, IRS and MemRate of a generator, by how it is conditioned; before and after the loop.
 
-Every figure stands beside its value on real images of new people, and all figures of a row are of as many images, drawn
-at random from what there is, since FID and IRS depend on their number. MemRate is the share that a detector takes for
-the same identity (P > 0.5, or the calibrated threshold where it gives no probability): with the training image that an
-image was conditioned on, or, of a generator without pairs, with any training image. There is none by a detector without
-probabilities at a threshold that somebody gave: nothing says that such a score means one identity.
+Reads the rows that runs kept (`loop_quality` makes them) and lays them out; needs no network.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.screening import ScreeningDetector
-from memorisk.audits.synthesize.ledger import Ledger
-from memorisk.audits.synthesize.options import SynthesizeOptions
-from memorisk.audits.synthesize.rounds import quality_features
-from memorisk.images.store import ImageStore
-from memorisk.models.generators.generators import GeneratorConfig
 from memorisk.report.blocks import Column, Table
-from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json
-from memorisk.runs.workload import Progress
-from memorisk.scores.similarity import Similarity
-from memorisk.statistics.copies.set_memorization import memorization_rate
-from memorisk.statistics.quality.feature_distances import frechet_distance
-from memorisk.statistics.quality.retrieval_score import irs_of
-from memorisk.training.detectors.pair_detectors import PairDetector
 
 COMPLETION_FILE = "synthesize.json"
 FIGURES = ("FID", "IRS", "MemRate")
 SETS = ("before", "kept", "reference")
 CONDITION_ORDER = ("label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label")
 """Of the rows, as in the paper; other conditions follow."""
-CONDITION_NAMES = {"none": "unconditional", "class": "class", "vector": "condition"}
-_STREAM = 79  # keeps these draws apart from others of the same seed
-_MIN_IMAGES = 2
-_OF_LOOP = "the threshold of the loop"
-_NO_RATE = (
-    "MemRate is empty: {name} gives no probability, and its threshold was given, not calibrated, so that nothing says "
-    "which images are of one identity"
-)
+OF_LOOP = "the threshold of the loop"
 _CHOSEN_BY_IT = "by the detector that chose at this threshold the rate after the loop is 0 by its making"
-
-
-@dataclass(frozen=True, eq=False)
-class MemRateDetector:
-    """Whose MemRate it is."""
-
-    name: str
-    """As a report shows it."""
-    similarity: Similarity
-    """Larger is more alike."""
-    threshold: float
-    """A match scores above it."""
-    words: str
-    """What it is."""
-    detector: PairDetector
-    """Of its features."""
-    of_features: bool
-    """Whether these are the features by which quality is measured; else it is the first detector that chose."""
-
-    def scores(
-        self, some: np.ndarray, base: np.ndarray, beside: np.ndarray | None, options: SynthesizeOptions
-    ) -> np.ndarray:
-        """[n] of images with a training image each, rows ``beside``, or with the training image most alike."""
-        if beside is not None:
-            return self.similarity.scores(some, base[beside])
-        return self.similarity.nearest(some, base, device=str(check_device(options.device))).scores[:, 0]
-
-
-def table_three_row(
-    ledger: Ledger,
-    train: ImageStore,
-    reference: ImageStore | None,
-    config: GeneratorConfig,
-    opened: Sequence[ScreeningDetector],
-    thresholds: Sequence[float],
-    auditor: PairDetector | None,
-    quality: PairDetector,
-    options: SynthesizeOptions,
-    progress: Progress,
-) -> dict[str, Any] | None:
-    """A row of table 3; None where fewer than two images were kept.
-
-    Args:
-        ledger: Of the loop.
-        train: Training images.
-        reference: Real images of new people.
-        config: Of the generator.
-        opened: The detectors that chose.
-        thresholds: Of them.
-        auditor: Of the kept set.
-        quality: Whose features FID and IRS are by.
-        options: Seed and device.
-        progress: Called with (stage, done, total).
-
-    Raises:
-        InputError: Features cannot be had.
-    """
-    if len(ledger.kept) < _MIN_IMAGES:
-        return None
-    of_train = quality_features(quality, train, train, options, progress)
-    values = {"before": ledger.quality[ledger.first], "kept": ledger.quality[ledger.kept]}
-    group = {what: np.arange(len(some)) for what, some in values.items()}
-    if reference is not None:
-        values["reference"] = np.asarray(quality_features(quality, reference, train, options, progress).values)
-        group["reference"] = reference.manifest.groups.astype(str)
-    good = {what: np.isfinite(some).all(axis=1) for what, some in values.items()}
-    values = {what: some[good[what]] for what, some in values.items()}
-    group = {what: some[good[what]] for what, some in group.items()}
-    n = min(len(some) for some in values.values())
-    if n < _MIN_IMAGES:
-        return None
-    base = np.asarray(of_train.values)
-    by = quality.similarity(base)
-    figures = _figures(values, group, base, train.manifest.groups.astype(str), by, n, options, progress)
-    judge = _memrate_detector(opened, thresholds, auditor, by, options)
-    paired = bool(np.isfinite(ledger.of_source).any())
-    rates = {} if judge is None else _memrates(judge, ledger, opened[0], train, base, reference, paired, options)
-    return {
-        "generator": config.name,
-        "conditioning": config.conditioning or CONDITION_NAMES[config.conditioned_on],
-        "n": n,
-        "n_training": len(base),
-        "features": of_train.described.encoder,
-        "distance": by.words,
-        "figures": figures | {"MemRate": rates},
-        "memorized_by": "" if judge is None else judge.name,
-        "memorized_at": "" if judge is None else judge.words,
-        "no_rate": _NO_RATE.format(name=opened[0].name) if judge is None else "",
-        "paired": paired,
-    }
-
-
-def _figures(
-    values: dict[str, np.ndarray],
-    group: dict[str, np.ndarray],
-    base: np.ndarray,
-    whose: np.ndarray,
-    by: Similarity,
-    n: int,
-    options: SynthesizeOptions,
-    progress: Progress,
-) -> dict[str, dict[str, Any]]:
-    """FID and IRS of each set, of as many images of each, drawn at random."""
-    rng = np.random.default_rng([_STREAM, options.seed])
-    chosen = {what: np.sort(rng.permutation(len(some))[:n]) for what, some in values.items()}
-    figures: dict[str, dict[str, Any]] = {"FID": {}, "IRS": {}}
-    for what, rows in chosen.items():
-        progress(f"quality, {what}", 0, 0)
-        some = values[what][rows]
-        fid = frechet_distance(base, some, whose, group[what][rows])
-        figures["FID"][what] = {"estimate": fid.estimate, "low": fid.low, "high": fid.high}
-        nearest = by.nearest(some, base, device=str(check_device(options.device))).rows[:, 0]
-        figures["IRS"][what] = _limits(irs_of(nearest, len(base)))
-    return figures
-
-
-def _memrate_detector(
-    opened: Sequence[ScreeningDetector],
-    thresholds: Sequence[float],
-    auditor: PairDetector | None,
-    by: Similarity,
-    options: SynthesizeOptions,
-) -> MemRateDetector | None:
-    """The auditor where it gives probabilities, and its features are there; else the first detector that chose.
-
-    None where that one gives no probabilities and its threshold is not calibrated.
-    """
-    half = "P above 0.5"
-    if auditor is not None and auditor.head is not None and by.at_half == by.at_half:
-        return MemRateDetector(auditor.name, by, by.at_half, half, auditor, of_features=True)
-    first = opened[0]
-    if first.similarity.at_half == first.similarity.at_half:
-        return MemRateDetector(
-            first.name, first.similarity, first.similarity.at_half, half, first.detector, of_features=False
-        )
-    if options.threshold:
-        return None
-    threshold = float(np.nextafter(thresholds[0], -np.inf))
-    return MemRateDetector(first.name, first.similarity, threshold, _OF_LOOP, first.detector, of_features=False)
-
-
-def _memrates(
-    judge: MemRateDetector,
-    ledger: Ledger,
-    first: ScreeningDetector,
-    train: ImageStore,
-    base: np.ndarray,
-    reference: ImageStore | None,
-    paired: bool,
-    options: SynthesizeOptions,
-) -> dict[str, Any]:
-    """MemRate of the first draws, of the kept images, and of real images of new people."""
-    place = {str(image): row for row, image in enumerate(train.manifest.images)}
-    source = np.array([place.get(str(image), -1) for image in ledger.plan["source"]], dtype=np.int64)
-    patients, found = train.manifest.groups.astype(str), {}
-    for what, rows in (("before", ledger.first), ("kept", ledger.kept)):
-        rows = rows[source[rows] >= 0] if paired else rows
-        if judge.of_features:
-            score = judge.scores(ledger.quality[rows], base, source[rows] if paired else None, options)
-        else:
-            score = ledger.of_source[0][rows] if paired else ledger.score(0)[rows]
-        found[what] = _limits(memorization_rate(score > judge.threshold, patients[source[rows]] if paired else None))
-    if reference is not None:
-        ours = base if judge.of_features else first.train.values
-        values = quality_features(judge.detector, reference, train, options).values
-        beside = _beside(train, reference, options.seed) if paired else None
-        score = judge.scores(np.asarray(values), ours, beside, options)
-        found["reference"] = _limits(memorization_rate(score > judge.threshold, reference.manifest.groups.astype(str)))
-    return found
-
-
-def _beside(train: ImageStore, reference: ImageStore, seed: int) -> np.ndarray:
-    """[M] a random training image for each real image of a new person, of its class where there is one."""
-    rng = np.random.default_rng([_STREAM, seed, 1])
-    labels, theirs = train.manifest.labels, reference.manifest.labels
-    rows = rng.integers(len(labels), size=len(theirs))
-    for label in sorted(set(theirs) & set(labels)):
-        mine = np.flatnonzero(theirs == label)
-        rows[mine] = rng.choice(np.flatnonzero(labels == label), size=len(mine))
-    return rows
-
-
-def _limits(found: Any) -> dict[str, float]:
-    return {"estimate": found.estimate, "low": found.low, "high": found.high}
 
 
 def table_three(runs: Sequence[str | Path]) -> pd.DataFrame:
@@ -308,4 +99,4 @@ def rate_words(row: Mapping[Any, Any]) -> str:
         return str(said)
     pairs = "with the training image it was conditioned on" if row["paired"] else "with any training image"
     told = f"MemRate by {row['memorized_by']}, {row['memorized_at']}, {pairs}"
-    return f"{told}; {_CHOSEN_BY_IT}" if row["memorized_at"] == _OF_LOOP else told
+    return f"{told}; {_CHOSEN_BY_IT}" if row["memorized_at"] == OF_LOOP else told

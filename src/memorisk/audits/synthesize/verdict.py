@@ -12,44 +12,16 @@ The acceptance forecast: a threshold that rejects (nearly) every new person's re
 hopeless.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from memorisk.audits.filter.decisions import real_share
-from memorisk.audits.filter.screening import Matches, Screening
-from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.verdict import BETTER_DETECTOR, FEWER_COPIES, HIGHER_THRESHOLD, filter_verdict, weakness
-from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
-from memorisk.audits.synthesize.options import SynthesizeOptions
-from memorisk.images.copies.near_copies import SamePixels
+from memorisk.audits.synthesize.options import NEARER_LEVEL, SynthesizeOptions
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
 from memorisk.statistics.intervals import Proportion
 
 NEARLY_ALL = 0.9
 """A threshold is hopeless where it rejects at least this share of new people: the lower 95 % limit of the share."""
-
-
-def new_patient_rejection(
-    thresholds: Sequence[float], beside: tuple[Matches, ...], sets: FilterSets, seed: int
-) -> Proportion | None:
-    """Share of new patients whose real image would be rejected, as `audits.filter.decisions.real_share` has it.
-
-    Args:
-        thresholds: Of each detector.
-        beside: What the detectors say of the calibration images; none without them.
-        sets: For the patients.
-        seed: Of the image drawn of each.
-
-    Returns:
-        The share with its interval; None without calibration images.
-    """
-    if not beside:
-        return None
-    nothing = SamePixels(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    return real_share(Screening(tuple(thresholds), (), beside, nothing), sets, seed)[0]
 
 
 def is_hopeless(share: Proportion | None) -> bool:

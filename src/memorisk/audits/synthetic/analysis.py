@@ -18,9 +18,10 @@ from memorisk.audits.generated.knowledge import UNKNOWN_TRAINING
 from memorisk.audits.generated.plants import kinds_promise, missed_kinds
 from memorisk.audits.generated.sets import is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.findings import Findings, LiteratureStatistics, compute_findings, held_out_for_kinds
+from memorisk.audits.synthetic.findings import Findings, compute_findings, held_out_for_kinds
 from memorisk.audits.synthetic.flags import Clusters, Flag, copy_clusters, flag_pairs, review_table
 from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.pixel_counts import LiteratureStatistics
 from memorisk.audits.synthetic.tables import SyntheticTables, detector_table, paired_table, spread_table
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.alterations.plants import PLANT_KINDS

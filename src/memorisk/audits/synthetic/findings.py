@@ -10,22 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
 
 from memorisk.audits.generated.distances import Distances, PixelCopies
 from memorisk.audits.generated.plants import Plants
 from memorisk.audits.generated.review import NO_REVIEW, Review
 from memorisk.audits.generated.sets import Sets
-from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
-from memorisk.statistics.copies.calibration import group_values, one_per_group
-from memorisk.statistics.copies.copy_tests import (
-    Authenticity,
-    DataCopying,
-    WassersteinTest,
-    authenticity,
-    data_copying,
-    wasserstein,
+from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
+from memorisk.audits.synthetic.pixel_counts import (
+    LiteratureStatistics,
+    PixelCounts,
+    count_pixel_pairs,
+    literature_statistics,
 )
+from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.planted_copies import (
     CopiesBound,
     PlantPower,
@@ -52,52 +49,9 @@ from memorisk.statistics.copies.tails import (
     neighbour_leads,
     tail_cut,
 )
-from memorisk.statistics.exchangeability import ImageCounts, NeighbourTest, neighbour_test
+from memorisk.statistics.exchangeability import NeighbourTest, neighbour_test
 
-FAR_SHARE = 0.9
-"""Share of the held-out patients who lie nearer to the training images than an image that is called far."""
 _ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class PixelCounts:
-    """Copies that pixels show, or a person, by patient, training beside held out."""
-
-    certain: int
-    """Synthetic images with the pixels of a training image that no held-out image shares."""
-    certain_patients: int
-    """Training patients whose images these are."""
-    confirmed: list[tuple[int, int]]
-    """Pairs that a person confirmed as copies: rows of the synthetic and the training image."""
-    dismissed: list[tuple[int, int]]
-    """Pairs that a person dismissed, which count nowhere else."""
-    dismissed_identical: frozenset[tuple[int, int]]
-    """Those with the pixels of a training image that no held-out image shares."""
-    dismissed_near: int
-    """Of the others, nearly identical ones."""
-    in_both: int
-    """Synthetic images with pixels that training and held-out images share."""
-    held: int
-    """Synthetic images with the pixels of a held-out image and of no training image: the null of ``certain``."""
-    near_train: int
-    """Training patients with a nearly identical synthetic image."""
-    near_held: int
-    """Held-out patients with one."""
-    near_p: float
-    """Probability that at least so many of these patients are training ones, of a random split; NaN without any. By the
-    images that count (`ReversedQueries.counted`)."""
-
-
-@dataclass(frozen=True)
-class LiteratureStatistics:
-    """Statistics of the literature, which mix copies with a narrow spread; never used for the verdict."""
-
-    wasserstein: WassersteinTest | None
-    """Of distances to the training images: synthetic beside held-out, one image a patient."""
-    c_t: DataCopying | None
-    """One-cell C_T."""
-    authentic: Authenticity
-    """Share of synthetic images farther from their training image than that from its next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +230,7 @@ def compute_findings(
         singled_patients=whose,
         power=power,
         bound=bound,
-        pixels=_pixels(sets, copies, patients, held, review, lists[0][0].counted if lists else None),
+        pixels=count_pixel_pairs(sets, copies, patients, held, review, lists[0][0].counted if lists else None),
         unlike=_least_alike([one.unlike for one in by]),
         unlike_by=int(np.argmin([math.inf if one.unlike is None else one.unlike.p_value for one in by])),
         far=max(far) if lists else None,
@@ -354,7 +308,7 @@ def _of_detector(
             power = plant_power(singled.plants(), source, kinds=plants.kind.tolist(), seed=seed)
     unlike = _exchangeability_test(sets, d, patients, theirs, number, seed)
     return DetectorFindings(
-        asked, exposed, set_p, near_new, plant_p, singled, power, unlike, _literature_statistics(d, theirs, seed)
+        asked, exposed, set_p, near_new, plant_p, singled, power, unlike, literature_statistics(d, theirs, seed)
     )
 
 
@@ -451,69 +405,3 @@ def _exchangeability_test(
     part, rows = np.repeat([0, 1], [len(patients), len(theirs)]), distances.among_rows
     whose, lead = np.concatenate([patients, theirs])[rows], distances.among_lead
     return neighbour_test(distances.among_real, whose, part[rows], lead, draws=max(999, 400 * number), seed=seed)
-
-
-def _pixels(
-    sets: Sets, copies: PixelCopies, patients: np.ndarray, held: np.ndarray, review: Review,
-    counted: ImageCounts | None,
-) -> PixelCounts:  # fmt: skip
-    """Counts of all images, and the p of those that count."""
-    certain = (copies.identical >= 0) & ~copies.in_both
-    ours = np.isin(np.arange(len(patients)), copies.near_train.second)
-    theirs = np.isin(np.arange(len(held)), copies.near_held.second)
-    n, m = len(np.unique(patients)), len(np.unique(held))
-    some = [ours, theirs] if counted is None else [_within(ours, counted.train), _within(theirs, counted.held)]
-    return PixelCounts(
-        certain=int(certain.sum()),
-        certain_patients=len(np.unique(patients[copies.identical[certain]])),
-        confirmed=review.pairs(sets, review.confirmed),
-        dismissed=review.pairs(sets, review.dismissed),
-        dismissed_identical=copies.dismissed_identical,
-        dismissed_near=len(copies.dismissed_near),
-        in_both=int(copies.in_both.sum()),
-        held=int((copies.identical_held >= 0).sum()),
-        near_train=len(np.unique(patients[ours])),
-        near_held=len(np.unique(held[theirs])),
-        near_p=near_p(len(np.unique(patients[some[0]])), len(np.unique(held[some[1]])), n, m),
-    )
-
-
-def _within(chosen: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """[n] what is chosen among these rows."""
-    kept = np.zeros(len(chosen), bool)
-    kept[rows] = chosen[rows]
-    return kept
-
-
-def near_p(train: int, held: int, n_train: int, n_held: int) -> float:
-    """``P(at least so many of the patients with a near copy are training patients)`` of a random split: hypergeometric.
-
-    Args:
-        train: Training patients with one.
-        held: Held-out patients with one.
-        n_train: Training patients.
-        n_held: Held-out patients; 0 gives NaN.
-    """
-    if not n_held or not train + held:
-        return math.nan
-    return float(stats.hypergeom.sf(train - 1, n_train + n_held, train + held, n_train))
-
-
-def _literature_statistics(distances: Distances, held_patients: np.ndarray, seed: int) -> LiteratureStatistics:
-    if not len(held_patients):
-        alone = authenticity(distances.synthetic, distances.nearest, distances.among_train)
-        return LiteratureStatistics(None, None, alone)
-    one_each = one_per_group(held_patients, seed=seed)
-    new = distances.held_to_train[one_each]
-    return LiteratureStatistics(
-        wasserstein=wasserstein(distances.synthetic, new, seed=seed),
-        c_t=data_copying(distances.synthetic, new),
-        authentic=authenticity(
-            distances.synthetic,
-            distances.nearest,
-            distances.among_train,
-            distances.held_to_train,
-            distances.held_to_train_nearest,
-            held_patients,
-        ),
-    )

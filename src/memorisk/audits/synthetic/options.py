@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from memorisk.audits.classifier.options import ReportOptions
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
+from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_types
@@ -18,6 +18,8 @@ from memorisk.runs.settings import check_types
 AUTO = "auto"
 VERDICT_LEVEL = 0.1
 """Of the list that a verdict rests on, whatever level the list of the report has: METHODS section 6."""
+FAR_SHARE = 0.9
+"""Share of the held-out patients who lie nearer to the training images than an image that is called far."""
 
 
 @dataclass(frozen=True, kw_only=True)

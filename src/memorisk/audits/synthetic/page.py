@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.pictures import Pictures, suspects
+from memorisk.audits.generated.pictures import picture_gallery
 from memorisk.audits.generated.plants import least_noticed_kind
+from memorisk.audits.generated.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.pair_sections import (
     cluster_block,
@@ -19,14 +20,8 @@ from memorisk.audits.synthetic.pair_sections import (
     review_section,
     unread_block,
 )
-from memorisk.audits.synthetic.sections import (
-    describing_section,
-    distance_section,
-    pair_section,
-    picture_gallery,
-    power_section,
-)
-from memorisk.audits.synthetic.wording import Terms
+from memorisk.audits.synthetic.pictures import Pictures, suspects
+from memorisk.audits.synthetic.sections import describing_section, distance_section, pair_section, power_section
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -189,7 +184,7 @@ def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bo
         blocks.append(
             Paragraph(
                 f"{terms.counted(n['n_ahead'], 'training')} {lie} nearer to the set than every held-out one. A random "
-                f"split has so many with probability {wording.p_words(n['p_ahead'])}."
+                f"split has so many with probability {p_words(n['p_ahead'])}."
             )
         )
     if not n["n_listed"] and len(chosen):
@@ -257,7 +252,7 @@ def _patients(result: Result, terms: Terms, redact: bool, *, listed: bool) -> Ta
     if listed:
         caption = (
             f"Listed training {terms.units}, smallest p first, each with the synthetic image nearest to it. At most "
-            f"{wording.share(n['level'])} of them are expected to be there by chance."
+            f"{share(n['level'])} of them are expected to be there by chance."
         )
     return Table(
         frame=shown,

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from memorisk.audits.generated.evidence import TWO_IDENTITIES
 from memorisk.audits.generated.review import CONFIRM, DISMISS
+from memorisk.audits.generated.terms import Terms, share
 from memorisk.audits.synthetic import wording
-from memorisk.audits.synthetic.wording import Terms
+from memorisk.audits.synthetic.wording import TWO_IDENTITIES
 from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Heading, Name, Paragraph, Table
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, percent, rows
 from memorisk.report.figures.histograms import logit_plot
@@ -36,7 +36,7 @@ def detector_block(result: Result, terms: Terms) -> list[Block]:
         Column(source="found", heading="Planted copies found", format="percent", interval=("low", "high")),
     ]
     columns = [Column(source="detector", heading="Detector", row_heading=True), *(each if held else [])]
-    text = wording.SHARED.format(n=len(table), level=wording.share(result.summary["numbers"]["level"] / len(table)))
+    text = wording.SHARED.format(n=len(table), level=share(result.summary["numbers"]["level"] / len(table)))
     caption = "What each detector says by itself." if several else "What the detector says."
     shown = Table(frame=table, columns=[*columns, *(above if heads else [])], caption=caption)
     blocks: list[Block] = [Paragraph(text)] if several else []

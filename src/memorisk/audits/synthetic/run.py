@@ -25,7 +25,6 @@ from memorisk.audits.generated.features import (
     open_detectors,
 )
 from memorisk.audits.generated.knowledge import detector_notes
-from memorisk.audits.generated.pictures import Pictures, pair_pictures
 from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants, no_plants
 from memorisk.audits.generated.review import NO_REVIEW, Review, read_review, write_review
 from memorisk.audits.generated.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, Source, decode_sets, read_manifests
@@ -33,6 +32,7 @@ from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
+from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.near_copies import RULE_IMAGES
 from memorisk.images.manifest import Manifest

@@ -1,30 +1,27 @@
 """Sections of the synthetic report with numbers: power, distances, single images, closest pairs."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.pictures import PICTURE_SIDE, Pair, Pictures
+from memorisk.audits.generated.pictures import picture_gallery
+from memorisk.audits.generated.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.pair_sections import detector_block, spread_figures
-from memorisk.audits.synthetic.wording import Terms
+from memorisk.audits.synthetic.pictures import Pictures
 from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
     Details,
     Figure,
-    Gallery,
     Heading,
     Name,
     Paragraph,
     Steps,
     Table,
     Text,
-    Thumbnail,
-    data_uri,
 )
 from memorisk.report.columns import (
     capitalized,
@@ -74,7 +71,7 @@ def _power(result: Result, terms: Terms) -> list[Block]:
         blocks.append(
             Paragraph(
                 f"At most {percent(n['copies_bound'])} of the set are copies of the planted kinds, in whatever mixture "
-                f"(hence by the kind found least), with {wording.share(BOUND_LEVEL)} confidence, if its images were "
+                f"(hence by the kind found least), with {share(BOUND_LEVEL)} confidence, if its images were "
                 "drawn independently."
             )
         )
@@ -163,7 +160,7 @@ def pair_section(result: Result, terms: Terms, pictures: Pictures | None, redact
     text = f"{wording.PIXELS} {n.get('near_rule') or wording.EARLIER_NEAR}"
     if n["near_p"] is not None:
         text += f" Of a random split at least so many would be training {terms.units} with probability "
-        text += f"{wording.p_words(n['near_p'])}."
+        text += f"{p_words(n['near_p'])}."
     if n["n_shared_pixels"]:
         text += f" {count(n['n_shared_pixels'])} of the equal ones are held-out images as well: nobody's for certain."
     blocks: list[Block] = [Paragraph(text), _pixel_counts(n, terms)]
@@ -181,29 +178,6 @@ def pair_section(result: Result, terms: Terms, pictures: Pictures | None, redact
     if pictures.exposed:
         blocks.append(Paragraph("Pairs that are shown above are not shown again."))
     return [*blocks, *(picture_gallery(pairs, title, pictures.mirrored) for pairs, title in galleries if pairs)]
-
-
-def picture_gallery(pairs: Mapping[Pair, np.ndarray], title: str, mirrored: frozenset[Pair]) -> Gallery:
-    """Pairs of images with their difference.
-
-    Args:
-        pairs: Pixels by training and synthetic image.
-        title: What these pairs are.
-        mirrored: Pairs whose difference was taken from the mirrored training image.
-    """
-    items = [
-        Thumbnail(
-            data_uri=data_uri(pixels, side=PICTURE_SIDE),
-            caption=[
-                ["training ", Name(pair[0])],
-                ["synthetic ", Name(pair[1])],
-                *(["the difference is to the mirrored training image"] if pair in mirrored else []),
-            ],
-            alternative="A training image, a synthetic image and their difference, named below",
-        )
-        for pair, pixels in pairs.items()
-    ]
-    return Gallery(items=items, caption=f"{title}: training image, synthetic image; below them their difference.")
 
 
 def _lists(result: Result, terms: Terms) -> list[Block]:
@@ -258,7 +232,7 @@ def _kinds_figure(result: Result) -> Figure:
             labels, {"found": limits}, x_title="Share found, with 95 % interval", reference=wanted, cut=False
         ),
         title="Planted copies found, by kind",
-        caption=f"The line is the {wording.share(wanted)} that the lower end of every kind's interval must reach.",
+        caption=f"The line is the {share(wanted)} that the lower end of every kind's interval must reach.",
         alternative="; ".join(told) + ".",
     )
 

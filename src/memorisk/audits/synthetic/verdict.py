@@ -21,9 +21,8 @@ from typing import Any
 
 from memorisk.audits.generated.plants import deciding_ways, kinds_words, recall_doubt
 from memorisk.audits.generated.sets import MIN_GREY_LEVELS
-from memorisk.audits.synthetic.findings import FAR_SHARE
-from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
-from memorisk.audits.synthetic.wording import Terms, p_words, share
+from memorisk.audits.generated.terms import Terms, p_words, share
+from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL

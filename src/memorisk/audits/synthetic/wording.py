@@ -3,47 +3,11 @@
 Apart from the layout, so that whoever checks what the report claims reads one file.
 """
 
-from dataclasses import dataclass
-
+from memorisk.audits.generated.terms import Terms
 from memorisk.report.blocks import Kind, Text
 
-
-@dataclass(frozen=True)
-class Terms:
-    """What a group is called: a patient, or an image where no patients are given."""
-
-    units: str
-    """"patients" or "images"."""
-
-    @property
-    def unit(self) -> str:
-        """One of them."""
-        return self.units.removesuffix("s")
-
-    @property
-    def a_unit(self) -> str:
-        """With its article."""
-        return f"{'an' if self.unit[0] in 'aeiou' else 'a'} {self.unit}"
-
-    @property
-    def whom(self) -> str:
-        """The pronoun of them."""
-        return "whom" if self.units == "patients" else "which"
-
-    @property
-    def of_one(self) -> str:
-        """An image of one of them."""
-        return "an image of a training patient" if self.units == "patients" else "a training image"
-
-    def fill(self, text: str, **more: object) -> str:
-        """A text with its terms filled in."""
-        known = {name: getattr(self, name) for name in ("units", "unit", "a_unit", "whom", "of_one")}
-        return text.format(**known, Units=self.units.capitalize(), Unit=self.unit.capitalize(), **more)
-
-    def counted(self, n: int, which: str = "") -> str:
-        """A number of them, perhaps of one part."""
-        return f"{n:,} {which} {self.unit if n == 1 else self.units}".replace("  ", " ")
-
+SAME_IDENTITY, TWO_IDENTITIES, SET_TO_TRAINING = "same identity", "two identities", "synthetic, training"
+"""Kinds of pairs of which logits are counted."""
 
 HEADLINES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", "No copying of the kinds that were tried was found"),
@@ -229,13 +193,3 @@ def assumptions(terms: Terms, groups_given: bool) -> list[Text]:
             "--group-column."
         )
     return told
-
-
-def share(value: float) -> str:
-    """A share as a whole percentage."""
-    return f"{100 * value:.0f} %"
-
-
-def p_words(p: float) -> str:
-    """A p-value in a sentence."""
-    return "below 0.001" if p < 0.001 else f"{p:.2g}"

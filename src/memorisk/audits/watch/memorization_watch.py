@@ -278,8 +278,6 @@ class MemorizationWatch:
         Raises:
             MissingExtraError: Neither ``lightning`` nor ``pytorch_lightning`` is installed.
         """
-        pass
-
         return lightning_callback(self, sample, held_out_loss)
 
     @property

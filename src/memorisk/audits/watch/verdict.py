@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memorisk.audits.watch.evaluations import Evaluation
-from memorisk.audits.watch.measurements import Nearness
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.report.blocks import Kind
 from memorisk.report.columns import count, percent
@@ -19,6 +18,7 @@ from memorisk.runs.errors import InputError, plural
 from memorisk.statistics.multiple_testing import ErrorSpending, held_out_for_limit
 
 if TYPE_CHECKING:
+    from memorisk.audits.watch.measurements import Nearness
     from memorisk.audits.watch.memorization_watch import MemorizationWatch
 
 _NO_DISTANCES = {
@@ -119,7 +119,7 @@ def _held_out_floor(options: WatchOptions) -> int:
     return math.ceil(1 / options.nominal - 1e-9) - 1
 
 
-def exceeds_rule(seen: Nearness, options: WatchOptions, error: float) -> bool:
+def exceeds_rule(seen: "Nearness", options: WatchOptions, error: float) -> bool:
     """Whether a look says what the rule waits for, with the error that it may make."""
     if not error or options.stop_on == "never":
         return False
@@ -130,7 +130,7 @@ def exceeds_rule(seen: Nearness, options: WatchOptions, error: float) -> bool:
     }[options.stop_on]
 
 
-def evaluation_fields(seen: Nearness | None) -> dict[str, Any]:
+def evaluation_fields(seen: "Nearness | None") -> dict[str, Any]:
     """The fields of a look that distances give."""
     if seen is None:
         return dict(_NO_DISTANCES)

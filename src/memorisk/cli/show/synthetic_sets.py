@@ -112,7 +112,7 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
         _json(asdict(plan))
         return
     from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
-    from memorisk.audits.synthetic.wording import Terms
+    from memorisk.audits.generated.terms import Terms
 
     console = Console()
     lines = [
@@ -136,7 +136,7 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
 
 def _filter_lines(v: dict[str, Any]) -> list[tuple[str, str]]:
     from memorisk.audits.filter.wording import excluded_words, exposed_lines  # here, since it loads images
-    from memorisk.audits.synthetic.wording import Terms
+    from memorisk.audits.generated.terms import Terms
 
     rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
     lines = [
@@ -199,7 +199,7 @@ def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
         _json(asdict(plan))
         return
     from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
-    from memorisk.audits.synthetic.wording import Terms
+    from memorisk.audits.generated.terms import Terms
 
     console = Console()
     lines = [
@@ -269,8 +269,8 @@ def _synthesis_lines(v: dict[str, Any]) -> list[tuple[str, str]]:
         exposed_lines,
         promised_kinds,
     )
+    from memorisk.audits.generated.terms import Terms
     from memorisk.audits.synthesize.page import is_bounded
-    from memorisk.audits.synthetic.wording import Terms
 
     rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
     told = f" ({rejected})" if rejected else ""

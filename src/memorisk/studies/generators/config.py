@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from memorisk.audits.classifier.options import ReportOptions
 from memorisk.images.options import ImageOptions
 from memorisk.models.settings import SamplingOptions
+from memorisk.report.options import ReportOptions
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
