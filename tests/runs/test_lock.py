@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from filelock import SoftFileLock
 
-from memorisk.runs import locks as lock_module
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import check_out_folder, open_run
 from memorisk.runs.locks import folder_lock, refuse_held, this_process
@@ -24,19 +24,29 @@ CONFIG = {"run": {"kind": "test"}}
 def locks(request, monkeypatch):
     """With the kernel's locks, and as on a file system without them."""
     if request.param == "marker":
-
-        def refused(handle: int, operation: int) -> None:
-            raise OSError(errno.ENOSYS, "Function not implemented")
-
-        monkeypatch.setattr(lock_module.fcntl, "flock", refused)
+        without_locks(monkeypatch)
     return request.param
 
 
+def without_locks(monkeypatch, number: int = errno.ENOSYS) -> None:
+    """As on a file system whose locks are refused with this error."""
+
+    def refused(handle: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+
+
 def marker(folder: Path, **changes: object) -> Path:
-    """A marker as this process would leave it, with changes."""
-    (folder / ".lock").touch()
+    """What a process without the kernel's locks leaves that is killed, with changes of what it says of itself."""
+    held = SoftFileLock(folder / ".lock.held")
+    held.acquire()
+    left = (folder / ".lock.held").read_text().split()
+    held.release()
+    said = dict(zip(("pid", "host", "started"), left, strict=True)) | changes
+    (folder / ".lock").write_text(json.dumps(this_process() | changes))
     path = folder / ".lock.held"
-    path.write_text(json.dumps(this_process() | changes))
+    path.write_text("".join(f"{value}\n" for value in said.values()))
     return path
 
 
@@ -102,20 +112,19 @@ def test_what_a_lock_file_says_is_only_shown(tmp_path, content):
     "stale",
     [
         {"pid": 2**22 + 7},  # no such process
-        {"started": "1"},  # another process has its number now
-        {"boot": "before the machine was started again"},
+        {"started": (7 << 64) + 1},  # another process has its number now, or the machine was started again
     ],
 )
 def test_a_marker_that_was_left_behind_is_no_lock(tmp_path, monkeypatch, stale):
-    monkeypatch.setattr(lock_module, "_acquire", lambda *_: False)
+    without_locks(monkeypatch)
     marker(tmp_path, **stale)
     with folder_lock(tmp_path):
-        assert json.loads((tmp_path / ".lock.held").read_text())["pid"] == os.getpid()
+        assert (tmp_path / ".lock.held").read_text().split()[0] == str(os.getpid())
     assert {p.name for p in tmp_path.iterdir()} == {".lock"}
 
 
 def test_a_marker_of_another_machine_is_believed_and_what_to_remove_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock_module, "_acquire", lambda *_: False)
+    without_locks(monkeypatch)
     path = marker(tmp_path, host="node7")
     with pytest.raises(InputError, match=r"on node7 .*remove .*\.lock\.held if that process is no more"), folder_lock(
         tmp_path
@@ -126,20 +135,30 @@ def test_a_marker_of_another_machine_is_believed_and_what_to_remove_is_said(tmp_
         pass
 
 
-def test_a_marker_of_a_killed_process_is_taken_over(tmp_path):
+@pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOLCK, errno.EINVAL])
+def test_whatever_a_file_system_without_locks_answers_a_marker_holds_the_folder(tmp_path, monkeypatch, number):
+    without_locks(monkeypatch, number)
+    with folder_lock(tmp_path):
+        assert {p.name for p in tmp_path.iterdir()} == {".lock", ".lock.held"}
+        with pytest.raises(InputError, match=f"in use by process {os.getpid()} .* another folder$"):
+            refuse_held(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {".lock"}
+
+
+def test_a_marker_of_a_killed_process_is_taken_over(tmp_path, monkeypatch):
+    without_locks(monkeypatch)
     code = (
-        "import sys, time, pathlib\nfrom memorisk.runs.locks import marker_lock\n"
-        "with marker_lock(pathlib.Path(sys.argv[1]), name='.lock'):\n print('held', flush=True); time.sleep(60)"
+        "import fcntl, sys, time, pathlib\nfrom memorisk.runs.locks import folder_lock\n"
+        "def refused(*_): raise OSError(38, 'Function not implemented')\nfcntl.flock = refused\n"
+        "with folder_lock(pathlib.Path(sys.argv[1])):\n print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None
     assert other.stdout.readline() == "held\n"
-    from memorisk.runs.locks import marker_lock
-
-    with pytest.raises(InputError, match=f"process {other.pid}"), marker_lock(tmp_path, name=".lock"):
+    with pytest.raises(InputError, match=f"process {other.pid}"), folder_lock(tmp_path):
         pass
     other.kill()
     other.wait()
-    with marker_lock(tmp_path, name=".lock"):
+    with folder_lock(tmp_path):
         pass
-    assert list(tmp_path.iterdir()) == []
+    assert [p.name for p in tmp_path.iterdir()] == [".lock"]
