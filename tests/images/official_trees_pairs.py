@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.images.published.long_tailed_xrays import MIMIC_FINDINGS, MIMIC_LT_CLASSES, NIH_CXR_LT_CLASSES
+from memorisk.images.published.mimic_cxr import MIMIC_FINDINGS, MIMIC_LT_CLASSES, NIH_CXR_LT_CLASSES
 from tests.images.dicom_making import dicom
 from tests.images.making import write
 from tests.images.official_trees import pictures

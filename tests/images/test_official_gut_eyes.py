@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.images.published.class_folders import KVASIR_CLASSES
+from memorisk.images.published.sets import KVASIR_CLASSES
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write

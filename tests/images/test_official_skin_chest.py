@@ -9,7 +9,7 @@ import pytest
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import draw_parts
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.annotation_tables import CHESTXRAY14_FINDINGS
+from memorisk.images.published.sets import CHESTXRAY14
 from memorisk.images.readers.registry import read_image
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
@@ -110,7 +110,7 @@ def test_chestxray14(tmp_path: Path) -> None:
 
 def test_chestxray14_first_and_multi_and_sampled(tmp_path: Path) -> None:
     """The rule in order: "No Finding" out, then the first-listed finding, then the sample, stratified by it."""
-    findings = [*CHESTXRAY14_FINDINGS[:4], "No Finding"]
+    findings = [*CHESTXRAY14.classes[:4], "No Finding"]
     rows, names = [], []
     for k in range(200):
         label = findings[k % 5]
@@ -124,11 +124,11 @@ def test_chestxray14_first_and_multi_and_sampled(tmp_path: Path) -> None:
     manifest = load_manifest(f"chestxray14:{tmp_path}", options)
     assert manifest.n == 80
     parts = draw_parts(manifest, [], options, 0)
-    assert Counter(parts.labels) == dict.fromkeys(CHESTXRAY14_FINDINGS[:4], 20)
+    assert Counter(parts.labels) == dict.fromkeys(CHESTXRAY14.classes[:4], 20)
     assert "Hernia" not in parts.labels
     assert manifest.notes[-1].startswith("Sample: 80 of 160 images")
     multi = draw_parts(manifest, [], ClassifierOptions(head="multi"), 0)
-    assert {label for value in multi.labels for label in str(value).split("|")} == {*CHESTXRAY14_FINDINGS[:4], "Hernia"}
+    assert {label for value in multi.labels for label in str(value).split("|")} == {*CHESTXRAY14.classes[:4], "Hernia"}
     with pytest.raises(InputError, match="say --head multi, or --head first"):
         draw_parts(manifest, [], ClassifierOptions(), 0)
 

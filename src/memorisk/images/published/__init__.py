@@ -1,5 +1,5 @@
-"""Published data sets by name. Start with `registry`; `layout` is what the readers share.
+"""Published data sets by name, rows of one table. Start with `sets` and `layout`, the engine that reads a row.
 
-The modules follow the form in which a set is published: annotation tables, class folders, lists of files, binary
-files.
+`file_lists`, `mimic_cxr` and `odir5k` hold rows that need more code; `objects` and `mnist` read binary files, `ct_rate`
+volumes; `registry` lists all.
 """

@@ -19,22 +19,12 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import NO_FINDING, texts
-from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.layout import (
-    OfficialFiles,
-    draft_table,
-    find_root,
-    leave_out_missing,
-    note_count,
-    note_skipped,
-    read_columns,
-)
-from memorisk.images.sources.draft import Draft, finish_draft
+from memorisk.images.published.layout import PublishedSet, Rows, read_columns
+from memorisk.images.sources.draft import Draft
 from memorisk.images.sources.files import FileFinder, plain_stem, refuse_escape, walk_files
 from memorisk.runs.errors import InputError, listed, one_line
 
-CELEBA_N_IMAGES = 202_599
 CELEBA_ATTRIBUTES = 40
 _CELEBA_ATTRIBUTE_LIST, _CELEBA_IDENTITY_LIST, _CELEBA_PARTITION_LIST = (
     "list_attr_celeba",
@@ -45,43 +35,23 @@ _CELEBA_IMAGES = "img_align_celeba"
 _CELEBA_SPLITS = {"0": "train", "1": "val", "2": "test"}
 
 
-def load_celeba(folder: Path, options: ImageOptions) -> Manifest:
-    """The manifest of CelebA's aligned images.
-
-    Args:
-        folder: The folder with ``img_align_celeba`` and the lists (or their folders ``Img``, ``Anno``, ``Eval``), or
-            one above it.
-        options: ``skip_missing`` goes on without images whose file is absent.
-
-    Returns:
-        ``image`` is the name in the lists, ``label`` the attributes that are 1, joined by ``|``, ``group`` the
-        celebrity's number, ``split`` the official one where its list is there.
+def _celeba(root: Path, draft: Draft, options: ImageOptions) -> Rows:
+    """The aligned images, by the name in the lists.
 
     Raises:
-        InputError: A list or images are missing, the lists name different images, or a value is none of theirs.
+        InputError: A list is missing, the lists name different images, or a value is none of theirs.
     """
-    notes: list[str] = []
-    root = find_root(folder, "celeba", _celeba_holds, f"{_CELEBA_IMAGES}/ and {_CELEBA_ATTRIBUTE_LIST}.txt", notes)
-    draft = Draft(table=pd.DataFrame(), root=root, name="celeba", notes=notes, kind="raster")
-    draft.group_from, draft.group_fallback = _CELEBA_IDENTITY_LIST, "get that list anew"
     attributes = _celeba_attributes(_celeba_list(root, _CELEBA_ATTRIBUTE_LIST))
     ids = [str(name) for name in attributes.index]
     people = _celeba_column(root, _CELEBA_IDENTITY_LIST, ids)
-    files = OfficialFiles.below(root, options, draft.name)
-    stems = [plain_stem(name) for name in ids]
-    placed = files.place(stems, draft.name, prefer=f"{_CELEBA_IMAGES}*")
-    files.skip_others(draft, _CELEBA_ATTRIBUTE_LIST, ids, placed)
-    columns = {"image": ids, "path": placed, "label": _celeba_labels(attributes), "group": people}
-    columns |= {"dataset": [draft.name] * len(ids)} | _celeba_splits(root, draft, ids)
-    draft_table(draft, columns, pd.DataFrame(index=range(len(ids))))
-    leave_out_missing(draft, options)
-    draft.notes.append(
+    rows = Rows(ids, _CELEBA_ATTRIBUTE_LIST, _celeba_labels(attributes), people)
+    rows.files = [plain_stem(name) for name in ids]
+    rows.split = _celeba_splits(root, draft, ids)
+    rows.notes.append(
         f"Label: the attributes that are 1 in {_CELEBA_ATTRIBUTE_LIST}, joined by |. Group: the celebrity of "
         f"{_CELEBA_IDENTITY_LIST} ({len(set(people)):,} of them)."
     )
-    note_count(draft, CELEBA_N_IMAGES)
-    note_skipped(draft)
-    return finish_draft(draft, options)
+    return rows
 
 
 def _celeba_holds(folder: Path) -> bool:
@@ -170,24 +140,24 @@ def _celeba_column(root: Path, name: str, ids: list[str]) -> list[str]:
         if table.shape[1] != 2:
             raise InputError(f"{path.name}: {table.shape[1]} columns; the official list has an image and a number")
         keys, values = texts(table[0]), texts(table[1])
-    found = dict(zip(keys, values, strict=True))
-    if len(found) != len(keys):
+    of_image = dict(zip(keys, values, strict=True))
+    if len(of_image) != len(keys):
         raise InputError(f"{path.name}: names some images twice; get it anew")
-    absent = [image for image in ids if not found.get(image)]
+    absent = [image for image in ids if not of_image.get(image)]
     if absent:
         raise InputError(f"{path.name}: says nothing of {len(absent):,} of {len(ids):,} images ({listed(absent, 3)})")
-    return [found[image] for image in ids]
+    return [of_image[image] for image in ids]
 
 
-def _celeba_splits(root: Path, draft: Draft, ids: list[str]) -> dict[str, list[str]]:
-    """The official split of each image; nothing where its list is absent.
+def _celeba_splits(root: Path, draft: Draft, ids: list[str]) -> list[str] | None:
+    """The official split of each image; None where its list is absent.
 
     Raises:
         InputError: A part is not 0, 1 or 2, or the list does not name every image.
     """
     if _celeba_find(root, _CELEBA_PARTITION_LIST) is None:
         draft.notes.append(f"No official split: {_CELEBA_PARTITION_LIST} is not in the folder.")
-        return {}
+        return None
     parts = _celeba_column(root, _CELEBA_PARTITION_LIST, ids)
     if strange := sorted(set(parts) - set(_CELEBA_SPLITS)):
         raise InputError(
@@ -196,53 +166,36 @@ def _celeba_splits(root: Path, draft: Draft, ids: list[str]) -> dict[str, list[s
     draft.notes.append(
         f"Split: {_CELEBA_PARTITION_LIST}, 0 is train, 1 is val, 2 is test; no celebrity is in two of them."
     )
-    return {"split": [_CELEBA_SPLITS[part] for part in parts]}
+    return [_CELEBA_SPLITS[part] for part in parts]
 
 
-IMAGENET_LT_N_IMAGES = 185_846
+CELEBA = PublishedSet(
+    name="celeba",
+    expected=f"{_CELEBA_IMAGES}/ and {_CELEBA_ATTRIBUTE_LIST}.txt",
+    group_from=_CELEBA_IDENTITY_LIST,
+    group_fallback="get that list anew",
+    holds=_celeba_holds,
+    rows=_celeba,
+    prefer=f"{_CELEBA_IMAGES}*",
+    n_images=202_599,
+)
+
 _IMAGENET_LT_LISTS = {f"ImageNet_LT_{split}.txt": split for split in ("train", "val", "test")}
 _IMAGENET_LT_FIRST = "ImageNet_LT_train.txt"
 _IMAGENET_LT_LINE = re.compile(r"(\S+/(n[0-9]{8})/\S+)\s+([0-9]+)")
 
 
-def load_imagenet_lt(folder: Path, options: ImageOptions) -> Manifest:
-    """The manifest of ImageNet-LT.
-
-    Args:
-        folder: The folder with the lists, or one above it; the images lie below it.
-        options: ``skip_missing`` goes on without images whose file is absent.
-
-    Returns:
-        ``image`` is the file's name without suffix, ``label`` the WordNet id of its folder (``n01440764``), ``split``
-        the list; each image is its own group. The column ``class`` has the list's number.
-
-    Raises:
-        InputError: The training list or images are missing, a line is none of the lists', or two lines disagree.
-    """
-    notes: list[str] = []
-    root = find_root(
-        folder,
-        "imagenet-lt",
-        lambda place: _imagenet_lt_list(place, _IMAGENET_LT_FIRST) is not None,
-        _IMAGENET_LT_FIRST,
-        notes,
-    )
-    draft = Draft(table=pd.DataFrame(), root=root, name="imagenet-lt", notes=notes, kind="raster")
+def _imagenet_lt(root: Path, draft: Draft, options: ImageOptions) -> Rows:
+    """The lines of the lists; the column ``class`` has the list's number."""
     lines = _imagenet_lt_lines(root, draft)
-    paths = [path for path, *_ in lines]
-    ids = [plain_stem(path.rsplit("/", 1)[-1]) for path in paths]
-    placed = _imagenet_lt_placed(root, paths, options)
-    columns = {"image": ids, "path": placed, "label": [wnid for _, wnid, _, _ in lines]}
-    columns |= {"split": [split for *_, split in lines], "dataset": [draft.name] * len(ids)}
-    draft_table(draft, columns, pd.DataFrame({"class": [number for _, _, number, _ in lines]}))
-    leave_out_missing(draft, options)
-    draft.notes.append(
+    paths, wnids, numbers, split = ([line[i] for line in lines] for i in range(4))
+    rows = Rows([plain_stem(path.rsplit("/", 1)[-1]) for path in paths], labels=wnids, split=split)
+    rows.placed, rows.extra = _imagenet_lt_placed(root, paths, options), pd.DataFrame({"class": numbers})
+    rows.notes.append(
         "Label: the WordNet id, the image's folder in the lists. Group: none is published; each image is its own. "
         "Split: the three lists; test is ImageNet's validation part."
     )
-    note_count(draft, IMAGENET_LT_N_IMAGES)
-    note_skipped(draft)
-    return finish_draft(draft, options)
+    return rows
 
 
 def _imagenet_lt_list(folder: Path, name: str) -> Path | None:
@@ -294,3 +247,12 @@ def _imagenet_lt_placed(root: Path, paths: list[str], options: ImageOptions) -> 
             "one of each"
         )
     return placed
+
+
+IMAGENET_LT = PublishedSet(
+    name="imagenet-lt",
+    expected=_IMAGENET_LT_FIRST,
+    holds=lambda folder: _imagenet_lt_list(folder, _IMAGENET_LT_FIRST) is not None,
+    rows=_imagenet_lt,
+    n_images=185_846,
+)

@@ -1,7 +1,8 @@
-"""What the readers of official data sets share: the folder found, files matched to a table, what is left out said.
+"""What published sets share: `load_published` makes a manifest of a `PublishedSet`.
 
-The readers follow paper 000, A.6, and METHODS section 1 ("Data sets"). Labels and groups are the data set's own;
-options that would choose others are refused, since the folder can also be read as a plain folder or table.
+The steps are one: the folder is found, the set's rows are read, files are matched to them, what is left out is
+listed and said. The sets follow paper 000, A.6, and METHODS section 1 ("Data sets"). Labels and groups are the data
+set's own; options that would choose others are refused, since the folder can also be read as a plain folder or table.
 """
 
 import os
@@ -14,9 +15,10 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import read_described, shown_names, texts, with_numbers
+from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import Kind
-from memorisk.images.sources.draft import Draft, keep_user_columns
+from memorisk.images.sources.draft import Draft, finish_draft, keep_user_columns
 from memorisk.images.sources.files import (
     KIND_BY_SUFFIX,
     compose_unicode,
@@ -223,9 +225,10 @@ def check_labels(labels: Iterable[str], known: Iterable[str], source: str) -> No
             raise unknown_name(f"label in {one_line(source)}:", label, known)
 
 
-def draft_table(draft: Draft, columns: Mapping[str, Sequence[str]], extra: pd.DataFrame) -> None:
+def draft_table(draft: Draft, columns: Mapping[str, Sequence[str | None]], extra: pd.DataFrame | None) -> None:
     """Set a draft's table: its own columns, and the others of the source as they are (``user_<name>`` where needed)."""
     table = pd.DataFrame({name: list(values) for name, values in columns.items()}, dtype=object)
+    extra = pd.DataFrame() if extra is None else extra
     named = [str(c) for c in extra.columns if not str(c).startswith("Unnamed:")]
     draft.table = keep_user_columns(table, {c: with_numbers(pd.Series(extra[c])) for c in named})
 
@@ -262,7 +265,168 @@ def note_skipped(draft: Draft) -> None:
         draft.notes.append(f"{n:,} left out, {reason}: {shown}.")
 
 
-def note_count(draft: Draft, official: int) -> None:
+def note_count(draft: Draft, official: int, sentence: str = "the official release has {n:,}") -> None:
     """Say where the number of images is not the official one."""
     if len(draft.table) != official:
-        draft.notes.append(f"{len(draft.table):,} images are here; the official release has {official:,}.")
+        draft.notes.append(f"{len(draft.table):,} images are here; {sentence.format(n=official)}.")
+
+
+def listed_splits(
+    draft: Draft, images: Sequence[str], lists: Mapping[Path, str], read: Callable[[Path], Iterable[str]]
+) -> list[str] | None:
+    """The official split of each image, empty where no list names it; None, with a note, where a list is absent.
+
+    Args:
+        draft: Gets the note.
+        images: Names as ``read`` gives them.
+        lists: The split that each list stands for; their names are said.
+        read: The images of a list.
+
+    Raises:
+        InputError: An image is in two lists, or a list cannot be read.
+    """
+    names = " and ".join(path.name for path in lists)
+    if not all(path.is_file() for path in lists):
+        draft.notes.append(f"No official split: {names} are not both in the folder.")
+        return None
+    of_image: dict[str, str] = {}
+    for path, split in lists.items():
+        for image in read(path):
+            if of_image.setdefault(image, split) != split:
+                raise InputError(f"{draft.name}: {one_line(image)} is in both {names}; get them anew")
+    return [of_image.get(image, "") for image in images]
+
+
+@dataclass
+class Rows:
+    """What a set says, an entry an image; ``None`` where it says nothing of it."""
+
+    images: Sequence[str]
+    source: str = ""
+    """The table, as messages name it."""
+    labels: Sequence[str] | None = None
+    groups: Sequence[str] | None = None
+    split: Sequence[str] | None = None
+    extra: pd.DataFrame | None = None
+    """The other columns of the table."""
+    files: Sequence[str] | None = None
+    """Names by which the files are searched; those of the images if not given."""
+    placed: Sequence[str | None] | None = None
+    """The files, where the set finds them by a rule of its own."""
+    keep: Sequence[bool] | None = None
+    reason: str = ""
+    """Why the rows that are not kept are left out."""
+    notes: list[str] = field(default_factory=list)
+    late_notes: Callable[[Draft], Iterable[str]] = lambda draft: ()
+    """Notes that count what is left."""
+    n_images: int | None = None
+    """Number to compare with, where it is not that of the set; 0 for none."""
+
+
+@dataclass(frozen=True)
+class PublishedSet:
+    """A published data set: a line of the table of sets.
+
+    Most sets are one table, whose columns are named here. Others have ``rows``, a function that reads them.
+    """
+
+    name: str
+    expected: str
+    """What makes a folder the set's, in words."""
+    group_from: str = ""
+    """Where the groups stand, in words; empty where none are published."""
+    group_fallback: str = ""
+    """The way out where they say nothing."""
+    tables: tuple[str, ...] = ()
+    """Names of the table of images, of which a folder has one."""
+    image: str = ""
+    label: str = ""
+    group: str = ""
+    classes: tuple[str, ...] = ()
+    left_out: str = ""
+    """A label whose images are left out."""
+    rule: str = ""
+    """What label, group and split are, said after the images are matched; ``{table}`` is the table's name."""
+    holds: Callable[[Path], bool] | None = None
+    """Whether a folder is the set's, where that is not a table by its name."""
+    rows: Callable[[Path, Draft, ImageOptions], Rows] | None = None
+    refuse: Callable[[Path], None] | None = None
+    """Says what else lies in a folder that is not the set's, and raises."""
+    prefer: str | None = None
+    """Pattern of the folder whose file is meant where several have the name."""
+    kind: Kind | None = "raster"
+    """What all files are; None where the rows say."""
+    n_images: int = 0
+    """Official number of images; 0 where none is compared."""
+    count_note: str = "the official release has {n:,}"
+    """What is said of that number where another one is there."""
+
+
+def load_published(published: PublishedSet, folder: Path, options: ImageOptions) -> Manifest:
+    """The manifest of a published set.
+
+    Args:
+        published: The set.
+        folder: Its folder, or one above it.
+        options: ``skip_missing`` goes on without images whose file is absent.
+
+    Raises:
+        InputError: A table or images are missing, or a file is not what the set's is.
+    """
+    notes: list[str] = []
+    try:
+        root = find_root(
+            folder, published.name, published.holds or (lambda f: bool(_table(published, f))), published.expected, notes
+        )
+    except InputError:
+        if published.refuse is not None:
+            published.refuse(folder)
+        raise
+    draft = Draft(table=pd.DataFrame(), root=root, name=published.name, notes=notes, kind=published.kind)
+    draft.group_from, draft.group_fallback = published.group_from, published.group_fallback
+    rows = table_rows(published, root) if published.rows is None else published.rows(root, draft, options)
+    placed = rows.placed
+    if placed is None:
+        files = OfficialFiles.below(draft.root, options, draft.name)
+        names = rows.images if rows.files is None else rows.files
+        placed = files.place(names, draft.name, prefer=published.prefer)
+        files.skip_others(draft, rows.source, names, placed)
+    columns = {"image": rows.images, "path": placed, "label": rows.labels, "group": rows.groups, "split": rows.split}
+    known = {name: values for name, values in columns.items() if values is not None}
+    draft_table(draft, known | {"dataset": [draft.name] * len(rows.images)}, rows.extra)
+    if rows.keep is not None:
+        leave_out(draft, rows.keep, rows.reason)
+        if draft.table.empty:
+            raise InputError(
+                f"{draft.name}: every image of {rows.source} is labelled {rows.reason!r}, which is left out"
+            )
+    leave_out_missing(draft, options)
+    draft.notes += [*rows.notes, *rows.late_notes(draft)]
+    if official := published.n_images if rows.n_images is None else rows.n_images:
+        note_count(draft, official, published.count_note)
+    note_skipped(draft)
+    return finish_draft(draft, options)
+
+
+def _table(published: PublishedSet, folder: Path) -> Path | None:
+    return next((folder / name for name in published.tables if (folder / name).is_file()), None)
+
+
+def table_rows(published: PublishedSet, root: Path, path: Path | None = None) -> Rows:
+    """The rows of a set's table, by the columns that the set names.
+
+    Raises:
+        InputError: A column is missing, or a label is unknown.
+    """
+    path = path or _table(published, root)
+    assert path is not None
+    used = [published.image, published.group, published.label]
+    table = read_columns(path, used)
+    images, groups, labels = (column_texts(table, column) for column in used)
+    known = (*published.classes, published.left_out) if published.left_out else published.classes
+    check_labels(labels, known, path.name)
+    rows = Rows(images, path.name, labels, groups, extra=table.drop(columns=used))
+    rows.notes = [published.rule.format(table=path.name)] if published.rule else []
+    if published.left_out:
+        rows.keep, rows.reason = [label != published.left_out for label in labels], published.left_out
+    return rows

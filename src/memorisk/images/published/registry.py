@@ -1,8 +1,8 @@
 """Published data sets by name: ``ham10000:FOLDER``, ..., ``medmnist:NAME``. One registry.
 
 The five of paper 000 (A.6, table 9), those of paper 002 (MNIST, Fashion-MNIST, CIFAR-10), the six of paper 004
-(table 1), and CIFAR-100, STL-10 and SVHN in their official layouts, and MedMNIST. Adding one: a function that takes
-what stands after the colon, and a line in ``OFFICIAL``.
+(table 1), and CIFAR-100, STL-10 and SVHN in their official layouts, and MedMNIST. Adding one: a
+`PublishedSet` and a line in ``OFFICIAL``.
 """
 
 import re
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.annotation_tables import load_chestxray14, load_ham10000, load_isic2020, load_odir5k
-from memorisk.images.published.class_folders import load_kvasir_capsule, load_retinal_oct
 from memorisk.images.published.ct_rate import load_ct_rate
-from memorisk.images.published.file_lists import load_celeba, load_imagenet_lt
-from memorisk.images.published.layout import refuse_choices
-from memorisk.images.published.long_tailed_xrays import load_mimic_cxr, load_nih_cxr_lt
+from memorisk.images.published.file_lists import CELEBA, IMAGENET_LT
+from memorisk.images.published.layout import PublishedSet, load_published, refuse_choices
+from memorisk.images.published.mimic_cxr import MIMIC_CXR, NIH_CXR_LT
 from memorisk.images.published.mnist import load_fashion_mnist, load_medmnist, load_mnist
 from memorisk.images.published.objects import load_cifar10, load_cifar100, load_stl10, load_svhn
+from memorisk.images.published.odir5k import ODIR5K
+from memorisk.images.published.sets import CHESTXRAY14, HAM10000, ISIC2020, KVASIR_CAPSULE, RETINAL_OCT
 from memorisk.runs.errors import InputError, unknown_name
 
 Load = Callable[[str, ImageOptions], Manifest]
@@ -57,23 +57,27 @@ def _in_folder(name: str, load: Callable[[Path, ImageOptions], Manifest], rest: 
     return load(Path(rest).expanduser(), options)
 
 
+def _row(published: PublishedSet) -> Load:
+    return partial(_in_folder, published.name, partial(load_published, published))
+
+
 OFFICIAL: dict[str, Load] = {
-    "ham10000": partial(_in_folder, "ham10000", load_ham10000),
-    "chestxray14": partial(_in_folder, "chestxray14", load_chestxray14),
-    "kvasir-capsule": partial(_in_folder, "kvasir-capsule", load_kvasir_capsule),
-    "odir5k": partial(_in_folder, "odir5k", load_odir5k),
-    "retinal-oct": partial(_in_folder, "retinal-oct", load_retinal_oct),
+    "ham10000": _row(HAM10000),
+    "chestxray14": _row(CHESTXRAY14),
+    "kvasir-capsule": _row(KVASIR_CAPSULE),
+    "odir5k": _row(ODIR5K),
+    "retinal-oct": _row(RETINAL_OCT),
     "mnist": partial(_in_folder, "mnist", load_mnist),
     "fashion-mnist": partial(_in_folder, "fashion-mnist", load_fashion_mnist),
     "cifar10": partial(_in_folder, "cifar10", load_cifar10),
     "cifar100": partial(_in_folder, "cifar100", load_cifar100),
     "stl10": partial(_in_folder, "stl10", load_stl10),
     "svhn": partial(_in_folder, "svhn", load_svhn),
-    "celeba": partial(_in_folder, "celeba", load_celeba),
-    "imagenet-lt": partial(_in_folder, "imagenet-lt", load_imagenet_lt),
-    "mimic-cxr": partial(_in_folder, "mimic-cxr", load_mimic_cxr),
-    "nih-cxr-lt": partial(_in_folder, "nih-cxr-lt", load_nih_cxr_lt),
-    "isic2020": partial(_in_folder, "isic2020", load_isic2020),
+    "celeba": _row(CELEBA),
+    "imagenet-lt": _row(IMAGENET_LT),
+    "mimic-cxr": _row(MIMIC_CXR),
+    "nih-cxr-lt": _row(NIH_CXR_LT),
+    "isic2020": _row(ISIC2020),
     "ct-rate": partial(_in_folder, "ct-rate", load_ct_rate),
     "medmnist": load_medmnist,
 }

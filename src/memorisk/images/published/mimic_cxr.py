@@ -22,18 +22,9 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import NO_FINDING
-from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.layout import (
-    OfficialFiles,
-    column_texts,
-    draft_table,
-    find_root,
-    leave_out_missing,
-    note_skipped,
-    read_columns,
-)
-from memorisk.images.sources.draft import Draft, finish_draft
+from memorisk.images.published.layout import OfficialFiles, PublishedSet, Rows, column_texts, read_columns
+from memorisk.images.sources.draft import Draft
 from memorisk.runs.errors import InputError, listed, one_line
 
 _LT_PARTS = {"train": "train", "balanced-val": "val", "balanced-test": "test", "test": "test"}
@@ -109,46 +100,18 @@ NIH_CXR_LT_CLASSES = (
     *("Pleural_Thickening", "Cardiomegaly", "Fibrosis", "Edema", "Tortuous Aorta", "Emphysema", "Pneumonia"),
     *("Calcification of the Aorta", "Pneumoperitoneum", "Hernia", "Subcutaneous Emphysema", "Pneumomediastinum"),
 )
-NIH_CXR_LT_PAPER_IMAGES = 84_158  # paper 004, table 1
 _NIH_CXR_LT_NAME = re.compile(r"([0-9]{8})_[0-9]{3,}(\.[A-Za-z]+)?")
-_NIH_CXR_LT_FIRST = "nih-cxr-lt_single-label_train.csv"
 
 
-def load_nih_cxr_lt(folder: Path, options: ImageOptions) -> Manifest:
-    """The manifest of NIH-CXR-LT.
-
-    Args:
-        folder: The folder with the tables (or with ``LongTailCXR``) and the images, or one above it.
-        options: ``skip_missing`` goes on without images whose file is absent.
-
-    Returns:
-        ``image`` is the table's id, ``label`` the one class, ``group`` the patient's number, ``split`` the
-        benchmark's; ``part`` names the tables that list the image.
-
-    Raises:
-        InputError: A table or images are missing, a row has not one class, or a name has no patient.
-    """
-    notes: list[str] = []
-    root = find_root(
-        folder, "nih-cxr-lt", lambda place: "train" in lt_tables(place, "nih-cxr-lt"), _NIH_CXR_LT_FIRST, notes
-    )
-    draft = Draft(table=pd.DataFrame(), root=root, name="nih-cxr-lt", notes=notes, kind="raster")
-    draft.group_from, draft.group_fallback = "patient in the file names", "get the tables anew"
-    table, said = read_lt(lt_tables(root, "nih-cxr-lt"), "id", NIH_CXR_LT_CLASSES)
+def _nih_cxr_lt(root: Path, draft: Draft, options: ImageOptions) -> Rows:
+    """The rows of the tables, each image once; ``part`` names the tables that list it."""
+    table, notes = read_lt(lt_tables(root, "nih-cxr-lt"), "id", NIH_CXR_LT_CLASSES)
     ids = column_texts(table, "id")
-    files = OfficialFiles.below(root, options, draft.name)
-    placed = files.place(ids, draft.name)
-    files.skip_others(draft, "the tables", ids, placed)
-    columns = {"image": ids, "path": placed, "label": table["label"].tolist(), "group": _nih_cxr_lt_patients(ids)}
-    columns |= {"split": table["split"].tolist(), "dataset": [draft.name] * len(ids)}
-    draft_table(draft, columns, table.drop(columns=["id", "label", "split"]))
-    leave_out_missing(draft, options)
-    draft.notes.append("Label: the one class of the tables. Group: the patient, the first part of the file's name.")
-    draft.notes += said
-    if len(draft.table) != NIH_CXR_LT_PAPER_IMAGES:
-        draft.notes.append(f"{len(draft.table):,} images are here; paper 004 says {NIH_CXR_LT_PAPER_IMAGES:,}.")
-    note_skipped(draft)
-    return finish_draft(draft, options)
+    rows = Rows(ids, "the tables", table["label"].tolist(), _nih_cxr_lt_patients(ids), table["split"].tolist())
+    rows.extra = table.drop(columns=["id", "label", "split"])
+    rule = "Label: the one class of the tables. Group: the patient, the first part of the file's name."
+    rows.notes = [rule, *notes]
+    return rows
 
 
 def _nih_cxr_lt_patients(ids: list[str]) -> list[str]:
@@ -157,15 +120,26 @@ def _nih_cxr_lt_patients(ids: list[str]) -> list[str]:
     Raises:
         InputError: A name is not PATIENT_NUMBER.
     """
-    found = [_NIH_CXR_LT_NAME.fullmatch(image) for image in ids]
-    strange = [image for image, m in zip(ids, found, strict=True) if m is None]
+    matches = [_NIH_CXR_LT_NAME.fullmatch(image) for image in ids]
+    strange = [image for image, m in zip(ids, matches, strict=True) if m is None]
     if strange:
         raise InputError(
             f"nih-cxr-lt: {len(strange):,} ids have no patient in them ({listed(strange, 3)}); official ones are such "
             "as 00000001_000.png"
         )
-    return [str(int(m.group(1))) for m in found if m is not None]
+    return [str(int(m.group(1))) for m in matches if m is not None]
 
+
+NIH_CXR_LT = PublishedSet(
+    name="nih-cxr-lt",
+    expected="nih-cxr-lt_single-label_train.csv",
+    group_from="patient in the file names",
+    group_fallback="get the tables anew",
+    holds=lambda folder: "train" in lt_tables(folder, "nih-cxr-lt"),
+    rows=_nih_cxr_lt,
+    n_images=84_158,  # paper 004, table 1
+    count_note="paper 004 says {n:,}",
+)
 
 MIMIC_FINDINGS = (
     *("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Enlarged Cardiomediastinum", "Fracture"),
@@ -184,40 +158,26 @@ _MIMIC_SPLITS = {"train": "train", "validate": "val", "test": "test"}
 _MIMIC_LT = "mimic-cxr-lt"
 
 
-def load_mimic_cxr(folder: Path, options: ImageOptions) -> Manifest:
-    """The manifest of MIMIC-CXR, or of MIMIC-CXR-LT where its tables are there.
+def _mimic_cxr(root: Path, draft: Draft, options: ImageOptions) -> Rows:
+    """All images of MIMIC-CXR, or those of MIMIC-CXR-LT where its tables are there.
 
-    Args:
-        folder: The folder with the tables and ``files``, or one above it.
-        options: ``skip_missing`` goes on without images whose file is absent.
-
-    Returns:
-        ``image`` is the ``dicom_id``, ``group`` the ``subject_id``; ``label`` the findings that CheXpert's labeller
-        calls positive, joined by ``|`` (of the LT tables: the one class), ``split`` the official one; the other
-        columns of the table are kept.
+    The label is what CheXpert's labeller calls positive, joined by ``|``; of the LT tables the one class.
 
     Raises:
-        InputError: A table or images are missing, or two tables disagree.
+        InputError: Two tables disagree, or an image lies elsewhere than they say.
     """
-    notes: list[str] = []
-    root = find_root(folder, "mimic-cxr", _mimic_holds, "mimic-cxr-2.0.0-metadata.csv or .csv.gz", notes)
-    draft = Draft(table=pd.DataFrame(), root=root, name="mimic-cxr", notes=notes)
-    draft.group_from, draft.group_fallback = "column subject_id", "get the tables anew"
     table = _mimic_long_tailed(root, draft) if lt_tables(root, _MIMIC_LT) else _mimic_full_release(root, draft)
     ids = column_texts(table, "dicom_id")
     files = OfficialFiles.below(root, options, draft.name, kinds=("raster", "dicom"))
     placed = _mimic_placed(files, table, ids)
     draft.kind = "dicom" if any(path and path.endswith(".dcm") for path in placed) else "raster"
-    others = len(files.files) - sum(path is not None for path in placed)
-    columns = {"image": ids, "path": placed, "group": column_texts(table, "subject_id")}
-    columns |= {name: table[name].tolist() for name in ("label", "split") if name in table}
+    rows = Rows(ids, groups=column_texts(table, "subject_id"), placed=placed)
+    rows.labels, rows.split = (table[name].tolist() if name in table else None for name in ("label", "split"))
     used = [name for name in ("dicom_id", "subject_id", "label", "split", "path") if name in table]
-    draft_table(draft, columns | {"dataset": [draft.name] * len(ids)}, table.drop(columns=used))
-    leave_out_missing(draft, options)
-    if others:
-        draft.notes.append(f"{others:,} other image files are not listed, or the same images in the other format.")
-    note_skipped(draft)
-    return finish_draft(draft, options)
+    rows.extra = table.drop(columns=used)
+    if others := len(files.files) - sum(path is not None for path in placed):
+        rows.notes = [f"{others:,} other image files are not listed, or the same images in the other format."]
+    return rows
 
 
 def _mimic_holds(folder: Path) -> bool:
@@ -280,12 +240,12 @@ def _mimic_add_split(root: Path, draft: Draft, table: pd.DataFrame) -> None:
 
 def _mimic_long_tailed(root: Path, draft: Draft) -> pd.DataFrame:
     """The images of the long-tailed benchmark."""
-    table, said = read_lt(lt_tables(root, _MIMIC_LT), "dicom_id", MIMIC_LT_CLASSES)
+    table, notes = read_lt(lt_tables(root, _MIMIC_LT), "dicom_id", MIMIC_LT_CLASSES)
     draft.notes.append(
         "Images: the tables of MIMIC-CXR-LT, which lie in the folder (take them away to read all of MIMIC-CXR). "
         "Label: the one class. Group: subject_id, the patient."
     )
-    draft.notes += said
+    draft.notes += notes
     if len(table) != MIMIC_PAPER_IMAGES:
         draft.notes.append(f"{len(table):,} images are listed; paper 004 says {MIMIC_PAPER_IMAGES:,}.")
     return table
@@ -321,3 +281,14 @@ def _mimic_placed(files: OfficialFiles, table: pd.DataFrame, ids: list[str]) -> 
 
 def _dicom_last(file: str) -> tuple[bool, str]:
     return file.lower().endswith((".dcm", ".dicom")), file
+
+
+MIMIC_CXR = PublishedSet(
+    name="mimic-cxr",
+    expected="mimic-cxr-2.0.0-metadata.csv or .csv.gz",
+    group_from="column subject_id",
+    group_fallback="get the tables anew",
+    holds=_mimic_holds,
+    rows=_mimic_cxr,
+    kind=None,
+)
