@@ -35,7 +35,7 @@ and delta of the replace-one claim, and m is the number of pairs.
 What it needs. Fair coins that nothing but the target depends on; independent noise in the target (noise shared with
 a model that the auditor uses cancels and "proves" more than epsilon); scores from the target alone, or less the
 losses of references trained on T only, never on a twin, which knows the coins; r fixed before looking. It does not
-need members that are alike: unlike members only cost power (`training.twins.canaries`).
+need members that are alike: unlike members only cost power (`training.classifiers.twins`).
 """
 
 import math

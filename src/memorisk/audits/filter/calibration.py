@@ -3,7 +3,7 @@
 A family is a kind of copies that the guarantee is about (METHODS section 4, "Guarantee"). ``re-identification``
 pairs two different images of one identity. Every family of `memorisk.training.detectors.lcmem.augmentations` pairs
 an image with a copy of it, its strength drawn evenly from the family's. ``flipped`` and ``cropped`` pair it with a
-copy that the audit of a synthetic set plants under that name (`memorisk.images.copies.planting`).
+copy that the audit of a synthetic set plants under that name (`memorisk.images.alterations.plants`).
 
 D detectors and F families share the confidence: each threshold is made with delta / (D F), and a detector rejects
 from the smallest of its families' thresholds on, so that the miss rate of every family is kept for all of them at

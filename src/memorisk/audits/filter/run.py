@@ -6,7 +6,7 @@ rejected from a threshold on that misses no more than a stated share of copies, 
 Features are kept by content and pairs come from the seed, so that the same command goes on where a killed one
 stopped. The kept set has its name only when it is whole, and ``filter.json`` is written last.
 
-The kept set is PNG files of the decoded pixels and a table of labels, no more (`images.exports.clean_set`). The
+The kept set is PNG files of the decoded pixels and a table of labels, no more (`images.clean_set`). The
 pixels are checked to be those that were compared. Each image gets a number for a name, in the order of the ids that
 the run shows; ``manifest`` of the run says which image that is.
 

@@ -3,7 +3,7 @@
 * A classifier's audit of the very model (``--target``) noted the file's SHA-256 when it read it.
 * The audit of a mark noted a fingerprint of each model file: the file that has it is the one.
 * The audit of a set listed every file that it read (``files.parquet``): the folder must hold these bytes and no
-  others, or be a clean export of exactly these pixels (`memorisk.images.exports.clean_set`).
+  others, or be a clean export of exactly these pixels (`memorisk.images.clean_set`).
 * A filter and a loop noted the SHA-256 of the kept set when they wrote it: the folder must still have it.
 
 A file that holds more than its image or its tensors is refused in any case (`memorisk.images.containers`).

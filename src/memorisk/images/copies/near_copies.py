@@ -2,7 +2,7 @@
 
 1. `copy_rule` learns three things from real images: what all of them share (`fit_whitening`); the similarity of
    thumbnails from which on fewer than 0.01 pairs of different people are expected in the whole set
-   (`statistics.copies.chance_pairs`); the correlation of fine details from which on a candidate is confirmed
+   (`statistics.copies.tails`); the correlation of fine details from which on a candidate is confirmed
    (`fine_rule`).
 2. `near_copies` finds the pairs of one set, `near_copies_between` those of two: all pairs, exactly, in bounded
    memory. Candidates come from thumbnails and are confirmed as stored.

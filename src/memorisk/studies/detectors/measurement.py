@@ -13,7 +13,7 @@ What is written is a file a measure with named arrays, float64 and int64; ``S`` 
 =====================================  ================================================================================
 
 Memory is planned before a benchmark runs: what fits side by side, and what does not fit at all. Features and their
-parts lie on files without a name (`runs.scratch`), which the system writes out when memory is short, and are
+parts lie on files without a name (`runs.arrays`), which the system writes out when memory is short, and are
 compared in blocks, so that their number of rows takes no memory. What grows is a covariance, with the square of the
 columns: of the pixels of 224 x 224 images in colour it would be 181 GB, and with it the process is killed.
 """

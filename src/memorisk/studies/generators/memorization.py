@@ -7,7 +7,7 @@ images do. That generators which copied nobody do so, too, is known (14 % flagge
 Duplicates. Are images memorized more, the more often they stand in the training data? Which patients' images are
 repeated is drawn by lot, so that nothing but the number of copies tells the levels apart: the permutation p-value
 is exact for the hypothesis that copies change nothing. Few patients stand often, so that the limits of the slope
-are put together from each level's own (`statistics.memorization.level_slope`). They speak of patients of this
+are put together from each level's own (`statistics.contrasts`). They speak of patients of this
 generator; other trainings are other seeds (`results.mean_over_seeds`).
 
 Pairs. Generators are conditioned on vectors of their training images. MemRate is the share of training images whose
