@@ -1,4 +1,5 @@
-# make demo: set up and run the main job on built-in data; make test: set up and pass the tests; make site: the pages;
+# make demo: set up and run the main job on built-in data; make test: set up and run each behaviour's test;
+# make test-all: those and their repetitions (other executors, sizes, settings), as CI does; make site: the pages;
 # make lock: the lock files anew from pyproject.toml; make audit: known vulnerabilities of the locked versions;
 # make newest: the tests with the newest release of everything;
 # make mutants: whether the tests of scores and statistics notice a changed formula (recipes/mutants.py);
@@ -17,7 +18,7 @@ OLDEST = ATEN_CPU_CAPABILITY=default,ONEDNN_MAX_CPU_ISA=AVX2,MKL_CBWR=COMPATIBLE
 PROCESSORS = $(OLDEST) ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 \
   ONEDNN_MAX_CPU_ISA=AVX512_CORE ATEN_CPU_CAPABILITY=avx2,ONEDNN_MAX_CPU_ISA=AVX2
 
-.PHONY: demo test test-processors lint site lock audit newest mutants clean
+.PHONY: demo test test-all test-processors lint site lock audit newest mutants clean
 
 demo: $(VENV)/.demo
 	$(BIN)/memorisk audit classifier digits --out runs/demo --models 16 --fail-on never
@@ -25,10 +26,13 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
+test-all: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
+
 test-processors: $(VENV)/.test
 	for setting in $(PROCESSORS); do \
 	  echo "$$setting"; \
-	  env $$(echo "$$setting" | tr , ' ') OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(TESTS) || exit 1; \
+	  env $$(echo "$$setting" | tr , ' ') OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' $(TESTS) || exit 1; \
 	done
 
 lint: $(VENV)/.test

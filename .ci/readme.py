@@ -1,6 +1,6 @@
 """Run every command of README.md as it is typed there, in order, on small inputs of the names it uses.
 
-Usage: .venv/bin/python .ci/readme.py        (after `make test`; ../shared/data beside the project)
+Usage: .venv/bin/python .ci/readme.py        (after `make test-all`; ../shared/data beside the project)
 
 Commands that only set up, and the demo, run in the checkout; the others in a folder of their own, which holds what the
 README calls DATA, NIH1000, TRAIN, SYNTHETIC, HELD_OUT, ATLAS, metadata.csv, images, dicoms, labels.csv, study.yaml and
@@ -47,7 +47,7 @@ datasets:
 """
 EXPECTED: dict[str, list[Expected]] = {
     "make demo": [Expected((0,), "Report: runs/demo/report.html", in_checkout=True)],
-    "make test": [],  # the step before this one
+    "make test": [],  # the step before this one ran these tests and more
     "python3 -m venv .venv": [HERE],
     ".venv/bin/python -m pip install": [HERE],
     ".venv/bin/memorisk audit classifier digits": [Expected((0,), "NOT READY FOR RELEASE", in_checkout=True)],
