@@ -106,19 +106,8 @@ def try_newest(uv: str, folder: Path, tests: list[str]) -> int:
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"the newest releases cannot be installed together: {error}", file=sys.stderr)
         return 2
-    run = [
-        str(python),
-        "-m",
-        "pytest",
-        "-n",
-        "2",
-        "--dist",
-        "worksteal",
-        "-m",
-        "not slow",
-        f"--junitxml={results}",
-        *tests,
-    ]
+    all_tests = ["-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not slow"]
+    run = [str(python), *all_tests, f"--junitxml={results}", *tests]
     subprocess.run(run, check=False, cwd=locks.ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
     if not results.is_file():
         print("pytest wrote no results", file=sys.stderr)

@@ -13,6 +13,7 @@ import memorisk
 from memorisk.runs import folder as folder_module
 from tests.commands import plain_images
 from tests.test_faults import RESULT, result_bytes
+from tests.thorough import thorough
 
 SETTINGS = {"models": 2, "epochs": 2, "processes": 1, "fail_on": "never"}
 YEAR = 365 * 86400
@@ -51,7 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, begin: float, step: float) -> None:
     monkeypatch.setattr(folder_module, "datetime", Moving)
 
 
-@pytest.mark.parametrize(("begin", "step"), [(0.0, -60.0), (4e9, 40 * 86400.0)])
+@pytest.mark.parametrize(("begin", "step"), [(0.0, -60.0), thorough(4e9, 40 * 86400.0)])
 def test_a_run_that_goes_on_at_another_time(images, undisturbed, tmp_path, monkeypatch, begin, step):
     """Half of the work is done, its files are of another time than the clock now shows, and the clock runs wild."""
 

@@ -15,6 +15,7 @@ import pytest
 from memorisk.runs.folder import check_out_folder
 from tests.audits.synthetic_set.making import write_sets
 from tests.commands import answer, entries, environment, memorisk, plain_images, refusal
+from tests.thorough import thorough
 
 TABLES = ("scores", "manifest", "per_image", "per_group", "per_class", "attacks")
 RESULT = (*(f"{name}.parquet" for name in TABLES), "verdict.json", "summary.json", "report.html")
@@ -78,6 +79,7 @@ def undisturbed(images, tmp_path_factory) -> tuple[dict[str, bytes], float, dict
     return result_bytes(folder / "run"), time.monotonic() - begun, stages
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("times", [5, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see that no worker is left")
 def test_kill_9_at_random_moments_changes_nothing(images, undisturbed, tmp_path, capsys, monkeypatch, times):
@@ -204,7 +206,7 @@ def grow(disk: Path) -> None:
 TINY = ("--models", 2, "--epochs", 1, "--fail-on", "never")
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, thorough(2)])
 def test_a_full_disk_under_the_run_folder(images, small_disk, tmp_path, capsys, processes):
     disk = small_disk(260)
     audit = ("audit", "classifier", images, *TINY, "--processes", processes, "--out")
@@ -220,7 +222,20 @@ def test_a_full_disk_under_the_run_folder(images, small_disk, tmp_path, capsys, 
     assert result_bytes(disk / "run") == result_bytes(tmp_path / "elsewhere")
 
 
-@pytest.mark.parametrize("kilobytes", [4, 8, 16, 40, 80, 160, 300, 400, 520])
+@pytest.mark.parametrize(
+    "kilobytes",
+    [
+        thorough(4),
+        thorough(8),
+        thorough(16),
+        thorough(40),
+        thorough(80),
+        160,
+        thorough(300),
+        thorough(400),
+        thorough(520),
+    ],
+)
 def test_disks_that_are_full_at_other_moments(images, small_disk, capsys, kilobytes):
     disk = small_disk(kilobytes)
     audit = ("audit", "classifier", images, *TINY, "--processes", 1, "--out", disk / "run")

@@ -136,6 +136,7 @@ def browser():
         yield running
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 def test_the_report_executes_nothing_and_asks_for_nothing(browser, run):
     page = run / "report.html"
@@ -155,6 +156,7 @@ def test_the_report_executes_nothing_and_asks_for_nothing(browser, run):
     assert "49" not in {word for word in text.split() if "7*7" in word}
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 @pytest.mark.parametrize(
     ("name", "width", "dark"), [("desktop", 1280, False), ("phone", 390, False), ("dark", 1280, True)]
@@ -169,6 +171,7 @@ def test_nothing_sticks_out_of_the_page(browser, run, tmp_path, name, width, dar
     assert pixels.std() > 5, "an empty page"
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 def test_it_prints(browser, run, tmp_path):
     browser.open(run / "report.html")

@@ -396,6 +396,7 @@ def test_very_many_patients_stay_a_page_of_some_size():
     assert "19,500 further rows are not shown here" in words(html)
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 @pytest.mark.parametrize("status", ["fail", "undecided"])
 def test_hostile_run_in_a_browser(browser: Chromium, tmp_path, status):
@@ -417,6 +418,7 @@ def test_hostile_run_in_a_browser(browser: Chromium, tmp_path, status):
     assert HOSTILE[1] in shown
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 def test_print_has_the_verdict_and_the_last_section(browser: Chromium, tmp_path):
     file = tmp_path / "report.html"

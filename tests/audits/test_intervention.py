@@ -192,6 +192,7 @@ def test_a_killed_run_goes_on_to_the_same_result(source, tmp_path, monkeypatch):
     assert not list(run.rglob("*.part"))
 
 
+@pytest.mark.thorough
 def test_kill_9_while_the_changed_models_train_loses_nothing(source, tmp_path, capsys, monkeypatch):
     cache = tmp_path / "cache"
     settings = RECIPE | {"models": 6, "epochs": 12}

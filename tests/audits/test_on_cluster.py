@@ -39,6 +39,7 @@ def results(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.thorough
 def test_an_audit_of_a_classifier(cluster: DaskCluster, tmp_path: Path) -> None:
     there = {"executor": "dask", "cluster": cluster.address}
     memorisk.audit_classifier("digits", out=tmp_path / "there", **there, **TINY)
@@ -55,6 +56,7 @@ def test_an_audit_of_a_classifier(cluster: DaskCluster, tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.thorough
 def test_a_benchmark_of_detectors(cluster: DaskCluster, tmp_path: Path) -> None:
     there = {"executor": "dask", "cluster": cluster.address}
     benchmark_detectors("digits", out=tmp_path / "there", **there, **GRID)
@@ -62,6 +64,7 @@ def test_a_benchmark_of_detectors(cluster: DaskCluster, tmp_path: Path) -> None:
     assert results(tmp_path / "there") == results(tmp_path / "here")
 
 
+@pytest.mark.thorough
 def test_a_study_of_generators(cluster: DaskCluster, tmp_path: Path) -> None:
     pytest.importorskip("diffusers")
     config = {

@@ -8,6 +8,7 @@ from memorisk.report.page import render_page
 from tests.audits.classifier_results import HOSTILE
 from tests.report.chromium import Chromium
 from tests.report.test_page import full_page
+from tests.thorough import thorough
 
 pytestmark = pytest.mark.browser
 
@@ -74,7 +75,7 @@ def test_the_policy_would_stop_a_script_that_got_in(browser: Chromium, pages, tm
 
 
 @pytest.mark.parametrize("name", ["plain", "hostile"])
-@pytest.mark.parametrize("width", [320, 390, 820, 1280])
+@pytest.mark.parametrize("width", [320, thorough(390), thorough(820), thorough(1280)])
 def test_nothing_sticks_out_sideways(browser: Chromium, pages, name, width):
     browser.open(pages[name], width=width)
     browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")

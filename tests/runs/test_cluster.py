@@ -47,6 +47,7 @@ def test_values_come_back_in_order_and_a_failure_loses_nothing(cluster: DaskClus
     assert run_jobs(slow_square, [], place=Placement("dask", "tcp://nowhere:1")) == []
 
 
+@pytest.mark.thorough
 def test_a_killed_worker_a_stopped_one_and_a_cut_wire_change_nothing(tmp_path: Path) -> None:
     with dask_cluster(3, "--nthreads", "1") as cluster:
         wire = Wire(cluster.port)

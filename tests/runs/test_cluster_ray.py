@@ -42,6 +42,7 @@ def test_failures_and_needs_are_told_in_one_line(cluster, tmp_path: Path) -> Non
         run_jobs(slow_square, [(2, str(tmp_path), 0.0)], place=Placement("ray", "127.0.0.1:1", folders=(tmp_path,)))
 
 
+@pytest.mark.thorough
 def test_a_killed_worker_a_stopped_one_and_a_lost_machine_change_nothing(cluster, tmp_path: Path) -> None:
     began, hurt_by = set(), []
 
@@ -71,6 +72,7 @@ def test_a_killed_worker_a_stopped_one_and_a_lost_machine_change_nothing(cluster
     assert not list(tmp_path.glob(".seen-*"))
 
 
+@pytest.mark.thorough
 def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
     cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,6 +8,7 @@ from scipy import stats
 from memorisk.runs.errors import InputError
 from memorisk.statistics.association import PAPER_FLOOR, associate, paper_p, residualise
 from memorisk.statistics.randomization import group_permutation
+from tests.thorough import thorough
 
 
 def patients(rng, n_groups=60, n_classes=3, most=3):
@@ -96,7 +97,7 @@ def test_permutations_exchange_whole_patients_of_one_make_up():
         group_permutation(label, group[:-1])
 
 
-@pytest.mark.parametrize("shift", [0.0, 3.0])
+@pytest.mark.parametrize("shift", [thorough(0.0), 3.0])
 def test_level_with_patients_of_several_images(shift):
     """Score and M independent within classes: p below 5 % in 5 % of repeats, however far the classes are apart."""
     rng = np.random.default_rng(3)
@@ -120,7 +121,7 @@ def test_power():
     assert found.residual.low > 0
 
 
-@pytest.mark.parametrize(("r", "most"), [(0.0, 3), (0.5, 1)])
+@pytest.mark.parametrize(("r", "most"), [thorough(0.0, 3), (0.5, 1)])
 def test_intervals_cover(r, most):
     """Within-class rho of a bivariate normal is (6 / pi) asin(r / 2); 30 blocks of groups are deleted."""
     rng = np.random.default_rng(5)

@@ -9,6 +9,7 @@ from scipy.stats import binom
 from memorisk.statistics.roc import seed_auc_jackknife, tpr_at_fpr
 from memorisk.statistics.verdicts.attack_verdict import LEVEL, Attack, attack_findings, passed_words
 from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, UnitNames
+from tests.thorough import thorough
 
 PATIENTS = UnitNames("patient", "patients")
 QUIET = Attack("Loss threshold", 0.51, 0.47, 0.55, 1.0, 0.0, 1.0, 500, 80, 8, 0.3)
@@ -148,7 +149,7 @@ def world(rng, gap, spread, n_seeds=6, canaries=120, test=60):
     return found
 
 
-@pytest.mark.parametrize(("gap", "wrong"), [(0.358, FAIL), (0.358, "pass"), (0.0, FAIL)])
+@pytest.mark.parametrize(("gap", "wrong"), [(0.358, FAIL), (0.358, "pass"), thorough(0.0, FAIL)])
 def test_both_errors_hold_their_level(gap, wrong):
     """At the gate itself, Phi(0.358 / sqrt 2) = 0.6, either claim is an error of at most LEVEL (three attacks)."""
     rng, repeats = np.random.default_rng(17), 120

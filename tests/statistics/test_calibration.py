@@ -15,6 +15,7 @@ from memorisk.statistics.copies.calibration import (
     sensitivity_threshold,
     specificity_threshold,
 )
+from tests.thorough import thorough
 
 
 def kept(successes, repeats, level):
@@ -83,8 +84,8 @@ def beyond(value, images=5):
     return density.sum() * (GRID[1] - GRID[0])
 
 
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("confidence", [None, 0.9])
+@pytest.mark.parametrize("ties", [thorough(False), True])
+@pytest.mark.parametrize("confidence", [thorough(None), 0.9])
 def test_specificity_holds_for_new_patients_and_not_over_images(confidence, ties):
     rng, repeats, level, n = np.random.default_rng(1), 600, 0.9, 60
     group = np.repeat(np.arange(n), 5)

@@ -12,6 +12,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.mark_contrasts import MeanLimits, contrast, excess_over_references, mean_limits
+from tests.thorough import thorough
 
 STUDIES, LEVEL = 2000, 0.95
 SIGNS = (1.0, -1.0, -1.0, 1.0)
@@ -53,7 +54,7 @@ def four_groups(sizes: tuple[int, ...], sds: tuple[float, ...], means: tuple[flo
     return [[rng.normal(*group) for group in own] for _ in range(STUDIES)]
 
 
-@pytest.mark.parametrize("means", [(0.0, 0.0, 0.0, 0.0), (0.7, 0.1, 0.2, -0.1)])
+@pytest.mark.parametrize("means", [(0.0, 0.0, 0.0, 0.0), thorough((0.7, 0.1, 0.2, -0.1))])
 @pytest.mark.parametrize(
     ("sizes", "sds"),
     [
@@ -110,7 +111,9 @@ EFFECTS = {
 
 
 @pytest.mark.parametrize("effect", list(EFFECTS))
-@pytest.mark.parametrize(("n", "references"), [(100, 20), (20, 20), (100, 3), (100, 2), (10, 5)])
+@pytest.mark.parametrize(
+    ("n", "references"), [thorough(100, 20), thorough(20, 20), (100, 3), thorough(100, 2), thorough(10, 5)]
+)
 def test_canaries_over_shared_references_are_covered(n, references, effect):
     truth, drawn = EFFECTS[effect]
     assert_covers([excess_over_references(*study) for study in white_box(n, references, drawn, seed=4)], truth)

@@ -18,6 +18,7 @@ from memorisk.statistics.copies.tails import (
     pairs_of_people,
     tail_depth,
 )
+from tests.thorough import thorough
 
 PEOPLE = 120
 PAIRS = PEOPLE * (PEOPLE - 1) // 2
@@ -51,8 +52,8 @@ def falling(r):
     return np.sort(r)[::-1]
 
 
-@pytest.mark.parametrize("kind", [one_kind, flat_ones, hubs, shared])
-@pytest.mark.parametrize("expected", [EXPECTED_PAIRS, 1.0])
+@pytest.mark.parametrize("kind", [thorough(one_kind), thorough(flat_ones), hubs, shared])
+@pytest.mark.parametrize("expected", [EXPECTED_PAIRS, thorough(1.0)])
 def test_no_more_chance_pairs_than_it_says(kind, expected):
     rng, runs, found = np.random.default_rng(0), 150, 0
     for _ in range(runs):

@@ -5,6 +5,7 @@ import pytest
 
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.intervals import two_way_interval
+from tests.thorough import thorough
 
 
 def test_symmetric_limits_add_as_squares():
@@ -18,7 +19,7 @@ def test_symmetric_limits_add_as_squares():
     assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
 
 
-@pytest.mark.parametrize(("sizes", "seed_sd"), [((10, 40), 0.0), ((10, 40), 0.5), ((60, 200), 0.3)])
+@pytest.mark.parametrize(("sizes", "seed_sd"), [thorough((10, 40), 0.0), ((10, 40), 0.5), thorough((60, 200), 0.3)])
 def test_covers_the_difference_of_two_classes_that_share_seeds(sizes, seed_sd):
     rng = np.random.default_rng(5)
     repeats, s = 1500, 8

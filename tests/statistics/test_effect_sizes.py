@@ -5,6 +5,7 @@ import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.effect_sizes import cohens_d, paired_dz, percent_change, percent_interval
+from tests.thorough import thorough
 
 TABLE_6 = [  # baseline, grayscale, decimals, printed percentage
     (0.36, 3.07, 2, 753),
@@ -63,8 +64,8 @@ def in_range(covered, repeats):
     return 0.93 - 2 * np.sqrt(0.0475 / repeats) <= covered / repeats <= 0.99
 
 
-@pytest.mark.parametrize("truth", [0.0, 1.0])
-@pytest.mark.parametrize(("n_groups", "size"), [(6, 1), (20, 1), (12, 3)])
+@pytest.mark.parametrize("truth", [thorough(0.0), 1.0])
+@pytest.mark.parametrize(("n_groups", "size"), [thorough(6, 1), thorough(20, 1), (12, 3)])
 def test_the_paired_interval_covers_over_groups(n_groups, size, truth):
     rng = np.random.default_rng([n_groups, size, int(truth)])
     group, repeats = np.repeat(np.arange(n_groups), size), 500
@@ -88,8 +89,8 @@ def test_images_of_a_patient_are_not_independent():
     assert alone.high - alone.low < 0.6 * (one.high - one.low)
 
 
-@pytest.mark.parametrize("truth", [0.0, 1.0])
-@pytest.mark.parametrize(("n", "m"), [(10, 10), (8, 30)])
+@pytest.mark.parametrize("truth", [thorough(0.0), 1.0])
+@pytest.mark.parametrize(("n", "m"), [thorough(10, 10), (8, 30)])
 def test_the_independent_interval_covers(n, m, truth):
     rng = np.random.default_rng([n, m, int(truth)])
     found = [cohens_d(rng.normal(size=n), rng.normal(truth, 1, m)) for _ in range(400)]

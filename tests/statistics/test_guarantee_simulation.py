@@ -4,6 +4,7 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from memorisk.audits.filter.calibration import parse_families
@@ -31,6 +32,7 @@ def test_few_identities_own_most_pairs_there():
     assert largest[:100].sum() > 0.5 * count.sum()
 
 
+@pytest.mark.thorough
 def test_on_structured_images_the_guarantee_holds_and_leaving_look_alikes_out_breaks_it(tmp_path: Path):
     """A round field that all share: who looks alike is bright, hence changed most by contrast and darkening."""
     repeats = 200

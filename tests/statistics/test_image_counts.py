@@ -12,6 +12,7 @@ from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import precedence_p, preceding_units, reversed_queries
 from memorisk.statistics.copies.set_memorization import memorized_share, nearness_test
 from memorisk.statistics.exchangeability import IMAGE_COUNT_LEVEL, image_counts
+from tests.thorough import thorough
 
 M, N, DRAWN, SPREAD = 40, 60, 60, 0.7
 
@@ -59,7 +60,7 @@ def test_a_random_split_is_alike_but_for_one_in_a_hundred():
     assert 0.1 < (said <= 0.2).mean() < 0.3  # valid, and no more careful than ties make it
 
 
-@pytest.mark.parametrize(("of_train", "of_held"), [(5, 1), (1, 5)])
+@pytest.mark.parametrize(("of_train", "of_held"), [(5, 1), thorough(1, 5)])
 def test_unlike_numbers_count_one_image_each_drawn_by_lot(of_train, of_held):
     ours, theirs = patients([of_train] * M), patients([of_held] * N, 100)
     found = image_counts(ours, theirs)

@@ -16,6 +16,7 @@ from memorisk.statistics.jackknife import (
 )
 from memorisk.statistics.roc import auc, auc_jackknife, seed_auc_jackknife
 from memorisk.statistics.thresholds import balanced_accuracy_jackknife
+from tests.thorough import thorough
 
 REPEATS = 1000
 
@@ -38,8 +39,8 @@ def grouped(rng, n_groups):
     return group, noise / np.sqrt(2)
 
 
-@pytest.mark.parametrize("area", [0.5, 0.7, 0.9])
-@pytest.mark.parametrize(("members", "others"), [(10, 10), (10, 100), (100, 100)])
+@pytest.mark.parametrize("area", [thorough(0.5), 0.7, thorough(0.9)])
+@pytest.mark.parametrize(("members", "others"), [thorough(10, 10), (10, 100), thorough(100, 100)])
 def test_auc_intervals_cover(members, others, area):
     rng = np.random.default_rng(0)
     shift = np.sqrt(2) * norm.ppf(area)  # P(N(shift, 1) > N(0, 1)) = Phi(shift / sqrt 2)
@@ -52,7 +53,7 @@ def test_auc_intervals_cover(members, others, area):
     assert in_range(covers(draw, area))
 
 
-@pytest.mark.parametrize("area", [0.5, 0.9])
+@pytest.mark.parametrize("area", [0.5, thorough(0.9)])
 def test_seed_averaged_intervals_cover(area):
     """Halves redrawn in each of four seeds, so that a group is a member in some and a non-member in others."""
     rng = np.random.default_rng(1)
@@ -67,7 +68,7 @@ def test_seed_averaged_intervals_cover(area):
     assert in_range(covers(draw, area))
 
 
-@pytest.mark.parametrize("n_seeds", [3, 8])
+@pytest.mark.parametrize("n_seeds", [3, thorough(8)])
 def test_intervals_cover_where_trainings_differ(n_seeds):
     """Trainings whose members gain N(mu, 0.5^2): E Phi(shift / sqrt 2) = Phi(mu / sqrt(2 + 0.25)) is the truth.
 

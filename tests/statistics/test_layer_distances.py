@@ -6,6 +6,7 @@ from scipy import spatial, stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.probes import band_distances, paired_cosine_distance
+from tests.thorough import thorough
 
 
 def test_distances_are_scipys_and_a_layer_that_is_off_has_none():
@@ -43,7 +44,7 @@ def test_means_and_deletions_by_hand():
     assert found.high.high - found.high.estimate == pytest.approx(half)
 
 
-@pytest.mark.parametrize("difference", [0.0, 0.04])
+@pytest.mark.parametrize("difference", [thorough(0.0), 0.04])
 def test_intervals_cover(difference):
     rng = np.random.default_rng(2)
     hits = np.array(

@@ -17,6 +17,7 @@ from memorisk.statistics.memorization.mark_rank import (
     references_needed,
     smallest_permutation_p,
 )
+from tests.thorough import thorough
 
 
 def table(rng, models, controls=40, bias=0.0):
@@ -109,8 +110,10 @@ def test_what_is_called_detectable_is_detected(references):
         assert (rank_mark(shifted, log_kl[:1, 1:], *given).p <= 0.05) == caught
 
 
-@pytest.mark.parametrize("drawn", ["normal", "skewed"])
-@pytest.mark.parametrize(("models", "references", "repeats"), [(1, 19, 1500), (1, 45, 1500), (2, 8, 600), (3, 3, 600)])
+@pytest.mark.parametrize("drawn", [thorough("normal"), "skewed"])
+@pytest.mark.parametrize(
+    ("models", "references", "repeats"), [(1, 19, 1500), thorough(1, 45, 1500), (2, 8, 600), thorough(3, 3, 600)]
+)
 def test_a_noticeable_shift_is_found_in_four_of_five_cases(models, references, repeats, drawn):
     """Planted into models like the references. For one model the power is exact, and never far above 0.8."""
     rng = np.random.default_rng([models, references])

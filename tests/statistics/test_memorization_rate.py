@@ -7,6 +7,7 @@ from scipy import stats
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.set_memorization import memorization_rate, rate_difference
 from memorisk.statistics.intervals import clopper_pearson
+from tests.thorough import thorough
 
 
 def test_with_one_image_each_it_is_the_exact_interval_of_a_share():
@@ -45,7 +46,7 @@ def draw(rng, n, mean):
     return rng.random(len(identity)) < rate[identity], identity
 
 
-@pytest.mark.parametrize("mean", [0.02, 0.2])
+@pytest.mark.parametrize("mean", [0.02, thorough(0.2)])
 def test_intervals_and_differences_cover(mean):
     repeats, covered, over, both = 400, 0, 0, 0
     for seed in range(repeats):

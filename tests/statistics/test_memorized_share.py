@@ -7,6 +7,7 @@ from scipy import stats
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.reversed_queries import reversed_queries
 from memorisk.statistics.copies.set_memorization import can_show_memorization, memorized_share
+from tests.thorough import thorough
 
 
 def test_it_is_what_uncorrected_p_values_flag():
@@ -32,7 +33,7 @@ def test_a_patient_counts_once_by_the_nearest_image():
     assert (found.n_train, found.estimate, found.flagged.tolist()) == (2, 0.5, ["b"])
 
 
-@pytest.mark.parametrize("copied", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("copied", [thorough(0.0), 0.1, thorough(0.9)])
 def test_the_interval_covers(copied):
     """W of a copied patient is a tenth of a new one's; the true share is known."""
     rng, draws, nominal = np.random.default_rng(1), 1000, 0.05

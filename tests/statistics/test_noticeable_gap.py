@@ -21,6 +21,7 @@ from memorisk.statistics.verdicts.noticeable_gap import (
     room,
     seeds_needed,
 )
+from tests.thorough import thorough
 
 
 def of(gap, n_scored, level, *, unit=None, sizes=None, flip=True):
@@ -104,7 +105,7 @@ def noise(rng, seeds, unit, scale):
     )
 
 
-@pytest.mark.parametrize("largest", [1, 5])
+@pytest.mark.parametrize("largest", [thorough(1), 5])
 def test_the_power_is_that_with_which_planted_patients_are_found(largest):
     """Over 40 audits: the share of planted patients that the audit's own p-values would list alone."""
     estimated, found = [], []

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from memorisk.statistics.memorization.nulls import sign_flip_p_values
+from tests.thorough import thorough
 
 LEVELS = (0.01, 0.05, 0.1, 0.2)
 
@@ -35,8 +36,8 @@ def share_at_most(p, level):
     return shares.mean(), shares.std(ddof=1) / np.sqrt(len(shares))
 
 
-@pytest.mark.parametrize("ranking", ["mean", "studentized"])
-@pytest.mark.parametrize(("n", "n_test"), [(17, 3), (21, 4), (120, 20)])
+@pytest.mark.parametrize("ranking", [thorough("mean"), "studentized"])
+@pytest.mark.parametrize(("n", "n_test"), [(17, 3), thorough(21, 4), thorough(120, 20)])
 def test_level_holds_overall_and_in_rare_classes(n, n_test, ranking):
     rng = np.random.default_rng(n)
     p = []

@@ -18,6 +18,7 @@ from memorisk.statistics.pairs.auc import (
     pair_design,
 )
 from memorisk.statistics.pairs.identity_pairs import negative_pairs, pair_weights, positive_pairs
+from tests.thorough import thorough
 
 D = 8
 
@@ -140,7 +141,7 @@ def true_auc(spread):
     return (stats.rankdata(np.concatenate([positive, negative]))[:n].mean() - (n + 1) / 2) / n
 
 
-@pytest.mark.parametrize(("n", "spread"), [(24, 0.6), (80, 0.6), (24, 0.35), (80, 0.35)])
+@pytest.mark.parametrize(("n", "spread"), [thorough(24, 0.6), thorough(80, 0.6), (24, 0.35), thorough(80, 0.35)])
 def test_intervals_cover(n, spread):
     """Random patients, one of whom owns most pairs; few have a second image; AUC 0.90 and 0.98."""
     truth, repeats = true_auc(spread), 150

@@ -10,6 +10,7 @@ from memorisk.runs.errors import InputError
 from memorisk.statistics.pairs.decisions import specificity_at_sensitivity
 from memorisk.statistics.pairs.identity_pairs import pair_weights
 from tests.statistics.test_pair_auc import both_weights, patients, scored
+from tests.thorough import thorough
 
 SPREAD = 0.4
 
@@ -91,7 +92,7 @@ def test_the_lowest_positive_keeps_its_sensitivity():
     assert fails <= stats.binom.ppf(0.999, repeats, 0.05)
 
 
-@pytest.mark.parametrize("n", [80, 300])
+@pytest.mark.parametrize("n", [80, thorough(300)])
 def test_intervals_cover_and_so_does_the_sensitivity(n):
     """At 90 %, which 29 identities allow."""
     positive, specificity = truth(0.9)

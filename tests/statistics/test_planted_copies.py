@@ -8,6 +8,7 @@ from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.planted_copies import copies_bound, plant_power, planted_p_values
 from memorisk.statistics.copies.reversed_queries import reversed_queries
 from memorisk.statistics.intervals import clopper_pearson
+from tests.thorough import thorough
 
 
 @pytest.mark.parametrize("sizes", ["any", "matched"])
@@ -48,7 +49,7 @@ def test_recall_covers_over_sources():
     assert covered >= stats.binom.ppf(0.001, repeats, 0.95)
 
 
-@pytest.mark.parametrize(("share", "recall"), [(0.01, 0.9), (0.01, 0.4), (0.002, 0.7)])
+@pytest.mark.parametrize(("share", "recall"), [(0.01, 0.9), thorough(0.01, 0.4), thorough(0.002, 0.7)])
 def test_the_bound_holds_jointly(share, recall):
     rng, repeats, held, n = np.random.default_rng(2), 1000, 0, 500
     for _ in range(repeats):

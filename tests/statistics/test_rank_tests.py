@@ -9,6 +9,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.rank_statistics import mann_whitney, sign_test
+from tests.thorough import thorough
 
 
 def test_golden_signs_of_the_paper():
@@ -91,7 +92,7 @@ def test_three_rare_of_seven_classes_cannot_be_significant():
     assert np.isfinite(mann_whitney([5.0, 6.0, 7.0], [1.0, 2.0, 3.0, 4.0], level=0.9).low)
 
 
-@pytest.mark.parametrize(("m", "n"), [(4, 4), (5, 9)])
+@pytest.mark.parametrize(("m", "n"), [thorough(4, 4), (5, 9)])
 def test_the_shift_is_covered_and_the_test_holds_its_level(m, n):
     rng = np.random.default_rng([m, n])
     covered = rejected = 0

@@ -9,6 +9,7 @@ from scipy.stats import spearmanr
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.rarity import class_rarity, image_rarity, permuted_image_rho
 from memorisk.statistics.rank_statistics import spearman, spearman_permutation_p
+from tests.thorough import thorough
 
 HAM = np.array([49, 167, 165, 18, 77, 1006, 21])  # canaries of paper 000, table 5
 
@@ -101,8 +102,8 @@ def test_levels_of_the_class_permutations_where_the_parametric_p_fails():
     assert parametric / repeats > 0.5
 
 
-@pytest.mark.parametrize("n", [5, 7, 14])
-@pytest.mark.parametrize("rho", [0.0, -0.8])
+@pytest.mark.parametrize("n", [5, thorough(7), thorough(14)])
+@pytest.mark.parametrize("rho", [thorough(0.0), -0.8])
 def test_the_interval_over_classes_covers(n, rho):
     rng = np.random.default_rng([n, int(-10 * rho)])
     truth = 6 / np.pi * np.arcsin(rho / 2)  # Spearman's of a normal pair

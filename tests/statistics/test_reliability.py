@@ -7,6 +7,7 @@ from sklearn.metrics import roc_auc_score
 from memorisk.runs.errors import InputError
 from memorisk.statistics.association import auroc_ceiling, split_half
 from memorisk.statistics.memorization.probes import above_class_median
+from tests.thorough import thorough
 
 
 def planted(rng, n_groups=80, n_seeds=4, spread=0.7, most=2):
@@ -34,7 +35,7 @@ def test_one_split_by_hand():
     assert found.half_auroc.estimate == pytest.approx(np.mean(auc))
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.7])
+@pytest.mark.parametrize("spread", [thorough(0.0), 0.7])
 def test_planted_reliability_is_covered(spread):
     """Truth: spread^2 / (spread^2 + 1 / S), whatever lies between the classes."""
     rng = np.random.default_rng(1)

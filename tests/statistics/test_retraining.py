@@ -6,6 +6,7 @@ import pytest
 from memorisk.runs.errors import InputError
 from memorisk.statistics.effect_sizes import INSUFFICIENT, LARGER, NOT_LARGER, retraining_difference
 from memorisk.statistics.intervals import two_way_interval
+from tests.thorough import thorough
 
 RUNS = 400
 
@@ -28,7 +29,7 @@ def simulated(rng, *, groups, seeds, effect=0.0, shared=0.5, missing=0.0):
     return [np.where(gone, np.nan, t) for t in tables]
 
 
-@pytest.mark.parametrize(("groups", "seeds"), [(12, 3), (12, 8), (60, 4), (60, 8)])
+@pytest.mark.parametrize(("groups", "seeds"), [(12, 3), thorough(12, 8), thorough(60, 4), thorough(60, 8)])
 def test_where_only_retraining_happens_the_intervals_cover_0_and_the_claim_is_rare(groups, seeds):
     rng = np.random.default_rng([17, groups, seeds])
     covered, noise, excess, larger = 0, 0, 0, 0

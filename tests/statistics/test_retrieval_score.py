@@ -11,6 +11,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.quality.retrieval_score import irs, irs_of, likeliest_support, occupancy
+from tests.thorough import thorough
 
 
 @cache
@@ -69,7 +70,7 @@ def test_all_distinct_has_no_upper_limit_and_is_capped():
     assert likeliest_support(99, 100, 10**9)[0] == pytest.approx(100 * 99 / 2, rel=0.05)
 
 
-@pytest.mark.parametrize("support", [60, 300, 2000])
+@pytest.mark.parametrize("support", [thorough(60), 300, thorough(2000)])
 def test_the_interval_covers(support):
     n, largest, repeats = 300, 3000, 300
     rng = np.random.default_rng(support)
@@ -103,7 +104,7 @@ def weights(kind):
     return p / p.sum()
 
 
-@pytest.mark.parametrize("kind", ["steep", "one in half"])
+@pytest.mark.parametrize("kind", ["steep", thorough("one in half")])
 def test_the_even_equivalent_of_uneven_draws_is_covered(kind):
     """Truth: the s whose even draws are expected to reach as many different ones as these draws are."""
     rng, p, n, total, repeats = np.random.default_rng(4), weights(kind), 300, 1000, 100

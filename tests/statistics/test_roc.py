@@ -20,6 +20,7 @@ from memorisk.statistics.roc import (
     seed_auc_jackknife,
     tpr_at_fpr,
 )
+from tests.thorough import thorough
 
 
 def scores(rng, m, n, *, ties=False, shift=1.0):
@@ -141,7 +142,7 @@ def test_rates_count_patients_and_not_images():
     assert "a side is empty" in none.note
 
 
-@pytest.mark.parametrize(("n_seeds", "spread"), [(1, 0.0), (4, 0.5)])
+@pytest.mark.parametrize(("n_seeds", "spread"), [thorough(1, 0.0), (4, 0.5)])
 def test_limits_of_a_rate_cover(n_seeds, spread):
     """Members gain N(mu, spread^2) with the training; the truth is the mean over trainings of Phi(z_f + shift)."""
     rng, mu, repeats, canaries, test = np.random.default_rng(8), 1.0, 200, 300, 500

@@ -4,6 +4,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.contrasts import duplicate_trend
+from tests.thorough import thorough
 
 COPIES = np.repeat([1, 2, 4, 8], 8)
 
@@ -49,8 +50,8 @@ def test_unscored_groups_are_left_out():
     assert duplicate_trend(holed, COPIES) == duplicate_trend(values[kept], COPIES[kept])
 
 
-@pytest.mark.parametrize("seed_slope_sd", [0.0, 0.1])
-@pytest.mark.parametrize("seeds", [4, 8])
+@pytest.mark.parametrize("seed_slope_sd", [thorough(0.0), 0.1])
+@pytest.mark.parametrize("seeds", [4, thorough(8)])
 def test_the_slope_is_covered(seeds, seed_slope_sd):
     rng = np.random.default_rng([seeds, int(10 * seed_slope_sd)])
     n = 1500

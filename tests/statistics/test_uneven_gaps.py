@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from memorisk.statistics.verdicts.noticeable_gap import uneven_gaps
+from tests.thorough import thorough
 
 SCORED, UNSEEN, SEEDS = 400, 200, 10
 
@@ -32,7 +33,9 @@ def test_a_gap_of_some_seeds_or_of_both_signs_is_told(planted: list[float]) -> N
         assert found.largest_unseen == pytest.approx(np.sqrt(np.square(unseen).mean(axis=1)).max())
 
 
-@pytest.mark.parametrize(("tails", "spread"), [(np.inf, 0.0), (np.inf, 1.0), (3.0, 0.0), (2.2, 0.5)])
+@pytest.mark.parametrize(
+    ("tails", "spread"), [thorough(np.inf, 0.0), (np.inf, 1.0), thorough(3.0, 0.0), thorough(2.2, 0.5)]
+)
 def test_nobody_is_told_by_chance_more_often_than_stated(tails: float, spread: float) -> None:
     repeats = 300
     told = sum(uneven_gaps(*gaps(1000 + seed, tails, spread)).uneven.any() for seed in range(repeats))

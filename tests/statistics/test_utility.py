@@ -6,6 +6,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.quality.utility import against_majority
+from tests.thorough import thorough
 
 
 def test_values_are_sklearns() -> None:
@@ -36,7 +37,7 @@ def test_the_majority_itself_gains_nothing_with_certainty() -> None:
     assert found.accuracy.low < found.accuracy.high
 
 
-@pytest.mark.parametrize(("images", "effect"), [(1, 0.0), (4, 0.3)])
+@pytest.mark.parametrize(("images", "effect"), [thorough(1, 0.0), (4, 0.3)])
 def test_intervals_cover_with_patients_as_the_units(images: int, effect: float) -> None:
     """Right answers of a patient's images go together; counting images would cover far less."""
     rng, n_groups, runs, truth = np.random.default_rng(2), 60, 200, 0.7

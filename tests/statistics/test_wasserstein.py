@@ -6,6 +6,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.copy_tests import wasserstein_distance
+from tests.thorough import thorough
 
 
 def test_it_is_scipys_and_weighs_patients_alike() -> None:
@@ -21,7 +22,7 @@ def test_it_is_scipys_and_weighs_patients_alike() -> None:
     assert (found.n_first, found.n_second) == (20, 35)
 
 
-@pytest.mark.parametrize(("shift", "least"), [(0.0, 0.90), (0.3, 0.93), (1.0, 0.93)])
+@pytest.mark.parametrize(("shift", "least"), [thorough(0.0, 0.90), (0.3, 0.93), thorough(1.0, 0.93)])
 def test_the_intervals_hold_the_truth(shift: float, least: float) -> None:
     inside, shifts, runs = 0, 0, 120
     rng = np.random.default_rng(7)

@@ -100,6 +100,7 @@ def test_a_defect_in_one_cell_costs_no_other(tmp_path: Path, monkeypatch: pytest
     assert "Traceback" in (tmp_path / "s" / "log.jsonl").read_text()
 
 
+@pytest.mark.thorough
 def test_a_killed_study_loses_at_most_the_epoch_in_hand(tmp_path: Path) -> None:
     asked = config(architectures={"CNN": {"model": "small_cnn", "epochs": 60}})
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))

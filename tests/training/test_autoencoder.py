@@ -174,6 +174,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.thorough
 def test_killed_by_the_system_it_goes_on_to_the_same_bytes(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

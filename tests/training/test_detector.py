@@ -97,6 +97,7 @@ def test_the_figures_are_those_of_their_definitions(table: Path, tmp_path: Path)
         assert same.difference.n_groups == difference["difference"]["n_groups"]
 
 
+@pytest.mark.thorough
 def test_killed_it_goes_on_to_the_same_bytes(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"group_column": "patient", **QUICK}
     train_detector(table, out=tmp_path / "whole", **given)

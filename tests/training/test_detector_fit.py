@@ -27,6 +27,7 @@ from memorisk.training.detectors.contrastive.retrieval import (
 )
 from memorisk.training.detectors.options import DetectorOptions
 from tests.commands import environment
+from tests.thorough import thorough
 from tests.training.detectors import TINY, parts, scans, with_images
 
 pytest.importorskip("kornia")
@@ -101,7 +102,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(store: ImageStore, tmp_pat
         assert share == (cosine.argmax(axis=1) == np.arange(len(rows))).mean()
 
 
-@pytest.mark.parametrize("loss", ["triplet", "infonce"])
+@pytest.mark.parametrize("loss", ["triplet", thorough("infonce")])
 def test_copies_are_found_more_often_after_training(tmp_path: Path, loss: str) -> None:
     store = scans(tmp_path, n=90, per_patient=1)
     options = replace(TINY, loss=loss, epochs=12, augment="weak")
@@ -190,7 +191,7 @@ def test_the_best_epoch_is_the_first_of_the_best_and_never_the_start() -> None:
         assert float(record.best["w"]) == best
 
 
-@pytest.mark.parametrize("protocol", ["paper", "corrected"])
+@pytest.mark.parametrize("protocol", [thorough("paper"), "corrected"])
 def test_stopped_at_any_epoch_it_ends_with_the_same_bytes(store: ImageStore, tmp_path: Path, protocol: str) -> None:
     options = replace(TINY, protocol=protocol)
     fit(store, tmp_path / "whole", options)

@@ -136,6 +136,7 @@ fit_early(model, images, data.target, ROWS, VALIDATION, NOISY, seed=1, patience=
 """
 
 
+@pytest.mark.thorough
 def test_kill_9_in_the_middle_of_an_epoch(digits: Digits, tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -119,6 +119,7 @@ fit_lcmem(latents, *parts(latents), latents.groups, TINY, root / "run", killed)
 """
 
 
+@pytest.mark.thorough
 def test_killed_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     latents = latents_of(patients(tmp_path))
     fit_lcmem(latents, *parts(latents), latents.groups, TINY, tmp_path / "whole")

@@ -26,6 +26,7 @@ from memorisk.training.classifiers.regimes import prepare_regime
 from memorisk.training.engine.optimization import batch_bounds
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import choose_normalisation
+from tests.thorough import thorough
 from tests.training.helpers import weights_of
 
 N = 60
@@ -97,7 +98,9 @@ def test_ghost_and_per_image_clipping_are_the_definition(data: tuple, name: str,
             assert not torch.equal(a, s), key
 
 
-@pytest.mark.parametrize("name", ["resnet18", "resnet50_gn", "mobilenetv3_small_050", "convnext_atto"])
+@pytest.mark.parametrize(
+    "name", [thorough("resnet18"), "resnet50_gn", thorough("mobilenetv3_small_050"), thorough("convnext_atto")]
+)
 def test_networks_of_timm_train_and_are_themselves_again(data: tuple, name: str) -> None:
     """They add to a layer's output in place, hold activations within norms, and permute: all of it must be survived."""
     images = np.repeat(np.repeat(data[0], 2, axis=1), 2, axis=2)[:12]

@@ -13,6 +13,7 @@ from memorisk.models.classifiers.zoo import seeded
 from memorisk.runs.errors import InputError
 from memorisk.training.classifiers.fit import FitLog, fit
 from memorisk.training.engine.options import TrainOptions
+from tests.thorough import thorough
 from tests.training.helpers import Digits, NoisyNet, weights_of
 
 ROWS = np.random.default_rng(0).permutation(1797)[:150]
@@ -39,7 +40,7 @@ def train(digits: Digits, checkpoint: Path | None, *, kill_after: int = 0, **cha
     return weights_of(model), log
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "nesterov"])
+@pytest.mark.parametrize("optimizer", ["adam", thorough("adamw"), thorough("sgd"), thorough("nesterov")])
 def test_stopped_at_any_epoch_ends_the_same(digits: Digits, tmp_path: Path, optimizer: str) -> None:
     undisturbed, log = train(digits, None, optimizer=optimizer)
     for epoch in range(1, EPOCHS + 1):
@@ -92,7 +93,7 @@ fit(model, images, data.target, rows, TrainOptions(epochs=5, lr=1e-2), seed=1,
 """
 
 
-@pytest.mark.parametrize("step", [2, 11])
+@pytest.mark.parametrize("step", [2, thorough(11)])
 def test_kill_9_in_the_middle_of_an_epoch(digits: Digits, tmp_path: Path, step: int) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -13,6 +13,7 @@ from memorisk.cli.show.training import show_detector_plan
 from memorisk.runs.workload import Cost
 from tests.counting import Counts, array_bytes, counted, tensor_bytes
 from tests.models.small_autoencoder import autoencoder_folder
+from tests.thorough import thorough
 from tests.training.detectors import scans
 
 diffusers = pytest.importorskip("diffusers")
@@ -107,7 +108,11 @@ def test_train_generator_and_draw_from_it(data: Path, tmp_path: Path, capsys: py
 
 @pytest.mark.parametrize(
     ("changed", "penalties"),
-    [({}, (4, 2)), ({"gan_path": 0.0, "gan_r1": 0.0, "batch_size": 3}, (0, 0)), ({"keep_snapshots": True}, (4, 2))],
+    [
+        ({}, (4, 2)),
+        thorough({"gan_path": 0.0, "gan_r1": 0.0, "batch_size": 3}, (0, 0)),
+        thorough({"keep_snapshots": True}, (4, 2)),
+    ],
 )
 def test_train_a_gan(data: Path, tmp_path: Path, changed: dict[str, Any], penalties: tuple[int, int]) -> None:
     from memorisk.training.generators.command import plan_generator, train_generator

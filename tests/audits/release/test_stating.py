@@ -14,6 +14,7 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.locks import folder_lock
 from tests.audits.release.conftest import PASSES, rewritten
 from tests.commands import answer, refusal
+from tests.thorough import thorough
 
 STATUS = {
     "clean": "pass",
@@ -191,7 +192,7 @@ def test_the_command_answers_by_its_exit_code(runs: Path, tmp_path: Path, capsys
     assert "named twice" in refusal(capsys, "statement", "runs/clean", "runs/../runs/clean", "--out", tmp_path / "o")
 
 
-@pytest.mark.parametrize("settings", [{"level": 0.02}, {"level": 0.5}, {"correction": "by"}])
+@pytest.mark.parametrize("settings", [{"level": 0.02}, thorough({"level": 0.5}), thorough({"correction": "by"})])
 def test_lists_at_other_settings_are_not_stated(runs: Path, tmp_path: Path, settings: dict[str, float | str]) -> None:
     """Neither looser nor stricter, of runs of this version and of earlier ones."""
     audit_losses("scores.parquet", out=tmp_path / "run", **settings)

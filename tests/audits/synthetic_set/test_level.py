@@ -25,6 +25,7 @@ from memorisk.scores.distances import fit_measure, nearest
 from memorisk.statistics.copies.reversed_queries import reversed_queries
 from memorisk.statistics.exchangeability import neighbour_test
 from tests.audits.synthetic_set.making import parts, store_of
+from tests.thorough import thorough
 
 N_TRAIN, N_HELD, N_SYNTHETIC = 60, 39, 40
 NONE = frozenset[str]()
@@ -64,7 +65,7 @@ def copies_of_nobody(n_train: int, n_held: int, n_synthetic: int) -> PixelCopies
     return PixelCopies(nowhere, nowhere, nowhere > 0, nowhere, far, NO_PAIRS, NO_PAIRS, NO_THUMBNAILS)
 
 
-@pytest.mark.parametrize(("measure", "audits"), [("euclidean", 40), ("mahalanobis", 20)])
+@pytest.mark.parametrize(("measure", "audits"), [("euclidean", 40), thorough("mahalanobis", 20)])
 def test_the_level_over_audits(tmp_path: Path, measure: str, audits: int) -> None:
     found = [audited(tmp_path, seed, measure) for seed in range(audits)]
     asked = [f.asked for f in found if f.asked is not None]
@@ -92,6 +93,7 @@ def test_five_images_a_training_patient_are_no_copy(tmp_path: Path) -> None:
     assert near[1].near_p == pytest.approx(N_TRAIN / (N_TRAIN + N_HELD))
 
 
+@pytest.mark.thorough
 def test_many_images_a_held_out_patient_make_no_other_hospital(tmp_path: Path) -> None:
     """More images are more often the nearest: by all of them a random split is taken for two data sets."""
     found, by_all, m, n_held, each = [], [], 40, 60, 15
@@ -114,6 +116,7 @@ def test_many_images_a_held_out_patient_make_no_other_hospital(tmp_path: Path) -
     assert sum(found) <= binom.ppf(0.999, len(found), 0.01) < sum(by_all)
 
 
+@pytest.mark.thorough
 def test_components_of_the_training_images_alone_would_not_keep_it() -> None:
     share = []
     for seed in range(12):

@@ -160,6 +160,7 @@ benchmark_reid(sys.argv[1], out=sys.argv[2], group_from=r"(p\\d+)_", detectors=(
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_benchmark_goes_on_to_the_same_bytes(people: Path, tmp_path: Path) -> None:
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     env = environment(Path(os.environ["MEMORISK_CACHE"]))
