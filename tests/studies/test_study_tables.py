@@ -17,12 +17,9 @@ from memorisk.report.result import Result
 from memorisk.runs.checksums import SEAL
 from memorisk.runs.files import read_json, read_table, write_json, write_table
 from memorisk.statistics.effect_sizes import percent_change
-from memorisk.studies.engine.tables import (
-    MOST_ROWS,
+from memorisk.studies.engine.number_texts import (
     change_text,
     effect_size_text,
-    escape_markdown,
-    markdown_table,
     plain_number,
     power_of_ten,
     regime_name,
@@ -30,12 +27,13 @@ from memorisk.studies.engine.tables import (
     signed_number,
     thousands_text,
 )
+from memorisk.studies.engine.tables import MOST_ROWS, StudyTable, escape_markdown, markdown_table
 from memorisk.studies.rare_distinctive.class_tables import weights_name
 from memorisk.studies.rare_distinctive.intervention_tables import smallest_budgets
 from memorisk.studies.rare_distinctive.page import study_page
 from memorisk.studies.rare_distinctive.rarity import rarity_across, rarity_table
 from memorisk.studies.rare_distinctive.rarity_cells import cell_from_run
-from memorisk.studies.rare_distinctive.results import StudyRuns, StudyTable
+from memorisk.studies.rare_distinctive.results import StudyRuns
 from memorisk.studies.rare_distinctive.tables import COLUMNS, study_tables, tables_markdown
 from tests.commands import class_folders
 from tests.report.chromium import Chromium, find_chromium

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from memorisk.report.columns import column_numbers, column_texts
-from memorisk.studies.engine.tables import NONE
+from memorisk.studies.engine.number_texts import NONE
 from memorisk.studies.generators import memorization
 from memorisk.studies.generators.tables import generator_table, shown_columns, table_3
 from tests.studies.generators.test_paired import HELD, N, read

@@ -181,14 +181,14 @@ def test_more_detectors_join_and_a_failed_one_costs_nobody_else(
 ) -> None:
     out = tmp_path / "run"
     benchmark_reid(people, out=out, detectors=("mse",), **GROUPS)
-    opened = cells.open_judge
+    opened = cells.open_similarity
 
     def broken(contender: Any, *args: Any, **how: Any) -> Any:
         if contender.name == "NCC":
             raise InputError("its features are not finite")
         return opened(contender, *args, **how)
 
-    monkeypatch.setattr(cells, "open_judge", broken)
+    monkeypatch.setattr(cells, "open_similarity", broken)
     told = {"detectors": ("mse", "ncc", "pixels:4"), **GROUPS}
     found = benchmark_reid(people, out=out, **told)
     assert found.failed == {"NCC": "its features are not finite"}

@@ -266,7 +266,7 @@ def _run(run: RunFolder, ready: BenchmarkSetup, progress: Progress) -> None:
         done += 1
         job = waiting[of.index]
         if of.error is not None:
-            job.fail(job.cell.name, one_line(of.error, 300))
+            job.fail(one_line(of.error, 300))
             run.log("failed", cell=job.cell.name, why=of.error)
         progress("measuring detectors", done, len(waiting))
 

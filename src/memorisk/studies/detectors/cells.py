@@ -218,6 +218,11 @@ class CellJob(CellFolder):
     memory: int | None = None
 
     @property
+    def name(self) -> str:
+        """Of the detector, in words."""
+        return self.cell.name
+
+    @property
     def key(self) -> str:
         """Of what decides its distances."""
         return fingerprint(self.encoder, self.options.domain)
@@ -292,7 +297,6 @@ def run_cell(job: CellJob) -> str:
         job.finish(_encoder_description(job, features))
     finally:
         torch.set_num_threads(before)
-    job.forget_failure()
     return job.key
 
 

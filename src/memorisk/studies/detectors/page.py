@@ -35,13 +35,13 @@ from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.results import COLUMNS, Benchmark
 from memorisk.studies.detectors.tables import has_values, heading, shown_columns
 from memorisk.studies.engine.tables import (
+    StudyTable,
     corrected_block,
     escape_markdown,
     markdown_table,
     paper_block,
     texts_as_missing,
 )
-from memorisk.studies.rare_distinctive.results import StudyTable
 
 PUBLISHED, CORRECTED = "as published, validation", "corrected, test"
 _LABELS = ("name", "model", "pretraining", "loss")

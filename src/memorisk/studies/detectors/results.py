@@ -26,7 +26,7 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.studies.detectors.cells import DETECTORS, LOSS_NAMES, CellJob
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.options import BenchDetectorsOptions
-from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.studies.engine.tables import StudyTable
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from memorisk.statistics.copies.copy_detection import DetectorComparison, compar
 from memorisk.studies.detectors.cells import LOSS_NAMES, LOSSES, NO_TRAINING
 from memorisk.studies.detectors.detection import Detector, HitSelector
 from memorisk.studies.detectors.results import COLUMNS, detector_columns, paired_tests, share_columns
-from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.studies.engine.tables import StudyTable
 
 TOP = 10
 """Rows of table 1 as the paper prints it."""

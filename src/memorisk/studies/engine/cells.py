@@ -20,7 +20,12 @@ _DONE, _FAILED = "cell.json", "failed.json"
 
 
 class CellFolder(ABC):
-    """A detector of a benchmark by its folder."""
+    """A cell of a study by its folder."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """In words, on one line."""
 
     @property
     @abstractmethod
@@ -55,15 +60,12 @@ class CellFolder(ABC):
     def finish(self, described: Mapping[str, Any]) -> None:
         """Mark it as done, with what is said of it."""
         write_json(self.folder / _DONE, described)
-
-    def forget_failure(self) -> None:
-        """It ran through."""
         (self.folder / _FAILED).unlink(missing_ok=True)
 
-    def fail(self, detector: str, why: str) -> None:
+    def fail(self, why: str) -> None:
         """Note why it failed, for the tables."""
         self.make_folder()
-        write_json(self.folder / _FAILED, {"detector": detector, "why": why})
+        write_json(self.folder / _FAILED, {"cell": self.name, "why": why})
 
 
 Arrays = dict[str, np.ndarray]

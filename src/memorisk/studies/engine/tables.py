@@ -1,34 +1,193 @@
-"""Tables of a study: numbers as the papers print them, Markdown, and blocks of a page.
+"""Tables of a study: their files, their Markdown, their blocks on a page.
 
-A table has two forms: the paper's layout, every cell a text, and the corrected numbers with their intervals.
+A table has two forms: the paper's layout, every cell a text, and the corrected numbers with their intervals. A
+`TableLayout` says how a study shows them, in Markdown and on its page alike.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from memorisk.report.blocks import Column, Table
-from memorisk.report.columns import FORMATS, MINUS, is_missing
+from memorisk.report.blocks import Block, Callout, Column, Heading, Name, Paragraph, Steps, Strong, Table
+from memorisk.report.columns import FORMATS, column_texts, is_missing
 from memorisk.report.text import visible
-from memorisk.studies.rare_distinctive.results import StudyTable
 
-CORRECTED = "Corrected. Intervals are 95 %."
+TABLES = "tables"
+MOST_ROWS = 40
+"""Rows of a table in Markdown; the others are counted."""
+CORRECTED, INTERVALS = "Corrected. Intervals are 95 %.", "Intervals are 95 %."
+_SPECIAL = str.maketrans({c: "\\" + c for c in "\\|`*<"})
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """One table of a study, filled from what is finished, in the paper's layout and corrected."""
+
+    name: str
+    """As in "table_3", or a word for what the paper has no number for."""
+    title: str
+    """What it shows."""
+    paper: pd.DataFrame
+    """In the paper's layout, every value as text formatted as printed there; without columns where it has none."""
+    ours: pd.DataFrame
+    """Numbers with intervals, p-values and units."""
+    note: str
+    """How it is made, or what differs from the paper and why."""
+    why_empty: str = ""
+    """Why the table could not be filled; empty where it could."""
+    missing: tuple[str, ...] = ()
+    """What is not in it though the study has it, a line each."""
+    extra: dict[str, pd.DataFrame] = field(default_factory=dict)
+    """Further numbers that belong to it, as those of its figures, by name."""
+
+    @property
+    def heading(self) -> str:
+        """As in "Table 3. Distinctiveness manipulation", and the title alone of what the paper has no number for."""
+        number = self.name.removeprefix("table_")
+        return f"Table {number}. {self.title}" if number != self.name else self.title
+
+
+class View(NamedTuple):
+    """Numbers of a table as they are shown below the paper's layout."""
+
+    title: str
+    frame: pd.DataFrame
+    columns: Sequence[Column]
+    file: str
+    """Name of the Parquet file that holds all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableLayout:
+    """How a study shows its tables."""
+
+    columns: Mapping[str, Sequence[Column]]
+    """Of the corrected numbers, by the table's name, and of further frames, by theirs."""
+    captions: Mapping[str, str] = field(default_factory=dict)
+    """On the page, of tables without intervals, by name."""
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """Titles of further frames that are shown, by their name."""
+    with_figures: frozenset[str] = frozenset()
+    """Further frames that the page shows with their figures and not here."""
+    again: Mapping[str, tuple[str, Sequence[Column]]] = field(default_factory=dict)
+    """Title and columns of a second look at the corrected numbers, by the table's name."""
+    note: str = "How it is made. "
+    """What stands before a table's note."""
+    empty_columns: bool = False
+    """Show columns that hold nothing."""
+
+    def shown(self, frame: pd.DataFrame, name: str) -> list[Column]:
+        """The columns of a frame that hold something.
+
+        Args:
+            frame: The numbers.
+            name: Under which `columns` has it.
+        """
+        return [c for c in self.columns[name] if self.empty_columns or has_values(frame, c.source)]
+
+    def views(self, table: StudyTable) -> Iterator[View]:
+        """The corrected numbers, then what belongs to them."""
+        title = CORRECTED if len(table.paper.columns) else self.captions.get(table.name, INTERVALS)
+        yield View(title, table.ours, self.shown(table.ours, table.name), f"{table.name}_ours")
+        if table.name in self.again:
+            title, columns = self.again[table.name]
+            yield View(title, table.ours, [c for c in columns if has_values(table.ours, c.source)],
+                       f"{table.name}_ours")  # fmt: skip
+        for name in table.extra:
+            if name in self.extra:
+                frame = table.extra[name]
+                yield View(self.extra[name], frame, self.shown(frame, name), f"{table.name}_{name}")
+
+
+def table_frames(tables: Sequence[StudyTable]) -> dict[str, pd.DataFrame]:
+    """Every form of every table by the name of its file; a form without columns is none."""
+    every = {
+        f"{table.name}_{form}": frame
+        for table in tables
+        for form, frame in {"paper": table.paper, "ours": table.ours, **table.extra}.items()
+    }
+    return {name: frame for name, frame in every.items() if len(frame.columns)}
+
+
+def tables_markdown(tables: Sequence[StudyTable], layout: TableLayout, opening: Sequence[str] = ()) -> str:
+    """All tables as Markdown.
+
+    Args:
+        tables: In their order.
+        layout: How they are shown.
+        opening: What stands before them.
+    """
+    blocks = [*opening, *(block for table in tables for block in _markdown(table, layout))]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _markdown(table: StudyTable, layout: TableLayout) -> list[str]:
+    blocks = [f"## {table.heading}"]
+    if table.why_empty:
+        blocks.append(f"Empty: {table.why_empty}.")
+    else:
+        first, *others = layout.views(table)
+        if len(table.paper.columns):
+            blocks += ["As the paper prints it:", markdown_table(table.paper), "Corrected, intervals are 95 %:"]
+        blocks.append(markdown_table(first.frame, first.columns))
+        for view in others:
+            blocks += [f"{view.title}:", markdown_table(view.frame, view.columns)]
+        blocks.append(escape_markdown(table.note))
+    return [*blocks, "\n".join(f"- {escape_markdown(line)}" for line in table.missing)]
+
+
+def table_blocks(layout: TableLayout, *tables: StudyTable) -> list[Block]:
+    """Tables on the page: in the paper's layout where they have one, the corrected numbers, and how they are made.
+
+    Args:
+        layout: How they are shown.
+        *tables: One after the other.
+    """
+    return [block for table in tables for block in _blocks(table, layout)]
+
+
+def _blocks(table: StudyTable, layout: TableLayout) -> list[Block]:
+    blocks: list[Block] = [Heading(table.heading)]
+    if table.why_empty:
+        blocks.append(Paragraph(f"Empty: {table.why_empty}."))
+    else:
+        if len(table.paper.columns):
+            columns = [Column(source=str(c), heading=str(c), row_heading=i == 0) for i, c in enumerate(table.paper)]
+            blocks.append(_block(View("As the paper prints it.", table.paper, columns, f"{table.name}_paper")))
+        beside = {f"{table.name}_{name}" for name in layout.with_figures}
+        shown = [view for view in layout.views(table) if view.file not in beside]
+        blocks += [_block(view._replace(frame=texts_as_missing(view.frame))) for view in shown]
+        if table.note:
+            blocks.append(Paragraph([Strong(layout.note), Name(table.note)]))
+    return [*blocks, Steps([Name(line) for line in table.missing])] if table.missing else blocks
+
+
+def _block(view: View) -> Table:
+    caption, elsewhere = f"{view.title.removesuffix('.')}.", f"{TABLES}/{view.file}.parquet"
+    return Table(frame=view.frame, columns=view.columns, caption=caption, elsewhere=elsewhere)
 
 
 def paper_block(table: StudyTable) -> Table:
     """The table in the paper's layout, every cell a text."""
-    columns = [
-        Column(source=str(name), heading=str(name), row_heading=i == 0) for i, name in enumerate(table.paper.columns)
-    ]
-    elsewhere = f"tables/{table.name}_paper.parquet"
-    return Table(frame=table.paper, columns=columns, caption="As the paper prints it.", elsewhere=elsewhere)
+    columns = [Column(source=str(c), heading=str(c), row_heading=i == 0) for i, c in enumerate(table.paper)]
+    return _block(View("As the paper prints it.", table.paper, columns, f"{table.name}_paper"))
 
 
 def corrected_block(table: StudyTable, columns: Sequence[Column], caption: str = CORRECTED) -> Table:
     """The corrected numbers, some of their columns."""
-    elsewhere = f"tables/{table.name}_ours.parquet"
-    return Table(frame=texts_as_missing(table.ours), columns=columns, caption=caption, elsewhere=elsewhere)
+    return _block(View(caption, texts_as_missing(table.ours), columns, f"{table.name}_ours"))
+
+
+def failure_blocks(failed: Mapping[str, str]) -> list[Block]:
+    """A warning that names what failed and why; none where nothing did.
+
+    Args:
+        failed: Why, by name.
+    """
+    items = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in failed.items()]
+    return [Callout("warning", "Not everything is finished", [Steps(items)])] if items else []
 
 
 def texts_as_missing(frame: pd.DataFrame) -> pd.DataFrame:
@@ -37,90 +196,9 @@ def texts_as_missing(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{c: v for c, v in shown.items() if any(x is None for x in v)})
 
 
-NONE = "n/a"
-MOST_ROWS = 40
-"""Rows of a table in Markdown; the others are counted."""
-
-NEAR_ZERO, LARGE_RATIO = 0.01, 10
-"""A baseline M below this, in nats, that grows at least so many times over is printed as a ratio without d, as the
-paper does for DRUSEN (0.004 to 0.480: 120×)."""
-
-_REGIMES = {"full": "Full fine-tune", "lora": "LoRA only", "dp-lora": "DP-LoRA", "dp-full": "DP-full"}
-_SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-_SPECIAL = str.maketrans({c: "\\" + c for c in "\\|`*<"})
-
-
-def signed_number(value: object, digits: int = 2) -> str:
-    """A number with its sign: ``+1.33``, ``−0.99``; what rounds to nothing is ``+0.00``."""
-    if is_missing(value):
-        return NONE
-    text = f"{float(str(value)):+.{digits}f}"
-    return _minus(text if any(c in "123456789" for c in text) else text.replace("-", "+"))
-
-
-def plain_number(value: object, digits: int) -> str:
-    """A number without a plus sign."""
-    return NONE if is_missing(value) else _minus(f"{float(str(value)):.{digits}f}")
-
-
-def share_text(value: object) -> str:
-    """A class's share of the images in per cent: ``3.3``, and ``0.03`` below 0.1 %."""
-    if is_missing(value):
-        return NONE
-    per_cent = 100 * float(str(value))
-    return f"{per_cent:.1f}" if per_cent >= 0.1 or per_cent == 0 else f"{per_cent:.2f}"
-
-
-def change_text(before: float, after: float, percent: float) -> str:
-    """``+753%``; from a baseline near 0 the ratio (``120×``), as the paper's table 3 does for DRUSEN."""
-    if any(is_missing(v) for v in (before, after)) or before == 0:
-        return NONE
-    if _unstable(before, after):
-        return _minus(f"{after / before:.0f}×")
-    return NONE if is_missing(percent) else _minus(f"{percent:+.0f}%")
-
-
-def effect_size_text(before: float, after: float, d: float) -> str:
-    """Cohen's d with its sign; left out where the change is printed as a ratio."""
-    return NONE if any(is_missing(v) for v in (before, after)) or _unstable(before, after) else signed_number(d)
-
-
-def _unstable(before: float, after: float) -> bool:
-    return abs(before) < NEAR_ZERO and abs(after) >= LARGE_RATIO * abs(before)
-
-
-def mean_and_spread(cell: str) -> str:
-    """A cell of ``rarity.table_one`` with a true minus sign."""
-    return _minus(cell) or NONE
-
-
-def thousands_text(n: int) -> str:
-    """Numbers of images as table 9 has them: ``50 K``, ``~10 K``, and small ones as they are."""
-    if n < 1000:
-        return str(n)
-    return f"{'' if n % 1000 == 0 else '~'}{n / 1000:.0f} K"
-
-
-def power_of_ten(value: float) -> str:
-    """A learning rate as table 10 has it: ``1×10⁻⁴``."""
-    if is_missing(value) or not value > 0:
-        return NONE
-    digits, exponent = f"{value:.6e}".split("e")
-    return f"{float(digits):g}×10{str(int(exponent)).translate(_SUPERSCRIPT)}"
-
-
-def regime_name(regime: str, *, short: bool = False) -> str:
-    """A regime as the paper calls it: "full" is "Full fine-tune" ("Full FT"), "dp-lora-8" is "DP-LoRA ε=8"."""
-    kind = next((k for k in _REGIMES if regime == k or regime.startswith(f"{k}-")), None)
-    if kind is None:
-        return regime
-    name = "Full FT" if short and kind == "full" else _REGIMES[kind]
-    epsilon = regime[len(kind) + 1 :]
-    return f"{name} ε={epsilon}" if epsilon else name
-
-
-def _minus(text: str) -> str:
-    return text.replace("-", MINUS)
+def has_values(frame: pd.DataFrame, column: str) -> bool:
+    """Whether any row has something there."""
+    return column in frame and any(column_texts(frame, column))
 
 
 def markdown_table(frame: pd.DataFrame, columns: Sequence[Column] | None = None) -> str:

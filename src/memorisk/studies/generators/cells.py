@@ -385,7 +385,6 @@ def run_cell(cell: Cell, detectors: Detectors, progress: Progress) -> None:
         shutil.rmtree(cell.folder / TRAINING, ignore_errors=True)
         raise MemoriskError(f"{cell.name}: killed at a reading; the same command trains it again")
     cell.finish(described)
-    cell.forget_failure()
     if not cell.options.keep_generators:
         shutil.rmtree(cell.folder / TRAINING, ignore_errors=True)
 

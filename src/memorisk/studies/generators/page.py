@@ -32,13 +32,12 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import column_numbers, column_texts, count, percent, power, rows
 from memorisk.report.figures.histograms import distance_plot
 from memorisk.report.figures.intervals import MOST_ROWS, series_plot
-from memorisk.studies.engine.tables import corrected_block, paper_block, texts_as_missing
+from memorisk.studies.engine.tables import StudyTable, corrected_block, paper_block, texts_as_missing
 from memorisk.studies.generators.config import GeneratorsStudy
 from memorisk.studies.generators.memorization import HELD_OUT, pools
 from memorisk.studies.generators.results import Evaluation, StudyEvaluations
 from memorisk.studies.generators.tables import shown_columns
 from memorisk.studies.generators.wording import findings, unjudgeable_sets
-from memorisk.studies.rare_distinctive.results import StudyTable
 
 MOST_DISTANCES = 12
 """Drawings of figure 3; the table has all generators."""

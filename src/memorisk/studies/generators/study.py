@@ -27,7 +27,7 @@ from memorisk.runs.files import write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.studies.engine.study_file import check_study_folder
-from memorisk.studies.engine.tables import markdown_table
+from memorisk.studies.engine.tables import StudyTable, markdown_table
 from memorisk.studies.generators.cells import (
     Detectors,
     blank_conditions,
@@ -42,7 +42,6 @@ from memorisk.studies.generators.page import generators_page
 from memorisk.studies.generators.plan import CELLS, MEASUREMENT_SETTINGS, Cell, SetData, plan_cells, prepare_set
 from memorisk.studies.generators.results import StudyEvaluations, read_evaluations
 from memorisk.studies.generators.tables import generator_tables, tables_text
-from memorisk.studies.rare_distinctive.results import StudyTable
 from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
 from memorisk.training.generators.command import classifiers_cost, latents_cost, steps_cost
 from memorisk.training.generators.fold_classifiers import fold_data
@@ -295,7 +294,7 @@ def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Prog
             run_cell(cell, detectors, told)
             run.log("generator", name=cell.name, key=cell.key)
         except (MemoriskError, ArithmeticError, OSError, ValueError) as error:
-            cell.fail(cell.name, one_line(error, 300))
+            cell.fail(one_line(error, 300))
             run.log("failed", name=cell.name, why=str(error))
 
 
@@ -318,7 +317,7 @@ def _run_on_cluster(run: RunFolder, waiting: list[Cell], done: int, progress: Pr
         if of.error is None:
             run.log("generator", name=cell.name, key=cell.key)
         else:
-            cell.fail(cell.name, one_line(of.error, 300))
+            cell.fail(one_line(of.error, 300))
             run.log("failed", name=cell.name, why=of.error)
         progress("training and reading generators", done, total)
 

@@ -8,7 +8,8 @@ import pandas as pd
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.report.blocks import Column
 from memorisk.report.columns import column_numbers, column_texts, rows
-from memorisk.studies.engine.tables import escape_markdown, plain_number
+from memorisk.studies.engine.number_texts import plain_number
+from memorisk.studies.engine.tables import StudyTable, escape_markdown
 from memorisk.studies.generators.memorization import (
     NO_THRESHOLD,
     OUTCOMES,
@@ -21,7 +22,6 @@ from memorisk.studies.generators.memorization import (
 )
 from memorisk.studies.generators.results import FIGURE_RANGES, StudyEvaluations, mean_over_seeds, quality_rows
 from memorisk.studies.generators.wording import COLUMNS, lacks_power
-from memorisk.studies.rare_distinctive.results import StudyTable
 
 _SHARE = {"share": (0.0, 1.0)}
 _TRAINING_COLUMNS = ("dataset", "arm", "kind", "conditioning", "n_images")

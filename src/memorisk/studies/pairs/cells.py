@@ -17,13 +17,12 @@ import torch
 
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
-from memorisk.runs.errors import InputError, MemoriskError, one_line
-from memorisk.runs.executors.pool import run_jobs
-from memorisk.runs.executors.worker import Outcome
+from memorisk.runs.errors import InputError
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs
 from memorisk.studies.engine.cells import Arrays, CellFolder, read_result, write_result
+from memorisk.studies.engine.runner import missing_cells, run_cells
 from memorisk.studies.pairs.detectors import BenchmarkDetector
 from memorisk.studies.pairs.division import KINDS, TEST, TRAINING, VALIDATION, Division, PartPairs, part_pairs
 from memorisk.studies.pairs.options import BenchCopiesOptions, Options
@@ -98,12 +97,7 @@ CellMeasurement = Callable[[Cell, ImageSimilarity], None]
 """Leaves all results of a cell that are missing."""
 
 
-def missing_cells(cells: Sequence[Cell]) -> list[Cell]:
-    """Those that are not done; the same detector under two names is one."""
-    return list({cell.key: cell for cell in cells if not cell.done}.values())
-
-
-def run_cells(run: RunFolder, cells: Sequence[Cell], work: CellMeasurement, progress: Progress) -> None:
+def run_pair_cells(run: RunFolder, cells: Sequence[Cell], work: CellMeasurement, progress: Progress) -> None:
     """Run the cells that are not done, one after the other; what fails is noted for the tables.
 
     Args:
@@ -115,12 +109,10 @@ def run_cells(run: RunFolder, cells: Sequence[Cell], work: CellMeasurement, prog
     Raises:
         MemoriskError: The run broke, and by no detector's fault.
     """
-    todo = missing_cells(cells)
-    if not todo:
+    waiting = missing_cells(cells)
+    if not waiting:
         return
     run.subfolder(CELLS)
-    done = 0
-    progress("measuring detectors", done, len(todo))
 
     def measure(cell: Cell) -> None:
         """One detector, from what is there already."""
@@ -133,29 +125,11 @@ def run_cells(run: RunFolder, cells: Sequence[Cell], work: CellMeasurement, prog
             cell.finish({"detector": cell.name, **judge.described, "at_half": judge.at_half})
         finally:
             torch.set_num_threads(before)
-        cell.forget_failure()
 
-    def finished(of: Outcome) -> None:
-        """Count it, and note why it failed."""
-        nonlocal done
-        done += 1
-        cell = todo[of.index]
-        if of.error is not None:
-            why = one_line(of.error, 300)
-            cell.fail(cell.name, why)
-            run.log("failed", detector=cell.name, why=why)
-        progress("measuring detectors", done, len(todo))
-
-    options = todo[0].options
-    try:
-        with open_compute_backend(
-            options, options.store, run.path, device=todo[0].device, threads=options.threads
-        ) as workplace:
-            run_jobs(measure, [replace(cell, workplace=workplace) for cell in todo], on_done=finished)
-    except MemoriskError as error:
-        if not any(cell.failure for cell in todo):
-            raise
-        run.log("incomplete", why=str(error))
+    options, device = waiting[0].options, waiting[0].device
+    with open_compute_backend(options, options.store, run.path, device=device, threads=options.threads) as workplace:
+        placed = [replace(cell, workplace=workplace) for cell in waiting]
+        run_cells(run, placed, measure, progress, stage="measuring detectors")
 
 
 SCORES, ALL_PAIRS = "scores", "all_pairs"

@@ -16,23 +16,22 @@ import numpy as np
 import pandas as pd
 
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.folder import check_out_folder
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.copy_detection import paired_hits
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.multiple_testing import holm
 from memorisk.statistics.pairs.auc import macro_average
 from memorisk.statistics.pairs.decisions import identity_difference, identity_share
-from memorisk.studies.pairs.cells import copies_parts, copy_pairs, run_cells, run_copies
-from memorisk.studies.pairs.detectors import plain_settings
+from memorisk.studies.engine.study import Study, check_entry, check_study, run_study
+from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.pairs.cells import copies_parts, copy_pairs, run_copies
 from memorisk.studies.pairs.division import TEST, VALIDATION
-from memorisk.studies.pairs.figures import RULE_WORDS, figure_1_frame, read_board
+from memorisk.studies.pairs.figures import figure_1_frame, read_board
 from memorisk.studies.pairs.options import BenchCopiesOptions, copies_options
-from memorisk.studies.pairs.page import check_benchmark_folder, copies_page, open_bench, write_bench
-from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, copies_cost, identity, plan_of, prepare
+from memorisk.studies.pairs.page import copies_page, pair_study
+from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, copies_cost, plan_of, prepare
 from memorisk.studies.pairs.results import COPIES_COLUMNS, MACRO, PairBenchmark, failures, limits, setup_tables
-from memorisk.studies.pairs.scores import RULES, CopiesScores, read_copies
-from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.studies.pairs.scores import RULE_WORDS, RULES, CopiesScores, read_copies
 
 ALL = "all, strongest"
 
@@ -247,19 +246,11 @@ def benchmark_copies(
         MemoriskError: The run broke; what is done is kept.
     """
     folder, options = Path(out), copies_options(settings)
-    check_benchmark_folder(folder, tables_only)
-    if not tables_only:
-        options.reach_cluster()
+    check_entry(folder, options, tables_only=tables_only)
     other = None if options.reid is None else read_board(options.reid, "reid")
-    ready = _prepare(images, folder, options, progress)
-    config = {"images": str(images), "out": str(folder), **plain_settings(options)}
-    with open_bench(folder, ready, config, _identity(ready, options)) as run:
-        if not tables_only:
-            run_cells(run, ready.cells, run_copies, progress)
-        progress("laying out the tables", 0, 0)
-        found = _read(ready, options, other)
-        write_bench(run, found, copies_page(found))
-    return found
+    return run_study(
+        _study(_prepare(images, folder, options, progress), options, other), progress, tables_only=tables_only
+    )
 
 
 def plan_copies(
@@ -276,14 +267,16 @@ def plan_copies(
     Raises:
         InputError: As `benchmark_copies`.
     """
-    folder, options = Path(out), copies_options(settings)
-    ready = _prepare(images, folder, options, progress)
-    check_out_folder(folder, {"run": _identity(ready, options)}, identity=["run"])
+    options = copies_options(settings)
+    ready = _prepare(images, Path(out), options, progress)
+    check_study(_study(ready, options, None))
     return plan_of(ready, lambda cell: copies_cost(cell, options))
 
 
-def _identity(ready: BenchmarkSetup, options: BenchCopiesOptions) -> dict[str, Any]:
-    return identity(ready, "copies", test_images=options.test_images)
+def _study(ready: BenchmarkSetup, options: BenchCopiesOptions, other: pd.DataFrame | None) -> Study[PairBenchmark]:
+    return pair_study(
+        ready, "copies", run_copies, lambda: _read(ready, options, other), copies_page, test_images=options.test_images
+    )
 
 
 def _prepare(images: str | Path, out: Path, options: BenchCopiesOptions, progress: Progress) -> BenchmarkSetup:

@@ -7,7 +7,7 @@ with what to give to have it.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -260,8 +260,3 @@ def read_detectors(options: PairBenchOptions) -> tuple[list[BenchmarkDetector], 
 def reference_name(options: PairBenchOptions, contenders: Sequence[BenchmarkDetector]) -> str:
     """Name of the detector that all others are compared with."""
     return options.reference or contenders[0].name
-
-
-def plain_settings(options: PairBenchOptions) -> dict[str, Any]:
-    """Settings as plain values, for ``config.yaml``."""
-    return asdict(options)

@@ -16,6 +16,7 @@ from memorisk.report.figures.intervals import joint_plot, series_plot
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table
 from memorisk.studies.pairs.results import MACRO, PairBenchmark
+from memorisk.studies.pairs.scores import RULE_WORDS
 
 MOST_HISTOGRAMS = 12
 STRENGTH_WORDS = {
@@ -27,7 +28,6 @@ STRENGTH_WORDS = {
     "contrast": "Contrast times",
     "jpeg": "JPEG quality",
 }
-RULE_WORDS = {"specificity": "50 % specificity", "recall": "95 % recall"}
 
 
 def joint_figure(found: PairBenchmark) -> list[Block]:

@@ -4,9 +4,8 @@
 copies`` its leaderboard, figures 1, 4 and 5, differences, thresholds.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from memorisk.report.blocks import (
@@ -15,106 +14,73 @@ from memorisk.report.blocks import (
     Column,
     Fact,
     Facts,
-    Heading,
     Name,
     Page,
     Paragraph,
     Section,
     Steps,
-    Strong,
     Table,
     Text,
 )
 from memorisk.report.columns import count
-from memorisk.report.page import render_page
-from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
-from memorisk.studies.detectors.tables import has_values, heading
+from memorisk.runs.files import write_table
+from memorisk.runs.folder import RunFolder
+from memorisk.runs.workload import Progress
+from memorisk.studies.engine.study import Study, StudyReport
 from memorisk.studies.engine.tables import (
-    corrected_block,
+    TableLayout,
     escape_markdown,
+    failure_blocks,
     markdown_table,
-    paper_block,
+    table_blocks,
     texts_as_missing,
 )
+from memorisk.studies.pairs.cells import CellMeasurement, run_pair_cells
 from memorisk.studies.pairs.figures import joint_figure, score_figures, strength_figures, strongest_figure
 from memorisk.studies.pairs.plan import BenchmarkSetup
 from memorisk.studies.pairs.results import PairBenchmark, findings
-from memorisk.studies.rare_distinctive.results import StudyTable
 
-TABLES, REPORT, SPLIT = "tables", "report.html", "split.parquet"
-
-
-def check_benchmark_folder(folder: Path, tables_only: bool) -> None:
-    """Refuse to lay out a run that is not there.
-
-    Raises:
-        InputError: It is not.
-    """
-    if tables_only and not folder.is_dir():
-        raise InputError(f"--out {one_line(folder)} is not there: a benchmark that was never run has no tables")
+SPLIT = "split.parquet"
 
 
-@contextmanager
-def open_bench(
-    folder: Path, ready: BenchmarkSetup, config: Mapping[str, Any], identity: Mapping[str, Any]
-) -> Iterator[RunFolder]:
-    """Open the run folder, write who is in which part, and log begin and end.
+def pair_study(
+    ready: BenchmarkSetup,
+    kind: str,
+    work: CellMeasurement,
+    read: Callable[[], PairBenchmark],
+    page: Callable[[PairBenchmark], Page],
+    **more: Any,
+) -> Study[PairBenchmark]:
+    """One of the two benchmarks as a study.
 
     Args:
-        folder: Of the run.
         ready: The benchmark.
-        config: Its settings.
-        identity: What may not change in the folder.
-
-    Raises:
-        InputError: The folder holds something else.
+        kind: "reid" or "copies".
+        work: Of one detector.
+        read: Makes every number from what is finished.
+        page: Lays them out.
+        **more: What else may not change in its folder, beside whose images are where and what is drawn.
     """
-    check_out_folder(folder, {"run": identity}, identity=["run"])
-    with open_run(folder, {**config, "run": dict(identity)}, identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine())
-        write_table(run / SPLIT, ready.division.table(ready.store.manifest))
-        yield run
-        run.log("finished", failed=[cell.name for cell in ready.cells if not cell.done])
 
+    def run(folder: RunFolder, progress: Progress) -> None:
+        """Write who is in which part, and measure the detectors."""
+        write_table(folder / SPLIT, ready.division.table(ready.store.manifest))
+        run_pair_cells(folder, ready.cells, work, progress)
 
-def write_bench(run: RunFolder, found: PairBenchmark, page: Page) -> None:
-    """Every table as Parquet and Markdown, and the page.
+    def report(found: PairBenchmark) -> StudyReport:
+        """The leaderboard, the tables, the figures."""
+        frames = {"leaderboard": found.board, **found.figures}
+        return StudyReport(page=page(found), layout=_layout(found), frames=frames, opening=[board_text(found)])
 
-    Args:
-        run: The run folder.
-        found: The benchmark.
-        page: Its page.
-    """
-    folder = run.subfolder(TABLES)
-    frames = {"leaderboard": found.board, **found.figures}
-    for table in found.tables:
-        frames |= {f"{table.name}_paper": table.paper, f"{table.name}_ours": table.ours}
-    for name, frame in frames.items():
-        if len(frame.columns):
-            write_table(folder / f"{name}.parquet", frame)
-    write_text(folder / "tables.md", tables_text(found))
-    write_text(run / REPORT, render_page(page))
-
-
-def tables_text(found: PairBenchmark) -> str:
-    """All tables as Markdown, the leaderboard first.
-
-    Args:
-        found: The benchmark.
-    """
-    blocks = [board_text(found)] if len(found.board) else []
-    for table in found.tables:
-        blocks.append(f"## {heading(table)}")
-        if table.why_empty:
-            blocks.append(f"Empty: {table.why_empty}.")
-            continue
-        if len(table.paper.columns):
-            blocks += ["As the paper prints it:", markdown_table(table.paper), "Corrected, intervals are 95 %:"]
-        blocks += [markdown_table(table.ours, shown_columns(found, table)), escape_markdown(table.note)]
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    identity = {"benchmark": kind, "data_hash": ready.store.data_hash, "division": ready.division_hash}
+    return Study(
+        out=ready.out,
+        settings={"images": str(ready.images), "out": str(ready.out), **asdict(ready.options)},
+        identity={**identity, "seed": ready.options.seed, **more},
+        run=run,
+        read=read,
+        report=report,
+    )
 
 
 def board_text(found: PairBenchmark) -> str:
@@ -123,25 +89,22 @@ def board_text(found: PairBenchmark) -> str:
     Args:
         found: The benchmark.
     """
-    from memorisk.studies.pairs.results import findings
-
     if not len(found.board):
         return ""
-    said = "\n".join(f"- {escape_markdown(line)}" for line in findings(found))
-    return "\n\n".join([said, "## Leaderboard", markdown_table(found.board, board_columns(found))])
+    lines = "\n".join(f"- {escape_markdown(line)}" for line in findings(found))
+    return "\n\n".join([lines, "## Leaderboard", markdown_table(found.board, board_columns(found))])
 
 
 def board_columns(found: PairBenchmark) -> list[Column]:
     """The columns of the leaderboard that tell something, those of the protocol first."""
-    columns = [c for c in found.columns["leaderboard"] if has_values(found.board, c.source)]
+    columns = _layout(found).shown(found.board, "leaderboard")
     if found.options.protocol == "corrected":
         return columns
     return sorted(columns, key=lambda c: (not c.row_heading, not c.source.endswith("_paper")))
 
 
-def shown_columns(found: PairBenchmark, table: StudyTable) -> list[Column]:
-    """The columns of a table's corrected numbers that hold something."""
-    return [c for c in found.columns[table.name] if has_values(table.ours, c.source)]
+def _layout(found: PairBenchmark) -> TableLayout:
+    return TableLayout(columns=found.columns, captions=CAPTIONS)
 
 
 CAPTIONS = {
@@ -172,11 +135,7 @@ def lead(found: PairBenchmark, question: str) -> list[Block]:
         Fact("Test images", count(len(d.rows("test")))),
         Fact("Failed", count(len(found.failed))),
     ]
-    blocks.append(Facts(facts))
-    if found.failed:
-        items = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in found.failed.items()]
-        blocks.append(Callout("warning", "Not everything is finished", [Steps(items)]))
-    return blocks
+    return [*blocks, Facts(facts), *failure_blocks(found.failed)]
 
 
 def board_blocks(found: PairBenchmark, caption: str) -> list[Block]:
@@ -193,26 +152,8 @@ def board_blocks(found: PairBenchmark, caption: str) -> list[Block]:
     return [Table(frame=texts_as_missing(found.board), columns=board_columns(found), caption=said, elsewhere=saved)]
 
 
-def table_blocks(found: PairBenchmark, *names: str) -> list[Block]:
-    """Tables in the paper's layout where they have one, the corrected numbers below, and how they are made.
-
-    Args:
-        found: The benchmark.
-        *names: Of the tables.
-    """
-    blocks: list[Block] = []
-    for name in names:
-        table = found.table(name)
-        blocks.append(Heading(heading(table)))
-        if table.why_empty:
-            blocks.append(Paragraph(f"Empty: {table.why_empty}."))
-            continue
-        if len(table.paper.columns):
-            blocks.append(paper_block(table))
-        blocks.append(corrected_block(table, shown_columns(found, table), CAPTIONS.get(name, "Intervals are 95 %.")))
-        if table.note:
-            blocks.append(Paragraph([Strong("How it is made. "), Name(table.note)]))
-    return blocks
+def _tables(found: PairBenchmark, *names: str) -> list[Block]:
+    return table_blocks(_layout(found), *(found.table(name) for name in names))
 
 
 def setup_blocks(found: PairBenchmark) -> list[Block]:
@@ -220,7 +161,7 @@ def setup_blocks(found: PairBenchmark) -> list[Block]:
     split = "as given" if found.division.how == "given" else "drawn by patient"
     said: list[Text] = [f"Validation and test patients: {split}."]
     said += [[Name(note)] for note in found.division.notes]
-    return [Steps(said), *table_blocks(found, "parts", "detectors", "missing")]
+    return [Steps(said), *_tables(found, "parts", "detectors", "missing")]
 
 
 def reid_page(found: PairBenchmark) -> Page:
@@ -232,10 +173,10 @@ def reid_page(found: PairBenchmark) -> Page:
     matches = found.table("false_matches")
     sections = [
         Section("Leaderboard", [*board_blocks(found, _REID_CAPTION), *joint_figure(found)], "leaderboard"),
-        Section("Data sets", table_blocks(found, "table_2"), "datasets"),
-        Section("Less the reference", table_blocks(found, "differences"), "differences"),
-        Section("Decisions", table_blocks(found, "table_4"), "decisions"),
-        Section("One against all", [*table_blocks(found, "false_matches"), *score_figures(found, matches.ours)], "all"),
+        Section("Data sets", _tables(found, "table_2"), "datasets"),
+        Section("Less the reference", _tables(found, "differences"), "differences"),
+        Section("Decisions", _tables(found, "table_4"), "decisions"),
+        Section("One against all", [*_tables(found, "false_matches"), *score_figures(found, matches.ours)], "all"),
         Section("What was run", setup_blocks(found), "setup"),
         Section("How to read this", [Steps(_REID_READING)], "reading"),
     ]
@@ -272,10 +213,10 @@ def copies_page(found: PairBenchmark) -> Page:
     strongest = [*strongest_figure(found)] if len(found.board) else []
     sections = [
         Section("Leaderboard", [*board_blocks(found, _COPIES_CAPTION), *joint_figure(found)], "leaderboard"),
-        Section("Strongest copies", [*strongest, *table_blocks(found, "figure_4", "strongest")], "strongest"),
-        Section("Less the reference", table_blocks(found, "differences"), "differences"),
+        Section("Strongest copies", [*strongest, *_tables(found, "figure_4", "strongest")], "strongest"),
+        Section("Less the reference", _tables(found, "differences"), "differences"),
         Section("Recall against strength", strength_figures(found), "strength"),
-        Section("Thresholds", table_blocks(found, "thresholds"), "thresholds"),
+        Section("Thresholds", _tables(found, "thresholds"), "thresholds"),
         Section("What was run", setup_blocks(found), "setup"),
         Section("How to read this", [Steps(_COPIES_READING)], "reading"),
     ]

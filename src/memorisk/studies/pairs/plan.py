@@ -6,7 +6,6 @@ The cost of a detector counts passes, features, listed pairs and searches over a
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from memorisk.runs.environment import check_device
 from memorisk.runs.files import fingerprint
 from memorisk.runs.folder import check_out_folder
 from memorisk.runs.workload import Cost, Progress, total
+from memorisk.studies.engine.runner import missing_cells
 from memorisk.studies.pairs.cells import (
     ALL_PAIRS,
     PAIRS,
@@ -23,7 +23,6 @@ from memorisk.studies.pairs.cells import (
     Cell,
     copies_parts,
     copy_pairs,
-    missing_cells,
     reid_pairs,
     sampled_rows,
 )
@@ -39,6 +38,10 @@ from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
 class BenchmarkSetup:
     """A benchmark before anything is computed."""
 
+    images: str | Path
+    """As they were named."""
+    out: Path
+    """The run folder."""
     options: Options
     """As asked for."""
     store: ImageStore
@@ -62,11 +65,6 @@ class BenchmarkSetup:
         """Of the division: who is where."""
         d = self.division
         return fingerprint([d.part.tolist(), d.groups.tolist(), d.datasets.tolist()], length=16)
-
-    @property
-    def todo(self) -> list[Cell]:
-        """Cells that are to be run."""
-        return missing_cells(self.cells)
 
 
 @dataclass(frozen=True)
@@ -112,19 +110,7 @@ def prepare(
     store = build_store(manifest, options, progress=lambda done, total: progress("decoding images", done, total))
     division = divide(store, contenders, options)
     cells = [Cell(c, out, c.key(options, device), store, division, options, device, parts) for c in contenders]
-    return BenchmarkSetup(options, store, contenders, missing, division, cells)
-
-
-def identity(ready: BenchmarkSetup, benchmark: str, **more: Any) -> dict[str, Any]:
-    """What may not change in a folder: whose images are where, and what is drawn. Detectors may come and go.
-
-    Args:
-        ready: The benchmark.
-        benchmark: "reid" or "copies".
-        **more: What else.
-    """
-    told = {"benchmark": benchmark, "data_hash": ready.store.data_hash, "division": ready.division_hash}
-    return {**told, "seed": ready.options.seed, **more}
+    return BenchmarkSetup(images, out, options, store, contenders, missing, division, cells)
 
 
 def plan_of(ready: BenchmarkSetup, cost: Callable[[Cell], Cost]) -> PairBenchPlan:
@@ -140,7 +126,7 @@ def plan_of(ready: BenchmarkSetup, cost: Callable[[Cell], Cost]) -> PairBenchPla
         missing=ready.missing,
         images={name: {part: len(d.rows(part, name)) for part in (VALIDATION, TEST)} for name in d.names},
         patients={name: {part: d.patients(part, name) for part in (VALIDATION, TEST)} for name in d.names},
-        cost=total([cost(cell) for cell in ready.todo]) + Cost(bytes_images=ready.store.images.nbytes),
+        cost=total([cost(cell) for cell in missing_cells(ready.cells)]) + Cost(bytes_images=ready.store.images.nbytes),
         notes=d.notes,
     )
 

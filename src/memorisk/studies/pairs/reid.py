@@ -21,7 +21,6 @@ import pandas as pd
 from memorisk.models.lcmem import LatentConfig
 from memorisk.report.columns import rows
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.folder import check_out_folder
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.pairs.auc import macro_average, pair_auc, pair_auc_difference
@@ -32,16 +31,17 @@ from memorisk.statistics.pairs.decisions import (
     sensitivity_threshold,
     specificity_at_sensitivity,
 )
-from memorisk.studies.pairs.cells import REID_PARTS, run_cells, run_reid
-from memorisk.studies.pairs.detectors import plain_settings, section_place
+from memorisk.studies.engine.study import Study, check_entry, check_study, run_study
+from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.pairs.cells import REID_PARTS, run_reid
+from memorisk.studies.pairs.detectors import section_place
 from memorisk.studies.pairs.division import TEST, part_pairs
 from memorisk.studies.pairs.figures import figure_1_frame, read_board
 from memorisk.studies.pairs.options import BenchReidOptions, reid_options
-from memorisk.studies.pairs.page import check_benchmark_folder, open_bench, reid_page, write_bench
-from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, identity, plan_of, prepare, reid_cost
+from memorisk.studies.pairs.page import pair_study, reid_page
+from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, plan_of, prepare, reid_cost
 from memorisk.studies.pairs.results import MACRO, REID_COLUMNS, PairBenchmark, failures, limits, setup_tables
 from memorisk.studies.pairs.scores import FORMS, PairScores, ReidScores, pool_sets, read_reid
-from memorisk.studies.rare_distinctive.results import StudyTable
 
 _SUFFIX = {"corrected": "", "paper": "_paper"}
 _GRID = {"backbone": "Backbone", "augmentation": "Augmentation", "bce_share": "α", "latent": "Latent"}
@@ -300,19 +300,11 @@ def benchmark_reid(
         MemoriskError: The run broke; what is done is kept.
     """
     folder, options = Path(out), reid_options(settings)
-    check_benchmark_folder(folder, tables_only)
-    if not tables_only:
-        options.reach_cluster()
+    check_entry(folder, options, tables_only=tables_only)
     other = None if options.copies is None else read_board(options.copies, "copies")
-    ready = _prepare(images, folder, options, progress)
-    config = {"images": str(images), "out": str(folder), **plain_settings(options)}
-    with open_bench(folder, ready, config, identity(ready, "reid")) as run:
-        if not tables_only:
-            run_cells(run, ready.cells, run_reid, progress)
-        progress("laying out the tables", 0, 0)
-        found = _read(ready, options, other)
-        write_bench(run, found, reid_page(found))
-    return found
+    return run_study(
+        _study(_prepare(images, folder, options, progress), options, other), progress, tables_only=tables_only
+    )
 
 
 def plan_reid(
@@ -329,10 +321,14 @@ def plan_reid(
     Raises:
         InputError: As `benchmark_reid`.
     """
-    folder, options = Path(out), reid_options(settings)
-    ready = _prepare(images, folder, options, progress)
-    check_out_folder(folder, {"run": identity(ready, "reid")}, identity=["run"])
+    options = reid_options(settings)
+    ready = _prepare(images, Path(out), options, progress)
+    check_study(_study(ready, options, None))
     return plan_of(ready, reid_cost)
+
+
+def _study(ready: BenchmarkSetup, options: BenchReidOptions, other: pd.DataFrame | None) -> Study[PairBenchmark]:
+    return pair_study(ready, "reid", run_reid, lambda: _read(ready, options, other), reid_page)
 
 
 def _prepare(images: str | Path, out: Path, options: BenchReidOptions, progress: Progress) -> BenchmarkSetup:

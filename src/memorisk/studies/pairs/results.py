@@ -11,15 +11,16 @@ import pandas as pd
 from memorisk.report.blocks import Column
 from memorisk.report.columns import decimal, is_missing, percent
 from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.studies.engine.study import FinishedStudy
+from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.pairs.cells import Cell
 from memorisk.studies.pairs.division import TEST, VALIDATION, Division, part_pairs
 from memorisk.studies.pairs.options import Options
 from memorisk.studies.pairs.plan import BenchmarkSetup
-from memorisk.studies.rare_distinctive.results import StudyTable
 
 
-@dataclass(frozen=True, eq=False)
-class PairBenchmark:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairBenchmark(FinishedStudy):
     """Every number of a benchmark."""
 
     kind: str
@@ -32,27 +33,14 @@ class PairBenchmark:
     """Name of the detector that all others are compared with."""
     board: pd.DataFrame
     """A row a detector, the best first (`frames`)."""
-    tables: list[StudyTable]
-    """All tables."""
     figures: dict[str, pd.DataFrame]
     """The numbers of the figures that are no table's, by name."""
     columns: Mapping[str, Sequence[Column]]
     """How the tables are shown."""
-    failed: dict[str, str]
-    """Why detectors are not there, by name."""
     missing: dict[str, str]
     """Baselines of the paper that are not at hand, and what to give to have them."""
     division: Division
     """Who was asked about whom."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing failed."""
-        return not self.failed
-
-    def table(self, name: str) -> StudyTable:
-        """A table by its name."""
-        return next(table for table in self.tables if table.name == name)
 
 
 def setup_tables(ready: BenchmarkSetup) -> list[StudyTable]:

@@ -20,7 +20,6 @@ from memorisk.studies.engine.cells import Arrays
 from memorisk.studies.pairs.cells import ALL_PAIRS, PAIRS, SCORES, Cell, CopyPairs, copy_pairs, reid_pairs, sampled_rows
 from memorisk.studies.pairs.detectors import BenchmarkDetector
 from memorisk.studies.pairs.division import KINDS, TEST, VALIDATION, Division, PartPairs
-from memorisk.studies.pairs.figures import RULE_WORDS
 from memorisk.studies.pairs.options import BenchCopiesOptions
 
 FORMS = ("corrected", "paper")
@@ -170,6 +169,7 @@ def pool_sets(parts: Sequence[PairScores]) -> PairScores:
 
 
 SPECIFICITY, RECALL = 0.5, 0.95
+RULE_WORDS = {"specificity": "50 % specificity", "recall": "95 % recall"}
 RULES = tuple(RULE_WORDS)
 OWN, MEAN, IMAGES = "its validation patients", "mean of the other data sets", "pairs of two of its images"
 

@@ -13,7 +13,7 @@ from memorisk.models.classifiers.specs import SPECS
 from memorisk.report.columns import column_numbers, column_texts, largest_first, rows
 from memorisk.runs.errors import InputError, one_line
 from memorisk.scores.twin_attacks import ATTACKS
-from memorisk.studies.engine.tables import (
+from memorisk.studies.engine.number_texts import (
     NONE,
     mean_and_spread,
     plain_number,
@@ -22,8 +22,9 @@ from memorisk.studies.engine.tables import (
     signed_number,
     thousands_text,
 )
+from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.rare_distinctive.rarity import class_table, rarity_across, rarity_table, table_one
-from memorisk.studies.rare_distinctive.results import StudyCell, StudyReading, StudyTable
+from memorisk.studies.rare_distinctive.results import StudyCell, StudyReading
 
 NO_CELL = "no cell is finished"
 _RARITY_NOTE = (

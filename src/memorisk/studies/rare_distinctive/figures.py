@@ -34,8 +34,9 @@ from memorisk.report.figures.memorization import frequency_plot
 from memorisk.report.result import Result
 from memorisk.runs.errors import one_line
 from memorisk.scores.memorization import memorization
-from memorisk.studies.engine.tables import regime_name
-from memorisk.studies.rare_distinctive.results import READ_ERRORS, StudyRuns, StudyTable
+from memorisk.studies.engine.number_texts import regime_name
+from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.rare_distinctive.results import READ_ERRORS, StudyRuns
 from memorisk.studies.rare_distinctive.tables import COLUMNS
 
 Tables = Mapping[str, StudyTable]

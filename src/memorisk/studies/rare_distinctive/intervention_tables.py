@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.report.columns import booleans, column_numbers, column_texts, largest_first, rows
-from memorisk.studies.engine.tables import (
+from memorisk.studies.engine.number_texts import (
     change_text,
     effect_size_text,
     plain_number,
@@ -19,8 +19,9 @@ from memorisk.studies.engine.tables import (
     share_text,
     signed_number,
 )
+from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.rare_distinctive.rarity_cells import Cell
-from memorisk.studies.rare_distinctive.results import StudyCell, StudyDefence, StudyReading, StudyTable
+from memorisk.studies.rare_distinctive.results import StudyCell, StudyDefence, StudyReading
 
 METRICS = {"ratio": "centroid_ratio", "intra": "intra_centroid_dist", "nearest_other": "nearest_other_class_dist"}
 """Scores by the paper's names (A.4), in the order of table 7."""

@@ -17,7 +17,7 @@ from memorisk.report.blocks import (
     Table,
 )
 from memorisk.report.columns import count
-from memorisk.studies.engine.tables import corrected_block, paper_block, texts_as_missing
+from memorisk.studies.engine.tables import StudyTable, corrected_block, paper_block, texts_as_missing
 from memorisk.studies.rare_distinctive.figures import (
     Tables,
     figure_1,
@@ -30,7 +30,7 @@ from memorisk.studies.rare_distinctive.figures import (
     figure_7,
     figure_8,
 )
-from memorisk.studies.rare_distinctive.results import StudyRuns, StudyTable
+from memorisk.studies.rare_distinctive.results import StudyRuns
 from memorisk.studies.rare_distinctive.tables import COLUMNS, EXTRA_TITLES, table_heading
 
 _FIGURE_TABLES = ("layers", "by_regime", "agreement")

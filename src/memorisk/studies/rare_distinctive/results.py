@@ -53,28 +53,6 @@ class StudyRuns:
     """Data sets of which the user chose to see images."""
 
 
-@dataclass(frozen=True)
-class StudyTable:
-    """One table of the paper, filled from finished runs, and the corrected numbers beside it."""
-
-    name: str
-    """"table_1" to "table_11"."""
-    title: str
-    """What it shows."""
-    paper: pd.DataFrame
-    """In the paper's layout, every value as text formatted as printed there."""
-    ours: pd.DataFrame
-    """Numbers with intervals, p-values and units; how they are shown is in `studies.rare_distinctive.tables`."""
-    note: str
-    """What differs and why, in one sentence (METHODS section 1)."""
-    why_empty: str = ""
-    """Why the table could not be filled; empty where it could."""
-    missing: tuple[str, ...] = ()
-    """What is not in it though the study has it, a line each."""
-    extra: dict[str, pd.DataFrame] = field(default_factory=dict)
-    """Further numbers that belong to it, as those of its figures, by name."""
-
-
 @dataclass(frozen=True, eq=False)
 class StudyCell:
     """One architecture on one data set.

@@ -39,8 +39,9 @@ from memorisk.runs.folder import CONFIG, RunFolder, check_out_folder, is_hidden,
 from memorisk.runs.settings import check_names, setting_names
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.studies.engine.study_file import check_keys, check_study_folder, read_protocol
+from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.rare_distinctive.page import study_page
-from memorisk.studies.rare_distinctive.results import StudyRuns, StudyTable, part_name
+from memorisk.studies.rare_distinctive.results import StudyRuns, part_name
 from memorisk.studies.rare_distinctive.tables import study_tables, tables_markdown
 
 _VERDICT_FILE = "verdict.json"

@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 from memorisk.audits.classifier.memorization_table import utility_numbers
 from memorisk.report.blocks import Column
-from memorisk.studies.engine.tables import escape_markdown, markdown_table
+from memorisk.studies.engine.tables import StudyTable, escape_markdown, markdown_table
 from memorisk.studies.rare_distinctive.class_tables import table_1, table_5, table_8, table_9, table_10
 from memorisk.studies.rare_distinctive.intervention_tables import table_2, table_3, table_4, table_6, table_7, table_11
-from memorisk.studies.rare_distinctive.results import DEFENCES, StudyReading, StudyRuns, StudyTable, read_runs
+from memorisk.studies.rare_distinctive.results import DEFENCES, StudyReading, StudyRuns, read_runs
 
 
 def _text(source: str, heading: str, *, wide: bool = False) -> Column:

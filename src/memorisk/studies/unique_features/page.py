@@ -43,8 +43,7 @@ from memorisk.report.columns import (
 )
 from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.studies.engine.tables import CORRECTED, corrected_block, paper_block
-from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.studies.engine.tables import CORRECTED, StudyTable, corrected_block, paper_block
 from memorisk.studies.unique_features.config import LEVEL, PLAIN, UniqueStudy
 from memorisk.studies.unique_features.plan import INFLUENCE, RANDOM, arm_columns, network_words
 from memorisk.studies.unique_features.results import StudyAnswers, TrainingAnswers

@@ -7,7 +7,7 @@ from memorisk.report.columns import column_numbers, column_texts
 from memorisk.report.columns import rows as rows_of
 from memorisk.statistics.memorization.mark_contrasts import mean_limits, pearson, pearson_p, seed_share
 from memorisk.statistics.rank_statistics import spearman
-from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.unique_features.plan import (
     BASE,
     INFLUENCE,

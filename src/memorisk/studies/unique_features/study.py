@@ -22,8 +22,7 @@ from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.studies.engine.cells import read_result
 from memorisk.studies.engine.study_file import check_study_folder
-from memorisk.studies.engine.tables import markdown_table
-from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.studies.engine.tables import StudyTable, markdown_table
 from memorisk.studies.unique_features.canary_training import CHECKPOINTS, RESULTS, STATES, run_canary, run_on_gpu
 from memorisk.studies.unique_features.config import UniqueStudy, read_unique
 from memorisk.studies.unique_features.dataset import SetData, prepare_set

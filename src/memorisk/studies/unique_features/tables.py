@@ -15,7 +15,7 @@ from memorisk.report.columns import booleans, column_numbers, largest_first
 from memorisk.report.columns import rows as chosen
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.mark_contrasts import contrast, excess_over_references, mean_limits, positive_mean
-from memorisk.studies.rare_distinctive.results import StudyTable
+from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.unique_features.config import LEVEL, PLAIN
 from memorisk.studies.unique_features.plan import (
     INFLUENCE,

@@ -1,0 +1,124 @@
+"""A study from its folder to its page: cells are run, what is finished is read, tables and page are written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pandas as pd
+
+from memorisk.report.blocks import Page
+from memorisk.report.page import render_page
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.executors.placement import ClusterOptions
+from memorisk.runs.files import write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.workload import Progress
+from memorisk.studies.engine.tables import TABLES, StudyTable, TableLayout, table_frames, tables_markdown
+
+REPORT = "report.html"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FinishedStudy:
+    """What came of a study."""
+
+    tables: list[StudyTable]
+    """All tables, in their order."""
+    failed: dict[str, str]
+    """Why cells are not there, by name."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failed
+
+    def table(self, name: str) -> StudyTable:
+        """A table by its name."""
+        return next(table for table in self.tables if table.name == name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyReport:
+    """What is written of a finished study."""
+
+    page: Page
+    """Its page."""
+    layout: TableLayout
+    """How its tables are shown."""
+    frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Numbers that are no table's, by the name of their file."""
+    opening: Sequence[str] = ()
+    """What stands before the tables in Markdown."""
+
+
+Finished = TypeVar("Finished", bound=FinishedStudy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(Generic[Finished]):
+    """A study with its images read and its cells planned."""
+
+    out: Path
+    """Its folder."""
+    settings: Mapping[str, Any]
+    """As they stand in the folder's ``config.yaml``."""
+    identity: Mapping[str, Any]
+    """What may not change in the folder; cells may be added."""
+    run: Callable[[RunFolder, Progress], None]
+    """Runs the cells that are not done."""
+    read: Callable[[], Finished]
+    """Makes every number from what is finished."""
+    report: Callable[[Finished], StudyReport]
+    """Lays the numbers out."""
+
+
+def check_entry(out: Path, options: ClusterOptions, *, tables_only: bool) -> None:
+    """Refuse to lay out the tables of a study that was never run, or to run one on a cluster that is not there.
+
+    Raises:
+        InputError: As said.
+    """
+    if not tables_only:
+        options.reach_cluster()
+    elif not out.is_dir():
+        raise InputError(f"--out {one_line(out)} is not there: what was never run has no tables")
+
+
+def check_study(study: Study[Any]) -> None:
+    """Refuse a folder of something else.
+
+    Raises:
+        InputError: It holds another study, or cannot be used.
+    """
+    check_out_folder(study.out, {"run": study.identity}, identity=["run"])
+
+
+def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) -> Finished:
+    """Run a study, or go on with it, and lay out its tables and its page.
+
+    Args:
+        study: Which.
+        progress: Called with (stage, done, total).
+        tables_only: Run nothing; lay out what is finished.
+
+    Raises:
+        InputError: The folder holds something else; nothing was written.
+        MemoriskError: The run broke; what is done is kept.
+    """
+    with open_run(study.out, {**study.settings, "run": study.identity}, identity=["run"]) as run:
+        run.log("started", versions=versions(), machine=machine())
+        if not tables_only:
+            study.run(run, progress)
+        progress("laying out the tables", 0, 0)
+        result = study.read()
+        report = study.report(result)
+        folder = run.subfolder(TABLES)
+        for name, frame in {**report.frames, **table_frames(result.tables)}.items():
+            if len(frame.columns):
+                write_table(folder / f"{name}.parquet", frame)
+        write_text(folder / f"{TABLES}.md", tables_markdown(result.tables, report.layout, report.opening))
+        write_text(run / REPORT, render_page(report.page))
+        run.log("finished", failed=result.failed)
+    return result
