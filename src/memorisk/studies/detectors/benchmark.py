@@ -11,13 +11,10 @@ from typing import Any
 
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
-from memorisk.report.page import render_page
-from memorisk.runs.environment import available_cores, available_memory, check_device, machine, versions
-from memorisk.runs.errors import InputError, MemoriskError, one_line
-from memorisk.runs.executors.pool import run_jobs
-from memorisk.runs.executors.worker import Outcome
-from memorisk.runs.files import write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.environment import available_cores, available_memory, check_device
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import write_table
+from memorisk.runs.folder import RunFolder, check_out_folder
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.studies.detectors.cells import (
     CELLS,
@@ -34,14 +31,16 @@ from memorisk.studies.detectors.cells import (
 from memorisk.studies.detectors.detection import detectors, read_cells
 from memorisk.studies.detectors.measurement import MemoryPlan, plan_memory
 from memorisk.studies.detectors.options import BenchDetectorsOptions, bench_options
-from memorisk.studies.detectors.page import architecture_frame, benchmark_page, tables_text
+from memorisk.studies.detectors.page import architecture_frame, benchmark_report
 from memorisk.studies.detectors.pools import COPIES, PARTS, CopyRows, Parts, divide, make_copies, remove_copies
 from memorisk.studies.detectors.results import Benchmark, cell_table, folder_table, leaderboard, number_table
 from memorisk.studies.detectors.tables import fitted_table, measure_tables, paper_tables, refused_table
+from memorisk.studies.engine.runner import missing_cells, run_cells
+from memorisk.studies.engine.study import Study, check_entry, check_study, run_study
 from memorisk.training.engine.optimization import batch_bounds
 from memorisk.training.features.extraction import WITHOUT_NETWORK
 
-TABLES, REPORT, SPLIT = "tables", "report.html", "split.parquet"
+SPLIT = "split.parquet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +48,8 @@ class BenchmarkSetup:
     """A benchmark before anything is computed.
 
     Attributes:
+        images: As they were named.
+        out: The run folder.
         options: As asked for.
         store: The images.
         parts: Their division.
@@ -56,6 +57,8 @@ class BenchmarkSetup:
         left_out: Images of one grey level.
     """
 
+    images: str | Path
+    out: Path
     options: BenchDetectorsOptions
     store: ImageStore
     parts: Parts
@@ -107,24 +110,8 @@ def benchmark_detectors(
         MemoriskError: The run broke; what is done is kept.
     """
     folder, options = Path(out), bench_options(settings)
-    if tables_only and not folder.is_dir():
-        raise InputError(f"--out {one_line(folder)} is not there: a benchmark that was never run has no tables")
-    if not tables_only:
-        options.reach_cluster()
-    ready = _prepare(images, folder, options, progress)
-    identity = {"run": _identity(ready)}
-    check_out_folder(folder, identity, identity=["run"])
-    config = {"images": str(images), "out": str(folder), **asdict(ready.options), **identity}
-    with open_run(folder, config, identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine())
-        write_table(run / SPLIT, ready.parts.table(ready.store.manifest.images))
-        if not tables_only:
-            _run(run, ready, progress)
-        progress("laying out the tables", 0, 0)
-        found = _read(ready)
-        _write(run, found)
-        run.log("finished", failed=found.failed)
-    return found
+    check_entry(folder, options, tables_only=tables_only)
+    return run_study(_study(_prepare(images, folder, options, progress)), progress, tables_only=tables_only)
 
 
 def plan_benchmark(
@@ -135,17 +122,16 @@ def plan_benchmark(
     Raises:
         InputError: As `benchmark_detectors`.
     """
-    folder = Path(out)
-    ready = _prepare(images, folder, bench_options(settings), progress)
-    check_out_folder(folder, {"run": _identity(ready)}, identity=["run"])
-    parts, todo = ready.parts, _missing_cells(ready)
+    ready = _prepare(images, Path(out), bench_options(settings), progress)
+    check_study(_study(ready))
+    parts, todo = ready.parts, missing_cells(ready.jobs)
     counts = {name: int((parts.part == name).sum()) for name in PARTS}
     n_copies = len(parts.copied) * len(ready.options.strengths)
     told = {job.cell.backbone.name: weights_problem(job.cell.backbone) for job in todo}
     measures = sum(len(job.missing) for job in todo)
     asking = [job for job in todo if job.cell.backbone.source.kind not in WITHOUT_NETWORK]
     return BenchmarkPlan(
-        cells={job.cell.name: job.done for job in ready.jobs},
+        cells={job.name: job.done for job in ready.jobs},
         images=counts,
         patients={name: parts.patients(name) for name in counts},
         references=len(parts.pools["test"]),
@@ -204,7 +190,7 @@ def _prepare(images: str | Path, out: Path, options: BenchDetectorsOptions, prog
     copied = {strength: CopyRows(out / COPIES / strength) for strength in options.strengths}
     cells = grid(backbones, options.losses, options.seeds)
     jobs = [_job(cell, out, options, store, parts, copied, device) for cell in cells]
-    return BenchmarkSetup(options, store, parts, jobs, int((parts.part == "").sum()))
+    return BenchmarkSetup(images, out, options, store, parts, jobs, int((parts.part == "").sum()))
 
 
 def _job(
@@ -234,56 +220,37 @@ def _backbones(options: BenchDetectorsOptions) -> list[Backbone]:
     return found
 
 
-def _identity(ready: BenchmarkSetup) -> dict[str, Any]:
-    """What may not change in a folder: whose images are where, and the copies. The grid may grow."""
+def _study(ready: BenchmarkSetup) -> Study[Benchmark]:
+    """The benchmark as a study: whose images are where, and the copies, may not change; the grid may grow."""
     o = ready.options
     kept = {"shares": list(o.shares), "split_seed": o.split_seed, "strengths": list(o.strengths)}
-    return {"benchmark": "detectors", "data_hash": ready.store.data_hash, **kept}
-
-
-def _missing_cells(ready: BenchmarkSetup) -> list[CellJob]:
-    """Cells that are not done; the same weights under two names are one."""
-    return list({job.key: job for job in ready.jobs if not job.done}.values())
+    return Study(
+        out=ready.out,
+        settings={"images": str(ready.images), "out": str(ready.out), **asdict(o)},
+        identity={"benchmark": "detectors", "data_hash": ready.store.data_hash, **kept},
+        run=lambda run, progress: _run(run, ready, progress),
+        read=lambda: _read(ready),
+        report=benchmark_report,
+    )
 
 
 def _run(run: RunFolder, ready: BenchmarkSetup, progress: Progress) -> None:
     """Make the copies and run the cells that are not done; what fails is noted for the tables."""
-    waiting = _missing_cells(ready)
+    write_table(run / SPLIT, ready.parts.table(ready.store.manifest.images))
+    options, waiting = ready.options, missing_cells(ready.jobs)
     if not waiting:
         return
-    for strength in ready.options.strengths:
-        make_copies(
-            run.path, ready.store, ready.parts.copied, strength, seed=ready.options.split_seed, progress=progress
-        )
+    for strength in options.strengths:
+        make_copies(run.path, ready.store, ready.parts.copied, strength, seed=options.split_seed, progress=progress)
     for name in (CELLS, DETECTORS):
         run.subfolder(name)
-    done = 0
-    progress("measuring detectors", done, len(waiting))
-
-    def finished(of: Outcome) -> None:
-        """Count it, and note why it failed."""
-        nonlocal done
-        done += 1
-        job = waiting[of.index]
-        if of.error is not None:
-            job.fail(one_line(of.error, 300))
-            run.log("failed", cell=job.cell.name, why=of.error)
-        progress("measuring detectors", done, len(waiting))
-
-    options, failed = ready.options, False
     on_gpu = ready.jobs[0].device != "cpu"
     place = options.placement(run.path, ready.store.folder, cores=options.threads, gpus=int(on_gpu))
     plan = _memory(ready, waiting)
     share = place.memory if options.executor != "local" else None if plan.free is None else plan.free // plan.processes
-    waiting = [replace(job, memory=share) for job in waiting]
-    try:
-        run_jobs(run_cell, waiting, processes=plan.processes, threads=options.threads, on_done=finished, place=place)
-    except MemoriskError as error:
-        failed = True
-        if not any(job.failure for job in waiting):
-            raise
-        run.log("incomplete", why=str(error))
-    if not failed:
+    placed = [replace(job, memory=share) for job in waiting]
+    how: dict[str, Any] = {"processes": plan.processes, "threads": options.threads, "place": place}
+    if not run_cells(run, placed, run_cell, progress, stage="measuring detectors", **how):
         remove_copies(run.path)
 
 
@@ -300,7 +267,7 @@ def _read(ready: BenchmarkSetup) -> Benchmark:
         fitted_table(found, options.strength),
         refused_table(found, options.strength),
     ]
-    failed = {job.cell.name: job.failure or "not run" for job in ready.jobs if not job.done}
+    failed = {job.name: job.failure or "not run" for job in ready.jobs if not job.done}
     return Benchmark(
         source=ready.store.manifest.name,
         options=options,
@@ -316,16 +283,3 @@ def _read(ready: BenchmarkSetup) -> Benchmark:
         left_out=ready.left_out,
         groups_given=ready.store.manifest.groups_given,
     )
-
-
-def _write(run: RunFolder, found: Benchmark) -> None:
-    """Every table as Parquet and Markdown, and the page."""
-    folder = run.subfolder(TABLES)
-    frames = {"leaderboard": found.board.rows, "numbers": found.numbers, "figure_1": found.figure_1}
-    for table in found.tables:
-        frames |= {f"{table.name}_paper": table.paper, f"{table.name}_ours": table.ours}
-    for name, frame in frames.items():
-        if len(frame.columns):
-            write_table(folder / f"{name}.parquet", frame)
-    write_text(folder / "tables.md", tables_text(found))
-    write_text(run / REPORT, render_page(benchmark_page(found)))

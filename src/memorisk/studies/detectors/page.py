@@ -18,7 +18,6 @@ from memorisk.report.blocks import (
     Fact,
     Facts,
     Figure,
-    Heading,
     Name,
     Page,
     Paragraph,
@@ -33,13 +32,15 @@ from memorisk.report.figures.intervals import series_plot
 from memorisk.studies.detectors.cells import LOSS_NAMES
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.results import COLUMNS, Benchmark
-from memorisk.studies.detectors.tables import has_values, heading, shown_columns
+from memorisk.studies.engine.study import StudyReport
 from memorisk.studies.engine.tables import (
     StudyTable,
-    corrected_block,
+    TableLayout,
     escape_markdown,
+    failure_blocks,
+    has_values,
     markdown_table,
-    paper_block,
+    table_blocks,
     texts_as_missing,
 )
 
@@ -144,20 +145,18 @@ CAPTIONS = {
     "refused": "A form that has no number.",
 }  # fmt: skip
 """Of tables without intervals."""
+LAYOUT = TableLayout(columns=COLUMNS, captions=CAPTIONS)
 
 
 def benchmark_page(found: Benchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page."""
-    named = {table.name: table for table in found.tables}
     sections = [
         Section("Leaderboard", [*_board_blocks(found), *architecture_figure(found.figure_1)], "leaderboard"),
-        Section("Best combinations", _table(named["table_1"]), "combinations"),
-        Section("Training", [*_table(named["trained"]), *_table(named["table_3"])], "training"),
-        Section("Pre-training and architecture", [*_table(named["table_2"]), *_table(named["table_4"])], "networks"),
-        Section("Measures", [*_measures(found)], "measures"),
-        Section(
-            "What was run", [*_pools(found), *_table_blocks(named, "cells", "folders", "fitted", "refused")], "setup"
-        ),
+        Section("Best combinations", _tables(found, "table_1"), "combinations"),
+        Section("Training", _tables(found, "trained", "table_3"), "training"),
+        Section("Pre-training and architecture", _tables(found, "table_2", "table_4"), "networks"),
+        Section("Measures", _measures(found), "measures"),
+        Section("What was run", [*_pools(found), *_tables(found, "cells", "folders", "fitted", "refused")], "setup"),
         Section("How to read this", [Steps(_how_to_read(found))], "reading"),
     ]
     return Page(
@@ -168,6 +167,18 @@ def benchmark_page(found: Benchmark) -> Page:
         footer=[Paragraph("This page holds no image and no id. Distances of every query are in cells/, who is in which "
                           "part in split.parquet.")],
     )  # fmt: skip
+
+
+def benchmark_report(found: Benchmark) -> StudyReport:
+    """What is written of a benchmark.
+
+    Args:
+        found: The benchmark.
+    """
+    board = found.board.rows
+    frames = {"leaderboard": board, "numbers": found.numbers, "figure_1": found.figure_1}
+    beside = [markdown_table(board, board_columns(board, "beside"))] if len(board) else []
+    return StudyReport(page=benchmark_page(found), layout=LAYOUT, frames=frames, opening=[board_text(found), *beside])
 
 
 def _lead(found: Benchmark) -> list[Block]:
@@ -189,10 +200,7 @@ def _lead(found: Benchmark) -> list[Block]:
             ]
         )
     )
-    if found.failed:
-        items: list[Text] = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in found.failed.items()]
-        blocks.append(Callout("warning", "Not everything is finished", [Steps(items)]))
-    return blocks
+    return [*blocks, *failure_blocks(found.failed)]
 
 
 def findings(found: Benchmark) -> list[Text]:
@@ -243,8 +251,7 @@ def _tied_measures(row: dict[str, Any]) -> str:
 
 def _published_words(found: Benchmark) -> list[Text]:
     """What the published rules say of the same distances."""
-    ours = {table.name: table for table in found.tables}["table_1"].ours
-    held = [row for row in ours.to_dict("records") if row["published_measure"]]
+    held = [row for row in found.table("table_1").ours.to_dict("records") if row["published_measure"]]
     if not held:
         return []
     first = held[0]
@@ -298,31 +305,14 @@ def _board_blocks(found: Benchmark) -> list[Block]:
     return [table, Paragraph([Strong("How it is made. "), note]), beside]
 
 
-def _table(table: StudyTable) -> list[Block]:
-    """A table in the paper's layout where it has one, the corrected numbers below it, and how it is made."""
-    blocks: list[Block] = [Heading(heading(table))]
-    if table.why_empty:
-        return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
-    if len(table.paper.columns):
-        blocks.append(paper_block(table))
-    caption = (
-        "Corrected. Intervals are 95 %."
-        if len(table.paper.columns)
-        else CAPTIONS.get(table.name, "Intervals are 95 %.")
-    )
-    blocks.append(corrected_block(table, shown_columns(table), caption))
-    return [*blocks, Paragraph([Strong("How it is made. "), table.note])] if table.note else blocks
-
-
-def _table_blocks(tables: dict[str, StudyTable], *names: str) -> list[Block]:
-    """Some tables, one after the other."""
-    return [block for name in names for block in _table(tables[name])]
+def _tables(found: Benchmark, *names: str) -> list[Block]:
+    return table_blocks(LAYOUT, *(found.table(name) for name in names))
 
 
 def _measures(found: Benchmark) -> list[Block]:
     """Figures 2 and 4, each with its table."""
     tables = [table for table in found.tables if table.name.startswith("measures_")]
-    blocks = [block for table in tables for block in (measure_figure(table), *_table(table))]
+    blocks = [block for table in tables for block in (measure_figure(table), *table_blocks(LAYOUT, table))]
     return blocks or [Paragraph("Empty: no detector was measured.")]
 
 
@@ -353,42 +343,17 @@ def _how_to_read(found: Benchmark) -> list[Text]:
     ]
 
 
-def tables_text(found: Benchmark) -> str:
-    """All tables, the leaderboard first.
-
-    Args:
-        found: The benchmark.
-    """
-    blocks = _board_lines(found)
-    if blocks:
-        blocks.append(markdown_table(found.board.rows, board_columns(found.board.rows, "beside")))
-    for table in found.tables:
-        blocks.append(f"## {heading(table)}")
-        if table.why_empty:
-            blocks.append(f"Empty: {table.why_empty}.")
-            continue
-        if len(table.paper.columns):
-            blocks += ["As the paper prints it:", markdown_table(table.paper), "Corrected, intervals are 95 %:"]
-        blocks.append(markdown_table(table.ours, shown_columns(table)))
-        blocks.append(table.note)
-    return "\n\n".join(blocks) + "\n"
-
-
 def board_text(found: Benchmark) -> str:
     """The sentences and the leaderboard; empty without a measured detector.
 
     Args:
         found: The benchmark.
     """
-    return "\n\n".join(_board_lines(found))
-
-
-def _board_lines(found: Benchmark) -> list[str]:
     rows = found.board.rows
     if not len(rows):
-        return []
-    said = "\n".join(f"- {_plain(item)}" for item in findings(found))
-    return [said, "## Leaderboard", markdown_table(rows, board_columns(rows))]
+        return ""
+    lines = "\n".join(f"- {_plain(item)}" for item in findings(found))
+    return "\n\n".join([lines, "## Leaderboard", markdown_table(rows, board_columns(rows))])
 
 
 def _plain(text: Text) -> str:

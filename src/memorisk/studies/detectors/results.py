@@ -26,6 +26,7 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.studies.detectors.cells import DETECTORS, LOSS_NAMES, CellJob
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.options import BenchDetectorsOptions
+from memorisk.studies.engine.study import FinishedStudy
 from memorisk.studies.engine.tables import StudyTable
 
 
@@ -143,8 +144,8 @@ def _row(d: Detector, strengths: Sequence[str]) -> dict[str, object]:
     return row | {"published_measure": best, "published": published.get(best, float("nan"))}
 
 
-@dataclass(frozen=True, eq=False)
-class Benchmark:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Benchmark(FinishedStudy):
     """Every number of a benchmark."""
 
     source: str
@@ -155,14 +156,10 @@ class Benchmark:
     """Finished ones, over their seeds."""
     board: Leaderboard
     """In order."""
-    tables: list[StudyTable]
-    """Tables 1 to 4 and those beside."""
     figure_1: pd.DataFrame
     """The numbers of figure 1."""
     numbers: pd.DataFrame
     """A row a cell, measure, strength, form and pool: every rate with its limits."""
-    failed: dict[str, str]
-    """Why cells are not there, by name."""
     patients: dict[str, int]
     """By part."""
     references: int
@@ -173,11 +170,6 @@ class Benchmark:
     """Images of one grey level."""
     groups_given: bool
     """Whether the source says whose each image is."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing failed."""
-        return not self.failed
 
 
 def cell_table(jobs: list[CellJob]) -> StudyTable:

@@ -15,13 +15,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from memorisk.report.blocks import Column
-from memorisk.report.columns import column_texts
 from memorisk.scores.distances.measures import MEASURES
 from memorisk.statistics.copies.copy_detection import DetectorComparison, compare_pairs, mean_share
 from memorisk.studies.detectors.cells import LOSS_NAMES, LOSSES, NO_TRAINING
 from memorisk.studies.detectors.detection import Detector, HitSelector
-from memorisk.studies.detectors.results import COLUMNS, detector_columns, paired_tests, share_columns
+from memorisk.studies.detectors.results import detector_columns, paired_tests, share_columns
 from memorisk.studies.engine.tables import StudyTable
 
 TOP = 10
@@ -201,22 +199,6 @@ def _comparison_row(pair: Pair, test: DetectorComparison, strength: str) -> dict
         "n_discordant": hits.n_discordant, "n_patients": hits.difference.n_groups, "p_paper": t_test(a, b, strength),
     }  # fmt: skip
     return found
-
-
-def heading(table: StudyTable) -> str:
-    """As in "Table 3. Comparison of Triplet and InfoNCE", and the title alone of what the paper has no number for."""
-    number = table.name.removeprefix("table_")
-    return f"Table {number}. {table.title}" if number != table.name else table.title
-
-
-def shown_columns(table: StudyTable) -> list[Column]:
-    """The columns of the corrected numbers that hold something."""
-    return [c for c in COLUMNS[table.name] if has_values(table.ours, c.source)]
-
-
-def has_values(frame: pd.DataFrame, column: str) -> bool:
-    """Whether any row has something there."""
-    return column in frame and any(column_texts(frame, column))
 
 
 def _four_digits(value: object) -> str:
