@@ -107,10 +107,10 @@ def show_generators_plan(plan: "GeneratorsPlan") -> None:
 
 def show_generators_study(result: "GeneratorsResult", out: Path) -> None:
     """Print every table, what failed, and where the rest lies."""
-    from memorisk.studies.engine.tables import markdown_table
-    from memorisk.studies.generators.tables import tables_text
+    from memorisk.studies.engine.tables import tables_markdown
+    from memorisk.studies.generators.tables import LAYOUT
 
-    sys.stdout.write(tables_text(result.tables, markdown_table) + "\n")
+    sys.stdout.write(tables_markdown(result.tables, LAYOUT) + "\n")
     console = Console()
     for name, why in result.failed.items():
         console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)

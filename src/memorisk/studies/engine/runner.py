@@ -104,3 +104,13 @@ def run_cells(
             raise
         run.log("incomplete", why=str(error))
     return failed
+
+
+def named_progress(progress: Progress, name: str) -> Progress:
+    """The same, with the name of a part before each stage.
+
+    Args:
+        progress: Called with (stage, done, total).
+        name: Of the part.
+    """
+    return lambda stage, done, total: progress(f"{name}: {stage}", done, total)

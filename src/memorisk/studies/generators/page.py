@@ -24,7 +24,6 @@ from memorisk.report.blocks import (
     Paragraph,
     Section,
     Steps,
-    Strong,
     Table,
     Thumbnail,
     data_uri,
@@ -32,11 +31,11 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import column_numbers, column_texts, count, percent, power, rows
 from memorisk.report.figures.histograms import distance_plot
 from memorisk.report.figures.intervals import MOST_ROWS, series_plot
-from memorisk.studies.engine.tables import StudyTable, corrected_block, paper_block, texts_as_missing
+from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
 from memorisk.studies.generators.config import GeneratorsStudy
 from memorisk.studies.generators.memorization import HELD_OUT, pools
 from memorisk.studies.generators.results import Evaluation, StudyEvaluations
-from memorisk.studies.generators.tables import shown_columns
+from memorisk.studies.generators.tables import LAYOUT
 from memorisk.studies.generators.wording import findings, unjudgeable_sets
 
 MOST_DISTANCES = 12
@@ -220,23 +219,27 @@ def generators_page(
         failed: Why generators are not there, by name.
     """
     named, options = {table.name: table for table in tables}, study.options
+
+    def tables_of(*names: str) -> list[Block]:
+        """Some tables, one after the other."""
+        return table_blocks(LAYOUT, *(named[name] for name in names))
+
     hidden = "Ids of images and patients are left out; tables/ in the study's folder has them."
-    copies = _table(named["copies"])
-    if named["copies"].extra:
-        levels = named["copies"].extra["levels"]
-        shown = shown_columns(named["copies"], "levels")
-        copies.insert(-1, Table(frame=texts_as_missing(levels), columns=shown, caption="By number of copies."))
-    listed = [Paragraph(hidden)] if options.redact else [b for name in _IDS for b in _table(named[name])]
+    listed = [Paragraph(hidden)] if options.redact else tables_of(*_IDS)
     sections = [
-        Section("Who is memorized", [*_table(named["memorized"]), *memorized_figure(named["memorized"])], "memorized"),
-        Section("Training-set size", [*_table(named["sizes"]), *size_figure(named["sizes"])], "sizes"),
-        Section("Steps and epochs", [*_table(named["steps"]), *step_figure(named["steps"])], "steps"),
-        Section("Copies", [*copies, *copies_figure(named["copies"])], "copies"),
-        Section("DiT against GAN", _table(named["generators"]), "generators"),
-        Section("Distances", [*_table(named["distances"]), *distance_figures(reading)], "distances"),
-        Section("Pseudo-conditions", _table(named["table_3"]), "table-3"),
+        Section(
+            "Who is memorized",
+            [*tables_of("memorized"), *memorized_figure(named["memorized"])],
+            "memorized",
+        ),
+        Section("Training-set size", [*tables_of("sizes"), *size_figure(named["sizes"])], "sizes"),
+        Section("Steps and epochs", [*tables_of("steps"), *step_figure(named["steps"])], "steps"),
+        Section("Copies", [*tables_of("copies"), *copies_figure(named["copies"])], "copies"),
+        Section("DiT against GAN", tables_of("generators"), "generators"),
+        Section("Distances", [*tables_of("distances"), *distance_figures(reading)], "distances"),
+        Section("Pseudo-conditions", tables_of("table_3"), "table-3"),
         Section("Sources and closest pairs", listed, "sources"),
-        Section("What was run", _table(named["trained"]), "setup"),
+        Section("What was run", tables_of("trained"), "setup"),
         Section("How to read this", _how_to_read(), "reading"),
     ]
     pictures = pair_gallery(reading) if options.gallery and not options.redact else []
@@ -266,25 +269,7 @@ def _lead(reading: StudyEvaluations, named: Mapping[str, StudyTable], failed: Ma
     doubts = unjudgeable_sets(reading.table)
     if doubts:
         lead.append(Callout("warning", "What cannot be judged", [Steps(doubts)]))
-    if failed:
-        items = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in failed.items()]
-        lead.append(Callout("warning", "Not everything is finished", [Steps(items)]))
-    return lead
-
-
-def _table(table: StudyTable) -> list[Block]:
-    """A table in a paper's layout where it has one, ours below it, and how it is made."""
-    blocks: list[Block] = [Heading(table.title)]
-    if table.why_empty:
-        return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
-    caption = "Intervals are 95 %."
-    if len(table.paper.columns):
-        blocks.append(paper_block(table))
-    return [
-        *blocks,
-        corrected_block(table, shown_columns(table), caption),
-        Paragraph([Strong("How it is made. "), table.note]),
-    ]
+    return [*lead, *failure_blocks(failed)]
 
 
 def _how_to_read() -> list[Block]:

@@ -18,16 +18,12 @@ from memorisk.audits.generated.sets import select_rows
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.report.columns import column_numbers
-from memorisk.report.page import render_page
-from memorisk.runs.environment import check_device, machine, versions
-from memorisk.runs.errors import InputError, MemoriskError, one_line
-from memorisk.runs.executors.pool import run_jobs
-from memorisk.runs.executors.worker import Outcome
-from memorisk.runs.files import write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.environment import check_device
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.folder import RunFolder, check_out_folder
 from memorisk.runs.workload import Cost, Progress, no_progress, total
-from memorisk.studies.engine.study_file import check_study_folder
-from memorisk.studies.engine.tables import StudyTable, markdown_table
+from memorisk.studies.engine.runner import missing_cells, named_progress, run_cells
+from memorisk.studies.engine.study import FinishedStudy, Study, StudyReport, check_entry, run_study
 from memorisk.studies.generators.cells import (
     Detectors,
     blank_conditions,
@@ -41,7 +37,7 @@ from memorisk.studies.generators.config import NO_QUALITY, GeneratorsStudy, read
 from memorisk.studies.generators.page import generators_page
 from memorisk.studies.generators.plan import CELLS, MEASUREMENT_SETTINGS, Cell, SetData, plan_cells, prepare_set
 from memorisk.studies.generators.results import StudyEvaluations, read_evaluations
-from memorisk.studies.generators.tables import generator_tables, tables_text
+from memorisk.studies.generators.tables import LAYOUT, generator_tables
 from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
 from memorisk.training.generators.command import classifiers_cost, latents_cost, steps_cost
 from memorisk.training.generators.fold_classifiers import fold_data
@@ -59,7 +55,7 @@ def study_cost(cells: Sequence[Cell], detectors: Detectors) -> Cost:
         Pairs are those of the detectors; those behind the figures of quality are not counted. Drawn images and copies
         with the same pixels go through a network once: a bound.
     """
-    waiting = list({cell.key: cell for cell in cells if not cell.done}.values())
+    waiting = missing_cells(cells)
     shared: dict[object, Cost] = {}
     for cell in waiting:
         shared |= _shared_costs(cell, detectors)
@@ -116,24 +112,14 @@ def _uses_network(detectors: Detectors, source: str) -> int:
 
 
 __all__ = ["GeneratorsPlan", "GeneratorsResult", "plan_generators", "read_generators", "study_generators"]
-TABLES, READINGS, REPORT = "tables", "readings.parquet", "report.html"
 
 
-@dataclass(frozen=True, eq=False)
-class GeneratorsResult:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GeneratorsResult(FinishedStudy):
     """What came of a study."""
 
     reading: StudyEvaluations
     """Every finished reading."""
-    tables: list[StudyTable]
-    """All tables."""
-    failed: dict[str, str]
-    """Why generators are not there, by their name."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing failed."""
-        return not self.failed
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,27 +159,30 @@ def study_generators(
         InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
     """
     study, folder = read_generators(config), Path(out)
-    check_study_folder(folder, tables_only=tables_only)
-    if not tables_only:
-        study.options.reach_cluster()
+    check_entry(folder, study.options, tables_only=tables_only)
     names = Pseudonyms.from_options(study.options)
     named = names.knowing(config).settings({**config, "run": _identity(study)})
-    identity = {"run": named["run"]}
     refuse_overlap(folder, {f"the images of {name}": one.images for name, one in study.datasets.items()})
-    check_out_folder(folder, identity, identity=["run"])
+    check_out_folder(folder, {"run": named["run"]}, identity=["run"])
     cells, refused, detectors = _prepare(study, folder, progress)
-    with open_run(folder, named, identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine())
-        run.subfolder(CELLS)
-        if not tables_only:
-            _run(run, cells, detectors, progress)
+
+    def read() -> GeneratorsResult:
+        """Every number from what is finished."""
         failed = refused | {cell.name: cell.failure for cell in cells if cell.failure}
-        progress("laying out the tables", 0, 0)
         reading = read_evaluations(cells)
-        tables = generator_tables(reading, names)
-        _write(run, study, reading, tables, failed)
-        run.log("finished", failed=list(failed.values()))
-    return GeneratorsResult(reading, tables, failed)
+        return GeneratorsResult(reading=reading, tables=generator_tables(reading, names), failed=failed)
+
+    def report(result: GeneratorsResult) -> StudyReport:
+        """The page, and every reading as a row."""
+        page = generators_page(study, result.reading, result.tables, result.failed)
+        return StudyReport(page=page, layout=LAYOUT, frames={"readings": result.reading.table})
+
+    def run(run: RunFolder, progress: Progress) -> None:
+        """Train and read what is not done."""
+        _run(run, cells, detectors, progress)
+
+    made = Study(out=folder, settings=named, identity=named["run"], run=run, read=read, report=report)
+    return run_study(made, progress, tables_only=tables_only)
 
 
 def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> GeneratorsPlan:
@@ -278,66 +267,20 @@ def _identity(study: GeneratorsStudy) -> dict[str, Any]:
 
 def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Progress) -> None:
     """Train and read what is not done; what fails is noted in its folder."""
-    waiting = {cell.key: cell for cell in cells if not cell.done}
-    done = len({cell.key for cell in cells}) - len(waiting)
-    if waiting and next(iter(waiting.values())).options.executor != "local":
-        _run_on_cluster(run, list(waiting.values()), done, progress)
+    run.subfolder(CELLS)
+    waiting = missing_cells(cells)
+    if not waiting:
         return
-    for number, cell in enumerate(waiting.values(), start=done + 1):
-        said = f"{cell.name} ({number} of {done + len(waiting)})"
+    options, done = waiting[0].options, len({cell.key for cell in cells}) - len(waiting)
+    number = {cell.key: f"{i} of {done + len(waiting)}" for i, cell in enumerate(waiting, start=done + 1)}
 
-        def told(stage: str, i: int, n: int, said: str = said) -> None:
-            """The same, with the generator before each stage."""
-            progress(f"{said}: {stage}", i, n)
+    def train(cell: Cell) -> None:
+        """One generator, its name and place before each stage."""
+        run_cell(cell, detectors, named_progress(progress, f"{cell.name} ({number[cell.key]})"))
 
-        try:
-            run_cell(cell, detectors, told)
-            run.log("generator", name=cell.name, key=cell.key)
-        except (MemoriskError, ArithmeticError, OSError, ValueError) as error:
-            cell.fail(one_line(error, 300))
-            run.log("failed", name=cell.name, why=str(error))
-
-
-def _run_on_cluster(run: RunFolder, waiting: list[Cell], done: int, progress: Progress) -> None:
-    """The same on a cluster: a job a generator.
-
-    Raises:
-        InputError: The cluster cannot take them.
-    """
-    options, total = waiting[0].options, done + len(waiting)
+    local = options.executor == "local"
+    gpus = 0 if local else int(check_device(options.device).type == "cuda")
     stores = sorted({cell.data.store.folder for cell in waiting})
-    gpus = int(check_device(options.device).type == "cuda")
-    progress("training and reading generators", done, total)
-
-    def finished(of: Outcome) -> None:
-        """Note what became of one."""
-        nonlocal done
-        done += 1
-        cell = waiting[of.index]
-        if of.error is None:
-            run.log("generator", name=cell.name, key=cell.key)
-        else:
-            cell.fail(one_line(of.error, 300))
-            run.log("failed", name=cell.name, why=of.error)
-        progress("training and reading generators", done, total)
-
     place = options.placement(run.path, *stores, cores=options.threads, gpus=gpus)
-    try:
-        run_jobs(run_cell_job, waiting, threads=options.threads, on_done=finished, place=place)
-    except MemoriskError:
-        if not any(cell.failure for cell in waiting):
-            raise
-
-
-def _write(
-    run: RunFolder, study: GeneratorsStudy, reading: StudyEvaluations, tables: list[StudyTable], failed: dict[str, str]
-) -> None:
-    """Every table as Parquet and Markdown, every reading as a row, and the page."""
-    folder = run.subfolder(TABLES)
-    write_table(folder / READINGS, reading.table)
-    for table in tables:
-        for kind, frame in {"paper": table.paper, "ours": table.ours, **table.extra}.items():
-            if len(frame.columns):
-                write_table(folder / f"{table.name}_{kind}.parquet", frame)
-    write_text(folder / "tables.md", tables_text(tables, markdown_table))
-    write_text(run / REPORT, render_page(generators_page(study, reading, tables, failed)))
+    how: dict[str, Any] = {"stage": "training and reading generators", "threads": options.threads, "place": place}
+    run_cells(run, cells, train if local else run_cell_job, progress, **how)

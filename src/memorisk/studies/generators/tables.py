@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.report.blocks import Column
 from memorisk.report.columns import column_numbers, column_texts, rows
 from memorisk.studies.engine.number_texts import plain_number
-from memorisk.studies.engine.tables import StudyTable, escape_markdown
+from memorisk.studies.engine.tables import StudyTable, TableLayout
 from memorisk.studies.generators.memorization import (
     NO_THRESHOLD,
     OUTCOMES,
@@ -23,6 +22,7 @@ from memorisk.studies.generators.memorization import (
 from memorisk.studies.generators.results import FIGURE_RANGES, StudyEvaluations, mean_over_seeds, quality_rows
 from memorisk.studies.generators.wording import COLUMNS, lacks_power
 
+LAYOUT = TableLayout(columns=COLUMNS, extra={"levels": "By number of copies"})
 _SHARE = {"share": (0.0, 1.0)}
 _TRAINING_COLUMNS = ("dataset", "arm", "kind", "conditioning", "n_images")
 _EMPTY = pd.DataFrame()
@@ -183,7 +183,7 @@ def table_3(reading: StudyEvaluations) -> StudyTable:
             "no probability, and there are too few held-out patients, or no copies of their images, for a threshold."
         )
     why = "" if len(ours) else "no generator is conditioned on vectors of its training images"
-    return StudyTable("table_3", "Pseudo-conditions (table 3 of paper 004)", paper, ours, note, why)
+    return StudyTable("table_3", "Pseudo-conditions (paper 004)", paper, ours, note, why)
 
 
 def _with_fid(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
@@ -244,47 +244,6 @@ def setup_table(reading: StudyEvaluations) -> StudyTable:
         )  # fmt: skip
     note = "Rows: what a training goes through in an epoch, an image of 16 copies counted 16 times."
     return StudyTable("trained", "What was run", _EMPTY, pd.DataFrame(found), note)
-
-
-def tables_text(tables: Sequence[StudyTable], write: Callable[..., str]) -> str:
-    """All tables as Markdown.
-
-    Args:
-        tables: Of `generator_tables`.
-        write: Of a frame and its columns.
-    """
-    parts = []
-    for table in tables:
-        parts.append(f"## {escape_markdown(table.title)}")
-        if table.why_empty:
-            parts.append(f"Empty: {table.why_empty}.")
-            continue
-        if len(table.paper.columns):
-            parts.append(write(table.paper))
-        parts.append(write(table.ours, shown_columns(table)))
-        if table.name == "copies":
-            parts.append(write(table.extra["levels"], COLUMNS["levels"]))
-        parts.append(escape_markdown(table.note))
-    return "\n\n".join(parts)
-
-
-def shown_columns(table: StudyTable, name: str = "") -> list[Column]:
-    """Columns of a table that hold anything.
-
-    Args:
-        table: Of `generator_tables`.
-        name: Of the columns, where they are not the table's own.
-    """
-    frame = table.extra.get(name, table.ours)
-    found = []
-    for column in COLUMNS[name or table.name]:
-        if column.format == "text":
-            there = any(column_texts(frame, column.source))
-        else:
-            there = bool(np.isfinite(column_numbers(frame, column.source)).any())
-        if there:
-            found.append(column)
-    return found
 
 
 def _last_evaluations(reading: StudyEvaluations) -> pd.DataFrame:
