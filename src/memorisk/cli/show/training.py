@@ -181,11 +181,11 @@ def show_unique_features_plan(plan: "UniquePlan") -> None:
 
 def show_unique_features(result: "UniqueResult", out: Path) -> None:
     """Print every table as the paper lays it out, what failed, and where the rest lies."""
-    from memorisk.studies.engine.tables import markdown_table
-    from memorisk.studies.unique_features.tables import tables_text
+    from memorisk.studies.engine.tables import tables_markdown
+    from memorisk.studies.unique_features.tables import LAYOUT
 
     failed = [f"failed: {name}: {why}" for name, why in result.failed.items()]
-    _show_tables(tables_text(result.tables, markdown_table), failed, out)
+    _show_tables(tables_markdown(result.tables, LAYOUT), failed, out)
 
 
 def _show_tables(text: str, failed: Iterable[str], out: Path) -> None:

@@ -9,6 +9,7 @@ from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Progress
+from memorisk.studies.engine.cells import CellFolder
 
 
 class StudyCell(Protocol):
@@ -27,10 +28,6 @@ class StudyCell(Protocol):
     @property
     def done(self) -> bool:
         """Whether its results are there."""
-        ...
-
-    def fail(self, why: str) -> None:
-        """Note why it failed, for the tables."""
         ...
 
 
@@ -86,7 +83,8 @@ def run_cells(
         done += 1
         if error is not None:
             failed[cell.name] = one_line(error, 300)
-            cell.fail(failed[cell.name])
+            if isinstance(cell, CellFolder):
+                cell.fail(failed[cell.name])
             run.log("failed", cell=cell.name, why=error)
         progress(stage, done, total)
 

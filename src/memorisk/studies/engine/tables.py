@@ -133,7 +133,7 @@ def _markdown(table: StudyTable, layout: TableLayout) -> list[str]:
             blocks += ["As the paper prints it:", markdown_table(table.paper), "Corrected, intervals are 95 %:"]
         blocks.append(markdown_table(first.frame, first.columns))
         for view in others:
-            blocks += [f"{view.title}:", markdown_table(view.frame, view.columns)]
+            blocks += [f"{view.title.removesuffix('.')}:", markdown_table(view.frame, view.columns)]
         blocks.append(escape_markdown(table.note))
     return [*blocks, "\n".join(f"- {escape_markdown(line)}" for line in table.missing)]
 

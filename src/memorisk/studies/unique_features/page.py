@@ -19,7 +19,6 @@ from memorisk.report.blocks import (
     Facts,
     Figure,
     Gallery,
-    Heading,
     Inline,
     Name,
     Page,
@@ -43,11 +42,11 @@ from memorisk.report.columns import (
 )
 from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.studies.engine.tables import CORRECTED, StudyTable, corrected_block, paper_block
+from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
 from memorisk.studies.unique_features.config import LEVEL, PLAIN, UniqueStudy
 from memorisk.studies.unique_features.plan import INFLUENCE, RANDOM, arm_columns, network_words
 from memorisk.studies.unique_features.results import StudyAnswers, TrainingAnswers
-from memorisk.studies.unique_features.tables import COLUMNS, PUBLISHED, PUBLISHED_TITLE, heading
+from memorisk.studies.unique_features.tables import LAYOUT
 
 Finding = Sequence[Inline]
 
@@ -322,15 +321,20 @@ def unique_page(
         failed: Why trainings are not there.
     """
     named = {table.name: table for table in tables}
+
+    def tables_of(*names: str) -> list[Block]:
+        """Some tables, one after the other."""
+        return table_blocks(LAYOUT, *(named[name] for name in names))
+
     sections = [
-        Section("Is a mark remembered that was seen once?", [*_table(named["table_2"])], "black-box"),
-        Section("The white-box score", [*_table(named["table_1"]), *redraw_figures(named["seeds"])], "white-box"),
-        Section("Regularisers", [*_table(named["table_3"]), *variant_notes(reading)], "regularisers"),
-        Section("Chance of the training", [*_table(named["seeds"]), *seed_figures(named["seeds"], study)], "seeds"),
-        Section("Early or late?", epoch_figures(named["epochs"]) or _table(named["epochs"]), "epochs"),
-        Section("Influential images", [*_table(named["influence"]), *_table(named["before_after"])], "influence"),
-        Section("Where it is stored", [*_table(named["latents"]), *latent_figures(named["latents"])], "latents"),
-        Section("What was run", [*_mark(study), *_table(named["networks"])], "setup"),
+        Section("Is a mark remembered that was seen once?", tables_of("table_2"), "black-box"),
+        Section("The white-box score", [*tables_of("table_1"), *redraw_figures(named["seeds"])], "white-box"),
+        Section("Regularisers", [*tables_of("table_3"), *variant_notes(reading)], "regularisers"),
+        Section("Chance of the training", [*tables_of("seeds"), *seed_figures(named["seeds"], study)], "seeds"),
+        Section("Early or late?", epoch_figures(named["epochs"]) or tables_of("epochs"), "epochs"),
+        Section("Influential images", tables_of("influence", "before_after"), "influence"),
+        Section("Where it is stored", [*tables_of("latents"), *latent_figures(named["latents"])], "latents"),
+        Section("What was run", [*_mark(study), *tables_of("networks")], "setup"),
         Section("How to read this", _how_to_read(), "reading"),
     ]
     pictures = canary_gallery(reading) if study.options.gallery and not study.options.redact else []
@@ -365,10 +369,7 @@ def _lead(
     doubts = chance_level_networks(named["networks"].ours)
     if doubts:
         lead.append(Callout("warning", "Networks that learned nothing", [Steps(doubts)]))
-    if failed:
-        items = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in failed.items()]
-        lead.append(Callout("warning", "Not everything is finished", [Steps(items)]))
-    return lead
+    return [*lead, *failure_blocks(failed)]
 
 
 def _protocol(study: UniqueStudy) -> str:
@@ -383,25 +384,6 @@ def _mark(study: UniqueStudy) -> list[Block]:
     if options.redact:
         return [Paragraph("The mark is left out; config.yaml in the study's folder names it.")]
     return [Paragraph(["Mark: ", Name(options.mark), f", {options.place}, opacity {options.opacity:g}."])]
-
-
-def _table(table: StudyTable) -> list[Block]:
-    """A table in the paper's layout where it has one, ours below it, and what differs."""
-    blocks: list[Block] = [Heading(heading(table))]
-    if table.why_empty:
-        return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
-    if len(table.paper.columns):
-        blocks.append(paper_block(table))
-    shown = [(COLUMNS[table.name], CORRECTED)]
-    shown += [(PUBLISHED[table.name], PUBLISHED_TITLE)] if table.name in PUBLISHED else []
-    for columns, caption in shown:
-        there = [c for c in columns if c.source in table.ours and not _empty(table.ours, c)]
-        blocks.append(corrected_block(table, there, caption))
-    return [*blocks, Paragraph([Strong("How it is made. "), table.note])]
-
-
-def _empty(frame: pd.DataFrame, column: Column) -> bool:
-    return column.format != "text" and bool(np.isnan(column_numbers(frame, column.source)).all())
 
 
 def _how_to_read() -> list[Block]:

@@ -21,7 +21,7 @@ from memorisk.models.classifiers.specs import model_spec
 from memorisk.runs.environment import check_device
 from memorisk.runs.files import fingerprint, read_array
 from memorisk.runs.workload import Cost, total
-from memorisk.studies.unique_features.canary_training import N_CHECKPOINTS, PROFILE_CONTROLS, CanaryJob
+from memorisk.studies.unique_features.canary_training import N_CHECKPOINTS, PROFILE_CONTROLS, CanaryJob, run_canary
 from memorisk.studies.unique_features.config import (
     PLAIN,
     STUDIES,
@@ -119,6 +119,26 @@ class Training:
     run: int
     chosen: str
     job: CanaryJob
+
+    @property
+    def key(self) -> str:
+        """Of its job: the same training for two purposes is one."""
+        return self.job.key
+
+    @property
+    def name(self) -> str:
+        """Of its arm, in words."""
+        return f"{self.arm.dataset}, {self.arm.network}, {self.arm.regulariser}"
+
+    @property
+    def done(self) -> bool:
+        """Whether its answers are there."""
+        return self.job.done
+
+
+def run_training(training: Training) -> str:
+    """Run one in whichever process; returns its key."""
+    return run_canary(training.job)
 
 
 class Planner:

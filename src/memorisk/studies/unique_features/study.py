@@ -4,7 +4,7 @@ Resumable: every training leaves one file (`jobs`), and the same command goes on
 that fails is told while the others finish.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,45 +12,31 @@ from typing import Any
 import numpy as np
 
 from memorisk.images.sources.registry import refuse_overlap
-from memorisk.report.page import render_page
-from memorisk.runs.environment import available_cores, machine, versions
-from memorisk.runs.errors import InputError, MemoriskError, one_line
-from memorisk.runs.executors.pool import run_jobs
-from memorisk.runs.executors.worker import Outcome
-from memorisk.runs.files import write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.environment import available_cores
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.folder import RunFolder, check_out_folder
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.studies.engine.cells import read_result
-from memorisk.studies.engine.study_file import check_study_folder
-from memorisk.studies.engine.tables import StudyTable, markdown_table
-from memorisk.studies.unique_features.canary_training import CHECKPOINTS, RESULTS, STATES, run_canary, run_on_gpu
+from memorisk.studies.engine.runner import Ended, missing_cells, run_cells
+from memorisk.studies.engine.study import REPORT, FinishedStudy, Study, StudyReport, check_entry, run_study
+from memorisk.studies.unique_features.canary_training import CHECKPOINTS, RESULTS, STATES, run_on_gpu
 from memorisk.studies.unique_features.config import UniqueStudy, read_unique
 from memorisk.studies.unique_features.dataset import SetData, prepare_set
 from memorisk.studies.unique_features.page import unique_page
-from memorisk.studies.unique_features.plan import BASE, Arm, Planner, Training
+from memorisk.studies.unique_features.plan import BASE, Arm, Planner, Training, run_training
 from memorisk.studies.unique_features.results import StudyAnswers, read_answers
-from memorisk.studies.unique_features.tables import tables_text, unique_tables
+from memorisk.studies.unique_features.tables import LAYOUT, unique_tables
 from memorisk.training.classifiers.fit import check_fit
 
 __all__ = ["UniqueResult", "read_unique", "study_unique_features"]
-TABLES, MODELS, REPORT = "tables", "models.parquet", "report.html"
 
 
-@dataclass(frozen=True, eq=False)
-class UniqueResult:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UniqueResult(FinishedStudy):
     """What came of a study."""
 
     reading: StudyAnswers
     """Every finished model."""
-    tables: list[StudyTable]
-    """Tables 1 to 3, and those of the studies beside."""
-    failed: dict[str, str]
-    """Why trainings are not there, by network and data set."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing failed."""
-        return not self.failed
 
 
 @dataclass(frozen=True)
@@ -85,27 +71,38 @@ def study_unique_features(
         InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
     """
     study, folder = read_unique(config), Path(out)
-    check_study_folder(folder, tables_only=tables_only)
-    if not tables_only:
-        study.options.reach_cluster()
-    identity = {"run": _identity(study)}
+    check_entry(folder, study.options, tables_only=tables_only)
     for name, one in study.datasets.items():
         refuse_overlap(folder, {f"the images of {name}": one.images, f"the probes of {name}": one.probes})
-    check_out_folder(folder, identity, identity=["run"])
+    check_out_folder(folder, {"run": _identity(study)}, identity=["run"])
     sets = prepare_sets(study, progress)
     planner = Planner(study, sets, folder)
     _refuse_fewer_models(folder, planner)
     if not tables_only:
         check_arms(planner, progress)
-    with open_run(folder, {**config, **identity}, identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine())
-        trainings, failed = _run(run, planner, progress, tables_only)
-        progress("laying out the tables", 0, 0)
-        reading = read_answers(trainings, sets)
-        tables = unique_tables(reading)
-        _write(run, study, reading, tables, failed)
-        run.log("finished", failed=failed)
-    return UniqueResult(reading, tables, failed)
+    failed: dict[str, str] = {}
+
+    def run(run: RunFolder, progress: Progress) -> None:
+        """Train what is not there: first what says which images are influential, then all others."""
+        for name in (RESULTS, STATES, CHECKPOINTS):
+            run.subfolder(name)
+        failed.update(_train(run, planner.bases(), planner, "self-influence of every image", progress))
+        others = planner.others(_influences(planner.bases()))
+        failed.update(_train(run, others, planner, "training canaries and references", progress))
+
+    def read() -> UniqueResult:
+        """Every number from what is finished."""
+        bases = planner.bases()
+        reading = read_answers([*bases, *planner.others(_influences(bases))], sets)
+        return UniqueResult(reading=reading, tables=unique_tables(reading), failed=failed)
+
+    def report(result: UniqueResult) -> StudyReport:
+        """The page, and every model as a row."""
+        page = unique_page(study, result.reading, result.tables, failed)
+        return StudyReport(page=page, layout=LAYOUT, frames={"models": result.reading.models})
+
+    made = Study(out=folder, settings=config, identity=_identity(study), run=run, read=read, report=report)
+    return run_study(made, progress, tables_only=tables_only)
 
 
 def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> UniquePlan:
@@ -189,72 +186,19 @@ def _influences(bases: list[Training]) -> dict[Arm, np.ndarray]:
     return {b.arm: read_result(b.job.result_file)["influence"] for b in bases if b.role == BASE and b.job.done}
 
 
-def _run(
-    run: RunFolder, planner: Planner, progress: Progress, tables_only: bool
-) -> tuple[list[Training], dict[str, str]]:
-    """Train what is not there: first what says which images are influential, then all others."""
-    for name in (RESULTS, STATES, CHECKPOINTS):
-        run.subfolder(name)
-    failed: dict[str, str] = {}
-    bases = planner.bases()
-    if not tables_only:
-        failed |= _train(run, bases, planner, "self-influence of every image", progress)
-    others = planner.others(_influences(bases))
-    if not tables_only:
-        failed |= _train(run, others, planner, "training canaries and references", progress)
-    return [*bases, *others], failed
-
-
 def _train(
     run: RunFolder, trainings: list[Training], planner: Planner, stage: str, progress: Progress
 ) -> dict[str, str]:
     """Run the trainings that are not done, each once; what fails is told by arm."""
-    named = {t.job.key: t for t in trainings}
-    waiting = [t for t in named.values() if not t.job.done]
-    done = len(named) - len(waiting)
-    progress(stage, done, len(named))
-    failed: dict[str, str] = {}
+    folders = sorted({t.job.images.parent for t in missing_cells(trainings)})
+    place = planner.options.placement(run.path, *folders, gpus=int(planner.device != "cpu"))
 
-    def finished(training: Training, error: object) -> None:
-        """Count a training; log and note why one failed."""
-        nonlocal done
-        done += 1
-        progress(stage, done, len(named))
-        if error is not None:
-            arm = training.arm
-            failed[f"{arm.dataset}, {arm.network}, {arm.regulariser}"] = one_line(error, 300)
-            run.log("failed", part=arm.dataset, network=arm.network, why=str(error))
+    def stacked(waiting: Sequence[Training], ended: Ended[Training]) -> None:
+        """On a GPU, networks of a kind as one computation."""
+        named = {t.key: t for t in waiting}
+        run_on_gpu([t.job for t in waiting], lambda job, error: ended(named[job.key], error and str(error)))
 
-    if not waiting:
-        return failed
-    folders = (run.path, *sorted({t.job.images.parent for t in waiting}))
-    place = planner.options.placement(*folders, gpus=int(planner.device != "cpu"))
-    if planner.device != "cpu" and not place.remote:
-        run_on_gpu([t.job for t in waiting], lambda job, error: finished(named[job.key], error))
-        return failed
-
-    def outcome(of: Outcome) -> None:
-        """The same of a worker's outcome."""
-        finished(waiting[of.index], of.error)
-
-    processes = planner.options.processes or available_cores()
-    try:
-        run_jobs(run_canary, [t.job for t in waiting], processes=processes, threads=1, on_done=outcome, place=place)
-    except MemoriskError:
-        if not failed:
-            raise
-    return failed
-
-
-def _write(
-    run: RunFolder, study: UniqueStudy, reading: StudyAnswers, tables: list[StudyTable], failed: dict[str, str]
-) -> None:
-    """Every table as Parquet and Markdown, every model as a row, and the page."""
-    folder = run.subfolder(TABLES)
-    write_table(folder / MODELS, reading.models)
-    for table in tables:
-        for kind, frame in {"paper": table.paper, "ours": table.ours, **table.extra}.items():
-            if len(frame.columns):
-                write_table(folder / f"{table.name}_{kind}.parquet", frame)
-    write_text(folder / "tables.md", tables_text(tables, markdown_table))
-    write_text(run / REPORT, render_page(unique_page(study, reading, tables, failed)))
+    return run_cells(
+        run, trainings, run_training, progress, stage=stage, processes=planner.options.processes or available_cores(),
+        place=place, together=stacked if planner.device != "cpu" and not place.remote else None,
+    )  # fmt: skip

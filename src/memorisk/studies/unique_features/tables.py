@@ -5,7 +5,7 @@ share its references, so that their single findings are not independent; the tes
 test. ``COLUMNS`` says how the corrected numbers are shown, on the page and in Markdown alike.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from memorisk.report.columns import booleans, column_numbers, largest_first
 from memorisk.report.columns import rows as chosen
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.mark_contrasts import contrast, excess_over_references, mean_limits, positive_mean
-from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.engine.tables import StudyTable, TableLayout
 from memorisk.studies.unique_features.config import LEVEL, PLAIN
 from memorisk.studies.unique_features.plan import (
     INFLUENCE,
@@ -166,12 +166,14 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
 }
 """Of each table by its name."""
 
-PUBLISHED: Mapping[str, Sequence[Column]] = {
-    "table_2": (*_ARM, *_PUBLISHED),
-    "table_3": (*_REGULARISER, *_PUBLISHED),
-}
-"""Columns of the same rows that hold the paper's statistics, beside those of models without the mark."""
-PUBLISHED_TITLE = "The paper's statistics, of the canary models and of models that never saw the mark."
+_PUBLISHED_TITLE = "The paper's statistics, of the canary models and of models that never saw the mark."
+LAYOUT = TableLayout(
+    columns=COLUMNS,
+    again={
+        "table_2": (_PUBLISHED_TITLE, (*_ARM, *_PUBLISHED)),
+        "table_3": (_PUBLISHED_TITLE, (*_REGULARISER, *_PUBLISHED)),
+    },
+)
 
 
 TOP_WHITE, TOP = 5, 3
@@ -197,36 +199,6 @@ def unique_tables(reading: StudyAnswers) -> list[StudyTable]:
         influence_table(reading),
         setup_table(reading),
     ]
-
-
-def heading(table: StudyTable) -> str:
-    """As in "Table 3. Regularisers", and the title alone of what the paper says in words."""
-    number = table.name.removeprefix("table_")
-    return f"Table {number}. {table.title}" if number != table.name else table.title
-
-
-def tables_text(tables: list[StudyTable], markdown: Callable[..., str]) -> str:
-    """All tables as Markdown.
-
-    Args:
-        tables: Of `unique_tables`.
-        markdown: Of ``studies.engine.tables``.
-    """
-    blocks = []
-    for table in tables:
-        blocks.append(f"## {heading(table)}")
-        if table.why_empty:
-            blocks.append(f"Empty: {table.why_empty}.")
-        else:
-            if len(table.paper.columns):
-                blocks += ["As the paper prints it:", markdown(table.paper)]
-                blocks.append("Corrected, intervals are 95 %:")
-            blocks.append(markdown(table.ours, COLUMNS[table.name]))
-            if table.name in PUBLISHED:
-                blocks += [PUBLISHED_TITLE, markdown(table.ours, PUBLISHED[table.name])]
-        blocks.append(table.note)
-        blocks += [f"- {line}" for line in table.missing]
-    return "\n\n".join(blocks) + "\n"
 
 
 def _table_1(reading: StudyAnswers) -> StudyTable:
