@@ -13,8 +13,9 @@ from memorisk.audits.classifier.options import PAPER_SEEDS
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json
 from memorisk.studies.rare_distinctive import study as study_module
+from memorisk.studies.rare_distinctive.config import StudyConfig, read_study
 from memorisk.studies.rare_distinctive.plan import plan_study
-from memorisk.studies.rare_distinctive.study import Study, read_study, study_rare_distinctive
+from memorisk.studies.rare_distinctive.study import study_rare_distinctive
 from tests.commands import answer, environment, memorisk, refusal
 
 QUICK = {"epochs": 1, "processes": 1, "discard_weights": True}
@@ -140,7 +141,7 @@ def test_settings_come_from_the_study_then_the_set_then_the_architecture() -> No
 def test_each_set_has_starts_of_its_own_unless_the_paper_is_repeated() -> None:
     sets = {"a": {"images": "digits"}, "b": {"images": "digits"}, "c": {"images": "digits", "seeds": [1, 2]}}
 
-    def seeds(study: Study) -> list[tuple[int, ...]]:
+    def seeds(study: StudyConfig) -> list[tuple[int, ...]]:
         return [study.cells["CNN", name][1]["seeds"] for name in sets]
 
     asked = config(datasets=sets, architectures={"CNN": {"model": "small_cnn"}}, seeds=None)

@@ -27,14 +27,14 @@ from memorisk.studies.engine.number_texts import (
     signed_number,
     thousands_text,
 )
-from memorisk.studies.engine.tables import MOST_ROWS, StudyTable, escape_markdown, markdown_table
+from memorisk.studies.engine.tables import MOST_ROWS, StudyTable, escape_markdown, markdown_table, tables_markdown
 from memorisk.studies.rare_distinctive.class_tables import weights_name
 from memorisk.studies.rare_distinctive.intervention_tables import smallest_budgets
 from memorisk.studies.rare_distinctive.page import study_page
 from memorisk.studies.rare_distinctive.rarity import rarity_across, rarity_table
 from memorisk.studies.rare_distinctive.rarity_cells import cell_from_run
 from memorisk.studies.rare_distinctive.results import StudyRuns
-from memorisk.studies.rare_distinctive.tables import COLUMNS, study_tables, tables_markdown
+from memorisk.studies.rare_distinctive.tables import COLUMNS, LAYOUT, study_tables
 from tests.commands import class_folders
 from tests.report.chromium import Chromium, find_chromium
 
@@ -358,7 +358,7 @@ def test_nothing_finished_gives_eleven_empty_tables_and_a_page():
     shown = render_page(study_page(nothing, found))
     assert "no room on the disk" in shown
     assert shown.count("Empty: ") == 11
-    assert "no room on the disk" in tables_markdown(found)
+    assert "no room on the disk" in tables_markdown(found, LAYOUT)
 
 
 def test_damaged_and_absent_parts_cost_the_others_nothing(runs: StudyRuns, root: Path, tmp_path: Path):
@@ -392,7 +392,7 @@ def test_runs_of_one_data_set_on_other_images_are_told_apart(runs: StudyRuns, ro
 
 
 def test_markdown_keeps_users_text_in_its_cell(tables: dict[str, StudyTable]):
-    text = tables_markdown(tables.values())
+    text = tables_markdown(list(tables.values()), LAYOUT)
     assert [line for line in text.splitlines() if line.startswith("## ")][4].startswith("## Table 5. ")
     assert text.count("As the paper prints it:") == 11
     assert r"two\|\<b>\\nclasses" in text

@@ -261,12 +261,13 @@ def rare_distinctive(
         Address of the cluster, as in tcp://HOST:8786.
     """
     from memorisk.cli.show.training import show_study, show_study_plan
-    from memorisk.studies.rare_distinctive.study import read_study, study_rare_distinctive
+    from memorisk.studies.rare_distinctive.study import study_rare_distinctive
 
     config = with_executor(read_yaml(file, flags=False), executor, cluster)
     if isinstance(settings := config.setdefault("settings", {}), dict):
         set_function_folder(settings, "python_path", file)
     if dry_run:
+        from memorisk.studies.rare_distinctive.config import read_study
         from memorisk.studies.rare_distinctive.plan import plan_study
 
         plan = with_progress_bar(plan_study, read_study(config), out=out)

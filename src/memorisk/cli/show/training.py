@@ -150,11 +150,12 @@ def show_study_plan(plan: "StudyPlan") -> None:
 
 def show_study(result: "StudyResult", out: Path) -> None:
     """Print every table as the paper lays it out, what failed, and where the rest lies."""
+    from memorisk.studies.engine.tables import tables_markdown
     from memorisk.studies.rare_distinctive.study import NOT_RUN_YET
-    from memorisk.studies.rare_distinctive.tables import tables_markdown
+    from memorisk.studies.rare_distinctive.tables import LAYOUT
 
-    failed = [f"{why}: {n}" if why == NOT_RUN_YET else f"failed: {n}: {why}" for n, why in result.runs.failed.items()]
-    _show_tables(tables_markdown(result.tables), failed, out)
+    failed = [f"{why}: {n}" if why == NOT_RUN_YET else f"failed: {n}: {why}" for n, why in result.failed.items()]
+    _show_tables(tables_markdown(result.tables, LAYOUT), failed, out)
 
 
 def show_unique_features_plan(plan: "UniquePlan") -> None:

@@ -1,8 +1,7 @@
-"""What the files of both studies have in common, and what is refused before anything is run."""
+"""What the files of studies have in common, and what is refused before anything is run."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, unknown_name
@@ -59,13 +58,3 @@ def check_keys(what: str, given: Any, allowed: Collection[str]) -> None:
     if not isinstance(given, Mapping):
         raise InputError(f"{what} needs settings by name, not {one_line(given, 60)}")
     check_names(f"key of {what}", given, allowed)
-
-
-def check_study_folder(folder: Path, *, tables_only: bool) -> None:
-    """Refuse to lay out the tables of a study that is not there.
-
-    Raises:
-        InputError: There is no such folder.
-    """
-    if tables_only and not folder.is_dir():
-        raise InputError(f"--out {one_line(folder)} is not there: a study that was never run has no tables")

@@ -169,17 +169,6 @@ def _block(view: View) -> Table:
     return Table(frame=view.frame, columns=view.columns, caption=caption, elsewhere=elsewhere)
 
 
-def paper_block(table: StudyTable) -> Table:
-    """The table in the paper's layout, every cell a text."""
-    columns = [Column(source=str(c), heading=str(c), row_heading=i == 0) for i, c in enumerate(table.paper)]
-    return _block(View("As the paper prints it.", table.paper, columns, f"{table.name}_paper"))
-
-
-def corrected_block(table: StudyTable, columns: Sequence[Column], caption: str = CORRECTED) -> Table:
-    """The corrected numbers, some of their columns."""
-    return _block(View(caption, texts_as_missing(table.ours), columns, f"{table.name}_ours"))
-
-
 def failure_blocks(failed: Mapping[str, str]) -> list[Block]:
     """A warning that names what failed and why; none where nothing did.
 

@@ -7,17 +7,13 @@ from memorisk.report.blocks import (
     Callout,
     Fact,
     Facts,
-    Heading,
-    Name,
     Page,
     Paragraph,
     Section,
     Steps,
-    Strong,
-    Table,
 )
 from memorisk.report.columns import count
-from memorisk.studies.engine.tables import StudyTable, corrected_block, paper_block, texts_as_missing
+from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
 from memorisk.studies.rare_distinctive.figures import (
     Tables,
     figure_1,
@@ -31,10 +27,7 @@ from memorisk.studies.rare_distinctive.figures import (
     figure_8,
 )
 from memorisk.studies.rare_distinctive.results import StudyRuns
-from memorisk.studies.rare_distinctive.tables import COLUMNS, EXTRA_TITLES, table_heading
-
-_FIGURE_TABLES = ("layers", "by_regime", "agreement")
-"""Extra tables that stand with their figure."""
+from memorisk.studies.rare_distinctive.tables import LAYOUT
 
 _PROTOCOLS = {
     "paper": "Models were trained as published, a candidate on the training and the canary part, an independent on the "
@@ -63,7 +56,7 @@ def study_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
     named = {table.name: table for table in tables}
     sections = []
     for title, key, chosen, figures in _SECTIONS:
-        blocks = [block for name in chosen for block in _table(named[name])]
+        blocks = table_blocks(LAYOUT, *(named[name] for name in chosen))
         blocks += [block for figure in figures for block in figure(named)]
         sections.append(Section(title, blocks, key))
     sections.append(Section("What the classes look like", figure_7(runs), "images"))
@@ -93,26 +86,7 @@ def _lead(runs: StudyRuns, tables: Sequence[StudyTable]) -> list[Block]:
         Fact("Parts that failed", count(len(runs.failed))),
     ]
     lead: list[Block] = [Callout("note", f"Protocol: {runs.protocol}", blocks), Facts(facts)]
-    if runs.failed:
-        items = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in runs.failed.items()]
-        lead.append(Callout("warning", "Not everything is finished", [Steps(items)]))
-    return lead
-
-
-def _table(table: StudyTable) -> list[Block]:
-    """A table in the paper's layout, ours below it, what differs, what is missing."""
-    blocks: list[Block] = [Heading(table_heading(table))]
-    if table.why_empty:
-        blocks.append(Paragraph(f"Empty: {table.why_empty}."))
-    else:
-        blocks += [paper_block(table), corrected_block(table, COLUMNS[table.name])]
-    blocks.append(Paragraph([Strong("What differs. "), table.note]))
-    for name, frame in table.extra.items():
-        if name not in _FIGURE_TABLES:
-            blocks.append(Table(frame=texts_as_missing(frame), columns=COLUMNS[name], caption=f"{EXTRA_TITLES[name]}."))
-    if table.missing:
-        blocks.append(Steps([Name(line) for line in table.missing]))
-    return blocks
+    return [*lead, *failure_blocks(runs.failed)]
 
 
 def _how_to_read() -> list[Block]:

@@ -9,8 +9,10 @@ from memorisk.audits.classifier.retraining.defences import plan_defences
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.studies.engine.runner import named_progress
+from memorisk.studies.rare_distinctive.config import StudyConfig
 from memorisk.studies.rare_distinctive.results import DEFENCES, part_name
-from memorisk.studies.rare_distinctive.study import Study, check_part, named_progress, study_parts_in
+from memorisk.studies.rare_distinctive.study import check_part, study_parts_in
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class StudyPlan:
         return [name for name, plans in self.parts.items() if any(plan.seconds is None for plan in plans)]
 
 
-def plan_study(study: Study, *, out: str | Path, progress: Progress = no_progress) -> StudyPlan:
+def plan_study(study: StudyConfig, *, out: str | Path, progress: Progress = no_progress) -> StudyPlan:
     """Plan every part as its audit would: images decoded, parts drawn, settings refused, two steps timed.
 
     Args:

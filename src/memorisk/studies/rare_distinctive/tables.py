@@ -6,13 +6,13 @@ tables' ``extra``, so that a figure cannot differ from its table. ``COLUMNS`` sa
 shown, on the page and in Markdown alike.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from memorisk.audits.classifier.memorization_table import utility_numbers
 from memorisk.report.blocks import Column
-from memorisk.studies.engine.tables import StudyTable, escape_markdown, markdown_table
+from memorisk.studies.engine.tables import StudyTable, TableLayout
 from memorisk.studies.rare_distinctive.class_tables import table_1, table_5, table_8, table_9, table_10
 from memorisk.studies.rare_distinctive.intervention_tables import table_2, table_3, table_4, table_6, table_7, table_11
 from memorisk.studies.rare_distinctive.results import DEFENCES, StudyReading, StudyRuns, read_runs
@@ -196,19 +196,19 @@ COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(
 )
 """By table, and by the name of what else belongs to one (``StudyTable.extra``)."""
 
-EXTRA_TITLES: Mapping[str, str] = MappingProxyType(
-    {
+LAYOUT = TableLayout(
+    columns=COLUMNS,
+    extra={
         "across": "Over cells",
         "agreement": "M against attack success",
         "layers": "Distance of the twins by layer",
         "probes": "Probes by layer",
         "by_regime": "Classes under each regime",
-    }
+    },
+    with_figures=frozenset({"layers", "by_regime", "agreement"}),
+    note="What differs. ",
+    empty_columns=True,
 )
-"""Headings of what else belongs to a table."""
-
-
-__all__ = ["StudyRuns", "StudyTable", "study_tables", "table_heading", "tables_markdown"]
 
 
 def study_tables(runs: StudyRuns, *, draws: int = 9999, seed: int = 0) -> list[StudyTable]:
@@ -265,32 +265,3 @@ def _add_unread_parts(table: StudyTable, unread: Mapping[str, str]) -> StudyTabl
     of_defences = table.name in ("table_4", "table_11")
     lines = [f"{name}: {why}" for name, why in unread.items() if name.endswith(f", {DEFENCES}") == of_defences]
     return replace(table, missing=(*table.missing, *lines))
-
-
-def table_heading(table: StudyTable) -> str:
-    """Number and title, as in "Table 3. Distinctiveness manipulation"."""
-    return f"Table {table.name.removeprefix('table_')}. {table.title}"
-
-
-def tables_markdown(tables: Iterable[StudyTable]) -> str:
-    """The tables as Markdown: the paper's layout, ours, what differs and why, what is missing.
-
-    Args:
-        tables: Of `study_tables`.
-    """
-    return "\n\n".join(_markdown(table) for table in tables)
-
-
-def _markdown(table: StudyTable) -> str:
-    blocks = [f"## {table_heading(table)}"]
-    if table.why_empty:
-        blocks.append(f"Empty: {table.why_empty}.")
-    else:
-        blocks += ["As the paper prints it:", markdown_table(table.paper)]
-        blocks += ["Corrected, intervals are 95 %:", markdown_table(table.ours, COLUMNS[table.name])]
-        for name, frame in table.extra.items():
-            blocks += [f"{EXTRA_TITLES[name]}:", markdown_table(frame, COLUMNS[name])]
-    blocks.append(table.note)
-    if table.missing:
-        blocks.append("\n".join(f"- {escape_markdown(line)}" for line in table.missing))
-    return "\n\n".join(blocks)

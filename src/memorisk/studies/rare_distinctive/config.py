@@ -1,0 +1,165 @@
+"""The file of the study of paper 000: every name and every setting is checked before anything is run."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from memorisk.audits.classifier.explanations.run import BEFORE, check_features
+from memorisk.audits.classifier.finished_run import saved_options
+from memorisk.audits.classifier.options import PAPER_SEEDS, ClassifierOptions
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.files import fingerprint
+from memorisk.runs.settings import check_names, setting_names
+from memorisk.studies.engine.study_file import check_keys, read_protocol
+
+STUDY_KEYS = ("protocol", "seeds", "settings", "architectures", "datasets", "defences", "explain")
+DATASET_KEYS = ("images", "bases", "skip", "seeds")
+DEFENCE_KEYS = ("architecture",)
+EXPLAIN_KEYS = ("features", "feature_weights", "feature_size", "probes")
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """A study as its file asks for it, checked.
+
+    Attributes:
+        protocol: "paper" or "corrected".
+        cells: Architecture and data set to the source of images and the settings of its audit.
+        defences: Data set to the same of its comparison of regimes.
+        explain: Arguments of `memorisk.explain` for each cell; empty for none.
+        bases: The user's reading of what makes a class distinctive, by data set and class.
+    """
+
+    protocol: str
+    cells: dict[tuple[str, str], tuple[str, dict[str, Any]]]
+    defences: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    explain: dict[str, Any] = field(default_factory=dict)
+    bases: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def pictured(self) -> frozenset[str]:
+        """Data sets of which figure 7 shows images: those whose settings ask for a gallery and leave nothing out."""
+        return frozenset(d for (_, d), (_, s) in self.cells.items() if s["gallery"] and not s["redact"])
+
+
+def read_study(config: Mapping[str, Any]) -> StudyConfig:
+    """Check a study's file: every name, every setting, before anything is run.
+
+    Raises:
+        InputError: A key, setting or name is unknown, or something is missing.
+    """
+    protocol = read_protocol(config, STUDY_KEYS)
+    architectures, datasets = (_section(config, name) for name in ("architectures", "datasets"))
+    for what in (architectures, datasets):
+        _check_distinct_folders(what)
+    if not isinstance(config.get("settings") or {}, Mapping):
+        raise InputError(f"settings needs settings by name, not {one_line(config['settings'], 60)}")
+    cells, bases = {}, {}
+    for dataset, given in datasets.items():
+        if "images" not in given:
+            raise InputError(f"data set {one_line(dataset, 60)} names no images: a folder, a table, ham10000:FOLDER")
+        if not isinstance(given.get("skip") or (), list | tuple) or not isinstance(given.get("bases") or {}, Mapping):
+            raise InputError(f"{one_line(dataset, 60)}: skip is a list, as in [CNN], and bases are texts by class")
+        for name in given.get("skip") or ():
+            if name not in architectures:
+                raise unknown_name(f"architecture to skip on {dataset}", name, list(architectures))
+        bases |= {(dataset, str(label)): str(basis) for label, basis in (given.get("bases") or {}).items()}
+        for architecture, of_architecture in architectures.items():
+            if architecture not in (given.get("skip") or ()):
+                settings = _settings(config, protocol, dataset, given, of_architecture)
+                cells[architecture, dataset] = (str(given["images"]), settings)
+    if not cells:
+        raise InputError("every architecture is skipped on every data set: nothing is left of the study")
+    defences = {}
+    for dataset, asked in _section(config, "defences", needed=False).items():
+        if dataset not in datasets:
+            raise unknown_name("data set of the defences", dataset, list(datasets))
+        if asked.get("architecture") not in architectures:
+            asks = str(asked.get("architecture"))
+            raise unknown_name(f"architecture of the defence on {dataset}", asks, list(architectures))
+        base = {k: v for k, v in datasets[dataset].items() if k not in ("intervene", "classes")}
+        of_architecture = architectures[asked["architecture"]]
+        more = {k: v for k, v in asked.items() if k not in DEFENCE_KEYS}
+        defences[dataset] = (
+            str(base["images"]),
+            _settings(config, protocol, dataset, base, of_architecture | more),
+        )
+    wanted = config.get("explain") or {}
+    check_keys("explain", wanted, EXPLAIN_KEYS)
+    _check_explain(wanted, cells)
+    return StudyConfig(protocol, cells, defences, dict(wanted), bases)
+
+
+def _check_explain(wanted: Mapping[str, Any], cells: dict[tuple[str, str], tuple[str, dict[str, Any]]]) -> None:
+    """Refuse at once what `memorisk.explain` would refuse after the first cell was trained.
+
+    Raises:
+        InputError: Features that cannot be had, or probes of models that will not be kept or have no second seed.
+    """
+    if not wanted:
+        return
+    if not isinstance(wanted.get("probes", False), bool):
+        raise InputError(
+            f"explain: probes is {one_line(repr(wanted['probes']), 40)}; give true or false, without quotes"
+        )
+    features = wanted.get("features")
+    check_features(
+        (BEFORE,) if features is None else features, wanted.get("feature_weights"), wanted.get("feature_size")
+    )
+    for (architecture, dataset), (_, settings) in cells.items():
+        name = f"{one_line(dataset, 60)}, {one_line(architecture, 60)}"
+        if wanted.get("probes") and settings["discard_weights"]:
+            raise InputError(f"explain: probes need the models of {name}: leave discard_weights out")
+        if wanted.get("probes") and len(settings["seeds"]) < 2:
+            raise InputError(f"explain: probes need two seeds at least, {name} has {len(settings['seeds'])}")
+
+
+def _settings(
+    config: Mapping[str, Any], protocol: str, dataset: str, given: Mapping[str, Any], of_architecture: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Settings of one audit: the study's, then the data set's, then the architecture's; checked."""
+    own = {k: v for k, v in given.items() if k not in DATASET_KEYS}
+    seeds = given.get("seeds") or config.get("seeds") or PAPER_SEEDS
+    if not isinstance(seeds, list | tuple) or not all(isinstance(s, int) and not isinstance(s, bool) for s in seeds):
+        raise InputError(f"seeds is {one_line(seeds, 60)}; it must be a list of whole numbers, as in [123, 456]")
+    if protocol == "corrected" and not given.get("seeds"):
+        # the same starts on every data set would be one draw of starts and not several
+        apart = int(fingerprint(dataset), 16)
+        seeds = [(int(seed) + apart) % (1 << 32) for seed in seeds]
+    merged = {
+        "checkpoint_seconds": 0.0,  # a killed study loses at most the epoch in hand
+        "protocol": protocol,
+        **(config.get("settings") or {}),
+        **own,
+        **of_architecture,
+        "seeds": tuple(int(s) for s in seeds),
+    }
+    names = setting_names(ClassifierOptions)
+    check_names(f"setting of {one_line(dataset, 60)}", merged, names)
+    options = saved_options(merged)
+    return {name: getattr(options, name) for name in names}
+
+
+def _section(config: Mapping[str, Any], name: str, *, needed: bool = True) -> dict[str, dict[str, Any]]:
+    """One section of the file: names, each with settings."""
+    found = config.get(name) or {}
+    if not isinstance(found, Mapping) or (needed and not found):
+        raise InputError(f"the study needs {name}: names, each with its settings below it")
+    for inner, settings in found.items():
+        if not isinstance(settings or {}, Mapping):
+            raise InputError(f"{name}: {one_line(inner, 60)} needs settings below it, not {one_line(settings, 60)}")
+    return {str(inner): dict(settings or {}) for inner, settings in found.items()}
+
+
+def _check_distinct_folders(names: Mapping[str, Any]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(slug(name).lower(), name)
+        if other != name:
+            raise InputError(f"{one_line(other, 60)} and {one_line(name, 60)} would share a folder: rename one of them")
+
+
+def slug(name: str) -> str:
+    """A name as a folder: letters, digits, dot, dash and underscore."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or fingerprint(name)
