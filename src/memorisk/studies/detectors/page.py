@@ -32,6 +32,7 @@ from memorisk.report.figures.intervals import series_plot
 from memorisk.studies.detectors.cells import LOSS_NAMES
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.results import COLUMNS, Benchmark
+from memorisk.studies.engine.columns import estimate, estimate_arrays
 from memorisk.studies.engine.study import StudyReport
 from memorisk.studies.engine.tables import (
     StudyTable,
@@ -74,7 +75,7 @@ def architecture_figure(frame: pd.DataFrame) -> list[Block]:
         return []
     pairs = zip(column_texts(frame, "pretraining"), column_texts(frame, "loss"), strict=True)
     below = [", ".join(part for part in pair if part) for pair in pairs]
-    series = {PUBLISHED: _limits(frame, "mean"), CORRECTED: _limits(frame, "detected")}
+    series = {PUBLISHED: estimate_arrays(frame, "mean"), CORRECTED: estimate_arrays(frame, "detected")}
     svg = series_plot(
         column_texts(frame, "model"), series, x_title="Share of copies", reference=None, cut=False, sublabels=below
     )
@@ -91,8 +92,8 @@ def architecture_figure(frame: pd.DataFrame) -> list[Block]:
     columns = [
         Column(source="model", heading="Model", row_heading=True),
         *(Column(source=s, heading=h) for s, h in (("pretraining", "Pre-training"), ("loss", "Loss"))),
-        _share("mean", "Published mean [± standard error]"),
-        _share("detected", "Corrected [95 %]"),
+        estimate("mean", "Published mean [± standard error]", "percent"),
+        estimate("detected", "Corrected [95 %]", "percent"),
     ]
     table = Table(frame=frame, columns=columns, caption="The drawn numbers.")
     title = "Figure 1: network architectures in their configurations"
@@ -106,7 +107,7 @@ def measure_figure(table: StudyTable) -> Figure:
         table: Of `measure_tables.measure_tables`.
     """
     own, loss = table.ours, table.name.removeprefix("measures_")
-    series = {PUBLISHED: _limits(own, "published"), CORRECTED: _limits(own, "detected")}
+    series = {PUBLISHED: estimate_arrays(own, "published"), CORRECTED: estimate_arrays(own, "detected")}
     svg = series_plot(column_texts(own, "measure"), series, x_title="Share of copies", reference=None, cut=False)
     first = own.to_dict("records")[0]
     said = (
@@ -118,24 +119,12 @@ def measure_figure(table: StudyTable) -> Figure:
     words = f"{len(own)} measures; {first['measure']} {most}: {percent(first['detected'])}."
     columns = [
         Column(source="measure", heading="Measure", row_heading=True),
-        _share("published", "Published [its 95 %]"),
-        _share("detected", "Corrected [95 %]"),
+        estimate("published", "Published [its 95 %]", "percent"),
+        estimate("detected", "Corrected [95 %]", "percent"),
     ]
     drawn = Table(frame=own, columns=columns, caption="The drawn numbers.")
     title = f"{NUMBERED[loss]}: measures, {LOSS_NAMES[loss]}"
     return Figure(svg=svg, title=title, caption=said, alternative=words, table=drawn)
-
-
-def _limits(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return (
-        column_numbers(frame, column),
-        column_numbers(frame, f"{column}_low"),
-        column_numbers(frame, f"{column}_high"),
-    )
-
-
-def _share(source: str, heading: str) -> Column:
-    return Column(source=source, heading=heading, format="percent", interval=(f"{source}_low", f"{source}_high"))
 
 
 CAPTIONS = {

@@ -26,6 +26,7 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.studies.detectors.cells import DETECTORS, LOSS_NAMES, CellJob
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.options import BenchDetectorsOptions
+from memorisk.studies.engine.columns import estimate, number, words
 from memorisk.studies.engine.study import FinishedStudy
 from memorisk.studies.engine.tables import StudyTable
 
@@ -235,77 +236,65 @@ def _rates(found: PoolDetection) -> dict[str, float | int | bool]:
     return row | {"references": found.n_references}
 
 
-def _text(source: str, heading: str, *, wide: bool = False, row: bool = False) -> Column:
-    return Column(source=source, heading=heading, wide=wide, row_heading=row)
-
-
-def _number(source: str, heading: str, kind: str = "percent") -> Column:
-    return Column(source=source, heading=heading, format=kind)
-
-
-def _share(source: str, heading: str) -> Column:
-    return Column(source=source, heading=heading, format="percent", interval=(f"{source}_low", f"{source}_high"))
-
-
-_DETECTOR = (_text("model", "Model", row=True), _text("pretraining", "Pre-training"), _text("loss", "Loss"))
-_UNITS = (_number("n_patients", "Patients", "count"), _number("n_seeds", "Seeds", "count"))
+_DETECTOR = (words("model", "Model", row=True), words("pretraining", "Pre-training"), words("loss", "Loss"))
+_UNITS = (number("n_patients", "Patients", "count"), number("n_seeds", "Seeds", "count"))
 _COMPARISON = (
-    _number("first_detected", "First finds"),
-    _number("second_detected", "Second finds"),
-    _share("difference", "Difference [95 %]"),
-    _number("p", "p", "probability"),
-    _number("adjusted", "p, Holm", "probability"),
-    _number("n_discordant", "Patients who decide", "count"),
-    _number("n_patients", "of", "count"),
-    _number("p_paper", "p as the paper", "probability"),
+    number("first_detected", "First finds", "percent"),
+    number("second_detected", "Second finds", "percent"),
+    estimate("difference", "Difference [95 %]", "percent"),
+    number("p", "p", "probability"),
+    number("adjusted", "p, Holm", "probability"),
+    number("n_discordant", "Patients who decide", "count"),
+    number("n_patients", "of", "count"),
+    number("p_paper", "p as the paper", "probability"),
 )  # fmt: skip
 _MEASURES = (
-    _text("measure", "Measure", row=True),
-    _share("published", "As published [its 95 %]"),
-    _number("new_flagged", "New patients it flags"),
-    _share("detected", "Detected on test [95 %]"),
-    _number("validation", "on validation"),
-    _number("nearest", "Source is nearest"),
-    _number("flagged", "New patients flagged"),
-    _share("difference", "Less the chosen [95 %]"),
-    _number("adjusted", "p, Holm", "probability"),
-    _number("n_detectors", "Detectors", "count"),
-    _number("n_patients", "Patients", "count"),
+    words("measure", "Measure", row=True),
+    estimate("published", "As published [its 95 %]", "percent"),
+    number("new_flagged", "New patients it flags", "percent"),
+    estimate("detected", "Detected on test [95 %]", "percent"),
+    number("validation", "on validation", "percent"),
+    number("nearest", "Source is nearest", "percent"),
+    number("flagged", "New patients flagged", "percent"),
+    estimate("difference", "Less the chosen [95 %]", "percent"),
+    number("adjusted", "p, Holm", "probability"),
+    number("n_detectors", "Detectors", "count"),
+    number("n_patients", "Patients", "count"),
 )  # fmt: skip
-_PAIR = (_text("first", "First", row=True), _text("second", "Second"))
+_PAIR = (words("first", "First", row=True), words("second", "Second"))
 
 COLUMNS: Mapping[str, Sequence[Column]] = {
     "leaderboard": (
-        _text("place", "Place"),
-        _text("name", "Detector", row=True),
-        _text("measure", "Measure"),
-        _share("detected", "Detected [95 %]"),
-        _number("detected_all", "All copies"),
-        _number("p_first", "p to the first, Holm", "probability"),
-        _share("flagged", "New patients flagged [95 %]"),
+        words("place", "Place"),
+        words("name", "Detector", row=True),
+        words("measure", "Measure"),
+        estimate("detected", "Detected [95 %]", "percent"),
+        number("detected_all", "All copies", "percent"),
+        number("p_first", "p to the first, Holm", "probability"),
+        estimate("flagged", "New patients flagged [95 %]", "percent"),
         *_UNITS,
     ),
     "beside": (
-        _text("name", "Detector", row=True),
-        _share("detected_weak", "Weak copies [95 %]"),
-        _share("detected_strong", "Strong copies [95 %]"),
-        _share("nearest", "Source is nearest [95 %]"),
-        _share("recognised", "Recognised [95 %]"),
-        _share("detected_train", "Train copies [95 %]"),
-        _number("detected_validation", "Validation copies"),
-        _number("published", "As published"),
-        _text("published_measure", "by"),
+        words("name", "Detector", row=True),
+        estimate("detected_weak", "Weak copies [95 %]", "percent"),
+        estimate("detected_strong", "Strong copies [95 %]", "percent"),
+        estimate("nearest", "Source is nearest [95 %]", "percent"),
+        estimate("recognised", "Recognised [95 %]", "percent"),
+        estimate("detected_train", "Train copies [95 %]", "percent"),
+        number("detected_validation", "Validation copies", "percent"),
+        number("published", "As published", "percent"),
+        words("published_measure", "by"),
     ),
     "table_1": (
         *_DETECTOR,
-        _number("published", "As published"),
-        _text("published_measure", "by"),
-        _share("new_flagged", "New patients it flags [95 %]"),
-        _number("published_on_test", "Same measure, corrected"),
-        _text("measure", "Measure chosen"),
-        _number("validation", "where chosen"),
-        _share("detected", "Detected on test [95 %]"),
-        _share("flagged", "New patients flagged [95 %]"),
+        number("published", "As published", "percent"),
+        words("published_measure", "by"),
+        estimate("new_flagged", "New patients it flags [95 %]", "percent"),
+        number("published_on_test", "Same measure, corrected", "percent"),
+        words("measure", "Measure chosen"),
+        number("validation", "where chosen", "percent"),
+        estimate("detected", "Detected on test [95 %]", "percent"),
+        estimate("flagged", "New patients flagged [95 %]", "percent"),
         *_UNITS,
     ),
     "table_2": (*_PAIR, *_COMPARISON),
@@ -314,32 +303,32 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
     "trained": (
         *_PAIR,
         *_COMPARISON[:-1],
-        _number("first_train", "First, train copies"),
-        _number("second_train", "Second, train copies"),
+        number("first_train", "First, train copies", "percent"),
+        number("second_train", "Second, train copies", "percent"),
     ),
     **dict.fromkeys(("measures_none", "measures_triplet", "measures_infonce"), _MEASURES),
     "cells": (
-        _text("detector", "Detector", row=True),
-        _text("state", "State"),
-        _number("dimension", "Columns", "count"),
-        _text("weights", "Weights"),
-        _text("preprocessing", "Images", wide=True),
-        _text("notes", "Notes", wide=True),
+        words("detector", "Detector", row=True),
+        words("state", "State"),
+        number("dimension", "Columns", "count"),
+        words("weights", "Weights"),
+        words("preprocessing", "Images", wide=True),
+        words("notes", "Notes", wide=True),
     ),
     "folders": (
-        _text("detector", "Detector", row=True),
-        _text("features", "After --features", wide=True),
+        words("detector", "Detector", row=True),
+        words("features", "After --features", wide=True),
     ),
     "fitted": (
-        _text("measure", "Measure", row=True),
-        _number("n", "Detectors", "count"),
-        _text("words", "Such as", wide=True),
+        words("measure", "Measure", row=True),
+        number("n", "Detectors", "count"),
+        words("words", "Such as", wide=True),
     ),
     "refused": (
-        _text("measure", "Measure", row=True),
-        _text("form", "Form"),
-        _number("n", "Detectors", "count"),
-        _text("detector", "Such as"),
-        _text("why", "Why", wide=True),
+        words("measure", "Measure", row=True),
+        words("form", "Form"),
+        number("n", "Detectors", "count"),
+        words("detector", "Such as"),
+        words("why", "Why", wide=True),
     ),
 }  # fmt: skip

@@ -12,6 +12,7 @@ from memorisk.report.blocks import Column, Inline, Name, Strong
 from memorisk.report.columns import column_texts, count, decimal, mean_count, percent
 from memorisk.runs.errors import plural
 from memorisk.statistics.copies.set_memorization import can_show_memorization
+from memorisk.studies.engine.columns import estimate, number, words
 
 Finding = Sequence[Inline]
 
@@ -103,164 +104,152 @@ def _interval_words(row: dict, name: str, write) -> str:
     return f"{write(low)} to {write(high)}" if low == low and high == high else "no interval"
 
 
-def _text(source: str, heading: str, *, row: bool = False) -> Column:
-    return Column(source=source, heading=heading, row_heading=row)
-
-
-def _number(source: str, heading: str, kind: str = "count") -> Column:
-    return Column(source=source, heading=heading, format=kind)
-
-
-def _limits(source: str, heading: str, kind: str = "percent") -> Column:
-    return Column(source=source, heading=heading, format=kind, interval=(f"{source}_low", f"{source}_high"))
-
-
-_ARM = (_text("dataset", "Data set"), _text("arm", "Generator", row=True))
-_TRAINING = (*_ARM, _number("n_images", "Training images"))
-_DETECTOR = (*_TRAINING, _text("detector", "Detector"))
-_SHARE = _limits("share", "Memorized share [95 %]")
-_UNITS = (_number("n_patients", "Training patients"), _number("n_held", "Held-out patients"))
-_SEEDS = _number("n_seeds", "Seeds")
+_ARM = (words("dataset", "Data set"), words("arm", "Generator", row=True))
+_TRAINING = (*_ARM, number("n_images", "Training images", "count"))
+_DETECTOR = (*_TRAINING, words("detector", "Detector"))
+_SHARE = estimate("share", "Memorized share [95 %]", "percent")
+_UNITS = (number("n_patients", "Training patients", "count"), number("n_held", "Held-out patients", "count"))
+_SEEDS = number("n_seeds", "Seeds", "count")
 _REPEATED = Column(source="repeated", heading="Repeated images", format="yes_no")
-_GENERATED = (_number("synthetic", "Generated image"), _text("synthetic_seed", "Its seed"))
+_GENERATED = (number("synthetic", "Generated image", "count"), words("synthetic_seed", "Its seed"))
 
 COLUMNS: Mapping[str, Sequence[Column]] = {
     "memorized": (
         *_TRAINING,
         _REPEATED,
-        _text("detector", "Detector"),
+        words("detector", "Detector"),
         _SHARE,
-        _number("attained", "Without memory", "percent"),
-        _number("flagged", "Patients flagged", "mean_count"),
-        _number("listed", "Listed", "mean_count"),
-        _number("shortest_list", "Shortest list", "mean_count"),
-        _number("ahead", "Ahead of all held-out", "mean_count"),
+        number("attained", "Without memory", "percent"),
+        number("flagged", "Patients flagged", "mean_count"),
+        number("listed", "Listed", "mean_count"),
+        number("shortest_list", "Shortest list", "mean_count"),
+        number("ahead", "Ahead of all held-out", "mean_count"),
         *_UNITS,
-        _number("n_synthetic", "Generated images"),
+        number("n_synthetic", "Generated images", "count"),
         _SEEDS,
     ),
     "sizes": (
         *_DETECTOR,
         _SHARE,
-        _number("attained", "Without memory", "percent"),
-        _number("step", "Steps"),
-        _number("epochs", "Epochs", "power"),
+        number("attained", "Without memory", "percent"),
+        number("step", "Steps", "count"),
+        number("epochs", "Epochs", "power"),
         *_UNITS,
         _SEEDS,
     ),
     "steps": (
         *_TRAINING,
         _REPEATED,
-        _text("detector", "Detector"),
-        _number("step", "Steps"),
-        _number("epochs", "Epochs", "power"),
+        words("detector", "Detector"),
+        number("step", "Steps", "count"),
+        number("epochs", "Epochs", "power"),
         _SHARE,
-        _number("loss", "Loss", "power"),
-        _number("held_out_loss", "Held-out loss", "power"),
+        number("loss", "Loss", "power"),
+        number("held_out_loss", "Held-out loss", "power"),
         *_UNITS,
         _SEEDS,
     ),
     "copies": (
         *_DETECTOR,
-        _limits("flagged", "Flagged, per doubling [95 %]", "decimal"),
-        _number("flagged_p", "p", "probability"),
-        _limits("nearness", "Nearness, per doubling [95 %]", "decimal"),
-        _number("nearness_p", "p", "probability"),
-        _text("positive", "Above 0"),
-        _number("levels", "Levels"),
-        _number("n_patients", "Patients"),
+        estimate("flagged", "Flagged, per doubling [95 %]", "decimal"),
+        number("flagged_p", "p", "probability"),
+        estimate("nearness", "Nearness, per doubling [95 %]", "decimal"),
+        number("nearness_p", "p", "probability"),
+        words("positive", "Above 0"),
+        number("levels", "Levels", "count"),
+        number("n_patients", "Patients", "count"),
         _SEEDS,
     ),
     "levels": (
         *_DETECTOR,
-        _text("seed", "Seed"),
-        _number("copies", "Copies"),
-        _limits("share", "Patients flagged [95 %]"),
-        _number("nearness", "Mean nearness", "decimal"),
-        _number("level_patients", "Patients"),
+        words("seed", "Seed"),
+        number("copies", "Copies", "count"),
+        estimate("share", "Patients flagged [95 %]", "percent"),
+        number("nearness", "Mean nearness", "decimal"),
+        number("level_patients", "Patients", "count"),
     ),
     "generators": (
         *_TRAINING,
         _REPEATED,
-        _text("features", "Features"),
-        _text("figure", "Figure"),
-        _text("better", "Better"),
-        _limits("estimate", "Generated images [95 %]", "power"),
-        _number("n_synthetic", "of so many"),
-        _limits("same_number", "Generated, as many as held-out [95 %]", "power"),
-        _limits("reference", "Held-out images [95 %]", "power"),
-        _number("n_reference", "of so many"),
-        _number("n_real", "Compared with"),
-        _number("n_real_patients", "Training patients"),
-        _number("n_reference_patients", "Held-out patients"),
+        words("features", "Features"),
+        words("figure", "Figure"),
+        words("better", "Better"),
+        estimate("estimate", "Generated images [95 %]", "power"),
+        number("n_synthetic", "of so many", "count"),
+        estimate("same_number", "Generated, as many as held-out [95 %]", "power"),
+        estimate("reference", "Held-out images [95 %]", "power"),
+        number("n_reference", "of so many", "count"),
+        number("n_real", "Compared with", "count"),
+        number("n_real_patients", "Training patients", "count"),
+        number("n_reference_patients", "Held-out patients", "count"),
         _SEEDS,
     ),
     "table_3": (
-        _text("dataset", "Data set"),
-        _text("arm", "Generator", row=True),
-        _text("conditioning", "Conditioning"),
-        _limits("fid", "FID [95 %]", "power"),
-        _number("fid_reference", "held-out images", "power"),
-        _limits("irs", "IRS [95 %]", "decimal"),
-        _limits("irs_held", "held-out images [95 %]", "decimal"),
-        _number("irs_n", "of so many each"),
-        _text("detector", "Detector"),
-        _limits("mem_rate", "MemRate [95 %]"),
-        _limits("held_rate", "held-out images [95 %]"),
-        _limits("excess", "Difference [95 %]"),
-        _text("threshold", "Threshold"),
-        _number("n_pairs", "Pairs"),
-        _number("n_held_pairs", "Held-out pairs"),
-        _number("n_patients", "Patients"),
+        words("dataset", "Data set"),
+        words("arm", "Generator", row=True),
+        words("conditioning", "Conditioning"),
+        estimate("fid", "FID [95 %]", "power"),
+        number("fid_reference", "held-out images", "power"),
+        estimate("irs", "IRS [95 %]", "decimal"),
+        estimate("irs_held", "held-out images [95 %]", "decimal"),
+        number("irs_n", "of so many each", "count"),
+        words("detector", "Detector"),
+        estimate("mem_rate", "MemRate [95 %]", "percent"),
+        estimate("held_rate", "held-out images [95 %]", "percent"),
+        estimate("excess", "Difference [95 %]", "percent"),
+        words("threshold", "Threshold"),
+        number("n_pairs", "Pairs", "count"),
+        number("n_held_pairs", "Held-out pairs", "count"),
+        number("n_patients", "Patients", "count"),
         _SEEDS,
     ),
     "distances": (
         *_DETECTOR,
-        _text("seed", "Seed"),
-        _text("pool", "Images"),
-        _limits("w1", "W1 [95 %]", "power"),
-        _number("w1_chance", "by chance", "power"),
-        _limits("shift", "Shift [95 %]", "power"),
-        _number("median", "Median", "power"),
-        _number("held_median", "held out", "power"),
-        _number("n_units", "Units"),
-        _number("n_held", "Held-out patients"),
+        words("seed", "Seed"),
+        words("pool", "Images"),
+        estimate("w1", "W1 [95 %]", "power"),
+        number("w1_chance", "by chance", "power"),
+        estimate("shift", "Shift [95 %]", "power"),
+        number("median", "Median", "power"),
+        number("held_median", "held out", "power"),
+        number("n_units", "Units", "count"),
+        number("n_held", "Held-out patients", "count"),
     ),
     "sources": (
         *_DETECTOR,
-        _text("seed", "Seed"),
-        _text("patient", "Patient"),
-        _text("image", "Image"),
-        _number("copies", "Copies"),
-        _number("distance", "Distance", "power"),
-        _number("p", "p", "probability"),
+        words("seed", "Seed"),
+        words("patient", "Patient"),
+        words("image", "Image"),
+        number("copies", "Copies", "count"),
+        number("distance", "Distance", "power"),
+        number("p", "p", "probability"),
         *_GENERATED,
     ),
     "closest": (
         *_DETECTOR,
-        _text("seed", "Seed"),
-        _number("place", "Place"),
-        _number("distance", "Distance", "power"),
-        _number("second", "to the next patient", "power"),
-        _text("patient", "Patient"),
-        _text("image", "Training image"),
+        words("seed", "Seed"),
+        number("place", "Place", "count"),
+        number("distance", "Distance", "power"),
+        number("second", "to the next patient", "power"),
+        words("patient", "Patient"),
+        words("image", "Training image"),
         *_GENERATED,
     ),
     "trained": (
         *_ARM,
-        _text("kind", "Kind"),
-        _text("network", "Network"),
-        _text("seed", "Seed"),
-        _number("n_images", "Training images"),
-        _number("n_patients", "Patients"),
-        _number("rows", "Rows"),
-        _number("held_images", "Held-out images"),
-        _number("n_held", "Held-out patients"),
-        _number("steps", "Steps"),
-        _number("batch", "Batch"),
-        _text("lr", "Learning rate"),
-        _number("epochs", "Epochs", "power"),
-        _number("n_synthetic", "Generated images"),
+        words("kind", "Kind"),
+        words("network", "Network"),
+        words("seed", "Seed"),
+        number("n_images", "Training images", "count"),
+        number("n_patients", "Patients", "count"),
+        number("rows", "Rows", "count"),
+        number("held_images", "Held-out images", "count"),
+        number("n_held", "Held-out patients", "count"),
+        number("steps", "Steps", "count"),
+        number("batch", "Batch", "count"),
+        words("lr", "Learning rate"),
+        number("epochs", "Epochs", "power"),
+        number("n_synthetic", "Generated images", "count"),
         Column(source="done", heading="Finished", format="yes_no"),
     ),
 }

@@ -15,6 +15,7 @@ from memorisk.report.figures.histograms import score_plot
 from memorisk.report.figures.intervals import joint_plot, series_plot
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table
+from memorisk.studies.engine.columns import estimate_arrays
 from memorisk.studies.pairs.results import MACRO, PairBenchmark
 from memorisk.studies.pairs.scores import RULE_WORDS
 
@@ -38,7 +39,7 @@ def joint_figure(found: PairBenchmark) -> list[Block]:
         return [Paragraph(f"Figure 1 sets this beside bench {other}: name its run folder after --{other}.")]
     if not len(frame):
         return [Paragraph("No detector stands in both benchmarks under one name, so that figure 1 has no point.")]
-    x, y = (_limits(frame, name) for name in ("auc", "recall"))
+    x, y = (estimate_arrays(frame, name) for name in ("auc", "recall"))
     svg = joint_plot(
         column_texts(frame, "detector"), x, y, column_numbers(frame, "dimension"), x_title="Re-identification: AUC",
         y_title="Copies: recall at the strongest",
@@ -151,14 +152,6 @@ def _overall(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of the macro average; where there is one data set, its rows."""
     macro = (frame["dataset"] == MACRO).to_numpy(dtype=bool)
     return rows(frame, macro) if macro.any() else frame
-
-
-def _limits(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return (
-        column_numbers(frame, column),
-        column_numbers(frame, f"{column}_low"),
-        column_numbers(frame, f"{column}_high"),
-    )
 
 
 BOARD = Path("tables") / "leaderboard.parquet"

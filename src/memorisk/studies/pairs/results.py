@@ -11,6 +11,7 @@ import pandas as pd
 from memorisk.report.blocks import Column
 from memorisk.report.columns import decimal, is_missing, percent
 from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.studies.engine.columns import estimate, number, words
 from memorisk.studies.engine.study import FinishedStudy
 from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.pairs.cells import Cell
@@ -195,21 +196,6 @@ def limits(name: str, found: JackknifeInterval) -> dict[str, float]:
     return {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
-def words(source: str, heading: str, *, wide: bool = False, row: bool = False) -> Column:
-    """A column of text."""
-    return Column(source=source, heading=heading, wide=wide, row_heading=row)
-
-
-def number(source: str, heading: str, kind: str = "count") -> Column:
-    """A column of numbers without limits."""
-    return Column(source=source, heading=heading, format=kind)
-
-
-def estimate(source: str, heading: str, kind: str = "percent") -> Column:
-    """A column of estimates with their limits."""
-    return Column(source=source, heading=heading, format=kind, interval=(f"{source}_low", f"{source}_high"))
-
-
 def _family(name: str) -> str:
     """As a heading has it."""
     return name.upper() if name == "jpeg" else name.capitalize()
@@ -221,17 +207,17 @@ _SETUP: Mapping[str, Sequence[Column]] = {
     "parts": (
         words("dataset", "Data set", row=True),
         words("part", "Part"),
-        number("images", "Images"),
-        number("patients", "Patients"),
-        number("repeated", "With two or more images"),
-        number("pairs", "Positive pairs"),
+        number("images", "Images", "count"),
+        number("patients", "Patients", "count"),
+        number("repeated", "With two or more images", "count"),
+        number("pairs", "Positive pairs", "count"),
         number("largest", "Of the eight with most", "percent"),
-        number("identical", "Identical pairs left out"),
+        number("identical", "Identical pairs left out", "count"),
     ),
     "detectors": (
         DETECTOR,
         words("state", "State"),
-        number("dimension", "Numbers an image"),
+        number("dimension", "Numbers an image", "count"),
         words("compares", "Compares by", wide=True),
         words("weights", "Weights"),
         words("preprocessing", "Images", wide=True),
@@ -241,8 +227,8 @@ _SETUP: Mapping[str, Sequence[Column]] = {
     "figure_1": (
         DETECTOR,
         estimate("auc", "Re-identification: AUC [95 %]", "decimal"),
-        estimate("recall", "Copies: recall at the strongest [95 %]"),
-        number("dimension", "Numbers an image"),
+        estimate("recall", "Copies: recall at the strongest [95 %]", "percent"),
+        number("dimension", "Numbers an image", "count"),
     ),
 }  # fmt: skip
 REID_COLUMNS: Mapping[str, Sequence[Column]] = {
@@ -250,23 +236,23 @@ REID_COLUMNS: Mapping[str, Sequence[Column]] = {
     "leaderboard": (
         DETECTOR,
         estimate("auc", "AUC [95 %]", "decimal"),
-        estimate("specificity", "Specificity [95 %]"),
+        estimate("specificity", "Specificity [95 %]", "percent"),
         estimate("auc_paper", "AUC, every pair alike", "decimal"),
         number("specificity_paper", "Specificity, every pair alike", "percent"),
         estimate("difference", "AUC less the reference's [95 %]", "decimal"),
-        number("dimension", "Numbers an image"),
+        number("dimension", "Numbers an image", "count"),
     ),
     "table_2": (
         words("section", "Section"),
         DETECTOR,
         SET,
         estimate("auc", "AUC [95 %]", "decimal"),
-        estimate("specificity", "Specificity [95 %]"),
+        estimate("specificity", "Specificity [95 %]", "percent"),
         words("at", "which is", wide=True),
         estimate("auc_paper", "AUC, every pair alike [95 %]", "decimal"),
         number("specificity_paper", "Specificity, every pair alike", "percent"),
-        number("n_identities", "Patients"),
-        number("n_pairs", "Positive pairs"),
+        number("n_identities", "Patients", "count"),
+        number("n_pairs", "Positive pairs", "count"),
     ),
     "differences": (
         words("first", "Detector", row=True),
@@ -274,7 +260,7 @@ REID_COLUMNS: Mapping[str, Sequence[Column]] = {
         SET,
         estimate("difference", "Difference of AUC [95 %]", "decimal"),
         estimate("difference_paper", "Every pair alike [95 %]", "decimal"),
-        number("n_identities", "Patients"),
+        number("n_identities", "Patients", "count"),
     ),
     "table_4": (
         DETECTOR,
@@ -283,60 +269,60 @@ REID_COLUMNS: Mapping[str, Sequence[Column]] = {
         words("bce_share", "α"),
         words("latent", "Latent"),
         words("form", "Pairs count"),
-        estimate("accuracy", "Accuracy [95 %]"),
-        estimate("f1", "F1 [95 %]"),
-        estimate("precision", "Precision [95 %]"),
-        estimate("recall", "Recall [95 %]"),
+        estimate("accuracy", "Accuracy [95 %]", "percent"),
+        estimate("f1", "F1 [95 %]", "percent"),
+        estimate("precision", "Precision [95 %]", "percent"),
+        estimate("recall", "Recall [95 %]", "percent"),
         estimate("auc", "AUC [95 %]", "decimal"),
-        number("n_pairs", "Pairs"),
+        number("n_pairs", "Pairs", "count"),
     ),
     "false_matches": (
         DETECTOR,
         SET,
         words("at", "Threshold"),
         number("threshold", "Score", "short"),
-        estimate("sensitivity", "Positive pairs found [95 %]"),
-        number("n_matched", "Images matched"),
-        number("n_images", "of"),
-        estimate("matched", "Images matched, patients alike [95 %]"),
-        number("n_patients", "Patients"),
+        estimate("sensitivity", "Positive pairs found [95 %]", "percent"),
+        number("n_matched", "Images matched", "count"),
+        number("n_images", "of", "count"),
+        estimate("matched", "Images matched, patients alike [95 %]", "percent"),
+        number("n_patients", "Patients", "count"),
     ),
 }  # fmt: skip
 COPIES_COLUMNS: Mapping[str, Sequence[Column]] = {
     **_SETUP,
     "leaderboard": (
         DETECTOR,
-        estimate("recall", "Recall of the strongest copies [95 %]"),
-        estimate("recall_95", "at the threshold of 95 % recall [95 %]"),
+        estimate("recall", "Recall of the strongest copies [95 %]", "percent"),
+        estimate("recall_95", "at the threshold of 95 % recall [95 %]", "percent"),
         number("recall_paper", "Every image alike", "percent"),
-        estimate("difference", "less the reference's [95 %]"),
+        estimate("difference", "less the reference's [95 %]", "percent"),
         number("adjusted", "p, Holm", "probability"),
-        estimate("specificity", "New pairs told apart [95 %]"),
+        estimate("specificity", "New pairs told apart [95 %]", "percent"),
     ),
     "figure_4": (
         DETECTOR,
         words("rule", "Threshold"),
         SET,
-        estimate("recall", "Recall at the strongest [95 %]"),
+        estimate("recall", "Recall at the strongest [95 %]", "percent"),
         number("recall_paper", "Every image alike", "percent"),
-        number("n_identities", "Patients"),
-        number("n_images", "Images"),
+        number("n_identities", "Patients", "count"),
+        number("n_images", "Images", "count"),
     ),
     "strongest": (
         DETECTOR,
         words("rule", "Threshold"),
-        *(estimate(family, f"{_family(family)} [95 %]") for family in FAMILY_NAMES),
+        *(estimate(family, f"{_family(family)} [95 %]", "percent") for family in FAMILY_NAMES),
     ),
     "differences": (
         words("first", "Detector", row=True),
         words("second", "less the reference"),
         words("rule", "Threshold"),
         words("family", "Copies by"),
-        estimate("difference", "Difference of recall [95 %]"),
+        estimate("difference", "Difference of recall [95 %]", "percent"),
         number("p", "p", "probability"),
         number("adjusted", "p, Holm", "probability"),
-        number("n_discordant", "Patients who decide"),
-        number("n_identities", "of"),
+        number("n_discordant", "Patients who decide", "count"),
+        number("n_identities", "of", "count"),
     ),
     "thresholds": (
         DETECTOR,
@@ -344,7 +330,7 @@ COPIES_COLUMNS: Mapping[str, Sequence[Column]] = {
         words("rule", "Rule"),
         number("threshold", "Score", "short"),
         words("made_from", "Made from", wide=True),
-        estimate("specificity", "New test pairs told apart [95 %]"),
-        estimate("sensitivity", "Test pairs of one patient found [95 %]"),
+        estimate("specificity", "New test pairs told apart [95 %]", "percent"),
+        estimate("sensitivity", "Test pairs of one patient found [95 %]", "percent"),
     ),
 }  # fmt: skip

@@ -12,166 +12,148 @@ from types import MappingProxyType
 
 from memorisk.audits.classifier.memorization_table import utility_numbers
 from memorisk.report.blocks import Column
+from memorisk.studies.engine.columns import estimate, number, words
 from memorisk.studies.engine.tables import StudyTable, TableLayout
 from memorisk.studies.rare_distinctive.class_tables import table_1, table_5, table_8, table_9, table_10
 from memorisk.studies.rare_distinctive.intervention_tables import table_2, table_3, table_4, table_6, table_7, table_11
 from memorisk.studies.rare_distinctive.results import DEFENCES, StudyReading, StudyRuns, read_runs
 
-
-def _text(source: str, heading: str, *, wide: bool = False) -> Column:
-    return Column(source=source, heading=heading, wide=wide)
-
-
-def _number(source: str, heading: str, kind: str = "decimal", *, missing: str = "") -> Column:
-    return Column(source=source, heading=heading, format=kind, missing=missing)
-
-
-def _limits(source: str, heading: str, low: str = "", high: str = "", *, missing: str = "") -> Column:
-    ends = (low or f"{source}_low", high or f"{source}_high")
-    return Column(source=source, heading=heading, format="decimal", interval=ends, missing=missing)
-
-
-def _row(source: str, heading: str) -> Column:
-    """The column that names the row."""
-    return Column(source=source, heading=heading, row_heading=True)
-
-
-_DATASET, _MODEL = _text("dataset", "Data set"), _text("architecture", "Model")
-_MODEL_ROW, _CLASS = _row("architecture", "Model"), _row("label", "Class")
-_REASON = _text("why", "Why not more", wide=True)
+_DATASET, _MODEL = words("dataset", "Data set"), words("architecture", "Model")
+_MODEL_ROW, _CLASS = words("architecture", "Model", row=True), words("label", "Class", row=True)
+_REASON = words("why", "Why not more", wide=True)
 
 _RARITY = (
-    *(_MODEL_ROW, _DATASET, _text("design", "Design")),
-    _limits("paper_rho", "Rho over images, mean over seeds [95 %]", "rho_low", "rho_high"),
-    *(_number("paper_sd", "s.d. over seeds (paper)"), _number("paper_p", "p as the paper", "probability")),
-    *(_number("image_p", "p over classes", "probability"), _number("image_smallest_p", "smallest p", "probability")),
-    _limits("class_rho", "Rho of class means [95 %]", "class_low", "class_high"),
-    *(_number("class_p", "p", "probability"), _number("class_smallest_p", "smallest p", "probability")),
-    _limits("mw_shift", "Rare less common class means [95 %]", "mw_low", "mw_high"),
-    *(_number("mw_p_two_sided", "p", "probability"), _number("mw_smallest_p", "smallest one-sided p", "probability")),
-    *(_number("n_images", "Images", "count"), _number("n_groups", "Patients", "count")),
-    *(_number("n_classes", "Classes", "count"), _number("n_rare", "Rare", "count")),
-    *(_number("n_seeds", "Seeds", "count"), _REASON),
+    *(_MODEL_ROW, _DATASET, words("design", "Design")),
+    estimate("paper_rho", "Rho over images, mean over seeds [95 %]", "decimal", "rho_low", "rho_high"),
+    *(number("paper_sd", "s.d. over seeds (paper)"), number("paper_p", "p as the paper", "probability")),
+    *(number("image_p", "p over classes", "probability"), number("image_smallest_p", "smallest p", "probability")),
+    estimate("class_rho", "Rho of class means [95 %]", "decimal", "class_low", "class_high"),
+    *(number("class_p", "p", "probability"), number("class_smallest_p", "smallest p", "probability")),
+    estimate("mw_shift", "Rare less common class means [95 %]", "decimal", "mw_low", "mw_high"),
+    *(number("mw_p_two_sided", "p", "probability"), number("mw_smallest_p", "smallest one-sided p", "probability")),
+    *(number("n_images", "Images", "count"), number("n_groups", "Patients", "count")),
+    *(number("n_classes", "Classes", "count"), number("n_rare", "Rare", "count")),
+    *(number("n_seeds", "Seeds", "count"), _REASON),
 )
 _OVER_CELLS = (
-    *(_row("statistic", "Statistic"), _text("form", "Form"), _text("scope", "Over")),
-    _limits("estimate", "Estimate [95 %]", "low", "high"),
-    *(_number("p_one_sided", "p, one-sided", "probability"), _number("p_two_sided", "p, two-sided", "probability")),
-    _number("smallest_one_sided", "smallest one-sided", "probability"),
-    _number("smallest_two_sided", "smallest two-sided", "probability"),
-    *(_number("n_units", "Units", "count"), _text("unit", "Unit"), _REASON),
+    *(words("statistic", "Statistic", row=True), words("form", "Form"), words("scope", "Over")),
+    estimate("estimate", "Estimate [95 %]", "decimal", "low", "high"),
+    *(number("p_one_sided", "p, one-sided", "probability"), number("p_two_sided", "p, two-sided", "probability")),
+    number("smallest_one_sided", "smallest one-sided", "probability"),
+    number("smallest_two_sided", "smallest two-sided", "probability"),
+    *(number("n_units", "Units", "count"), words("unit", "Unit"), _REASON),
 )
 _ATYPICALITY = (
-    *(_DATASET, _MODEL_ROW, _text("features", "Features"), _text("metric", "Metric")),
-    _limits("rho_residual", "Pairwise rho, within classes [95 %]", "low_residual", "high_residual"),
-    *(_number("p", "p", "probability"), _number("smallest_p", "smallest p", "probability")),
-    _limits("rho", "Pairwise rho, raw [95 %]", "low", "high"),
-    _limits("paper_rho_residual", "Centroid rho, within classes [95 %]"),
-    _number("paper_p_residual", "p as the paper", "probability"),
-    *(_limits("paper_rho", "Centroid rho, raw [95 %]"), _number("paper_p", "p as the paper", "probability")),
-    *(_number("n", "Images", "count"), _number("n_groups", "Patients", "count")),
+    *(_DATASET, _MODEL_ROW, words("features", "Features"), words("metric", "Metric")),
+    estimate("rho_residual", "Pairwise rho, within classes [95 %]", "decimal", "low_residual", "high_residual"),
+    *(number("p", "p", "probability"), number("smallest_p", "smallest p", "probability")),
+    estimate("rho", "Pairwise rho, raw [95 %]", "decimal", "low", "high"),
+    estimate("paper_rho_residual", "Centroid rho, within classes [95 %]"),
+    number("paper_p_residual", "p as the paper", "probability"),
+    *(estimate("paper_rho", "Centroid rho, raw [95 %]"), number("paper_p", "p as the paper", "probability")),
+    *(number("n", "Images", "count"), number("n_groups", "Patients", "count")),
 )
 _INTERVENTION = (
-    *(_DATASET, _MODEL, _CLASS, _text("intervention", "Intervention")),
-    *(_number("before", "Mean M before"), _number("after", "After")),
-    _limits("difference", "Difference [95 %]", "low", "high"),
-    _limits("noise", "Retraining alone [95 %]"),
-    _limits("excess", "Difference less retraining [95 %]"),
-    *(_text("reading", "Reading", wide=True), _text("basis", "Basis, as stated")),
-    *(_number("n_groups", "Patients", "count"), _number("n_seeds", "Seeds", "count")),
+    *(_DATASET, _MODEL, _CLASS, words("intervention", "Intervention")),
+    *(number("before", "Mean M before"), number("after", "After")),
+    estimate("difference", "Difference [95 %]", "decimal", "low", "high"),
+    estimate("noise", "Retraining alone [95 %]"),
+    estimate("excess", "Difference less retraining [95 %]"),
+    *(words("reading", "Reading", wide=True), words("basis", "Basis, as stated")),
+    *(number("n_groups", "Patients", "count"), number("n_seeds", "Seeds", "count")),
 )
 _INTERVENTION_IN_FULL = (
     *_INTERVENTION[:4],
-    *(Column(source="targeted", heading="Changed", format="yes_no"), _number("frequency", "Share", "percent")),
+    *(Column(source="targeted", heading="Changed", format="yes_no"), number("frequency", "Share", "percent")),
     *_INTERVENTION[4:9],
-    _limits("paired_dz", "Paired d_z [95 %]"),
-    _limits("paper_cohens_d", "Cohen's d (paper) [95 %]"),
-    _number("paper_percent", "Percent (paper)"),
-    *(_limits("auc_before", "AUC of M before [95 %]"), _limits("auc_after", "AUC of M after [95 %]")),
-    _limits("recall_difference", "Change of recall [95 %]", "recall_low", "recall_high"),
-    *(_number("images_changed", "Images changed", "percent"), _number("pixels_changed", "Pixels changed", "percent")),
+    estimate("paired_dz", "Paired d_z [95 %]"),
+    estimate("paper_cohens_d", "Cohen's d (paper) [95 %]"),
+    number("paper_percent", "Percent (paper)"),
+    *(estimate("auc_before", "AUC of M before [95 %]"), estimate("auc_after", "AUC of M after [95 %]")),
+    estimate("recall_difference", "Change of recall [95 %]", "decimal", "recall_low", "recall_high"),
+    *(number("images_changed", "Images changed", "percent"), number("pixels_changed", "Pixels changed", "percent")),
     *_INTERVENTION[10:],
 )
 _DEFENCE = (
-    *(_DATASET, _row("regime", "Regime")),
-    *(_limits("accuracy", "Accuracy, unseen [95 %]"), _number("majority", "Majority class")),
-    _limits("gain", "Gain over it [95 %]"),
-    _text("reference_class", "Class followed"),
-    *(_limits("reference_m", "its mean M [95 %]"), _limits("change", "Change from the first regime [95 %]")),
-    _number("epsilon", "Epsilon promised, image added or removed"),
-    _number("replace_one_epsilon", "Image replaced"),
-    _number("per_patient_epsilon", "All images of a patient"),
-    *(_number("bound", "Proved, image replaced: at least"), _number("bound_largest", "Most the pairs could prove")),
-    *(_number("bound_pairs", "Pairs", "count"), _number("n_test_groups", "Patients in the test part", "count")),
+    *(_DATASET, words("regime", "Regime", row=True)),
+    *(estimate("accuracy", "Accuracy, unseen [95 %]"), number("majority", "Majority class")),
+    estimate("gain", "Gain over it [95 %]"),
+    words("reference_class", "Class followed"),
+    *(estimate("reference_m", "its mean M [95 %]"), estimate("change", "Change from the first regime [95 %]")),
+    number("epsilon", "Epsilon promised, image added or removed"),
+    number("replace_one_epsilon", "Image replaced"),
+    number("per_patient_epsilon", "All images of a patient"),
+    *(number("bound", "Proved, image replaced: at least"), number("bound_largest", "Most the pairs could prove")),
+    *(number("bound_pairs", "Pairs", "count"), number("n_test_groups", "Patients in the test part", "count")),
 )
 _DEFENCE_IN_FULL = (
     *_DEFENCE[:5],
-    _limits("balanced", "Balanced accuracy [95 %]"),
-    _number("accuracy_members", "Accuracy on members (paper)"),
-    _limits("mean_m", "Mean M [95 %]"),
-    *(_text("worst_class", "Worst class"), _limits("worst_m", "its mean M [95 %]")),
+    estimate("balanced", "Balanced accuracy [95 %]"),
+    number("accuracy_members", "Accuracy on members (paper)"),
+    estimate("mean_m", "Mean M [95 %]"),
+    *(words("worst_class", "Worst class"), estimate("worst_m", "its mean M [95 %]")),
     *_DEFENCE[5:8],
-    *(_number("change_percent", "Percent (paper)"), _number("flagged", "Flagged", "count"), _text("status", "Verdict")),
+    *(number("change_percent", "Percent (paper)"), number("flagged", "Flagged", "count"), words("status", "Verdict")),
     *_DEFENCE[8:],
 )
 _CLASSES = (
-    *(_DATASET, _MODEL, _CLASS, _number("frequency", "Share", "percent")),
-    *(_limits("mean", "Mean M [95 %]", "low", "high"), _text("tier", "Tier")),
-    *(_number("flagged", "Flagged", "count", missing="not tested"), _number("n_scored", "Images scored", "count")),
-    *(_number("n_groups_scored", "Patients scored", "count"), _number("n_test_groups", "in the test part", "count")),
-    _text("why_not", "Why not tested", wide=True),
+    *(_DATASET, _MODEL, _CLASS, number("frequency", "Share", "percent")),
+    *(estimate("mean", "Mean M [95 %]", "decimal", "low", "high"), words("tier", "Tier")),
+    *(number("flagged", "Flagged", "count", missing="not tested"), number("n_scored", "Images scored", "count")),
+    *(number("n_groups_scored", "Patients scored", "count"), number("n_test_groups", "in the test part", "count")),
+    words("why_not", "Why not tested", wide=True),
 )
 _ATTACKS = (
-    *(_DATASET, _MODEL, _CLASS, _number("frequency", "Share", "percent")),
-    _limits("auc", "AUC of the loss difference [95 %]", "low", "high", missing="not measurable"),
-    _limits("mean", "Mean M [95 %]", "mean_low", "mean_high"),
-    *(_number("best_auc", "Best AUC (optimistic)", missing="not measurable"), _text("best_attack", "Attack")),
-    *(_number("n_members", "Members", "count"), _number("n_non_members", "Non-members", "count")),
-    *(_number("n_groups", "Patients", "count"), _REASON),
+    *(_DATASET, _MODEL, _CLASS, number("frequency", "Share", "percent")),
+    estimate("auc", "AUC of the loss difference [95 %]", "decimal", "low", "high", missing="not measurable"),
+    estimate("mean", "Mean M [95 %]", "decimal", "mean_low", "mean_high"),
+    *(number("best_auc", "Best AUC (optimistic)", missing="not measurable"), words("best_attack", "Attack")),
+    *(number("n_members", "Members", "count"), number("n_non_members", "Non-members", "count")),
+    *(number("n_groups", "Patients", "count"), _REASON),
 )
 _AGREEMENT = (
-    *(_DATASET, _MODEL_ROW, _text("form", "M comes from, attack")),
-    _limits("difference", "Attack success, M > 0.3 less M ≤ 0.1 [95 %]"),
-    *(_number("success_high", "M > 0.3", "percent"), _number("success_low", "M ≤ 0.1", "percent")),
-    _limits("spearman", "Spearman's rho [95 %]"),
-    *(_number("n_high", "Image-seed pairs, M > 0.3", "count"), _number("n_low", "M ≤ 0.1", "count")),
+    *(_DATASET, _MODEL_ROW, words("form", "M comes from, attack")),
+    estimate("difference", "Attack success, M > 0.3 less M ≤ 0.1 [95 %]"),
+    *(number("success_high", "M > 0.3", "percent"), number("success_low", "M ≤ 0.1", "percent")),
+    estimate("spearman", "Spearman's rho [95 %]"),
+    *(number("n_high", "Image-seed pairs, M > 0.3", "count"), number("n_low", "M ≤ 0.1", "count")),
 )
 _DATASETS = (
     *(
-        _row("dataset", "Data set"),
-        _number("n_images", "Images", "count"),
-        _number("n_groups", "Patients", "count", missing="not given"),
+        words("dataset", "Data set", row=True),
+        number("n_images", "Images", "count"),
+        number("n_groups", "Patients", "count", missing="not given"),
     ),
-    *(_number("images_per_patient", "Images per patient"), _number("most_images", "Most of one", "count")),
-    *(_number("n_classes", "Classes", "count"), _number("not_auditable", "Too small to audit", "count")),
-    *(_number("imbalance", "Imbalance, 1 to"), _text("rarest", "Rarest class")),
-    *(_number("rarest_share", "its share", "percent"), _number("rarest_groups", "its patients", "count")),
-    *(_text("design", "Design"), _number("n_train", "Training", "count"), _number("n_canary", "Canaries", "count")),
-    *(_number("n_test", "Test", "count"), _number("n_scored", "Images scored", "count")),
-    *(_number("n_groups_scored", "Patients scored", "count"), _number("scored_share", "of all images", "percent")),
+    *(number("images_per_patient", "Images per patient"), number("most_images", "Most of one", "count")),
+    *(number("n_classes", "Classes", "count"), number("not_auditable", "Too small to audit", "count")),
+    *(number("imbalance", "Imbalance, 1 to"), words("rarest", "Rarest class")),
+    *(number("rarest_share", "its share", "percent"), number("rarest_groups", "its patients", "count")),
+    *(words("design", "Design"), number("n_train", "Training", "count"), number("n_canary", "Canaries", "count")),
+    *(number("n_test", "Test", "count"), number("n_scored", "Images scored", "count")),
+    *(number("n_groups_scored", "Patients scored", "count"), number("scored_share", "of all images", "percent")),
 )
 _RECIPES = (
-    *(_MODEL_ROW, _text("model", "Network"), _text("weights", "Weights"), _text("epochs", "Epochs")),
-    *(_text("lr", "Learning rate"), _text("optimizer", "Optimiser"), _text("schedule", "Schedule")),
-    *(_text("batch_size", "Batch"), _text("weight_decay", "Weight decay"), _text("augment", "Augmentation")),
-    *(_text("normalise", "Pixels scaled by"), _text("size", "Pixels a side"), _text("precision", "Arithmetic")),
-    *(_text("regime", "Regime"), _text("device", "Device"), _text("datasets", "On", wide=True)),
+    *(_MODEL_ROW, words("model", "Network"), words("weights", "Weights"), words("epochs", "Epochs")),
+    *(words("lr", "Learning rate"), words("optimizer", "Optimiser"), words("schedule", "Schedule")),
+    *(words("batch_size", "Batch"), words("weight_decay", "Weight decay"), words("augment", "Augmentation")),
+    *(words("normalise", "Pixels scaled by"), words("size", "Pixels a side"), words("precision", "Arithmetic")),
+    *(words("regime", "Regime"), words("device", "Device"), words("datasets", "On", wide=True)),
 )
 _LAYERS = (
-    *(_DATASET, _MODEL, _number("number", "No.", "count"), _row("layer", "Layer")),
-    *(_limits("high", "High M [95 %]"), _limits("low", "Low M [95 %]"), _limits("difference", "Difference [95 %]")),
-    _number("n_groups", "Patients", "count"),
+    *(_DATASET, _MODEL, number("number", "No.", "count"), words("layer", "Layer", row=True)),
+    *(estimate("high", "High M [95 %]"), estimate("low", "Low M [95 %]"), estimate("difference", "Difference [95 %]")),
+    number("n_groups", "Patients", "count"),
 )
 _PROBES = (
-    *(_DATASET, _MODEL, _number("number", "No.", "count"), _row("layer", "Layer"), _text("kind", "Probe")),
-    *(_limits("auroc", "AUROC [95 %]", "low", "high"), _number("fold_mean", "Mean over folds (paper)")),
-    *(_number("shuffled", "Labels shuffled"), _limits("ceiling", "Ceiling, AUROC of the true M [95 %]")),
-    *(_number("n", "Images", "count"), _number("n_groups", "Patients", "count")),
+    *(_DATASET, _MODEL, number("number", "No.", "count"), words("layer", "Layer", row=True), words("kind", "Probe")),
+    *(estimate("auroc", "AUROC [95 %]", "decimal", "low", "high"), number("fold_mean", "Mean over folds (paper)")),
+    *(number("shuffled", "Labels shuffled"), estimate("ceiling", "Ceiling, AUROC of the true M [95 %]")),
+    *(number("n", "Images", "count"), number("n_groups", "Patients", "count")),
 )
 _BY_REGIME = (
-    *(_DATASET, _text("regime", "Regime"), _CLASS, _number("frequency", "Share", "percent")),
-    *(_limits("mean", "Mean M [95 %]", "low", "high"), _text("tier", "Tier")),
-    _number("n_groups_scored", "Patients scored", "count"),
+    *(_DATASET, words("regime", "Regime"), _CLASS, number("frequency", "Share", "percent")),
+    *(estimate("mean", "Mean M [95 %]", "decimal", "low", "high"), words("tier", "Tier")),
+    number("n_groups_scored", "Patients scored", "count"),
 )
 
 COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(

@@ -42,6 +42,7 @@ from memorisk.report.columns import (
 )
 from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
 from memorisk.statistics.intervals import clopper_pearson
+from memorisk.studies.engine.columns import estimate_arrays
 from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
 from memorisk.studies.unique_features.config import LEVEL, PLAIN, UniqueStudy
 from memorisk.studies.unique_features.plan import INFLUENCE, RANDOM, arm_columns, network_words
@@ -170,12 +171,12 @@ def epoch_figures(table: StudyTable) -> list[Block]:
             if len(first)
             else "M: the interval holds 0 after every epoch"
         )
-        band = {"canaries less references": _limits(own, "m")}
+        band = {"canaries less references": estimate_arrays(own, "m")}
         svg = epoch_plot(epochs, band, y_title="M, 95 % limits")
         columns = ("epoch", "m", "m_low", "m_high", "validation")
         found.append(_figure(svg, "Figure 3(c), corrected", name, own, columns, said))
         bands = {
-            "canaries": _limits(own, "m_paper"),
+            "canaries": estimate_arrays(own, "m_paper"),
             "references": (column_numbers(own, "m_paper_references"), none, none),
         }
         svg = epoch_plot(epochs, bands, y_title="M as published, 95 % limits")
@@ -226,14 +227,6 @@ def variant_notes(reading: StudyAnswers) -> list[Block]:
             ]
         )
     return [Paragraph("What augmentation made of the mark:"), Steps(lines)] if lines else []
-
-
-def _limits(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return (
-        column_numbers(frame, column),
-        column_numbers(frame, f"{column}_low"),
-        column_numbers(frame, f"{column}_high"),
-    )
 
 
 def _by_arm(frame: pd.DataFrame | None) -> list[tuple[str, pd.DataFrame]]:
