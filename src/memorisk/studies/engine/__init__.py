@@ -1,5 +1,6 @@
-"""What all studies share: the folder of a cell, the file of a study, tables in the paper's layout.
+"""What all studies share: cells that are run, tables that are laid out, a folder that is written.
 
-Start with `cells`, which says when a cell is done. `study_file` checks a study's file. `tables` formats numbers and
-writes Markdown.
+Start with `study`: a `Study` says how its cells are run and read, `run_study` does the rest. `runner` runs cells that
+are not done, `cells` is a cell's folder. `tables` lays tables out as files, Markdown and page, `columns` are their
+columns, `number_texts` prints numbers as papers do. `study_file` checks a study's file.
 """

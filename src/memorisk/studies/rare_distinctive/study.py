@@ -18,10 +18,11 @@ from typing import Any
 from memorisk.audits.classifier.evidence import SCORES
 from memorisk.audits.classifier.explanations.run import BEFORE, explain
 from memorisk.audits.classifier.finished_run import saved_options
-from memorisk.audits.classifier.options import ClassifierOptions, ReportOptions
+from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.retraining.defences import TABLE, audit_defences
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import file_fingerprint, json_value, read_json, write_json
