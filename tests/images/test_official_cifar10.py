@@ -8,7 +8,7 @@ import pytest
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.objects import CIFAR10_CLASSES
+from memorisk.images.published.arrays import CIFAR10
 from memorisk.images.readers.records import count_frames as count_records
 from memorisk.images.readers.registry import CIFAR10_RECORDS, count_frames, read_image
 from memorisk.images.sources.registry import load_manifest
@@ -27,7 +27,7 @@ def test_it_reads_as_it_was_written(tmp_path: Path) -> None:
     labels = np.concatenate([labels for _, labels in arrays])
     manifest = load_manifest(f"cifar10:{cifar(tmp_path / 'cifar-10-batches-bin')}")
     ids = [*(f"train/{i:05d}" for i in range(10)), *(f"test/{i:05d}" for i in range(3))]
-    named = [CIFAR10_CLASSES[label] for label in labels]
+    named = [CIFAR10.classes[label] for label in labels]
     assert rows_of(manifest, "image", "label", "group", "split") == list(
         zip(ids, named, ids, ["train"] * 10 + ["test"] * 3, strict=True)
     )

@@ -102,6 +102,7 @@ def test_chestxray14(tmp_path: Path) -> None:
     ]
     assert manifest.table["path"].tolist()[2] == "images_005/images/00000002_001.png"
     assert "2 left out, No Finding: 00000001_002.png, 00000002_000.png." in manifest.notes
+    assert any("of Data_Entry_2017.csv without 'No Finding', as listed" in note for note in manifest.notes)
     assert "the first-listed is not the main one" in notes_of(manifest)
     assert not any(str(column).startswith("Unnamed") for column in manifest.table)
     chest(tmp_path, "Data_Entry_2017_v2020.csv")

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
+from memorisk.images.published.arrays import CIFAR10, CIFAR100, STL10, SVHN, ArraySet, load_array_set
 from memorisk.images.published.ct_rate import load_ct_rate
 from memorisk.images.published.file_lists import CELEBA, IMAGENET_LT
 from memorisk.images.published.layout import PublishedSet, load_published, refuse_choices
 from memorisk.images.published.mimic_cxr import MIMIC_CXR, NIH_CXR_LT
 from memorisk.images.published.mnist import load_fashion_mnist, load_medmnist, load_mnist
-from memorisk.images.published.objects import load_cifar10, load_cifar100, load_stl10, load_svhn
 from memorisk.images.published.odir5k import ODIR5K
 from memorisk.images.published.sets import CHESTXRAY14, HAM10000, ISIC2020, KVASIR_CAPSULE, RETINAL_OCT
 from memorisk.runs.errors import InputError, unknown_name
@@ -57,8 +57,9 @@ def _in_folder(name: str, load: Callable[[Path, ImageOptions], Manifest], rest: 
     return load(Path(rest).expanduser(), options)
 
 
-def _row(published: PublishedSet) -> Load:
-    return partial(_in_folder, published.name, partial(load_published, published))
+def _row(published: PublishedSet | ArraySet) -> Load:
+    load = partial(load_array_set, published) if isinstance(published, ArraySet) else partial(load_published, published)
+    return partial(_in_folder, published.name, load)
 
 
 OFFICIAL: dict[str, Load] = {
@@ -69,10 +70,10 @@ OFFICIAL: dict[str, Load] = {
     "retinal-oct": _row(RETINAL_OCT),
     "mnist": partial(_in_folder, "mnist", load_mnist),
     "fashion-mnist": partial(_in_folder, "fashion-mnist", load_fashion_mnist),
-    "cifar10": partial(_in_folder, "cifar10", load_cifar10),
-    "cifar100": partial(_in_folder, "cifar100", load_cifar100),
-    "stl10": partial(_in_folder, "stl10", load_stl10),
-    "svhn": partial(_in_folder, "svhn", load_svhn),
+    "cifar10": _row(CIFAR10),
+    "cifar100": _row(CIFAR100),
+    "stl10": _row(STL10),
+    "svhn": _row(SVHN),
     "celeba": _row(CELEBA),
     "imagenet-lt": _row(IMAGENET_LT),
     "mimic-cxr": _row(MIMIC_CXR),

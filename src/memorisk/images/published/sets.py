@@ -78,7 +78,7 @@ def _chestxray14(root: Path, draft: Draft, options: ImageOptions) -> Rows:
     def late_notes(draft: Draft) -> Iterable[str]:
         several = [label.split("|") for label in draft.table["label"].tolist() if "|" in label]
         yield (
-            f"Label: Finding Labels of {rows.source} without {CHESTXRAY14.left_out}, as listed, joined by | "
+            f"Label: Finding Labels of {rows.source} without {CHESTXRAY14.left_out!r}, as listed, joined by | "
             f"({len(several):,} images have several): --head first takes the first, --head multi all. Group: Patient "
             "ID."
         )
