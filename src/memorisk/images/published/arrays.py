@@ -122,7 +122,7 @@ def _labelled(published: ArraySet, values: np.ndarray, names: tuple[str, ...], f
     Raises:
         InputError: One has no name.
     """
-    strange = np.flatnonzero((values < 0) | (values >= len(names))) if names else ()
+    strange = np.flatnonzero((values < 0) | (values >= len(names))) if names else np.zeros(0, np.int64)
     if len(strange) and published is CIFAR10:
         raise InputError(
             f"cifar10: {one_line(file)} has the label {values[strange[0]]} in record {strange[0]}; those of CIFAR-10 "
