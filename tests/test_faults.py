@@ -297,6 +297,7 @@ def test_a_folder_that_cannot_be_made(images, capsys):
     )
 
 
+@pytest.mark.thorough
 def test_the_second_process_on_a_run_folder_says_who_holds_it(images, tmp_path, capsys):
     flags = ("--models", 2, "--epochs", 100_000, "--processes", 1)
     audit = ("audit", "classifier", images, "--out", tmp_path / "run", *flags)

@@ -12,6 +12,7 @@ from PIL import Image
 import memorisk
 from tests.audits.synthetic_set.making import parts
 from tests.report.chromium import Chromium, find_chromium
+from tests.thorough import thorough
 
 ATTACK = "document.title='hacked'"
 PATIENTS = [
@@ -88,7 +89,7 @@ def studied(sets: dict[str, Path], out: Path) -> None:
     )
 
 
-QUICK: list[Callable[..., Any]] = [synthetic, filtered, quality]
+QUICK: list[Any] = [synthetic, thorough(filtered), thorough(quality)]
 SLOW: list[Callable[..., Any]] = [compared, studied]
 
 

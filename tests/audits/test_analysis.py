@@ -15,6 +15,7 @@ from memorisk.scores.memorization import feldman_zhang
 from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.multiple_testing import benjamini_hochberg
 from tests.audits.synthetic import twin_evidence
+from tests.thorough import thorough
 
 OPTIONS = AnalysisOptions()
 CONTEXT = Context(design="balanced")
@@ -375,7 +376,7 @@ def test_patients_without_a_partner_leave_it_undecided():
     assert "1 image had no partner" in alone.verdict["why"][0]
 
 
-@pytest.mark.parametrize("planted", [None, {"a": 0.5}, {"a": 4.0}])
+@pytest.mark.parametrize("planted", [thorough(None), {"a": 0.5}, thorough({"a": 4.0})])
 def test_level_and_correction_change_lists_and_no_verdict(planted):
     """A stricter list is shorter, and no way to pass: whatever is asked for, the verdict and its reasons stand."""
     evidence = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, planted=planted))

@@ -28,6 +28,7 @@ from memorisk.statistics.effect_sizes import INSUFFICIENT, LARGER, NOT_LARGER
 from memorisk.training.classifiers.jobs import LOGITS
 from tests.audits.synthetic import twin_evidence
 from tests.commands import answer, environment, memorisk, refusal
+from tests.thorough import thorough
 
 SIZES = {"plain": 60, "sky": 60, "moss": 40}
 RECIPE = {"models": 8, "epochs": 40, "lr": 0.003, "processes": 1, "split_seed": 3}
@@ -261,7 +262,7 @@ def test_an_intervention_that_does_nothing_is_not_larger_than_retraining(tmp_pat
     assert held.sum() >= 5  # 95 % of 6 expected; fewer than 5 in 3 % where intervals hold their level
 
 
-@pytest.mark.parametrize("settings", [{"design": "matched"}, {"protocol": "paper"}])
+@pytest.mark.parametrize("settings", [thorough({"design": "matched"}), {"protocol": "paper"}])
 def test_the_other_designs_retrain_both_roles_too(source, tmp_path, settings):
     quick = QUICK | {"models": 4}
     result = audit_classifier(source, out=tmp_path / "r", **quick, **ON_MOSS, **settings)

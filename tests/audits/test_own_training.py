@@ -189,6 +189,7 @@ def test_what_fails_in_the_users_code_is_told_in_one_line_and_exits_with_3(mine,
     assert message in error
 
 
+@pytest.mark.thorough
 def test_the_recipe_of_the_docs_runs_from_its_folder_in_two_processes(tmp_path):
     """As the installed command does: without the current folder on Python's own path."""
     out = tmp_path / "run"

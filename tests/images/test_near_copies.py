@@ -16,6 +16,7 @@ from memorisk.images.copies.near_copies import copy_rule, near_copies, near_copi
 from memorisk.images.readers.registry import read_image
 from memorisk.statistics.copies.tails import EXPECTED_PAIRS, chance_threshold, tail_depth
 from tests.images.kinds import KINDS, blurred, coloured, fan, grey, noisy, paler, people, two_views
+from tests.thorough import thorough
 
 N = 60
 
@@ -210,7 +211,9 @@ def real_set(shared_data, name, shape=None):
     return files, whose, read
 
 
-@pytest.mark.parametrize(("name", "shape"), [("eye_oct", None), ("nih", None), ("ham", None), ("ham", fan)])
+@pytest.mark.parametrize(
+    ("name", "shape"), [("eye_oct", None), thorough("nih", None), thorough("ham", None), thorough("ham", fan)]
+)
 def test_real_sets_have_no_pair_of_two_people_but_their_known_copies(shared_data, name, shape):
     """Eyes: twelve pairs of files are equal and no other pair is called; X-rays and lesions: nobody is.
 

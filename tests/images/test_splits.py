@@ -20,6 +20,7 @@ from memorisk.images.splits import (
     split_by_group,
 )
 from memorisk.runs.errors import InputError
+from tests.thorough import thorough
 
 POOL_AND_TEST = (0.0, 0.85, 0.15)
 FRACTIONS = st.sampled_from([(0.7, 0.15, 0.15), POOL_AND_TEST, (0.5, 0.3, 0.2), (0.6, 0.0, 0.4)])
@@ -117,7 +118,7 @@ def inclusion_p_values(split, sizes, fractions, seeds):
 SIZES = [1] * 7 + [2] * 4 + [3, 3, 7, 12]
 
 
-@pytest.mark.parametrize("fractions", [(0.7, 0.15, 0.15), POOL_AND_TEST])
+@pytest.mark.parametrize("fractions", [(0.7, 0.15, 0.15), thorough(POOL_AND_TEST)])
 @pytest.mark.parametrize("sizes", [SIZES, [1, 2, 3, 4, 5, 6, 7]], ids=["mixed", "seven"])
 def test_large_and_small_groups_land_in_each_part_equally_often(sizes, fractions):
     """Unconditionally, not only among groups of one size: a part that attracts large groups is no fair null."""

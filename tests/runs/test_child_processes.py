@@ -114,6 +114,7 @@ def test_the_decoder_of_dicom_runs_nothing_from_the_current_folder(place: Path, 
     assert marked(place.parent / "marks") == []
 
 
+@pytest.mark.thorough
 def test_jobs_on_a_dask_cluster_run_nothing_from_the_folder_of_the_command_or_the_worker(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_jobs_on_a_dask_cluster_run_nothing_from_the_folder_of_the_command_or_th
     assert marked(place.parent / "marks") == []
 
 
+@pytest.mark.thorough
 def test_jobs_on_a_ray_cluster_run_nothing_from_the_folder_of_the_command(place: Path) -> None:
     pytest.importorskip("ray")
     with ray_cluster(1) as cluster:

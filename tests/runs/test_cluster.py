@@ -125,6 +125,7 @@ except Exception as error:
     assert done.stderr == ""
 
 
+@pytest.mark.thorough
 def test_a_worker_that_says_nothing_is_named_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,6 +4,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.mark_contrasts import mean_limits, pearson, pearson_p, positive_mean, seed_share
+from tests.thorough import thorough
 
 RNG = np.random.default_rng
 
@@ -82,7 +83,7 @@ def test_pearson_equals_scipy():
     assert pearson_p(x, y, draws=4000) == pytest.approx(p, abs=0.03)
 
 
-@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.parametrize("heavy", [False, thorough(True)])
 def test_pearson_covers_and_its_p_holds_the_level(heavy):
     held = rejected = 0
     n, rho = 500, 0.0

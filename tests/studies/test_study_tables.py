@@ -424,6 +424,7 @@ def test_the_page_says_which_protocol_ran(runs: StudyRuns, tables: dict[str, Stu
     assert "the candidate has more data and more steps" in paper
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 820, 1280])
 def test_nothing_sticks_out_sideways(html: str, tmp_path: Path, width: int):

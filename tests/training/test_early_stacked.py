@@ -17,6 +17,7 @@ from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import Normalisation, choose_normalisation
 from tests.reordered_sums import ReorderedSums
 from tests.rounding import SoftmaxRegression, exact_outputs, gamma
+from tests.thorough import thorough
 from tests.training.helpers import Digits, NoisyNet, weights_of
 
 VALIDATION = np.arange(300, 500)
@@ -25,7 +26,7 @@ HOW = TrainOptions(epochs=40, lr=1e-3, schedule="constant", batch_size=64)
 FAST = replace(HOW, lr=3e-3)
 
 Sums = Callable[[], AbstractContextManager[object]]
-SUMS = [nullcontext, ReorderedSums]
+SUMS = [nullcontext, thorough(ReorderedSums)]  # as other processors add
 
 
 def networks(name: str, dtype: torch.dtype = torch.float32) -> list[nn.Module]:
@@ -104,7 +105,7 @@ class Linear(nn.Sequential):
             super().__init__(nn.Flatten(), nn.Linear(64, 10, dtype=dtype))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, thorough(torch.float64)])
 @pytest.mark.parametrize("sums", SUMS)
 def test_differs_by_no_more_than_the_rounding_of_its_steps(digits: Digits, dtype: torch.dtype, sums: Sums) -> None:
     """In any order of the sums. A network of several layers has no such bound: it is compared in float64 above."""
@@ -129,7 +130,7 @@ def test_differs_by_no_more_than_the_rounding_of_its_steps(digits: Digits, dtype
     assert dtype == torch.float32 or twins > 100 * bound.weight_error  # another canary would be noticed
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adam", thorough("sgd")])
 def test_leaving_changes_nothing_for_the_rest(digits: Digits, monkeypatch: pytest.MonkeyPatch, optimizer: str) -> None:
     options = TrainOptions(
         epochs=40, lr=0.3 if optimizer == "sgd" else 1e-3, schedule="constant", optimizer=optimizer
@@ -176,7 +177,9 @@ def test_one_that_has_stopped_may_diverge(digits: Digits, monkeypatch: pytest.Mo
     assert [weights_of(m) for m in disturbed] == [weights_of(m) for m in undisturbed]
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("mlp1", torch.float32), ("cnn1", torch.float32), ("mlp1", torch.float64)])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("mlp1", torch.float32), thorough("cnn1", torch.float32), thorough("mlp1", torch.float64)]
+)
 @pytest.mark.parametrize("sums", SUMS)
 def test_on_epoch_sees_those_that_are_trained(digits: Digits, name: str, dtype: torch.dtype, sums: Sums) -> None:
     """Their validation losses are the exact ones, to the rounding of the logits, which are kept in float32."""

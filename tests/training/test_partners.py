@@ -13,6 +13,7 @@ from scipy import stats
 
 from memorisk.training.classifiers.twins import placebo_design, twin_design, unpaired_canaries
 from memorisk.training.engine.optimization import batch_order
+from tests.thorough import thorough
 
 NONE = np.empty(0, dtype=np.intp)
 RECIPE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "recipes" / "twins_null.py"))
@@ -120,7 +121,7 @@ def test_an_empty_slot_holds_an_image_of_its_own_twin_and_nothing_else_moves():
     assert (batch_order(3, 0, n, n) == batch_order(3, 0, n)).all()
 
 
-@pytest.mark.parametrize("noise", [0.05, 0.4])
+@pytest.mark.parametrize("noise", [0.05, thorough(0.4)])
 def test_the_null_holds_its_level_for_whoever_had_no_partner(noise):
     """One patient of each audit, so that p-values are independent: at most a binomial's share of them is small."""
     found = RECIPE["measure"](partial(RECIPE["by_rule"], "divided"), 160, noise)

@@ -86,7 +86,7 @@ def naive(data: tuple[np.ndarray, np.ndarray], model: nn.Module, options: TrainO
     return model
 
 
-@pytest.mark.parametrize("name", ["small_resnet", "small_cnn", "small_vit"])
+@pytest.mark.parametrize("name", ["small_resnet", thorough("small_cnn"), "small_vit"])
 @pytest.mark.parametrize("ghost", [True, False])
 def test_ghost_and_per_image_clipping_are_the_definition(data: tuple, name: str, ghost: bool) -> None:
     ours = trained(data, name, privacy=QUIET, ghost=ghost)

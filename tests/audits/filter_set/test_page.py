@@ -13,6 +13,7 @@ from tests.report.test_page_browser import CONTRAST
 __all__ = ["browser"]  # the fixture
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 def test_it_fits_the_screen_has_contrast_and_asks_for_nothing(browser: Chromium, place: Path, filtered: Result) -> None:
     run(place, "page-few", families="copies", miss_rate=0.01)

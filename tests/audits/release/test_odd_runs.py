@@ -48,6 +48,7 @@ def status_of(folder: Path) -> str:
     return statement.verdict.status
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_file_of_a_run_is_stated_or_refused(runs: Path, data: st.DataObject) -> None:

@@ -26,6 +26,7 @@ from tests.audits.filter_set.making import contents
 from tests.audits.synthesize_set.conftest import N, run
 from tests.audits.synthesize_set.making import HERE, N_TRAIN, OF, Paired, copied, copying, digit_parts
 from tests.commands import answer, refusal
+from tests.thorough import thorough
 
 VOLATILE = ("log.jsonl", ".lock", "config.yaml")
 
@@ -135,7 +136,7 @@ def whole(place: Path) -> Result:
         return run(place, "whole", **HOW)
 
 
-@pytest.mark.parametrize("broken_at", ["screening", "naming"])
+@pytest.mark.parametrize("broken_at", ["screening", thorough("naming")])
 def test_a_killed_loop_goes_on_to_the_same_bytes(place: Path, whole: Result, monkeypatch, broken_at: str) -> None:
     monkeypatch.setattr(rounds, "BLOCK", 16)
     calls, out, drawn = [], place / f"killed-{broken_at}", []
@@ -167,7 +168,7 @@ def test_a_killed_loop_goes_on_to_the_same_bytes(place: Path, whole: Result, mon
         run(place, out.name, **HOW | {"images": 41})
 
 
-@pytest.mark.parametrize("what", ["write_array", "write_table"])
+@pytest.mark.parametrize("what", [thorough("write_array"), "write_table"])
 def test_a_full_disk_is_called_one(place: Path, whole: Result, monkeypatch, what: str) -> None:
     monkeypatch.setattr(rounds, "BLOCK", 16)
     honest = getattr(ledger, what)

@@ -42,6 +42,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: place / name / "report.html" for name in ("full", "alone", "judged")}
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 1280])
 def test_it_fits_the_screen_and_asks_for_nothing(browser: Chromium, pages: dict[str, Path], width: int) -> None:
@@ -54,6 +55,7 @@ def test_it_fits_the_screen_and_asks_for_nothing(browser: Chromium, pages: dict[
         assert browser.evaluate("document.title").startswith("Do the synthetic images copy anybody?")
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_text_has_contrast(browser: Chromium, pages: dict[str, Path], dark: bool) -> None:

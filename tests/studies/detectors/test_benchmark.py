@@ -286,6 +286,7 @@ def test_the_papers_tables_have_its_columns(benched: tuple[Path, Benchmark]) -> 
     assert measures.loc[measures["chosen"], "difference"].isna().all()
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 1280])
 def test_the_page_in_a_browser(benched: tuple[Path, Benchmark], width: int) -> None:
