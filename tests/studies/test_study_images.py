@@ -16,10 +16,10 @@ from memorisk.audits.classifier.run import audit_classifier
 from memorisk.images.alterations.interventions import edges_only
 from memorisk.report.blocks import Gallery
 from memorisk.report.page import render_page
+from memorisk.studies.rare_distinctive.config import read_study
 from memorisk.studies.rare_distinctive.figures import PICTURES, figure_7
 from memorisk.studies.rare_distinctive.page import study_page
 from memorisk.studies.rare_distinctive.results import StudyRuns
-from memorisk.studies.rare_distinctive.study import read_study
 from memorisk.studies.rare_distinctive.tables import study_tables
 
 URI = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")
