@@ -156,10 +156,10 @@ def test_any_label_and_group_of_a_table_is_kept(
     [
         ({"layout": "folders"}, "unknown layout 'folders'. Did you mean 'folder'"),
         ({"resize": "squish"}, "unknown resize"),
-        ({"depth": 12}, "depth is 12; allowed are 8 and 16"),
+        ({"depth": 12}, "depth is 12; allowed are 8, 16"),
         ({"channels": 2}, "channels is 2"),
         ({"skip_missing": "yes"}, "skip_missing is 'yes'; give true or false"),
-        ({"size": 0}, "size is 0; give a whole number"),
+        ({"size": 0}, "size is 0; it must be a whole number"),
         ({"frame_step": True}, "frame_step is True"),
         ({"group_from": "("}, "not a regular expression"),
         ({"group_from": "a", "group_column": "b"}, "give one of them"),

@@ -1,4 +1,5 @@
 import itertools
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from memorisk.models.generators.dit.forward import CachedForward, rows_are_indep
 from memorisk.models.generators.dit.network import null_labels, spec_of
 from memorisk.models.generators.dit.sampling import DiffusionSampler, sampling_scheduler
 from memorisk.models.generators.generators import Draw
-from memorisk.models.settings import SAMPLERS, SamplingOptions
+from memorisk.models.settings import Sampler, SamplingOptions
 from memorisk.runs.errors import InputError
 from tests.models.small_dit import K, noise_of_training, small_dit, small_generator, small_spec
 
@@ -72,7 +73,7 @@ def test_the_lean_forward_pass_is_the_networks_own(conditioned_on):
             torch.testing.assert_close(lean(x[-1:], *one), plain[-1:], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("sampler", "latent"), list(itertools.product(SAMPLERS, [False, True])))
+@pytest.mark.parametrize(("sampler", "latent"), list(itertools.product(get_args(Sampler), [False, True])))
 def test_an_image_has_the_same_bytes_alone_and_beside_others(sampler, latent):
     told, guidance = ("vector", 1.0) if sampler == "ddpm" and latent else ("class", 2.5)
     generator = small_generator(told, latent=latent, learn_sigma=sampler == "ddpm")
@@ -92,7 +93,7 @@ def test_an_image_has_the_same_bytes_alone_and_beside_others(sampler, latent):
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", get_args(Sampler))
 @pytest.mark.parametrize(("latent", "told"), [(False, "class"), (True, "vector")])
 def test_samplers_do_what_a_plain_loop_does(sampler, latent, told):
     generator = small_generator(told, latent=latent, learn_sigma=True)
@@ -135,7 +136,7 @@ def test_guidance_of_one_takes_one_pass(monkeypatch):
 
 def test_a_learned_variance_is_ddpms_alone():
     """The half of the output that is the variance reaches the images of DDPM, and of no other sampler."""
-    for sampler in SAMPLERS:
+    for sampler in get_args(Sampler):
         generator, how = small_generator("class", learn_sigma=True), SamplingOptions(sampler=sampler, sampling_steps=5)
         before = generator.sample(asked("class", 2), how, device="cpu")
         bias = generator.network.proj_out_2.bias.view(2, 2, 6)  # a patch of 2 x 2, 3 channels and their variances
@@ -146,7 +147,7 @@ def test_a_learned_variance_is_ddpms_alone():
 
 def test_predictions_of_pixels_are_cut_on_the_way():
     """One step of each sampler ends at the prediction of the image, here x itself or more."""
-    for sampler, pixels in itertools.product(SAMPLERS, [True, False]):
+    for sampler, pixels in itertools.product(get_args(Sampler), [True, False]):
         how = SamplingOptions(sampler=sampler, sampling_steps=1)
         steps = sampling_scheduler(noise_of_training(), how, pixels=pixels, learn_sigma=False)
         found = steps.step(torch.zeros(1, 3, 2, 2), steps.timesteps[0], torch.full((1, 3, 2, 2), 30.0)).prev_sample
@@ -159,7 +160,7 @@ def test_a_noise_that_ends_without_signal_is_drawn_from():
     assert cosine.alphas_cumprod[-1].sqrt() < 1e-3
     plain = small_generator("class", latent=True)
     generator = DiTGenerator(plain.network, plain.config, cosine, plain.vae)
-    for sampler in SAMPLERS:
+    for sampler in get_args(Sampler):
         how = SamplingOptions(sampler=sampler, sampling_steps=10)
         steps = sampling_scheduler(cosine, how, pixels=False, learn_sigma=False)
         assert steps.alphas_cumprod[steps.timesteps[0]].sqrt() > 5e-3  # what divides an error of the first step

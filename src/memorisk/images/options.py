@@ -6,10 +6,11 @@ The line below each field is its help on the command line.
 import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
-from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.settings import check_types
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.options import grouped
+from memorisk.runs.settings import check_counts, check_types
 from memorisk.runs.storage.locations import url_of
 
 Layout = Literal["auto", "folder", "dicom", "nifti", "table", "arrays", "shards"]
@@ -21,68 +22,69 @@ Resize = Literal["squash", "crop", "pad"]
 MAX_PIXELS = 100_000_000  # per frame; the largest mammograms have about 30 million, a decoded frame here takes 0.3 GB
 
 
+@grouped("images", essential="layout label_column group_column group_from size")
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions:
     """How images are found, grouped, labelled, read and resized. Checked by :meth:`validate` where they are used."""
 
     layout: Layout = "auto"
-    """What the source is; auto looks at its content. A folder of mixed kinds needs this said."""
+    """Kind of source; auto detects it. Required when a folder mixes file types."""
     image_root: Path | None = None
-    """Folder that the paths of a table are relative to; the table's own folder if not given."""
+    """Folder that the paths in a table are relative to; by default the table's folder."""
     follow_links: bool = False
-    """Accept symbolic links that lead out of the folder."""
+    """Follow symbolic links that lead out of the folder."""
 
     image_column: str | None = None
-    """Column (or array, in npz and HDF5) that names the images; guessed from usual names if not given."""
+    """Column (or array, in npz and HDF5) with the image ids; by default found by its usual names."""
     path_column: str | None = None
-    """Column with the file of each image, where that is not the image column."""
+    """Column with the file of each image, where it differs from the image column."""
     label_column: str | None = None
-    """Column (or array, or for DICOM a tag) with the label; several 0/1 columns as A,B,C."""
+    """Column, array or DICOM tag with the label; several 0/1 columns as A,B,C."""
     group_column: str | None = None
-    """Column (or array) with the patient, lesion or video; name the image column to make each image its own group."""
+    """Column or array with the patient, lesion or video; name the image column to make each image its own group."""
     split_column: str | None = None
-    """Column (or array) with the given split: train, val, test."""
+    """Column or array with the given split: train, val, test."""
     dataset_column: str | None = None
-    """Column that names the data set each image comes from."""
+    """Column with the data set that each image comes from."""
     labels_csv: Path | None = None
-    """CSV or Parquet joined to the files by path, file name, name without suffix or SOP instance uid."""
+    """CSV or Parquet table with labels, matched to files by path, name, name without suffix or SOP instance UID."""
     label_from: str | None = None
-    """Regular expression for the label, searched in the path below the source; its first group is the label."""
+    """Regular expression that finds the label in a file's path below the source; its first group is the label."""
     group_from: str | None = None
-    """Regular expression for the group, searched in the file name (in the path if it holds a slash)."""
+    """Regular expression that finds the patient or other group in a file's name (its path, if it has a slash)."""
     dicom_group: str = "PatientID"
-    """DICOM tag (keyword) that tells whose image it is."""
+    """DICOM tag (keyword) that identifies the patient or other group."""
 
     frames: Frames = "auto"
-    """Frames of stacks: auto is the middle one of DICOM and NIfTI, the first page of TIFF and GIF."""
+    """Frames used of a stack; auto: the middle one of DICOM and NIfTI, the first page of TIFF and GIF."""
     frame_step: int = 1
-    """With --frames all: take every n-th frame, counted so that the middle one is among them."""
+    """With --frames all: use every n-th frame, counted so that the middle one is included."""
     slice_plane: Plane = "axial"
-    """Plane of the slices cut from NIfTI volumes, after turning them to the nearest standard orientation."""
+    """Plane in which NIfTI volumes are sliced, after rotation to the nearest standard orientation."""
 
     depth: Literal[8, 16] = 8
-    """Bits per pixel of the store; 16 keeps the greys of deeper sources."""
+    """Bits per pixel of decoded images; 16 keeps the grey levels of deeper sources."""
     window: Window = "declared"
-    """Greys of deep sources: the window the file declares, percentiles (0.5 to 99.5), or the full range."""
+    """Grey window of deep sources: as the file declares it, percentiles 0.5 to 99.5, or the full range."""
     size: int | None = None
-    """Side in pixels that every image is resized to; needed where the images differ in size."""
+    """Resize every image to this side in pixels. Required when images differ in size."""
     resize: Resize = "squash"
-    """How: squash to the square, crop the middle square, or pad with black."""
+    """How images become square: squash, crop the centre, or pad with black."""
     channels: Literal["auto", 1, 3] = "auto"
-    """Colour channels; auto keeps one where every image is grey, else three."""
+    """Colour channels; auto: 1 if every image is grey, otherwise 3."""
     max_pixels: int = MAX_PIXELS
-    """Largest number of pixels a frame may declare; refused before anything is decoded."""
+    """Most pixels that a frame may declare. Larger ones are refused before they are decoded."""
 
     skip_missing: bool = False
-    """Go on without the rows of a table whose file is absent, and count them."""
+    """Skip and count the rows of a table whose file is missing."""
     skip_unreadable: bool = False
-    """Go on without images that cannot be read, and count them."""
+    """Skip and count images that cannot be read."""
     sample: int | None = None
-    """Use a random sample of this many images, stratified by first-listed label, drawn after what is left out."""
+    """Use a random sample of this many images, stratified by first-listed label, after skipping."""
     sample_seed: int = 0
-    """Decides which images a sample holds."""
+    """Random seed for --sample."""
     store: Path | None = None
-    """Folder where decoded images are kept for later runs."""
+    """Folder that keeps decoded images for later runs."""
 
     def validate(self) -> None:
         """Check every value; a run calls this once, at its edge.
@@ -91,22 +93,9 @@ class ImageOptions:
             InputError: A value is outside what its field allows.
         """
         check_types(self)
-        choices = {"layout": Layout, "frames": Frames, "slice_plane": Plane, "window": Window, "resize": Resize}
-        for field, allowed in choices.items():
-            if getattr(self, field) not in get_args(allowed):
-                raise unknown_name(field, getattr(self, field), get_args(allowed))
         if self.store is not None and (url := url_of(self.store, refuse_unknown=True)) is not None:
             raise InputError(f"store {url}: decoded images are read in place; name a folder of this machine")
-        if self.depth not in (8, 16):
-            raise InputError(f"depth is {self.depth!r}; allowed are 8 and 16")
-        if self.channels not in ("auto", 1, 3):
-            raise InputError(f"channels is {self.channels!r}; allowed are auto, 1 and 3")
-        for field in ("frame_step", "max_pixels", "size", "sample"):
-            value = getattr(self, field)
-            if value is not None and value < 1:
-                raise InputError(f"{field} is {value}; give a whole number of at least 1")
-        if self.sample_seed < 0:
-            raise InputError(f"sample_seed is {self.sample_seed}; give a whole number of at least 0")
+        check_counts(self, frame_step=1, max_pixels=1, size=1, sample=1, sample_seed=0)
         if self.size is not None and self.size**2 > self.max_pixels:
             raise InputError(f"size is {self.size}; its square may be at most max_pixels ({self.max_pixels:,})")
         for field in ("group_from", "label_from"):

@@ -11,34 +11,36 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from memorisk.runs.errors import InputError, one_line, plural, unknown_name
-from memorisk.runs.settings import check_types
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.options import grouped
+from memorisk.runs.settings import check_counts, check_types
 
 COPY_DETECTOR = "copy"
 LATENT_DETECTOR_KINDS = ("lcmem", "siamese", "siamese-ntxent")
 DETECTOR_KINDS = (COPY_DETECTOR, *LATENT_DETECTOR_KINDS)
 
 
-SAMPLERS = ("ddim", "dpm-solver", "ddpm")
+Sampler = Literal["ddim", "dpm-solver", "ddpm"]
 DIFFUSION_SETTINGS = ("sampler", "sampling_steps", "guidance")
 """Settings that only a diffusion model has."""
 
 
+@grouped("generator", essential="sampling_steps guidance")
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions:
     """How a diffusion model draws; a GAN and a user's own function take none of it but ``batch``."""
 
-    sampler: Literal["ddim", "dpm-solver", "ddpm"] = "ddim"
-    """How a diffusion model draws an image: ddim (without noise on the way), dpm-solver (++, second order) or ddpm."""
+    sampler: Sampler = "ddim"
+    """Sampler of a diffusion model: ddim (deterministic), dpm-solver (++, second order) or ddpm."""
 
     sampling_steps: int = 50
-    """Steps to an image of a diffusion model; dpm-solver needs fewer, ddpm as many as the training had times."""
+    """Sampling steps of a diffusion model; dpm-solver needs fewer, ddpm as many as the training had noise levels."""
 
     guidance: float = 1.0
-    """Classifier-free guidance of a diffusion model: 1 is none; more keeps closer to the condition."""
+    """Classifier-free guidance of a diffusion model: 1 is none; more follows the condition more closely."""
 
     batch: int = 64
-    """Images that are drawn at a time on a GPU; they do not depend on it on a CPU."""
+    """Images drawn at a time. On a CPU the images do not depend on it."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -47,11 +49,7 @@ class SamplingOptions:
             InputError: A value is outside what its field allows.
         """
         check_types(self)
-        if self.sampler not in SAMPLERS:
-            raise unknown_name("sampler", self.sampler, SAMPLERS)
-        for name in ("sampling_steps", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
+        check_counts(self, sampling_steps=1, batch=1)
         if not 0 <= self.guidance < float("inf"):
             raise InputError(f"guidance is {self.guidance}; it must be 0 or more, and 1 is none")
 

@@ -3,19 +3,22 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from memorisk.runs.options import grouped
 
+
+@grouped("report", essential="gallery redact", privacy="pseudonymise pseudonym_key")
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
     """What of the people in the data a run folder and its report show."""
 
     gallery: bool = False
-    """Show pictures in the report: the most memorized images, or synthetic images beside real ones."""
+    """Show images in the report: the most memorized ones, or synthetic images beside real ones."""
 
     redact: bool = False
     """Leave images and ids out of the report."""
 
     pseudonymise: bool = False
-    """Replace ids of images and groups, and paths, by keyed hashes in everything the run writes."""
+    """Replace image ids, group ids and paths by keyed hashes in everything that the run writes."""
 
     pseudonym_key: Path | None = None
-    """File with the key of the hashes; made once in the user's configuration folder if not given."""
+    """File with the key for the hashes; by default created once in the user's configuration folder."""

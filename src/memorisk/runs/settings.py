@@ -9,13 +9,13 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar, get_args, get_type_hints
-
-from cyclopts import Parameter
+from typing import Annotated, Any, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.options import grouped
 from memorisk.runs.processes import child_path, without_current_folder
 
 
@@ -64,7 +64,7 @@ def check_names(kind: str, given: Iterable[Any], allowed: Collection[str]) -> No
 
 
 def check_types(options: Any) -> None:
-    """Refuse text where true or false belongs, fractions where whole numbers do, and the like.
+    """Refuse values of another type than a setting's annotation names, and words that its `Literal` does not list.
 
     "no" is true to Python, so that a setting that shows images of patients would fail open.
 
@@ -72,12 +72,13 @@ def check_types(options: Any) -> None:
         options: A dataclass of settings; its annotations say what each may be.
 
     Raises:
-        InputError: A value is of another type.
+        InputError: A value is of another type, or not among the choices.
     """
-    hints = get_type_hints(type(options))
+    hints = _hints(type(options))
     for field in fields(options):
-        value, kinds = getattr(options, field.name), _kinds(hints[field.name])
-        if not kinds & {bool, int, float} or (value is None and type(None) in get_args(hints[field.name])):
+        hint, value = hints[field.name], getattr(options, field.name)
+        kinds = _kinds(hint)
+        if not kinds & {bool, int, float} or (value is None and type(None) in get_args(hint)):
             continue
         if bool in kinds:
             good, wanted = isinstance(value, bool), "true or false, without quotes"
@@ -90,27 +91,142 @@ def check_types(options: Any) -> None:
         if not good:
             shown = "empty" if value is None else one_line(repr(value), 40)
             raise InputError(f"{field.name} is {shown}; give {wanted}")
+    check_choices(options)
+
+
+def check_choices(options: Any, declared: type | None = None) -> None:
+    """Refuse values that a setting's `Literal` does not list, with the nearest that it does.
+
+    Args:
+        options: A dataclass of settings.
+        declared: Check the settings of this class alone, one that the options inherit.
+
+    Raises:
+        InputError: A value is not among the choices.
+    """
+    hints = _hints(type(options))
+    for field in fields(declared or options):
+        value = getattr(options, field.name)
+        for one in value if isinstance(value, tuple) else (value,):
+            check_choice(field.name, one, hints[field.name])
+
+
+def check_choice(name: str, value: Any, hint: Any) -> None:
+    """Refuse a value that an annotation does not list, with the nearest that it does.
+
+    Args:
+        name: The setting's.
+        value: A value, or one of several.
+        hint: Such as ``Literal["a", "b"]``; an annotation that lists nothing allows everything.
+
+    Raises:
+        InputError: The value is not among the choices.
+    """
+    allowed = choices(hint)
+    if not allowed or value in allowed:
+        return
+    named = [choice for choice in allowed if choice is not None]
+    if isinstance(value, str):
+        raise unknown_name(name, value, named)
+    raise InputError(f"{name} is {one_line(repr(value), 40)}; allowed are {', '.join(map(str, named))}")
+
+
+def choices(hint: Any) -> tuple[Any, ...]:
+    """The values that an annotation allows, also inside of a tuple; none where it lists none.
+
+    Args:
+        hint: An annotation such as ``Literal["a", "b"] | None`` or ``tuple[Literal["a", "b"], ...]``.
+    """
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    if get_origin(hint) is Annotated:
+        return choices(get_args(hint)[0])
+    if hint is type(None):
+        return (None,)
+    parts = [part for part in get_args(hint) if part is not Ellipsis]
+    listed = [choices(part) for part in parts]
+    return tuple(value for part in listed for value in part) if all(listed) else ()
+
+
+@cache
+def _hints(options: type) -> dict[str, Any]:
+    return get_type_hints(options)
 
 
 def _kinds(hint: Any) -> set[Any]:
     """Plain types that a hint allows; none of what stands inside a tuple or a choice, but a choice of words is text."""
     if isinstance(hint, type):
         return {hint}
-    name = getattr(hint, "__name__", "") or str(hint)
-    if "Literal" in str(name) or "Literal" in str(hint).split("[", 1)[0]:
+    if get_origin(hint) is Literal:
         return {type(value) for value in get_args(hint)}
-    if str(hint).startswith(("tuple", "dict", "list")):
+    if get_origin(hint) in (tuple, dict, list):
         return {tuple}
     return set().union(*(_kinds(part) for part in get_args(hint))) - {type(None)} if get_args(hint) else set()
 
 
+SEEDS = 1 << 32
+"""Seeds lie below this."""
+
+
+def check_counts(options: Any, **least: int) -> None:
+    """Refuse whole numbers that are too small; a setting that is left open (None) is not checked.
+
+    Args:
+        options: A dataclass of settings.
+        least: The smallest number allowed, by setting.
+
+    Raises:
+        InputError: A number is too small.
+    """
+    for name, bound in least.items():
+        value = getattr(options, name)
+        if value is not None and value < bound:
+            raise InputError(f"{name} is {value}; it must be a whole number of at least {bound}")
+
+
+def check_between(options: Any, *names: str, top: float = 1, example: str = "") -> None:
+    """Refuse numbers that do not lie between 0 and ``top``, both excluded.
+
+    Raises:
+        InputError: A number lies outside.
+    """
+    for name in names:
+        if not 0 < getattr(options, name) < top:
+            hint = f", as in {example}" if example else ""
+            raise InputError(f"{name} is {getattr(options, name)}; it must lie between 0 and {top:g}{hint}")
+
+
+def check_finite(options: Any, *names: str, zero: bool = False) -> None:
+    """Refuse numbers that are not above 0, or with ``zero`` not 0 or more, and those without end.
+
+    Raises:
+        InputError: A number lies outside.
+    """
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not ((zero and value == 0) or 0 < value < float("inf")):
+            raise InputError(f"{name} is {value}; it must be {'0 or more' if zero else 'above 0'}")
+
+
+def check_seeds(options: Any, *names: str, below: int = SEEDS) -> None:
+    """Refuse seeds that the random numbers do not take.
+
+    Raises:
+        InputError: A seed is negative or too large.
+    """
+    for name in names:
+        if not 0 <= getattr(options, name) < below:
+            raise InputError(f"{name} is {getattr(options, name)}; it must lie between 0 and {below - 1}")
+
+
+@grouped("training")
 @dataclass(frozen=True, kw_only=True)
 class FunctionOptions:
     """Where the user's own functions are found."""
 
-    python_path: Annotated[tuple[Path, ...], Parameter(negative="")] = ()
-    """Folder with your own modules (module:function), whose code is run; may be given again. It is searched last, and
-    the current folder is not searched. By default the folder of --config, where one is given."""
+    python_path: tuple[Path, ...] = ()
+    """Folder with your own modules (module:function), whose code is run. Repeat it for several. It is searched last,
+    and the current folder is never searched; by default the folder of the --config file."""
 
     def __post_init__(self) -> None:
         """Make the folders absolute: other processes and machines search them, too."""

@@ -8,10 +8,11 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.report.options import ReportOptions
-from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.settings import FunctionOptions, check_types, settings_of
-from memorisk.training.engine.options import TrainOptions
+from memorisk.runs.options import CheckpointSeconds, Device, OneImagePerPatient, Threads, grouped
+from memorisk.runs.settings import FunctionOptions, check_between, check_counts, check_finite, check_types, settings_of
+from memorisk.training.engine.options import Model, SplitSeed, TrainOptions, Weights
 
 WORKER_MODULES = ("memorisk.training.classifiers.jobs", "memorisk.images.pixels")
 """What the processes of an audit import, once for all of them."""
@@ -29,30 +30,30 @@ ATTACK_GATE = 0.6
 """An AUC: of a member and another, ordered by the attack, six in ten right (METHODS section 6)."""
 
 
+@grouped("statistics", essential="level fail_on one_image_per_patient")
 @dataclass(frozen=True, kw_only=True)
 class AnalysisOptions:
     """What turns scores into lists and a verdict. The verdict's own list has a fixed level (`statistics.verdicts`)."""
 
     level: float = 0.1
-    """At most this share of the flagged patients are expected to be noise, over all classes together. It changes lists;
-    the verdict rests on a list at 0.1."""
+    """False discovery rate of the flagged patients, over all classes together. It changes the lists; the verdict uses
+    a list at 0.1."""
 
     correction: Literal["bh", "by", "bh-within"] = "bh"
-    """bh: Benjamini-Hochberg within the classes that it selects, so that the level holds for the whole audit; by: the
-    same under any dependence, flags less; bh-within: each class at the level by itself. It changes lists; the verdict
-    rests on bh."""
+    """Multiple testing: bh (Benjamini-Hochberg within selected classes; the level holds for the whole audit), by (the
+    same under any dependence, flags fewer) or bh-within (the level holds in each class). It changes the lists; the
+    verdict uses bh."""
 
     fail_on: Gate = "high"
-    """The gate: the tier of memorization that no class may reach; never: the exit code is 0 whatever is found."""
+    """Fail if any class reaches this tier of memorization; never: the exit code is 0 whatever the result."""
 
     notice: float = NOTICE
-    """Nats: to pass, an audit must be able to notice a single patient with this gap in nine of ten cases."""
+    """Memorization gap in nats that a passing audit must detect for a single patient in nine of ten cases."""
 
     attack_gate: float = ATTACK_GATE
-    """No attack may tell members from others with this AUC (0.5 is guessing), on the twins or on --target."""
+    """Fail if a membership attack on the twins or on --target reaches this AUC; 0.5 is guessing."""
 
-    one_image_per_patient: bool = False
-    """Assert that no patient has two images: without patient ids a pass needs this said."""
+    one_image_per_patient: OneImagePerPatient = False
 
     def validate(self) -> None:
         """Check every value.
@@ -65,92 +66,92 @@ class AnalysisOptions:
             raise InputError(
                 f"attack_gate is {self.attack_gate}; it is an AUC and must lie between 0.5 (guessing) and 1, as in 0.6"
             )
-        if not 0 < self.level < 1:
-            raise InputError(f"level is {self.level}; it must lie between 0 and 1, as in 0.1")
+        check_between(self, "level", example="0.1")
         if not 0 < self.notice < float("inf"):
             raise InputError(f"notice is {self.notice}; it must be a number of nats above 0, as in 2")
-        for name, allowed in (("correction", ("bh", "by", "bh-within")), ("fail_on", ("high", "moderate", "never"))):
-            if getattr(self, name) not in allowed:
-                raise unknown_name(name, getattr(self, name), allowed)
 
 
+@grouped("design", essential="random_split")
 @dataclass(frozen=True, kw_only=True)
 class LossesOptions(AnalysisOptions, ReportOptions):
     """Everything that `memorisk audit losses` can be told."""
 
     random_split: bool = True
-    """Canaries and test images are one random split by group; otherwise there are no p-values."""
+    """Canaries and test images are a random split by group. Without this there are no p-values."""
 
 
+@grouped(
+    "training",
+    essential="models seeds design splits target processes",
+    design="protocol design models seeds splits placebo score_augmentations intervene classes canary_pairs target "
+    "target_classes",
+    where="processes discard_weights",
+)
 @dataclass(frozen=True, kw_only=True)
 class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptions, ClusterOptions, FunctionOptions):
     """Everything that `memorisk audit classifier` can be told."""
 
-    model: str = "auto"
-    """Network: any name of timm, one of the paper's, a small net; auto is small_cnn below 64 px, resnet50 above."""
+    model: Model = "auto"
 
-    weights: str | None = None
-    """Pre-trained weights: a file, "default" or a tag to download by name; none if not given."""
+    weights: Weights = None
 
     train: str | None = None
-    """Your own training function, module:function, instead of the built-in training."""
+    """Your own training function as module:function, instead of the built-in training."""
 
     train_settings: dict[str, str] | None = None
-    """Settings handed to your training function, as --train-settings.NAME VALUE."""
+    """Settings passed to your training function, as --train-settings.NAME VALUE."""
 
     target: Path | None = None
-    """Weights of the very model that is to be released; the given split says which images it was trained on."""
+    """Weights of the model to be released; the given split tells which images it was trained on."""
 
     target_classes: str | None = None
-    """Classes of the target in the order of its outputs, joined by commas; sorted by name if not given."""
+    """Classes of the target in the order of its outputs, separated by commas; by default sorted by name."""
 
     protocol: Protocol = "corrected"
-    """The repaired form, or the published one (design paper, four seeds)."""
+    """The corrected form of the audit, or the published one (design paper, four seeds)."""
 
     design: Design | None = None
     """balanced scores every image outside the test part; matched and paper score 15 percent of them."""
 
     models: int | None = None
-    """How many models to train, two a seed; by default 16 (balanced) or 8."""
+    """Number of models to train, two per seed; by default 16 (balanced) or 8."""
 
     seeds: Annotated[tuple[int, ...] | None, Parameter(consume_multiple=True)] = None
-    """Seeds of the twin pairs; by default the paper's 123, 456, 789, 1024, then on from there."""
+    """Random seeds of the pairs of twin models; by default 123, 456, 789, 1024 as in the paper, then 1025 and on."""
 
     splits: Literal["redraw", "given", "given-random"] = "redraw"
-    """Training, canary and test parts: drawn anew by group, or the given split (no p-values, unless it was random)."""
+    """Training, canary and test parts: drawn by group (redraw), or the given split. A given split has no p-values
+    unless it was drawn at random (given-random)."""
 
-    split_seed: int = 0
-    """Seed of the split."""
+    split_seed: SplitSeed = 0
 
     placebo: int = 0
-    """Repeat the audit this many times with canaries that no model saw, to show the level it really has."""
+    """Repeat the audit this many times with canaries that no model saw, to measure its false positive rate."""
 
     score_augmentations: int = 0
-    """Score the mean loss over this many augmentations (of --augment) of each image; 5 in paper 000's older tables."""
+    """Score the mean loss over this many augmentations (see --augment) per image; paper 000's older tables use 5."""
 
     intervene: str | None = None
-    """Train once more with some classes changed: grayscale, blur, edges-only or colour-only; and once unchanged."""
+    """Train again with some classes changed (grayscale, blur, edges-only or colour-only), and once unchanged."""
 
     classes: Annotated[tuple[str, ...] | None, Parameter(consume_multiple=True)] = None
     """Classes that --intervene changes; by default those with fewer than 5 percent of the images."""
 
     canary_pairs: int = 0
-    """Train one more model on this many pairs of mislabelled images and bound its epsilon from below; 200 say much."""
+    """Train one more model on this many pairs of mislabelled images to bound its epsilon from below; 200 is a good
+    number."""
 
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    device: Device = "auto"
 
     processes: int | None = None
-    """Models trained side by side on a CPU; by default as many as there are cores for."""
+    """Models trained in parallel on a CPU; by default as many as the cores allow."""
 
-    threads: int = 1
-    """Threads of each training on a CPU; part of the run's identity, since results depend on it."""
+    threads: Threads = 1
 
-    checkpoint_seconds: float = 30.0
-    """Least time between two writes of a training's state, from which a killed run goes on."""
+    checkpoint_seconds: CheckpointSeconds = 30.0
 
     discard_weights: bool = False
-    """Keep only what the tables need, no weights of the models that were trained."""
+    """Delete the weights of the trained models, and keep only what the tables need."""
 
     def __post_init__(self) -> None:
         """Check and complete what the parts do by themselves."""
@@ -166,15 +167,6 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
         ImageOptions.validate(self)
         AnalysisOptions.validate(self)
         self.check_cluster()
-        choices = {
-            "protocol": ("corrected", "paper"),
-            "splits": ("redraw", "given", "given-random"),
-        }
-        if self.design is not None:
-            choices["design"] = ("balanced", "matched", "paper")
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise unknown_name(name, getattr(self, name), allowed)
         if self.protocol == "paper" and self.design not in (None, "paper"):
             raise InputError(f"protocol paper is the design paper, not {self.design}: leave one of the two out")
         if self.models is not None and (self.models < 2 or self.models % 2):
@@ -183,15 +175,11 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
             raise InputError("a seed is given twice: each twin pair needs its own")
         if self.models is not None and self.seeds is not None and self.models != 2 * len(self.seeds):
             raise InputError(f"{len(self.seeds)} seeds make {2 * len(self.seeds)} models, not {self.models}")
-        counts = {"threads": 1, "placebo": 0, "canary_pairs": 0, "score_augmentations": 0}
-        for name, least in (counts | ({"processes": 1} if self.processes is not None else {})).items():
-            if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {least}")
+        check_counts(self, threads=1, processes=1, placebo=0, canary_pairs=0, score_augmentations=0)
         for seed in (self.split_seed, *(self.seeds or ())):
             if not 0 <= seed < 1 << 32:
                 raise InputError(f"a seed is {seed}; it must lie between 0 and {(1 << 32) - 1}")
-        if not 0 <= self.checkpoint_seconds < float("inf"):
-            raise InputError(f"checkpoint_seconds is {self.checkpoint_seconds}; it must be 0 or more")
+        check_finite(self, "checkpoint_seconds", zero=True)
         if self.placebo and (self.chosen_design == "paper" or self.splits == "given"):
             raise InputError("the placebo redraws the split and swaps twins: it needs the design balanced or matched")
         if self.target_classes is not None and self.target is None:

@@ -5,39 +5,39 @@ The same class is the command line, the YAML file and the Python keywords.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions
-from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.settings import FunctionOptions, settings_of
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.options import Device, Threads, Words, grouped
+from memorisk.runs.settings import FunctionOptions, check_between, check_counts, check_seeds, settings_of
 
-Several = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 
-
+@grouped("design", essential="mark place mark_scale opacity controls n_controls")
 @dataclass(frozen=True, kw_only=True)
 class MarkOptions:
-    """What is burnt in, and where."""
+    """A mark, its place and its controls."""
 
     mark: str = ""
-    """A letter (A to Z), text:ANY TEXT, pattern:SEED (5 x 5, random), or an image file; its alpha is its opacity."""
+    """The mark: a letter (A to Z), text:ANY TEXT, pattern:SEED (5 x 5, random), or an image file, whose alpha channel
+    is its opacity."""
     place: str = "top-left"
-    """top-left, top-right, bottom-left, bottom-right (one pixel from the edges), centre, or TOP,LEFT in pixels."""
+    """Place of the mark: top-left, top-right, bottom-left, bottom-right (one pixel from the edges), centre, or TOP,LEFT
+    in pixels."""
     mark_scale: int = 1
-    """Image pixels a side of each pixel of a letter, pattern or patch."""
+    """Enlarge each pixel of a letter, pattern or patch to this side in image pixels."""
     opacity: float = 1.0
-    """Of the mark; 1 covers the image."""
+    """Opacity of the mark; 1 covers the image."""
     text_height: int = 12
     """Font size of text, in pixels."""
     font: Path | None = None
-    """TrueType or OpenType file for text; the font of Pillow if not given."""
+    """TrueType or OpenType file for text; by default Pillow's font."""
     text_background: bool = False
     """Draw text on an opaque black rectangle."""
     controls: str = "matched"
-    """matched, shuffled, letters or random; or a file with a text a line, or a folder of patches."""
+    """Control marks: matched, shuffled, letters or random; or a file with one text per line, or a folder of patches."""
     n_controls: int = 199
-    """How many controls; fewer than 19 cannot reach 0.05."""
+    """Number of controls. Fewer than 19 cannot reach a level of 0.05."""
 
     @property
     def where(self) -> str | tuple[int, int]:
@@ -59,44 +59,50 @@ class MarkOptions:
         return place
 
 
+@grouped(
+    "statistics",
+    essential="probes references level fail_on device redact",
+    images="probes n_probes",
+    training="references normalise output num_classes",
+    report="redact",
+)
 @dataclass(frozen=True, kw_only=True)
 class FeatureOptions(MarkOptions, ImageOptions, FunctionOptions):
     """Everything that `memorisk audit feature` can be told; those of ImageOptions are of the probes."""
 
     probes: str | None = None
-    """Images that the model was not trained on: as for `audit classifier`; labels are not needed."""
+    """Images that the model was not trained on, as IMAGES of `audit classifier`; labels are not needed."""
     n_probes: int = 1000
     """Use a random sample of at most this many probes."""
 
-    references: Several = ()
-    """Models trained alike without the mark, each as MODEL; with fewer than 19 nothing is decided at 0.05."""
+    references: Words = ()
+    """Models trained in the same way without the mark, each as MODEL. Fewer than 19 decide nothing at 0.05."""
     normalise: str = ""
-    """Of the model's input: imagenet, half, none, or MEAN/STD on pixels in [0, 1]; one number or one a channel."""
+    """Normalisation of the model's input: imagenet, half, none, or MEAN/STD for pixels in [0, 1], with one number or
+    one per channel."""
     output: Literal["auto", "logits", "probabilities"] = "auto"
-    """What the model gives; auto finds out once."""
+    """Output of the model; auto detects it once."""
     num_classes: int | None = None
-    """Classes of a network given by name."""
+    """Number of classes of a network given by name."""
 
     level: float = 0.05
-    """Chance of calling a mark remembered that no model saw."""
+    """Significance level: the chance of calling a mark remembered that no model saw."""
     gate: float = 2.0
-    """Pass only if a model this many times as sensitive to the mark would have been found in four of five cases."""
+    """A passing audit must detect, in four of five cases, a model this many times as sensitive to the mark."""
     redraws: int = 3
-    """Redraws of the random patches of the paper's form."""
+    """Redraws of the random patches in the paper's form of the test."""
     white_box: str | None = None
-    """Also the paper's M_w: the label that the marked image had and images with labels, as LABEL@IMAGES; where these do
-    not have the model's classes, NUMBER=LABEL@IMAGES with the model's number of the class."""
+    """Also compute the paper's M_w. LABEL@IMAGES: the label of the marked image, and labelled images; where these lack
+    the model's classes, NUMBER=LABEL@IMAGES with the model's number of the class."""
 
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
-    threads: int = 1
-    """Threads on a CPU."""
+    device: Device = "auto"
+    threads: Threads = 1
     seed: int = 0
-    """Of controls, probes and random patches."""
+    """Random seed for controls, probes and random patches."""
     redact: bool = False
     """Leave the mark, texts and images out of the report."""
     fail_on: Literal["remembered", "never"] = "remembered"
-    """never: exit code 0 whatever was found."""
+    """Fail if the mark is remembered (remembered); never: the exit code is 0 whatever the result."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -105,20 +111,13 @@ class FeatureOptions(MarkOptions, ImageOptions, FunctionOptions):
             InputError: A value is outside what its field allows.
         """
         ImageOptions.validate(self)
-        for name, allowed in (("output", ("auto", "logits", "probabilities")), ("fail_on", ("remembered", "never"))):
-            if getattr(self, name) not in allowed:
-                raise unknown_name(name, getattr(self, name), allowed)
-        for name, least in (("n_controls", 1), ("n_probes", 2), ("mark_scale", 1), ("redraws", 1), ("threads", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {least}")
-        if not 0 < self.level < 1:
-            raise InputError(f"level is {self.level}; it must lie between 0 and 1, as in 0.05")
+        check_counts(self, n_controls=1, n_probes=2, mark_scale=1, redraws=1, threads=1)
+        check_between(self, "level", example="0.05")
         if not self.gate > 1:
             raise InputError(f"gate is {self.gate}; it must be above 1: times the sensitivity to a control")
         if not 0 < self.opacity <= 1:
             raise InputError(f"opacity is {self.opacity}; it must lie above 0, where nothing is burnt in, and up to 1")
-        if not 0 <= self.seed < 1 << 32:
-            raise InputError(f"seed is {self.seed}; it must lie between 0 and {(1 << 32) - 1}")
+        check_seeds(self, "seed")
         _ = self.where
 
 

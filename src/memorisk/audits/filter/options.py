@@ -6,63 +6,72 @@ The same class is the command line, the YAML file and the Python keywords.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.report.options import ReportOptions
-from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.settings import check_types, settings_of
+from memorisk.runs.options import (
+    Device,
+    InputSize,
+    Normalise,
+    OneImagePerPatient,
+    Precision,
+    TrainSplit,
+    Words,
+    grouped,
+)
+from memorisk.runs.settings import check_between, check_seeds, settings_of
 
 AUTO, HALF = "auto", "half"
 
 
+@grouped(
+    "statistics",
+    essential="detector calibration calibration_split one_image_per_patient families miss_rate fail_on device",
+    comparison="detector measure threshold",
+    images="calibration calibration_split calibration_unseen",
+)
 @dataclass(frozen=True, kw_only=True)
 class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
     """What a filter and a loop around one are told alike; how images are read is the same for all sets."""
 
     detector: tuple[str, ...] = ()
-    """What compares images: the folder of a detector, or an encoder (docs/features.md); given again for each, an image
-    is rejected by any of them."""
+    """Detector that compares images: a folder of `train detector`, or an encoder (docs/features.md). Repeat it for
+    several: an image is rejected by any of them."""
     measure: str = AUTO
-    """With an encoder: one of the 14 measures; auto is a detector's own or its head, cosine for encoders and euclidean
-    for pixels and PCA."""
-    input_size: int | None = None
-    """Pixels a side that an encoder gets; by default what it was trained at."""
-    normalise: str | None = None
-    """An encoder's mean and deviation, as MEAN/STD, where they are not the published ones."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Of an encoder on a GPU."""
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    """Distance measure of an encoder, one of 14; auto: a detector's own measure or head, cosine for encoders,
+    euclidean for pixels and PCA."""
+    input_size: InputSize = None
+    normalise: Normalise = None
+    precision: Precision = "auto"
+    device: Device = "auto"
 
     calibration: str | None = None
-    """Real images of people whom neither the generator nor a detector has seen: the guarantee is made on them."""
+    """Real images of patients unseen by the generator and by every detector; the guarantee is calibrated on them."""
     calibration_split: str | None = None
     """Take the calibration images from TRAIN instead: this given split of it, such as test."""
-    train_split: str | None = None
-    """With --calibration-split: the given split that the generator was trained on; train if not given."""
+    train_split: TrainSplit = None
     calibration_unseen: bool = False
-    """The detectors were not trained or chosen on the calibration people: said where it cannot be seen."""
-    one_image_per_patient: bool = False
-    """Nobody has two images, in training and calibration images together: without patient ids a pass asks for this."""
-    families: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ("copies",)
-    """Which copies the guarantee is about: re-identification (another image of the person), blur, noise, rotation,
-    brightness, darkening, contrast, jpeg, up to a strength if one is given (noise:0.1); copies: all of these
-    but the first; flipped, cropped: as the audit of a synthetic set plants them."""
+    """Assert that no detector was trained or selected on the calibration patients, where this cannot be checked."""
+    one_image_per_patient: OneImagePerPatient = False
+    families: Words = ("copies",)
+    """Kinds of copies that the guarantee covers: re-identification (another image of the patient), blur, noise,
+    rotation, brightness, darkening, contrast, jpeg, each up to a strength if one is given (noise:0.1); copies: all of
+    these but the first; flipped, cropped: as `audit synthetic` plants them."""
 
     miss_rate: float = 0.05
-    """At most this share of such copies is missed."""
+    """Largest share of such copies that may be missed."""
     confidence: float = 0.95
-    """In at least this share of calibrations that holds, for all detectors and families together."""
+    """Confidence of the guarantee, over all detectors and families together."""
     threshold: tuple[str, ...] = ()
-    """Reject from this score on instead, without a guarantee: a number for each detector, or half for P = 0.5."""
+    """Reject images with at least this score instead, without a guarantee: a number for each detector, or half for
+    P = 0.5."""
     seed: int = 0
-    """Of the pairs and copies of the calibration."""
+    """Random seed for the pairs and copies of the calibration."""
     fail_on: Literal["no-guarantee", "never"] = "no-guarantee"
-    """never: exit code 0 whatever came of it."""
+    """Fail without a guarantee (no-guarantee); never: the exit code is 0 whatever the result."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -71,22 +80,11 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
             InputError: A value is outside what its field allows.
         """
         ImageOptions.validate(self)
-        check_types(self)
         self.check_cluster()
         if self.sample is not None:
             raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
-        choices = {
-            "precision": ("auto", "fp32", "bf16", "fp16"),
-            "fail_on": ("no-guarantee", "never"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise unknown_name(name, getattr(self, name), allowed)
-        for name in ("miss_rate", "confidence"):
-            if not 0 < getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        if not 0 <= self.seed < 1 << 32:
-            raise InputError(f"seed is {self.seed}; it must lie between 0 and {(1 << 32) - 1}")
+        check_between(self, "miss_rate", "confidence")
+        check_seeds(self, "seed")
         self._check_lists()
         if self.calibration is not None and self.calibration_split is not None:
             raise InputError("calibration and calibration_split both say which images calibrate: give one of them")

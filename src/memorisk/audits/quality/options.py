@@ -6,67 +6,76 @@ The same class is the command line, the YAML file and the Python keywords.
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import Any
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.settings import check_types, settings_of
+from memorisk.runs.options import (
+    Device,
+    HeldOutSplit,
+    InputSize,
+    Normalise,
+    Precision,
+    Threads,
+    TrainSplit,
+    Words,
+    grouped,
+)
+from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
 
 AUTO = "auto"
 FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage", "IRS")
 """In the order of the table."""
 
 
+@grouped(
+    "training",
+    essential="held_out held_out_split features figures level classifier device",
+    images="held_out",
+    comparison="features synthetic_features held_out_features",
+    statistics="figures level seed",
+)
 @dataclass(frozen=True, kw_only=True)
 class QualityOptions(ImageOptions, ClusterOptions):
     """Everything that `memorisk quality` can be told; how images are read is the same for all three sets."""
 
     held_out: str | None = None
-    """Real images of patients that the generator never saw: what a perfect generator would get is measured on them."""
-    held_out_split: str | None = None
-    """Take the held-out images from TRAIN instead: this given split of it, such as test."""
-    train_split: str | None = None
-    """With --held-out-split: the given split that the generator was trained on; train if not given."""
+    """Real images of patients unseen by the generator; they show what a perfect generator would score."""
+    held_out_split: HeldOutSplit = None
+    train_split: TrainSplit = None
 
-    features: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = (AUTO,)
-    """Feature spaces (docs/features.md), a table each: NETWORK@WEIGHTS, detector:FOLDER, pixels:SIDE, pca:K, or a file
-    of features of TRAIN; auto is pixels at 32 x 32, which judge shapes and greys and little else."""
+    features: Words = (AUTO,)
+    """Features (docs/features.md), one table each: NETWORK@WEIGHTS, detector:FOLDER, pixels:SIDE, pca:K, or a file with
+    features of TRAIN; auto: pixels at 32 x 32, which capture shapes and grey levels only."""
     synthetic_features: Path | None = None
-    """With a file of features: that of SYNTHETIC."""
+    """With a file in --features: the file with the features of SYNTHETIC."""
     held_out_features: Path | None = None
-    """With a file of features: that of the held-out images."""
-    input_size: int | None = None
-    """Pixels a side that a network gets; by default what it was trained at."""
-    normalise: str | None = None
-    """A network's mean and deviation, as MEAN/STD, where they are not the published ones."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Of a network on a GPU."""
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    """With a file in --features: the file with the features of the held-out images."""
+    input_size: InputSize = None
+    normalise: Normalise = None
+    precision: Precision = "auto"
+    device: Device = "auto"
 
-    figures: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = FIGURES
-    """Which figures: FID, KID, MiFID, precision, recall, density, coverage, IRS."""
+    figures: Words = FIGURES
+    """Quality measures to compute."""
     level: float = 0.95
     """Coverage of the intervals."""
     seed: int = 0
-    """Of the draws that make numbers of images equal, and of the trainings."""
+    """Random seed for subsampling to equal numbers of images, and first seed of the trainings."""
 
     classifier: str | None = None
-    """Train this network (auto, or a name as for `train classifier`) on synthetic images and on as many real ones, and
-    test both on the held-out images; their labels are needed. Off if not given."""
+    """Also train this network (auto, or a name as in `train classifier`) on synthetic images and on as many real ones,
+    and test both on the held-out images. Needs labels."""
     classifier_weights: str | None = None
-    """Its pre-trained weights: a file, "default" or a tag; none if not given."""
+    """Pre-trained weights of --classifier: a file, "default" or a tag; by default none."""
     classifier_epochs: int | None = None
-    """Epochs of each training; by default the architecture's."""
+    """Epochs of --classifier; by default the architecture's."""
     classifier_seeds: int = 3
-    """Trainings of each of the two, by seeds from --seed on."""
+    """Trainings of --classifier on each set, with seeds from --seed on."""
     batch_size: int = 64
-    """Images a step of these trainings."""
-    threads: int = 1
-    """Threads of a training on a CPU; results depend on it."""
+    """Images per step of --classifier."""
+    threads: Threads = 1
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -75,20 +84,12 @@ class QualityOptions(ImageOptions, ClusterOptions):
             InputError: A value is outside what its field allows.
         """
         ImageOptions.validate(self)
-        check_types(self)
         self.check_cluster()
         if self.sample is not None:
             raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
-        if self.precision not in ("auto", "fp32", "bf16", "fp16"):
-            raise unknown_name("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
-        if not 0 < self.level < 1:
-            raise InputError(f"level is {self.level}; it must lie between 0 and 1")
-        if not 0 <= self.seed < 1 << 31:
-            raise InputError(f"seed is {self.seed}; it must lie between 0 and {(1 << 31) - 1}")
-        for name, least in (("classifier_epochs", 1), ("classifier_seeds", 1), ("batch_size", 2), ("threads", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{name} is {value}; it must be a whole number of at least {least}")
+        check_between(self, "level")
+        check_seeds(self, "seed", below=1 << 31)
+        check_counts(self, classifier_epochs=1, classifier_seeds=1, batch_size=2, threads=1)
         self._check_lists()
         if self.held_out is not None and self.held_out_split is not None:
             raise InputError("held_out and held_out_split both say which images are held out: give one of them")

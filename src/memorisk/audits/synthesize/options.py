@@ -6,50 +6,51 @@ The same class is the command line, the YAML file and the Python keywords.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import Any
 
 from memorisk.audits.filter.options import ScreeningOptions, plain_settings
 from memorisk.models.settings import SamplingOptions
-from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.settings import FunctionOptions, settings_of
+from memorisk.runs.errors import InputError
+from memorisk.runs.options import Balance, HeldOutSplit, Paired, PlantKinds, grouped
+from memorisk.runs.settings import FunctionOptions, check_counts, settings_of
 
-BALANCES = ("classes", "training")
 NEARER_LEVEL = 0.01
 """The kept set is nearer to training patients than to held-out ones where the one-sided test says so at this level."""
 
 
+@grouped(
+    "generator",
+    essential="generator images balance auditor held_out",
+    comparison="auditor quality",
+    images="held_out",
+    where="threads",
+)
 @dataclass(frozen=True, kw_only=True)
 class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
     """Everything that `memorisk synthesize` can be told."""
 
     generator: str = ""
-    """What draws images: a folder of `train generator`, or your own function as module:function (docs/generate.md)."""
+    """Generator: a folder of `train generator`, or your own function as module:function (docs/generate.md)."""
     images: int = 1000
-    """How many images are to pass."""
-    balance: Literal["classes", "training"] = "classes"
-    """As many images of every class, or as the training images are divided among the classes."""
-    paired: bool = False
-    """An image to each training image's condition, of a generator that learned from pseudo-conditions."""
+    """Number of images that must pass."""
+    balance: Balance = "classes"
+    paired: Paired = False
     most_tries: int = 20
-    """How often an image may be drawn; its place stays empty if it is rejected each time."""
+    """Most draws for one image; its place stays empty if all are rejected."""
     keep_rejected: bool = False
-    """Write the rejected images, too. They may show training patients: personal data."""
+    """Also write the rejected images. They may show training patients and are personal data."""
     threads: int = 1
-    """Threads on a CPU; the last bits of an image may depend on it."""
+    """CPU threads. The last bits of an image may depend on it."""
 
     auditor: str | None = None
-    """Audit the kept set by this detector, which took no part in choosing it; needs held-out images."""
+    """Audit the kept set with this detector, which took no part in selecting it. Needs held-out images."""
     held_out: str | None = None
-    """Real images of patients whom neither the generator nor a detector has seen, other ones than calibrate: for the
-    audit, and as the reference of quality."""
-    held_out_split: str | None = None
-    """Take the held-out images from TRAIN instead: this given split of it, such as test."""
-    plant_kinds: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
-    """The kinds of copies that the audit of the kept set is about; all seven if not given."""
+    """Real images of patients unseen by the generator and by every detector, and not used for calibration: for the
+    audit, and as reference for quality."""
+    held_out_split: HeldOutSplit = None
+    plant_kinds: PlantKinds = ()
     quality: str | None = None
-    """Features for FID and IRS (docs/features.md); the auditor's if not given, else those of the first detector."""
+    """Features for FID and IRS (docs/features.md); by default the auditor's, otherwise those of the first detector."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -61,11 +62,7 @@ class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
         SamplingOptions.validate(self)
         if not self.generator:
             raise InputError("no generator is given: what draws the images, as in generator FOLDER")
-        if self.balance not in BALANCES:
-            raise unknown_name("balance", self.balance, BALANCES)
-        for name in ("images", "most_tries", "threads"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
+        check_counts(self, images=1, most_tries=1, threads=1)
         if self.held_out is not None and self.held_out_split is not None:
             raise InputError("held_out and held_out_split both say which images are held out: give one of them")
         if self.held_out_split is not None and self.held_out_split in (self.trained_on, self.calibration_split):

@@ -5,72 +5,72 @@ The same class is the command line, the YAML file and the Python keywords.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.models.settings import SamplingOptions
-from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.settings import settings_of
+from memorisk.runs.errors import InputError
+from memorisk.runs.options import Device, Domain, HeldOutSplit, InputSize, Normalise, Precision, TrainSplit, grouped
+from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
 
 AUTO = "auto"
-STOP_ON = ("auto", "share", "test", "listed", "never")
-TRACKERS = ("tensorboard", "mlflow")
-PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+StopOn = Literal["auto", "share", "test", "listed", "never"]
+Tracker = Literal["tensorboard", "mlflow"]
 
 
+@grouped(
+    "statistics",
+    essential="detector images every stop_on device redact",
+    comparison="detector measure quality",
+    generator="images every looks seed",
+    report="log log_to redact",
+)
 @dataclass(frozen=True, kw_only=True)
 class WatchSettings(SamplingOptions):
     """What a watch does, whatever it watches."""
 
     detector: str = AUTO
-    """What compares images: a folder of `train detector`, or any source of features (docs/features.md); auto is pixels
-    at 32 x 32, a weak detector."""
+    """Detector that compares images: a folder of `train detector`, or any features (docs/features.md); auto: pixels at
+    32 x 32, a weak detector."""
     measure: str = AUTO
-    """One of the 14 measures; auto is a detector's own, cosine for encoders and euclidean for pixels and PCA."""
-    domain: Literal["signed", "shift", "softplus"] | None = None
-    """How braycurtis, canberra and jensenshannon meet negative features."""
-    input_size: int | None = None
-    """Pixels a side that an encoder gets; by default what it was trained at."""
-    normalise: str | None = None
-    """An encoder's mean and deviation, as MEAN/STD, where they are not the published ones."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Of an encoder on a GPU."""
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    """Distance measure, one of 14; auto: a detector's own, cosine for encoders, euclidean for pixels and PCA."""
+    domain: Domain = None
+    input_size: InputSize = None
+    normalise: Normalise = None
+    precision: Precision = "auto"
+    device: Device = "auto"
 
     images: int = 200
-    """Images that are drawn at every look."""
+    """Images drawn for each evaluation."""
     every: int = 1000
-    """Steps between two looks of a training that asks for them itself."""
+    """Training steps between two evaluations, where your own training calls the watch."""
     looks: int | None = None
-    """Looks that are planned: the error of a stop is shared evenly over them. Without it, look k gets 1 / (k (k + 1))
-    of it."""
+    """Planned number of evaluations, which share --error evenly; by default evaluation k gets 1 / (k (k + 1)) of it."""
     nominal: float = 0.05
-    """A training patient counts as memorized who is nearer to the images than this share of held-out patients is."""
+    """A training patient counts as memorized if fewer than this share of held-out patients are as close to the drawn
+    images."""
     level: float = 0.1
-    """Of the list of training patients at each look: at most this share of it is expected to be no nearer than held-out
-    patients."""
+    """False discovery rate of the patients listed at each evaluation: the expected share that is no closer than
+    held-out patients are."""
 
-    stop_on: Literal["auto", "share", "test", "listed", "never"] = "auto"
-    """What stops a training: share (the lower limit of the memorized share is above the nominal rate), test (the exact
-    p-value of the share, for few held-out patients), listed (a patient is listed), or never. auto is share where there
-    are enough held-out patients for it, else test, and never where they are too few for either."""
+    stop_on: StopOn = "auto"
+    """Stop the training when the lower limit of the memorized share exceeds --nominal (share), when an exact test of
+    the share rejects (test, for few held-out patients), when a patient is listed (listed), or never. auto: share or
+    test, whichever the number of held-out patients allows, otherwise never."""
     error: float = 0.05
-    """Probability that a training which memorizes nothing is stopped at any of its looks."""
+    """Probability of stopping, at any evaluation, a training that memorizes nothing."""
     patience: int = 1
-    """Looks in a row that have to say so."""
+    """Consecutive evaluations that must meet --stop-on."""
 
     quality: str = AUTO
-    """What FID is computed of: any source of features, auto for those of the detector, none for no FID."""
+    """Features for FID: any (docs/features.md), auto: the detector's, none: no FID."""
     seed: int = 0
-    """Of the images that are drawn: the same ones at every look."""
+    """Random seed for the drawn images, the same at each evaluation."""
 
-    log: Annotated[tuple[str, ...], Parameter(negative="")] = ()
-    """tensorboard or mlflow, or both: every look is logged there, too (extra `tracking`)."""
+    log: tuple[Tracker, ...] = ()
+    """Log each evaluation to tensorboard, mlflow or both (extra `tracking`)."""
     log_to: Path | None = None
-    """Folder of these logs; tracking in the watch's own folder if not given."""
+    """Folder for these logs; by default tracking in the watch's own folder."""
     redact: bool = False
     """Leave ids out of the report."""
 
@@ -81,36 +81,21 @@ class WatchSettings(SamplingOptions):
             InputError: A value is outside what its field allows.
         """
         SamplingOptions.validate(self)
-        choices = {"domain": (None, "signed", "shift", "softplus"), "precision": PRECISIONS, "stop_on": STOP_ON}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise unknown_name(name, getattr(self, name), [a for a in allowed if a is not None])
-        for name in self.log:
-            if name not in TRACKERS:
-                raise unknown_name("log", name, TRACKERS)
         if self.log_to is not None and not self.log:
             raise InputError("log_to is a folder for logs: say of which kind with log, tensorboard or mlflow")
-        for name in ("nominal", "level"):
-            if not 0 < getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        if not 0 < self.error < 0.5:
-            raise InputError(f"error is {self.error}; it must lie between 0 and 0.5")
-        for name in ("images", "every", "looks", "patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} is {value}; it must be a whole number of at least 1")
-        if not 0 <= self.seed < 1 << 32:
-            raise InputError(f"seed is {self.seed}; it must lie between 0 and {(1 << 32) - 1}")
+        check_between(self, "nominal", "level")
+        check_between(self, "error", top=0.5)
+        check_counts(self, images=1, every=1, looks=1, patience=1)
+        check_seeds(self, "seed")
 
 
+@grouped("images", essential="held_out_split")
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions(ImageOptions, WatchSettings):
     """Everything that `memorisk watch` can be told; how images are read is the same for training and held-out ones."""
 
-    held_out_split: str | None = None
-    """Take the held-out images from the training images' table: this given split of it, such as val."""
-    train_split: str | None = None
-    """With --held-out-split: the given split that the generator is trained on; train if not given."""
+    held_out_split: HeldOutSplit = None
+    train_split: TrainSplit = None
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.

@@ -7,9 +7,10 @@ from math import inf
 from pathlib import Path
 from typing import Literal
 
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.options import grouped
+from memorisk.runs.settings import check_choices
 
-EXECUTORS = ("local", "dask", "ray")
 _ADDRESSES = {"dask": "DASK_SCHEDULER_ADDRESS", "ray": "RAY_ADDRESS"}
 _EXAMPLES = {"dask": "tcp://HOST:8786", "ray": "ray://HOST:10001, or auto on a machine of the cluster"}
 SILENCE_SECONDS = 120.0
@@ -48,19 +49,20 @@ class Placement:
         return self.executor != "local"
 
 
+@grouped("where", essential="executor cluster")
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
     """Where the jobs of a command run."""
 
     executor: Literal["local", "dask", "ray"] = "local"
-    """local: processes of this machine; dask, ray: the workers of a cluster (docs/cluster.md)."""
+    """Run jobs in processes of this machine (local), or on the workers of a Dask or Ray cluster (docs/cluster.md)."""
     cluster: str | None = None
     """Address of the cluster, as in tcp://HOST:8786 or ray://HOST:10001; by default DASK_SCHEDULER_ADDRESS or
     RAY_ADDRESS."""
     job_memory: str | None = None
-    """Memory that a job asks a cluster for, as in 8GB; by default none is asked for."""
+    """Memory that each job requests from the cluster, as in 8GB; by default no request."""
     worker_silence: float | None = None
-    """Seconds without a sign of life after which a worker's job is given to another; by default 120."""
+    """Seconds without a heartbeat after which a worker's job goes to another worker; by default 120."""
 
     def check_cluster(self) -> None:
         """Check what can be wrong without asking the cluster.
@@ -68,8 +70,7 @@ class ClusterOptions:
         Raises:
             InputError: An executor that is none, settings of a cluster without one, or a size that is none.
         """
-        if self.executor not in EXECUTORS:
-            raise unknown_name("executor", self.executor, EXECUTORS)
+        check_choices(self, ClusterOptions)
         if self.executor == "local":
             for name in ("cluster", "job_memory", "worker_silence"):
                 if getattr(self, name) is not None:

@@ -8,74 +8,81 @@ from cyclopts import Parameter
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.settings import setting_names, settings_of
+from memorisk.runs.options import Device, Precision, Threads, Words, grouped
+from memorisk.runs.settings import check_between, check_counts, setting_names, settings_of
 
 if TYPE_CHECKING:  # the losses come with PyTorch
     from memorisk.training.detectors.options import DetectorOptions
 
-Several = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 Numbers = Annotated[tuple[int, ...], Parameter(consume_multiple=True)]
 Shares = Annotated[tuple[float, float, float, float], Parameter(consume_multiple=True)]
 
-STRENGTHS = ("weak", "strong")
+Strength = Literal["weak", "strong"]
 ALL = "all"
-DOMAINS = ("shift", "softplus", "signed")
 _SEVERAL = ("backbones", "losses", "measures", "seeds", "strengths")
 
 
+@grouped(
+    "training",
+    essential="backbones losses measures seeds strengths protocol epochs device processes specificity",
+    comparison="backbones losses measures domain network_size",
+    design="seeds strengths shares split_seed protocol",
+    statistics="specificity percent",
+    where="processes",
+)
 @dataclass(frozen=True, kw_only=True)
 class BenchDetectorsOptions(ImageOptions, ClusterOptions):
     """Everything that `memorisk bench detectors` can be told."""
 
-    backbones: Several = ("pixels", "pca:16")
-    """NAME@WEIGHTS (a file, default, or none), transformers:FOLDER, pixels, pca:16; =LABEL behind names the weights."""
-    losses: Several = ("none",)
-    """none (untrained), triplet, infonce: what detectors are trained with; pixels and PCA are never trained."""
-    measures: Several = (ALL,)
-    """Distances by SciPy's names, or all 14."""
+    backbones: Words = ("pixels", "pca:16")
+    """Backbones: NAME@WEIGHTS (a file, default, or none), transformers:FOLDER, pixels, pca:16; append =LABEL to name
+    the weights."""
+    losses: Words = ("none",)
+    """Losses that detectors are trained with: none (untrained), triplet, infonce. Pixels and PCA are never trained."""
+    measures: Words = (ALL,)
+    """Distance measures by SciPy's names, or all 14 (all)."""
     seeds: Numbers = (0,)
-    """Of random weights and trainings: each makes a detector."""
-    strengths: Several = STRENGTHS
-    """Of the augmented copies; the last one is that of the tables."""
+    """Random seeds of initial weights and trainings; each makes a detector."""
+    strengths: Annotated[tuple[Strength, ...], Parameter(consume_multiple=True)] = ("weak", "strong")
+    """Strengths of the augmented copies; the tables use the last one."""
 
     shares: Shares = (0.5, 0.15, 0.15, 0.2)
-    """Of the patients: train, validation, test, and those of whom no image is a reference (the null)."""
+    """Shares of the patients: train, validation, test, and null (patients without reference images)."""
     split_seed: int = 0
-    """Of the division of the patients, of the copies, and of whatever else is drawn."""
+    """Random seed for the split of the patients, the copies and all other draws."""
     specificity: float = 0.95
-    """Share of new patients with no flagged image, at the corrected thresholds."""
+    """Share of unseen patients without flagged images, at the corrected thresholds."""
     percent: float = 5.0
-    """The published threshold: this percentile of training images asked among validation images."""
+    """Published threshold: this percentile of the distances from training to validation images."""
     domain: Literal["shift", "softplus", "signed"] = "shift"
-    """How signed features meet measures of non-negative ones: made so (fitted on training images), or as SciPy does."""
+    """How measures of non-negative features handle signed ones: shift or softplus (fitted on training images), or
+    signed, as SciPy does."""
 
     protocol: Literal["paper", "corrected"] = "corrected"
-    """Of the trainings: as published, or with patients masked, batches shuffled, the epoch chosen by finding copies."""
-    augment: Literal["weak", "strong"] = "weak"
+    """Train as published (paper), or with images of one patient never as negatives, shuffled batches, and the epoch
+    chosen by finding copies (corrected)."""
+    augment: Strength = "weak"
     """Strength of the copies that detectors are trained on."""
     epochs: int = 100
-    """Of each training; the best one is kept."""
+    """Epochs of each training; the weights of the best one are kept."""
     lr: float = 1e-4
-    """Learning rate at the start."""
+    """Initial learning rate."""
     batch_size: int | None = None
-    """Images a step; by default 128, and 64 for CLIP and DINOv2."""
+    """Images per step; by default 128, for CLIP and DINOv2 64."""
     frozen_epochs: int = 5
-    """Epochs at the start in which only the linear layer is trained."""
+    """First epochs in which only the linear layer is trained."""
     margin: float = 0.05
-    """Of the triplet loss."""
+    """Margin of the triplet loss."""
     temperature: float = 0.5
-    """Of InfoNCE."""
+    """Temperature of InfoNCE."""
 
     network_size: int | None = None
-    """Pixels a side that networks get; by default what each was trained at."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of networks; auto is bf16 on a GPU that has it, fp32 elsewhere."""
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    """Side in pixels of the networks' input; by default the size that each was trained at."""
+    precision: Precision = "auto"
+    device: Device = "auto"
     processes: int = 1
-    """Detectors side by side on a CPU; 0 for one a core."""
-    threads: int = 1
-    """Threads of each; results of networks depend on it."""
+    """Detectors run in parallel on a CPU; 0 for one per core."""
+    threads: Threads = 1
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -92,10 +99,9 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
             value = getattr(self, name)
             if not value or len(set(value)) < len(value):
                 raise InputError(f"{name} is {one_line(value, 80)}; give one or more, each once")
-        for name, allowed in (("losses", LOSSES), ("strengths", STRENGTHS), ("domain", DOMAINS)):
-            for value in (self.domain,) if name == "domain" else getattr(self, name):
-                if value not in allowed:
-                    raise unknown_name(name, value, allowed)
+        for loss in self.losses:
+            if loss not in LOSSES:
+                raise unknown_name("losses", loss, LOSSES)
         for name in self.measures:
             if name != ALL:
                 find_measure(name)
@@ -122,13 +128,9 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
         good = all(isinstance(s, int | float) and 0 < s < 1 for s in self.shares)
         if len(self.shares) != 4 or not good or abs(sum(self.shares) - 1) > 1e-9:
             raise InputError(f"shares are {self.shares}; give four that add up to 1, as in 0.5 0.15 0.15 0.2")
-        for name, top in (("specificity", 1), ("percent", 100)):
-            if not 0 < getattr(self, name) < top:
-                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and {top}")
-        for name, least in (("processes", 0), ("threads", 1), ("network_size", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{name} is {value}; it must be a whole number of at least {least}")
+        check_between(self, "specificity")
+        check_between(self, "percent", top=100)
+        check_counts(self, processes=0, threads=1, network_size=1)
         for seed in (self.split_seed, *self.seeds):
             if not isinstance(seed, int) or not 0 <= seed < 1 << 32:
                 raise InputError(f"seed is {seed}; it must be a whole number from 0 to {(1 << 32) - 1}")

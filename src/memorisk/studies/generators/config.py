@@ -12,7 +12,7 @@ from memorisk.report.options import ReportOptions
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.settings import check_types, setting_names
+from memorisk.runs.settings import check_between, check_counts, check_types, setting_names
 from memorisk.studies.engine.study_file import check_keys, reading_study
 from memorisk.training.detectors.pair_detectors import open_pair_detector
 from memorisk.training.generators.options import GeneratorOptions, PseudoOptions
@@ -63,13 +63,8 @@ class GeneratorsOptions(SamplingOptions, ReportOptions, ClusterOptions):
         check_types(self)
         self.check_cluster()
         self.sampling().validate()
-        least = {"images": 0, "closest": 0, "seed": 0, "threads": 1}
-        for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {smallest}")
-        for name in ("nominal", "q"):
-            if not 0 < getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1, as in 0.05")
+        check_counts(self, images=0, closest=0, seed=0, threads=1)
+        check_between(self, "nominal", "q", example="0.05")
         if not self.detectors:
             raise InputError("no detector: name one at least, as in detectors: [pixels:32]")
         for one in self.strengths:

@@ -14,7 +14,7 @@ from memorisk.models.classifiers.unique_features import LAYERS, NAMES
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.settings import check_names, check_types, setting_names
+from memorisk.runs.settings import check_between, check_counts, check_names, check_types, setting_names
 from memorisk.studies.engine.study_file import StudyProtocol, check_keys, read_protocol, reading_study
 from memorisk.training.engine.options import TrainOptions
 
@@ -97,17 +97,10 @@ class UniqueOptions(MarkOptions, ClusterOptions):
         """
         check_types(self)
         self.check_cluster()
-        least = {
-            "n_controls": 1, "random": 0, "runs": 1, "shown_runs": 1, "highest": 0, "lowest": 0, "references": 0,
-            "latent": 0, "profiled": 0, "influenced": 0, "redraws": 1, "n_probes": 2, "epochs": 1, "patience": 1,
-            "seed": 0, "processes": 0,
-            "mark_scale": 1,
-        }  # fmt: skip
-        for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {smallest}")
-        if not 0 < self.validation < 1:
-            raise InputError(f"validation is {self.validation}; it must lie between 0 and 1, as in 0.1")
+        check_counts(self, n_controls=1, random=0, runs=1, shown_runs=1, highest=0, lowest=0, references=0, latent=0)
+        check_counts(self, profiled=0, influenced=0, redraws=1, n_probes=2, epochs=1, patience=1, seed=0, processes=0)
+        check_counts(self, mark_scale=1)
+        check_between(self, "validation", example="0.1")
         if not (self.random or self.highest or self.lowest or self.latent):
             raise InputError("no canary is asked for: give random, highest, lowest or latent")
         if not 0 < self.opacity <= 1:

@@ -4,59 +4,55 @@ from dataclasses import dataclass
 from math import gcd, log2
 from typing import Any, Literal
 
-from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.settings import check_types
-from memorisk.training.engine.options import PRECISIONS, PartOptions, TrainOptions
+from memorisk.runs.errors import InputError
+from memorisk.runs.options import CheckpointSeconds, Device, Precision, Threads, grouped
+from memorisk.runs.settings import check_counts, check_finite, check_seeds, check_types
+from memorisk.training.engine.options import PartOptions, TrainOptions
 
-DOWNSAMPLING = (4, 8)
 _WIDTHS = (8, 16, 32, 32)
 _MOST_GROUPS = 32
-_SEEDS = 1 << 32
 
 
+@grouped("training", essential="downsampling latent_channels block_channels epochs patience lr batch_size device")
 @dataclass(frozen=True, kw_only=True)
 class AutoencoderOptions:
     """How one autoencoder is trained."""
 
     downsampling: Literal[4, 8] = 4
-    """Pixels a side that become one number of the latent: 64 pixels become 16 (4) or 8 (8)."""
+    """Factor from the side of an image to the side of its latent: 64 pixels become 16 (4) or 8 (8)."""
 
     latent_channels: int = 4
     """Channels of the latent."""
 
     block_channels: tuple[int, ...] = ()
-    """Width of each block, one more than there are halvings; name it once for each. By default 8, 16, 32, and for a
-    downsampling of 8 once more 32, which a CPU can train; on a GPU take 64, 128, 256 or more."""
+    """Width of each block; repeat it for each of the 3 blocks (4 with --downsampling 8). By default 8, 16, 32 (and 32),
+    which a CPU can train; on a GPU use 64, 128, 256 or more."""
 
     kl_weight: float = 1e-6
-    """Of the divergence from a normal posterior, a number of the latent, beside the mean absolute error of a pixel."""
+    """Weight of the KL divergence per latent number, relative to the mean absolute error per pixel."""
 
     epochs: int = 25
-    """Most passes over the training images; the weights of the best one are kept. More of them render more."""
+    """Most epochs; the weights of the best one are kept. More epochs reconstruct more detail."""
 
     patience: int = 10
-    """Epochs without a smaller error on the validation images after which it ends."""
+    """Stop after this many epochs without a smaller error on the validation images."""
 
     lr: float = 2e-3
-    """Learning rate at the start; it falls to 0 as a cosine."""
+    """Initial learning rate, annealed to 0 (cosine)."""
 
     batch_size: int = 4
-    """Images a step."""
+    """Images per step."""
 
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of the training; auto is bf16 on a GPU that has it, fp32 elsewhere. Figures are always in fp32."""
+    precision: Precision = "auto"
 
     seed: int = 0
-    """Of the weights, the order and the noise."""
+    """Random seed for initial weights, order and noise."""
 
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    device: Device = "auto"
 
-    threads: int = 1
-    """Threads on a CPU; results depend on it."""
+    threads: Threads = 1
 
-    checkpoint_seconds: float = 30.0
-    """Least time between two writes of the training's state, from which a killed one goes on."""
+    checkpoint_seconds: CheckpointSeconds = 30.0
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -65,20 +61,10 @@ class AutoencoderOptions:
             InputError: A value is outside what its field allows.
         """
         check_types(self)
-        if self.downsampling not in DOWNSAMPLING:
-            raise InputError(f"downsampling is {self.downsampling}; it must be 4 or 8")
-        if self.precision not in PRECISIONS:
-            raise unknown_name("precision", self.precision, PRECISIONS)
-        for name, least in (("latent_channels", 1), ("epochs", 1), ("patience", 1), ("batch_size", 2), ("threads", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {least}")
-        if not 0 < self.lr < float("inf"):
-            raise InputError(f"lr is {self.lr}; it must be above 0")
-        for name in ("kl_weight", "checkpoint_seconds"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be 0 or more")
-        if not 0 <= self.seed < _SEEDS:
-            raise InputError(f"seed is {self.seed}; it must lie between 0 and {_SEEDS - 1}")
+        check_counts(self, latent_channels=1, epochs=1, patience=1, batch_size=2, threads=1)
+        check_finite(self, "lr")
+        check_finite(self, "kl_weight", "checkpoint_seconds", zero=True)
+        check_seeds(self, "seed")
         self._check_blocks()
 
     def _check_blocks(self) -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ from memorisk.training.detectors.contrastive.fit import (
 from memorisk.training.detectors.lcmem.fit import DETECTOR_FOLDER, FittedStage, StageTraining, fit_lcmem
 from memorisk.training.detectors.lcmem.inputs import PairData
 from memorisk.training.detectors.lcmem.measurement import lcmem_cost, measure_stages
-from memorisk.training.detectors.options import STRENGTH_NAMES, DetectorOptions, LatentOptions
+from memorisk.training.detectors.options import DetectorOptions, LatentOptions, Strength
 from memorisk.training.engine.data import Division, divide, parts_of_split
 from memorisk.training.engine.devices import keep_freed_memory, limited_threads
 from memorisk.training.engine.optimization import batch_bounds, build_optimizer
@@ -176,7 +176,7 @@ def plan_detector(
 def _copy_cost(data: _CopyData, training: CopyDetectorTraining, steps: int) -> Cost:
     """Each image of a step has a copy; validation images and theirs are looked for after every epoch."""
     epochs, measured = training.options.epochs, _measured_images(data)
-    looks, tests = len(training.validation), len(STRENGTH_NAMES)
+    looks, tests = len(training.validation), len(get_args(Strength))
     return Cost(
         trainings=1,
         steps=steps,

@@ -10,11 +10,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions
-from memorisk.models.settings import COPY_DETECTOR, DETECTOR_KINDS
-from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.settings import check_types
-from memorisk.training.detectors.options import DetectorOptions, LatentOptions
-from memorisk.training.engine.options import check_parts
+from memorisk.models.settings import COPY_DETECTOR
+from memorisk.runs.errors import InputError
+from memorisk.runs.options import CheckpointSeconds, Device, Precision, Threads, grouped
+from memorisk.training.detectors.options import DetectorOptions, LatentOptions, Protocol, Strength
+from memorisk.training.engine.options import SplitOptions
 
 SHARED = (
     *("backbone", "protocol", "epochs", "lr", "batch_size", "temperature", "dimension", "weight_decay"),
@@ -27,127 +27,116 @@ LATENT_ONLY = (
 )
 
 
+@grouped("training", essential="kind backbone encoder loss epochs batch_size lr dimension protocol device")
 @dataclass(frozen=True, kw_only=True)
-class TrainDetectorOptions(ImageOptions):
-    """Everything that `memorisk train detector` can be told; docs/detectors-training.md and docs/lcmem.md say more."""
+class DetectorSettings(ImageOptions):
+    """How images are read and a detector of any kind is trained, without the split of the images."""
 
     kind: Literal["copy", "lcmem", "siamese", "siamese-ntxent"] = "copy"
-    """copy: recognises augmented copies; lcmem: the same patient and copies, from latents, in two stages; siamese,
-    siamese-ntxent: its baselines."""
+    """copy: recognises augmented copies; lcmem: recognises copies and images of the same patient, from latents, in two
+    stages; siamese, siamese-ntxent: baselines of lcmem."""
 
     backbone: str | None = None
-    """Network and its weights, as in resnet50@FILE, resnet50@default (downloads) or resnet50@none (random); lcmem has
-    convnext_tiny@none where none is named."""
+    """Network and its weights: resnet50@FILE, resnet50@default (downloads) or resnet50@none (random). Required for
+    copy; lcmem by default convnext_tiny@none."""
 
     encoder: str | None = None
-    """Of the latents, not for copy: pixels (the default), pixels:SIDE, autoencoder:FOLDER."""
+    """Encoder of the latents: pixels (default), pixels:SIDE or autoencoder:FOLDER. Not for copy."""
 
     loss: Literal["triplet", "infonce"] | None = None
-    """What a copy detector is learnt from: triplet (margin, the nearest negative; the default) or infonce
-    (temperature, all negatives)."""
+    """Loss of a copy detector: triplet (margin, nearest negative; default) or infonce (temperature, all negatives)."""
 
-    protocol: Literal["paper", "corrected"] = "corrected"
-    """corrected: no image of a patient is a negative of another, each patient counts alike, batches are shuffled;
-    paper: as published."""
+    protocol: Protocol = "corrected"
+    """corrected: images of one patient are never negatives of each other, patients have equal weight, batches are
+    shuffled; paper: as published."""
 
-    augment: Literal["weak", "strong"] | None = None
-    """Strength of a copy detector's augmented copies; the paper's is weak."""
+    augment: Strength | None = None
+    """Strength of the augmented copies of a copy detector; the paper uses weak."""
 
     stages: Literal[1, 2] | None = None
-    """1: clean latents; 2: augmented images after that. lcmem has 2, its baselines 1; not for copy."""
+    """1: train on clean latents; 2: then also on augmented images. By default 2 for lcmem, 1 for its baselines. Not for
+    copy."""
 
     epochs: int | None = None
-    """Passes over the training images, by default 100; the weights of the best one are kept. Of two stages the
-    first."""
+    """Most epochs (of stage 1), by default 100; the weights of the best one are kept."""
 
     patience: int | None = None
-    """Epochs without a better one after which stage 1 ends (10; the baselines 5); not for copy."""
+    """Stop stage 1 after this many epochs without improvement, by default 10 (baselines 5). Not for copy."""
 
     lr: float | None = None
-    """Learning rate at the start: 1e-4; of lcmem's stage 1 5e-4. It falls by 0.99 an epoch for copy, else stays."""
+    """Initial learning rate, by default 1e-4, for stage 1 of lcmem 5e-4. It decays by 0.99 per epoch for copy only."""
 
     batch_size: int | None = None
-    """Images a step of copy, each with one copy (128; 64 for CLIP and DINOv2); pairs a step of the others (lcmem 512,
-    32), at most twice the patients with two images."""
+    """Images per step for copy, each with one copy, by default 128 (CLIP and DINOv2 64); otherwise pairs per step of
+    stage 1, by default 512 for lcmem and 32 for its baselines, at most twice the patients with two images."""
 
     stage2_epochs: int | None = None
-    """Of stage 2 (20)."""
+    """Most epochs of stage 2, by default 20."""
 
     stage2_patience: int | None = None
-    """Of stage 2 (5)."""
+    """Stop stage 2 after this many epochs without improvement, by default 5."""
 
     stage2_lr: float | None = None
-    """Of stage 2 (8e-5)."""
+    """Learning rate of stage 2, by default 8e-5."""
 
     stage2_batch_size: int | None = None
-    """Pairs a step of stage 2 (64)."""
+    """Pairs per step of stage 2, by default 64."""
 
     pairs: int | None = None
-    """Pairs an epoch, half of them of one patient; by default as many as training images. Not for copy."""
+    """Pairs per epoch, half of them of one patient; by default as many as training images. Not for copy."""
 
     identities: Literal["use", "ignore"] | None = None
-    """use, or ignore: every file is its own identity, recognised by two augmentations of it. Not for copy."""
+    """use: pairs are images of one patient; ignore: pairs are two augmentations of one file. Not for copy."""
 
     bce_share: float | None = None
-    """Share of the binary cross-entropy in lcmem's loss (0.8); the rest is NT-Xent."""
+    """Weight of the binary cross-entropy in the loss of lcmem, by default 0.8; the rest is NT-Xent."""
 
     frozen_epochs: int | None = None
-    """Epochs at the start in which only the new linear layer of a copy detector is trained (5)."""
+    """First epochs in which only the new linear layer of a copy detector is trained, by default 5."""
 
     margin: float | None = None
-    """Of the triplet loss (0.05)."""
+    """Margin of the triplet loss, by default 0.05."""
 
     temperature: float | None = None
-    """Of InfoNCE (0.5) and NT-Xent (0.07)."""
+    """Temperature of InfoNCE (by default 0.5) or NT-Xent (0.07)."""
 
     dimension: int | None = None
-    """Numbers of an embedding: 128, of the kinds over latents 512."""
+    """Dimension of the embedding, by default 128 for copy, otherwise 512."""
 
     sample_normalisation: float | None = None
-    """Probability in lcmem's stage 1 that a latent is normalised by itself (0.01), as it always is afterwards."""
+    """Probability in stage 1 of lcmem that each latent is normalised by itself, by default 0.01; later it always is."""
 
     stage1_augment: str | None = None
-    """mild: images of stage 1 are moved and brightened a little, for small data sets; or some of rotate, flip, blur,
-    noise, brightness, contrast, jpeg with commas between them; none is the paper's and the default. Not for copy."""
+    """Augmentation in stage 1: none (default, as in the paper), mild (small shifts and brightness changes, for small
+    data sets), or any of rotate, flip, blur, noise, brightness, contrast, jpeg, separated by commas. Not for copy."""
 
     same_dataset: float | None = None
-    """Share of the pairs of two patients that are within one data set (0.9); not for copy."""
+    """Share of the pairs of two patients that come from one data set, by default 0.9. Not for copy."""
 
     weight_decay: float | None = None
-    """Of AdamW for copy (0.01), of Adam for the others (0)."""
+    """Weight decay, by default 0.01 for copy (AdamW), otherwise 0 (Adam)."""
 
     network_size: int | None = None
-    """Pixels a side that the backbone or the encoder gets; by default what it was trained at, else what is stored."""
+    """Side in pixels of the input; by default the size that the backbone was trained at, otherwise the images'."""
 
     normalise: str | None = None
-    """Mean and deviation of a copy detector's input where they are not the published ones, as in 0.13/0.31."""
+    """Mean and deviation of a copy detector's input, as in 0.13/0.31; by default the published."""
 
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of the training; auto is bf16 on a GPU that has it, fp32 elsewhere. Figures are always in fp32."""
+    precision: Precision = "auto"
 
     seed: int = 0
-    """Of new layers, random weights, order, pairs, augmentation and the copies that are looked for."""
+    """Random seed for initial weights, order, pairs, augmentation and the copies used for evaluation."""
 
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    device: Device = "auto"
 
-    threads: int = 1
-    """Threads on a CPU; results depend on it."""
+    threads: Threads = 1
 
-    checkpoint_seconds: float = 30.0
-    """Least time between two writes of the training's state, from which a killed one goes on."""
+    checkpoint_seconds: CheckpointSeconds = 30.0
 
-    splits: Literal["redraw", "given"] = "redraw"
-    """Training, validation and test images: drawn by patient, or the given split (train, validation, test)."""
 
-    split_seed: int = 0
-    """Seed of the split."""
-
-    validation_share: float = 0.15
-    """Share of the images that choose the epoch."""
-
-    test_share: float = 0.15
-    """Share of the images that choose nothing: the figures to be reported are theirs."""
+@dataclass(frozen=True, kw_only=True)
+class TrainDetectorOptions(SplitOptions, DetectorSettings):
+    """Everything that `memorisk train detector` can be told; docs/detectors-training.md and docs/lcmem.md say more."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -156,9 +145,6 @@ class TrainDetectorOptions(ImageOptions):
             InputError: A value is outside what its field allows, or the kind has no such setting.
         """
         ImageOptions.validate(self)
-        check_types(self)
-        if self.kind not in DETECTOR_KINDS:
-            raise unknown_name("kind", self.kind, DETECTOR_KINDS)
         for name in LATENT_ONLY if self.kind == COPY_DETECTOR else COPY_ONLY:
             if getattr(self, name) is not None:
                 whose = "lcmem, siamese and siamese-ntxent" if self.kind == COPY_DETECTOR else COPY_DETECTOR
@@ -169,7 +155,7 @@ class TrainDetectorOptions(ImageOptions):
             self.copy.validate()
         else:
             self.latent.filled()
-        check_parts(self.splits, self.split_seed, self.validation_share, self.test_share)
+        self.check_split()
 
     @property
     def copy(self) -> DetectorOptions:

@@ -24,18 +24,17 @@ Packhaeuser et al. (2022) for both, since Dar et al. give theirs for volumes.
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from memorisk.models.settings import LATENT_DETECTOR_KINDS
-from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.settings import check_types
-from memorisk.training.engine.options import PRECISIONS, TrainOptions
+from memorisk.runs.errors import InputError
+from memorisk.runs.options import CheckpointSeconds, Device, Precision, Threads
+from memorisk.runs.settings import check_counts, check_finite, check_seeds, check_types
+from memorisk.training.engine.options import TrainOptions
 
 MEASURES = {"triplet": "cosine", "infonce": "cosine"}
 """The distance that each loss is about: both see directions only (the nearest at length 1 is the nearest by cosine)."""
 MARGIN, INFONCE_TEMPERATURE = 0.05, 0.5
-PROTOCOLS = ("paper", "corrected")
-STRENGTH_NAMES = ("weak", "strong")
+Protocol = Literal["paper", "corrected"]
+Strength = Literal["weak", "strong"]
 _BATCH, _TRANSFORMER_BATCH = 128, 64
-_SEEDS = 1 << 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +47,11 @@ class DetectorOptions:
     loss: Literal["triplet", "infonce"] = "triplet"
     """What is learnt from: triplet (margin, the nearest negative) or infonce (temperature, all negatives)."""
 
-    protocol: Literal["paper", "corrected"] = "corrected"
+    protocol: Protocol = "corrected"
     """corrected: other images of a patient are no negatives, batches are shuffled, the epoch is chosen by finding
     validation copies, a frozen backbone stays as it is; paper: as published, without these."""
 
-    augment: Literal["weak", "strong"] = "weak"
+    augment: Strength = "weak"
     """Strength of the augmented copies that it learns to recognise, and that choose the epoch; the paper's is weak."""
 
     epochs: int = 100
@@ -85,20 +84,16 @@ class DetectorOptions:
     normalise: str | None = None
     """Mean and deviation of the backbone's input where they are not the published ones, as in 0.13/0.31."""
 
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of the training; auto is bf16 on a GPU that has it, fp32 elsewhere. Figures are always in fp32."""
+    precision: Precision = "auto"
 
     seed: int = 0
     """Of the linear layer, random weights, order, augmentation and the copies that are looked for."""
 
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    device: Device = "auto"
 
-    threads: int = 1
-    """Threads on a CPU; results depend on it."""
+    threads: Threads = 1
 
-    checkpoint_seconds: float = 30.0
-    """Least time between two writes of the training's state, from which a killed one goes on."""
+    checkpoint_seconds: CheckpointSeconds = 30.0
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -109,22 +104,10 @@ class DetectorOptions:
         check_types(self)
         if not self.backbone:
             raise InputError("a detector needs a backbone: name it, as in --backbone resnet50@FILE")
-        choices = (("loss", MEASURES), ("protocol", PROTOCOLS), ("augment", STRENGTH_NAMES), ("precision", PRECISIONS))
-        for name, allowed in choices:
-            if getattr(self, name) not in allowed:
-                raise unknown_name(name, getattr(self, name), allowed)
-        for name, least in (("epochs", 1), ("batch_size", 2), ("frozen_epochs", 0), ("dimension", 1), ("threads", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{name} is {value}; it must be a whole number of at least {least}")
-        for name in ("lr", "margin", "temperature"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("weight_decay", "checkpoint_seconds"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be 0 or more")
-        if not 0 <= self.seed < _SEEDS:
-            raise InputError(f"seed is {self.seed}; it must lie between 0 and {_SEEDS - 1}")
+        check_counts(self, epochs=1, batch_size=2, frozen_epochs=0, dimension=1, threads=1)
+        check_finite(self, "lr", "margin", "temperature")
+        check_finite(self, "weight_decay", "checkpoint_seconds", zero=True)
+        check_seeds(self, "seed")
 
     @property
     def measure(self) -> str:
@@ -191,12 +174,12 @@ class LatentOptions:
     """Network and its weights, as in convnext_tiny@none or resnet50@FILE."""
     dimension: int | None = None
     """Features."""
-    protocol: Literal["paper", "corrected"] = "corrected"
+    protocol: Protocol = "corrected"
     """How pairs are drawn (`memorisk.training.detectors.lcmem.sampler`), and whether NT-Xent leaves other images of an
     identity out of the negatives (corrected) or not (paper)."""
     identities: Literal["use", "ignore"] = "use"
     """ignore: every file is its own identity, positives are two augmentations of one file."""
-    stages: int | None = None
+    stages: Literal[1, 2] | None = None
     """1: clean latents; 2: after that augmented images."""
     epochs: int | None = None
     """Of stage 1, at most."""
@@ -229,19 +212,15 @@ class LatentOptions:
     same_dataset: float = 0.9
     """Share of the negative pairs within one data set, of the corrected protocol."""
     network_size: int | None = None
-    """Pixels a side that images are resized to before the encoder."""
+    """Resize images to this side in pixels before the encoder."""
     weight_decay: float = 0.0
-    """Of Adam."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of the training; auto is bf16 on a GPU that has it, fp32 elsewhere. Figures are always in fp32."""
+    """Weight decay of Adam."""
+    precision: Precision = "auto"
     seed: int = 0
     """Of weights, pairs, augmentation and the copies that are looked for."""
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
-    threads: int = 1
-    """Threads on a CPU; results depend on it."""
-    checkpoint_seconds: float = 30.0
-    """Least time between two writes of the training's state."""
+    device: Device = "auto"
+    threads: Threads = 1
+    checkpoint_seconds: CheckpointSeconds = 30.0
 
     def filled(self) -> "LatentOptions":
         """The same with what is left open filled in by the kind, checked.
@@ -250,8 +229,6 @@ class LatentOptions:
             InputError: A value is outside what its field allows.
         """
         check_types(self)
-        if self.kind not in LATENT_DETECTOR_KINDS:
-            raise unknown_name("kind", self.kind, LATENT_DETECTOR_KINDS)
         missing = {name: value for name, value in DEFAULTS_BY_KIND[self.kind].items() if getattr(self, name) is None}
         found = replace(self, **missing)
         found._check()
@@ -282,35 +259,18 @@ class LatentOptions:
 
     def _check(self) -> None:
         """Of filled options."""
-        for name, allowed in (
-            ("protocol", PROTOCOLS),
-            ("identities", ("use", "ignore")),
-            ("precision", PRECISIONS),
-            ("stages", (1, 2)),
-        ):
-            if getattr(self, name) not in allowed:
-                raise unknown_name(name, getattr(self, name), [str(one) for one in allowed])
         if self.stage1_augment not in ("none", "mild"):
             from memorisk.training.detectors.lcmem.augmentations import operations_of  # PyTorch comes with it
 
             operations_of(self.stage1_augment)
-        counts = ("epochs", "patience", "stage2_epochs", "stage2_patience", "dimension", "threads", "network_size")
-        for name in (*counts, "pairs", "batch_size", "stage2_batch_size"):
-            least = 2 if name.endswith(("batch_size", "pairs")) else 1
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{name} is {value}; it must be a whole number of at least {least}")
-        for name in ("lr", "stage2_lr", "temperature"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("weight_decay", "checkpoint_seconds"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        check_counts(self, epochs=1, patience=1, stage2_epochs=1, stage2_patience=1, dimension=1, threads=1)
+        check_counts(self, network_size=1, pairs=2, batch_size=2, stage2_batch_size=2)
+        check_finite(self, "lr", "stage2_lr", "temperature")
+        check_finite(self, "weight_decay", "checkpoint_seconds", zero=True)
         for name in ("bce_share", "sample_normalisation", "same_dataset"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        if not 0 <= self.seed < _SEEDS:
-            raise InputError(f"seed is {self.seed}; it must lie between 0 and {_SEEDS - 1}")
+        check_seeds(self, "seed")
         if self.kind == "siamese-ntxent" and self.bce_share:
             raise InputError(
                 "siamese-ntxent has no head for a binary cross-entropy: leave bce_share out, or take lcmem"

@@ -13,7 +13,8 @@ from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest, refuse_leaking_splits
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, split_by_group
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.training.engine.options import HEADS
+from memorisk.runs.settings import check_choice
+from memorisk.training.engine.options import Head
 
 PARTS = ("training", "validation", "test")
 _SPLIT_PARTS = {
@@ -154,8 +155,7 @@ def build_targets(
         InputError: for an empty label where one is needed, fewer than two classes, more than two for binary, or a
             label outside ``classes``.
     """
-    if head not in HEADS:
-        raise unknown_name("head", head, HEADS)
+    check_choice("head", head, Head)
     texts = [str(label).strip() for label in labels]
     lists = [[part.strip() for part in text.split(SEPARATOR) if part.strip()] for text in texts]
     if head in ("single", "binary"):

@@ -9,93 +9,94 @@ The settings of ``memorisk train``: frozen dataclasses for Python, the command l
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.models.classifiers.specs import ModelSpec
-from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.errors import InputError
+from memorisk.runs.options import CheckpointSeconds, Device, Threads, grouped, in_group
+from memorisk.runs.settings import check_between, check_choices, check_counts, check_finite, check_seeds
 
-OPTIMIZERS = ("adam", "adamw", "sgd", "nesterov")
-SCHEDULES = ("cosine", "constant", "step", "exponential")
-HEADS = ("single", "binary", "multi", "first")
-NORMALISATIONS = ("dataset", "model", "none")
-PRECISIONS = ("auto", "fp32", "bf16", "fp16")
-REGIMES = ("full", "lora", "dp-lora", "dp-full")
-
+Head = Literal["single", "binary", "multi", "first"]
 Regime = Literal["full", "lora", "dp-lora", "dp-full"]
+Splits = Annotated[Literal["redraw", "given"], in_group("design")]
+SplitSeed = Annotated[int, in_group("design", help="Random seed for the split.")]
+Model = Annotated[
+    str,
+    in_group("training", essential=True, help="Network: any name of timm, a network of the papers, or a small one; "
+    "auto: small_cnn below 64 pixels, resnet50 above."),
+]  # fmt: skip
+Weights = Annotated[
+    str | None,
+    in_group("training", essential=True, help='Pre-trained weights: a file, "default" or a tag to download by name; '
+    "by default none."),
+]  # fmt: skip
 
 
+@grouped("training", essential="epochs batch_size lr augment regime epsilon", privacy="regime epsilon delta clip")
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
     """How a network is trained. ``None`` means: what the architecture's specification says."""
 
     epochs: int | None = None
-    """Passes over the training images; by default the architecture's (30, MedSAM 50)."""
+    """Epochs; by default the architecture's (30, MedSAM 50)."""
 
     batch_size: int = 64
-    """Images per step. The last, smaller batch of an epoch is kept; a remainder of one image joins the batch before."""
+    """Images per step. The last, smaller batch of an epoch is kept; a single remaining image joins the batch before."""
 
     lr: float | None = None
-    """Learning rate at the start; by default the architecture's (1e-4, small nets 1e-3, MedSAM 5e-5)."""
+    """Initial learning rate; by default the architecture's (1e-4, small networks 1e-3, MedSAM 5e-5)."""
 
     optimizer: Literal["adam", "adamw", "sgd", "nesterov"] = "adam"
-    """Optimiser; sgd is with momentum 0.9, nesterov is sgd with Nesterov's."""
+    """Optimiser; sgd has momentum 0.9, nesterov is sgd with Nesterov momentum."""
 
     schedule: Literal["cosine", "constant", "step", "exponential"] = "cosine"
-    """Learning rate by epoch: cosine annealing from lr to 0 over all epochs, constant, step: lr, a tenth of it from
-    half of the epochs and a hundredth from three quarters (Huang et al. 2018, DenseNet on CIFAR), or exponential: times
-    0.99 after each."""
+    """Learning rate over the epochs: cosine (annealed from lr to 0), constant, step (a tenth of lr after half of the
+    epochs, a hundredth after three quarters, as Huang et al. 2018), or exponential (times 0.99 per epoch)."""
 
     weight_decay: float = 0.0
     """Weight decay of the optimiser."""
 
     class_weights: bool = False
-    """Weigh each class by the inverse of its frequency in the training images."""
+    """Weight each class by the inverse of its frequency in the training images."""
 
     augment: str | None = None
-    """Augmentations of the training images, by name and joined with commas: hflip, vflip, rotate, crop, contrast,
-    shift1."""
+    """Augmentations of the training images, separated by commas: hflip, vflip, rotate, crop, contrast, shift1."""
 
-    head: Literal["single", "binary", "multi", "first"] = "single"
-    """What is predicted: one label of several, one of two by a single logit, several labels at once (joined by "|"),
-    or the first-listed of several."""
+    head: Head = "single"
+    """Prediction: single (one of several labels), binary (one of two, with a single logit), multi (several labels at
+    once, joined by "|"), or first (the first-listed of several)."""
 
     normalise: Literal["dataset", "model", "none"] | None = None
-    """Pixels are scaled by the data set's own mean and deviation, by those that the architecture was pre-trained with,
-    or only to [0, 1]; by default the architecture's choice."""
+    """Scale pixels by the mean and deviation of the data set (dataset) or of the pre-training (model), or only to
+    [0, 1] (none); by default the architecture's choice."""
 
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of the training; auto is bf16 on a GPU that has it, fp32 elsewhere. Scoring is always in fp32."""
+    """Arithmetic of the training; auto is bf16 on a GPU that supports it, otherwise fp32. Scoring is always in fp32."""
 
     regime: Annotated[tuple[Regime, ...], Parameter(consume_multiple=True)] = ("full",)
-    """What is trained and how: every weight (full), low-rank adapters of the attention (lora), and either under
-    differential privacy (dp-lora, dp-full). Several are compared."""
+    """Train all weights (full) or low-rank adapters of the attention (lora), each also with differential privacy
+    (dp-full, dp-lora). Several are compared."""
 
     epsilon: Annotated[tuple[float, ...], Parameter(consume_multiple=True)] = ()
     """Privacy budget of the dp regimes, per image added or removed. Several are compared."""
 
     delta: float = 1e-5
-    """Probability with which the budget may be exceeded."""
+    """Delta of differential privacy: the probability with which the budget may be exceeded."""
 
     clip: float = 1.0
-    """Norm to which the dp regimes clip the gradient of each image."""
+    """Gradient norm to which the dp regimes clip each image."""
 
     lora_rank: int = 8
     """Rank of the adapters of the lora regimes."""
 
     lora_alpha: float = 16.0
-    """Scale of the adapters: their product is multiplied by lora_alpha / lora_rank."""
+    """Scale of the adapters: their output is multiplied by lora_alpha / lora_rank."""
 
     def __post_init__(self) -> None:
         """Check every value that can be wrong by itself."""
-        _check_choice("optimizer", self.optimizer, OPTIMIZERS)
-        _check_choice("schedule", self.schedule, SCHEDULES)
-        _check_choice("head", self.head, HEADS)
-        _check_choice("precision", self.precision, PRECISIONS)
-        if self.normalise is not None:
-            _check_choice("normalise", self.normalise, NORMALISATIONS)
         if not isinstance(self.class_weights, bool):
             raise InputError(f"class_weights is {self.class_weights!r}; it must be true or false, without quotes")
         if self.epochs is not None:
@@ -117,13 +118,12 @@ class TrainOptions:
             value = getattr(self, name)
             given = () if value is None else (value,) if isinstance(value, str | float | int) else tuple(value)
             object.__setattr__(self, name, given)
-        for regime in self.regime:
-            _check_choice("regime", regime, REGIMES)
+        check_choices(self, TrainOptions)
         for name in ("regime", "epsilon"):
             if len(set(getattr(self, name))) != len(getattr(self, name)):
                 raise InputError(f"{name} names the same one twice: {', '.join(map(str, getattr(self, name)))}")
         if not self.regime:
-            raise InputError(f"regime is empty; allowed are {', '.join(REGIMES)}")
+            raise InputError(f"regime is empty; allowed are {', '.join(get_args(Regime))}")
         for epsilon in self.epsilon:
             _check_positive("epsilon", epsilon, "as in 8")
         object.__setattr__(self, "epsilon", tuple(float(e) for e in self.epsilon))  # 8 and 8.0 are one training
@@ -189,11 +189,6 @@ def resolve_options(options: TrainOptions, spec: ModelSpec) -> TrainOptions:
     )
 
 
-def _check_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise unknown_name(field, value, allowed)
-
-
 def _check_positive(field: str, value: object, example: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise InputError(f"{field} is {value!r}; it must be above 0, {example}")
@@ -204,24 +199,39 @@ def _check_count(field: str, value: object, *, least: int = 1) -> None:
         raise InputError(f"{field} is {value!r}; it must be a whole number of at least {least}")
 
 
-_SEEDS = 1 << 32
+@grouped("design", essential="splits")
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions:
+    """Which images train, choose and measure."""
+
+    splits: Splits = "redraw"
+    """Draw training, validation and test images by patient (redraw), or use the given split."""
+
+    split_seed: SplitSeed = 0
+
+    validation_share: float = 0.15
+    """Share of the images used to choose the epoch."""
+
+    test_share: float = 0.15
+    """Share of the images used for nothing but the reported figures."""
+
+    def check_split(self) -> None:
+        """Check how images are divided.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        check_seeds(self, "split_seed")
+        if min(self.validation_share, self.test_share) <= 0 or self.validation_share + self.test_share >= 1:
+            raise InputError(
+                f"validation_share is {self.validation_share} and test_share {self.test_share}; both must be above 0 "
+                "and leave images to train on"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartOptions(ImageOptions):
-    """Which images train, choose and measure."""
-
-    splits: Literal["redraw", "given"] = "redraw"
-    """Training, validation and test images: drawn by patient, or the given split (train, validation, test)."""
-
-    split_seed: int = 0
-    """Seed of the split."""
-
-    validation_share: float = 0.15
-    """Share of the images that choose the epoch."""
-
-    test_share: float = 0.15
-    """Share of the images that choose nothing: the figures to be reported are theirs."""
+class PartOptions(SplitOptions, ImageOptions):
+    """How images are read, and which of them train, choose and measure."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -230,56 +240,34 @@ class PartOptions(ImageOptions):
             InputError: A value is outside what its field allows.
         """
         ImageOptions.validate(self)
-        check_parts(self.splits, self.split_seed, self.validation_share, self.test_share)
+        self.check_split()
 
 
-def check_parts(splits: str, split_seed: int, validation_share: float, test_share: float) -> None:
-    """Check how images are divided.
-
-    Raises:
-        InputError: A value is outside what its field allows.
-    """
-    if splits not in ("redraw", "given"):
-        raise unknown_name("splits", splits, ("redraw", "given"))
-    if not 0 <= split_seed < _SEEDS:
-        raise InputError(f"split_seed is {split_seed}; it must lie between 0 and {_SEEDS - 1}")
-    if min(validation_share, test_share) <= 0 or validation_share + test_share >= 1:
-        raise InputError(
-            f"validation_share is {validation_share} and test_share {test_share}; both must be above 0 and leave "
-            "images to train on"
-        )
-
-
+@grouped("training", essential="held_out", design="held_out")
 @dataclass(frozen=True, kw_only=True)
 class TrainClassifierOptions(ImageOptions, TrainOptions):
     """Everything that `memorisk train classifier` can be told."""
 
-    model: str = "auto"
-    """Network: any name of timm, one of the paper's, a small net; auto is small_cnn below 64 px, resnet50 above."""
+    model: Model = "auto"
 
-    weights: str | None = None
-    """Pre-trained weights: a file, "default" or a tag to download by name; none if not given."""
+    weights: Weights = None
 
     seed: int = 0
-    """Seed of initialisation, order, augmentation and sampled slots. The noise of dp regimes is never from a seed."""
+    """Random seed for initial weights, order, augmentation and sampled slots. The noise of the dp regimes has none."""
 
-    splits: Literal["redraw", "given"] = "redraw"
-    """Training and test images: drawn by group and class, or the given split (other parts than these two unused)."""
+    splits: Splits = "redraw"
+    """Draw training and test images by group and class (redraw), or use the given split (other parts unused)."""
 
-    split_seed: int = 0
-    """Seed of the split."""
+    split_seed: SplitSeed = 0
 
     held_out: float = 0.15
-    """Share of the images that no model sees, to measure what it is good for."""
+    """Share of the images that no model sees, to measure its performance."""
 
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    device: Device = "auto"
 
-    threads: int = 1
-    """Threads of each training on a CPU; results depend on it."""
+    threads: Threads = 1
 
-    checkpoint_seconds: float = 30.0
-    """Least time between two writes of a training's state, from which a killed training goes on."""
+    checkpoint_seconds: CheckpointSeconds = 30.0
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -288,14 +276,7 @@ class TrainClassifierOptions(ImageOptions, TrainOptions):
             InputError: A value is outside what its field allows.
         """
         ImageOptions.validate(self)
-        if self.splits not in ("redraw", "given"):
-            raise unknown_name("splits", self.splits, ("redraw", "given"))
-        if not 0 < self.held_out < 1:
-            raise InputError(f"held_out is {self.held_out}; it must lie between 0 and 1, as in 0.15")
-        if self.threads < 1:
-            raise InputError(f"threads is {self.threads}; it must be a whole number of at least 1")
-        for name in ("seed", "split_seed"):
-            if not 0 <= getattr(self, name) < 1 << 32:
-                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and {(1 << 32) - 1}")
-        if not 0 <= self.checkpoint_seconds < float("inf"):
-            raise InputError(f"checkpoint_seconds is {self.checkpoint_seconds}; it must be 0 or more")
+        check_between(self, "held_out", example="0.15")
+        check_counts(self, threads=1)
+        check_seeds(self, "seed", "split_seed")
+        check_finite(self, "checkpoint_seconds", zero=True)

@@ -23,11 +23,12 @@ from memorisk.images.clean_set import encode_png
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.generators import Draw, Generator
 from memorisk.models.settings import SamplingOptions
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table, write_table
+from memorisk.runs.options import Balance
+from memorisk.runs.settings import check_choice
 from memorisk.runs.tables import csv_line, write_csv
 
-BALANCES = ("classes", "training")
 PLAN_COLUMNS = ("image", "number", "attempt", "seed", "label", "class", "source", "condition")
 _NAME = re.compile(r"synthetic-([0-9]{6,})(?:-again-([0-9]+))?", re.ASCII)
 _STREAM = 71  # keeps these draws apart from others of the same seed
@@ -106,8 +107,7 @@ def plan_draws(
         raise InputError(f"images is {n}; it must be a whole number of at least 1")
     if seed < 0:
         raise InputError(f"seed is {seed}; it must be a whole number from 0")
-    if balance not in BALANCES:
-        raise unknown_name("balance", balance, BALANCES)
+    check_choice("balance", balance, Balance)
     config = generator.config
     known = (conditions or conditions_of(generator)) if config.conditioned_on == "vector" else None
     if config.conditioned_on == "vector" and (known is None or not len(known)):

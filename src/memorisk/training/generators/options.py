@@ -12,16 +12,14 @@ The settings of ``memorisk generate``: a frozen dataclass for Python, the comman
 """
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import Any, Literal, get_args
 
 from memorisk.models.settings import GanSpec, SamplingOptions
-from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.settings import FunctionOptions, check_types
-from memorisk.training.engine.options import PRECISIONS, PartOptions
+from memorisk.runs.errors import InputError
+from memorisk.runs.options import Balance, CheckpointSeconds, Device, Paired, Precision, Threads, Words, grouped
+from memorisk.runs.settings import FunctionOptions, check_counts, check_finite, check_seeds, check_types
+from memorisk.training.engine.options import PartOptions
 
-AUGMENTS = ("ada", "fixed", "none")
 AUGMENTATIONS = "bgc"
 GAN_LR, GAN_BATCH_SIZE = 2.5e-3, 32
 """What a GAN takes where learning rate and batch size are left open."""
@@ -30,57 +28,58 @@ SAFE_PROBABILITY = 0.8
 _R1_GAMMA = 0.0002
 
 
+@grouped("training")
 @dataclass(frozen=True, kw_only=True)
 class GanSettings:
-    """What a GAN is told beside what all generators are."""
+    """Settings of a GAN."""
 
     gan_style: int = 64
-    """Of a GAN: numbers of its latents z and w."""
+    """GAN: dimension of the latents z and w."""
 
     gan_mapping_layers: int = 2
-    """Of a GAN: layers of the mapping network from z to w."""
+    """GAN: layers of the mapping network from z to w."""
 
     gan_channels: int = 1024
-    """Of a GAN: feature maps times pixels a side, as 32 maps at 32 pixels."""
+    """GAN: feature maps times the side in pixels; 1024 gives 32 maps at 32 pixels."""
 
     gan_channels_max: int = 64
-    """Of a GAN: most feature maps of a layer."""
+    """GAN: most feature maps of a layer."""
 
     gan_r1: float | None = None
-    """Of a GAN: weight gamma of the R1 penalty; by default 0.0002 times pixels of an image over images of a batch."""
+    """GAN: weight gamma of the R1 penalty; by default 0.0002 x pixels per image / batch size."""
 
     gan_r1_every: int = 16
-    """Of a GAN: steps from one R1 penalty to the next (lazy regularisation)."""
+    """GAN: steps between two R1 penalties (lazy regularisation)."""
 
     gan_path: float = 2.0
-    """Of a GAN: weight of the path length penalty; 0 trains without it."""
+    """GAN: weight of the path length penalty; 0 trains without it."""
 
     gan_path_every: int = 8
-    """Of a GAN: steps from one path length penalty to the next."""
+    """GAN: steps between two path length penalties."""
 
     gan_style_mixing: float = 0.9
-    """Of a GAN: share of images drawn in training from two styles, from a layer on the second."""
+    """GAN: share of training images drawn with style mixing (two styles, the second from a random layer on)."""
 
     gan_augment: Literal["ada", "fixed", "none"] = "ada"
-    """Of a GAN: augmentation of what the discriminator sees: ada (its probability adapts), fixed or none."""
+    """GAN: augmentation of the discriminator's input: ada (adaptive probability), fixed or none."""
 
     gan_augmentations: str = AUGMENTATIONS
-    """Of a GAN: which: letters of b (blitting: flips, turns, whole pixels), g (geometry) and c (colour)."""
+    """GAN: kinds of augmentation, one or several: b (flips, 90-degree rotations, shifts), g (geometry), c (colour)."""
 
     gan_augment_p: float = 0.0
-    """Of a GAN: probability of each augmentation at the start (ada) or throughout (fixed), at most 0.8."""
+    """GAN: initial (ada) or constant (fixed) probability of each augmentation, at most 0.8."""
 
     gan_augment_target: float = 0.6
-    """Of a GAN: the share r_t = E[sign(D(real))] at which ada holds the discriminator."""
+    """GAN: target of ada for r_t = E[sign(D(real))]."""
 
     gan_augment_images: int = 500_000
-    """Of a GAN: images in which ada could move the probability from 0 to 1; fewer for a short training."""
+    """GAN: images over which ada could raise the probability from 0 to 1; use fewer for a short training."""
 
     gan_ema_images: int = 10_000
-    """Of a GAN: half-life of the averaged generator in images, at most 5 % of the images seen so far."""
+    """GAN: half-life of the averaged generator in images, at most 5 % of the images seen so far."""
 
     gan_truncation: float = 1.0
-    """Of a GAN: when images are drawn, w = mean + truncation (w - mean); 1 is none, less is less varied."""
+    """GAN: truncation of the drawn images, w = mean + truncation (w - mean); 1 is none, less gives less variety."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -89,8 +88,6 @@ class GanSettings:
             InputError: A value is outside what its field allows.
         """
         check_types(self)
-        if self.gan_augment not in AUGMENTS:
-            raise unknown_name("gan_augment", self.gan_augment, AUGMENTS)
         letters = self.gan_augmentations
         if not letters or len(set(letters)) < len(letters) or set(letters) - set(AUGMENTATIONS):
             raise InputError(f"gan_augmentations is {letters!r}; it must be letters of {AUGMENTATIONS}, each once")
@@ -141,43 +138,41 @@ class GanSettings:
             raise InputError(f"{name} is {value}; it must be {bounds}")
 
 
-CONDITIONINGS = ("label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label")
+Conditioning = Literal["label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label"]
+CONDITIONINGS = get_args(Conditioning)
 """Paper 004, table 3, in its order."""
 FOLDS = 5
-_SEEDS = 1 << 32
 
 
+@grouped("training")
 @dataclass(frozen=True, kw_only=True)
 class PseudoOptions:
-    """How a training image gets a vector of its own."""
+    """How a training image gets a pseudo-condition, a vector of its own."""
 
     conditioning_protocol: Literal["corrected", "paper"] = "corrected"
-    """Whose prediction an image's condition is: corrected is the classifier that saw none of its patient's images,
-    paper the first fold's for every image, four fifths of which it was trained on."""
+    """Classifier that gives an image's condition: one that saw none of the patient's images (corrected), or the first
+    fold's for every image, which saw four fifths of them in training (paper)."""
 
     conditioning_network: str = "small_cnn"
-    """The five classifiers: any network of `train classifier`."""
+    """Network of the five classifiers: any of `train classifier`."""
 
     conditioning_weights: str | None = None
-    """What they start from: a file, "default" or a tag to download by name; random if not given."""
+    """Initial weights of the classifiers: a file, "default" or a tag to download by name; by default random."""
 
     conditioning_epochs: int | None = None
-    """Of their training; by default the architecture's (30)."""
+    """Epochs of the classifiers; by default the architecture's (30)."""
 
     conditioning_noise: float = 0.1
-    """Standard deviation of what label-noise adds to a label of 0 and 1; the paper does not give its own."""
+    """Standard deviation of the noise that label-noise adds to a label of 0 or 1; the paper gives none."""
 
     seed: int = 0
-    """Of the folds, the classifiers and the noise."""
+    """Random seed for folds, classifiers and noise."""
 
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    device: Device = "auto"
 
-    threads: int = 1
-    """Threads on a CPU; results depend on it."""
+    threads: Threads = 1
 
-    checkpoint_seconds: float = 60.0
-    """Least time between two writes of a classifier's state, from which a killed training goes on."""
+    checkpoint_seconds: CheckpointSeconds = 60.0
 
     @classmethod
     def of(cls, options: Any) -> "PseudoOptions":
@@ -194,108 +189,96 @@ class PseudoOptions:
             InputError: A value is outside what its field allows.
         """
         check_types(self)
-        if self.conditioning_protocol not in ("corrected", "paper"):
-            raise unknown_name("conditioning_protocol", self.conditioning_protocol, ("corrected", "paper"))
-        if self.conditioning_epochs is not None and self.conditioning_epochs < 1:
-            raise InputError(
-                f"conditioning_epochs is {self.conditioning_epochs}; it must be a whole number of at least 1"
-            )
-        if not 0 < self.conditioning_noise < float("inf"):
-            raise InputError(f"conditioning_noise is {self.conditioning_noise}; it must be above 0")
-        if not 0 <= self.seed < _SEEDS:
-            raise InputError(f"seed is {self.seed}; it must lie between 0 and {_SEEDS - 1}")
-        if self.threads < 1:
-            raise InputError(f"threads is {self.threads}; it must be a whole number of at least 1")
-        if not 0 <= self.checkpoint_seconds < float("inf"):
-            raise InputError(f"checkpoint_seconds is {self.checkpoint_seconds}; it must be 0 or more")
+        check_counts(self, conditioning_epochs=1, threads=1)
+        check_finite(self, "conditioning_noise")
+        check_finite(self, "checkpoint_seconds", zero=True)
+        check_seeds(self, "seed")
 
 
-TRAINED_KINDS = ("dit", "gan")
 DIT_LR, DIT_BATCH_SIZE = 1e-4, 32
 """What a diffusion transformer takes where learning rate and batch size are left open."""
 _NOT_OF_THE_RESULT = ("device", "checkpoint_seconds", "keep_snapshots")
 
 
+@grouped(
+    "training",
+    essential="kind network weights latent conditioned_on steps batch_size lr snapshot_every precision device",
+)
 @dataclass(frozen=True, kw_only=True)
 class GeneratorOptions(GanSettings, PseudoOptions):
     """How one generator is trained. What is said of a DiT has no effect on a GAN, and the other way round."""
 
     kind: Literal["dit", "gan"] = "dit"
-    """dit: a diffusion transformer; gan: of the StyleGAN2 kind, without classes."""
+    """dit: a diffusion transformer; gan: a StyleGAN2 without classes."""
 
     network: str = "tiny/4"
-    """Of a DiT: size (tiny, small, S, B, L, XL) and the side of a patch in pixels or numbers of a latent, as in
-    XL/2."""
+    """DiT: size (tiny, small, S, B, L, XL) and side of a patch in pixels or latent numbers, as in XL/2."""
 
     weights: str | None = None
-    """Of a DiT: what it starts from: a run of train generator, a file, a folder of diffusers, or NAME@default, which
-    downloads, as in facebook/DiT-XL-2-256@default; random if not given."""
+    """DiT: initial weights: a run of `train generator`, a file, a folder of diffusers, or NAME@default, which
+    downloads, as in facebook/DiT-XL-2-256@default; by default random."""
 
     latent: str = "pixels"
-    """Of a DiT: what it draws: pixels, or the latents of autoencoder:FOLDER or autoencoder:NAME@default."""
+    """DiT: space in which it draws: pixels, or the latents of autoencoder:FOLDER or autoencoder:NAME@default."""
 
     conditioned_on: Literal["auto", "none", "class", "vector"] = "auto"
-    """Of a DiT: nothing, the class, or a pseudo-condition; auto is a pseudo-condition where conditioning is named, the
-    class where images have several, nothing elsewhere."""
+    """DiT: condition on nothing, the class, or a pseudo-condition (vector); auto: a pseudo-condition with
+    --conditioning, otherwise the class if there are several, otherwise nothing."""
 
-    conditioning: Literal["label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label"] | None = None
-    """Of a DiT: what a pseudo-condition is made of: noise or the outputs of classifiers that are trained first on the
-    same images (the fold that did not see an image, or the mean of five), with the label or without."""
+    conditioning: Conditioning | None = None
+    """DiT: kind of pseudo-condition: label and noise, or the outputs of classifiers trained first on the same images
+    (the one that did not see the image, or the mean of five), with the label or without."""
 
     drop_condition: float = 0.1
-    """Of a DiT: share of the rows that lose their condition in a step, so that images can be drawn with guidance."""
+    """DiT: share of the images per step that lose their condition, so that images can be drawn with guidance."""
 
     learn_sigma: bool | None = None
-    """Of a DiT: whether the variance of a step back is learnt, too; by default what weights have, and not."""
+    """DiT: also learn the variance of the denoising steps; by default as in --weights, otherwise no."""
 
     noise_schedule: Literal["linear", "cosine"] = "linear"
-    """Of a DiT: how noise grows: linear, as its paper has it and pretrained weights expect, or cosine, with which small
-    images are learnt in about half the steps."""
+    """DiT: noise schedule: linear, as in the paper and in pretrained weights, or cosine, which learns small images in
+    about half the steps."""
 
     steps: int = 10_000
-    """Updates of the weights."""
+    """Training steps."""
 
     batch_size: int | None = None
-    """Images a step, of all GPUs together; by default 32."""
+    """Images per step, over all GPUs together; by default 32."""
 
     lr: float | None = None
-    """Learning rate: 1e-4 of a DiT (a tiny one learns faster with 1e-3), 2.5e-3 of a GAN."""
+    """Learning rate; by default 1e-4 for a DiT (a tiny one learns faster with 1e-3), 2.5e-3 for a GAN."""
 
     warmup: int = 0
-    """Of a DiT: steps in which the learning rate rises to lr; then it stays."""
+    """DiT: steps over which the learning rate rises to lr; then it is constant."""
 
     weight_decay: float = 0.0
-    """Of a DiT: of AdamW."""
+    """DiT: weight decay of AdamW."""
 
     clip: float = 1.0
-    """Of a DiT: norm to which the gradient of a step is clipped; 0 does not."""
+    """DiT: norm to which gradients are clipped; 0 for no clipping."""
 
     ema: float = 0.9999
-    """Of a DiT: decay of the averaged weights, which draw; after t steps at most (1 + t) / (10 + t)."""
+    """DiT: decay of the averaged weights, which draw the images; after t steps at most (1 + t) / (10 + t)."""
 
     flip: bool = False
     """Mirror half of the images of each step, left to right."""
 
     snapshot_every: int = 1000
-    """Steps from one look at the generator to the next: held-out loss, and what watches it."""
+    """Steps between two evaluations of the generator: held-out loss, and --watch."""
 
     keep_snapshots: bool = False
-    """Keep the generator of every look in snapshots/, each as large as the last one."""
+    """Keep the generator of every evaluation in snapshots/. Each is as large as the final one."""
 
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of the training; auto is bf16 on a GPU that has it, fp32 elsewhere. Held-out loss is in fp32."""
+    precision: Precision = "auto"
 
     seed: int = 0
-    """Of the weights, the order, the noise and the flips."""
+    """Random seed for initial weights, order, noise and flips."""
 
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    device: Device = "auto"
 
-    threads: int = 1
-    """Threads on a CPU; results depend on it."""
+    threads: Threads = 1
 
-    checkpoint_seconds: float = 60.0
-    """Least time between two writes of the training's state, from which a killed one goes on; one follows each look."""
+    checkpoint_seconds: CheckpointSeconds = 60.0
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -305,18 +288,9 @@ class GeneratorOptions(GanSettings, PseudoOptions):
         """
         GanSettings.validate(self)
         PseudoOptions.validate(self)
-        schedules = ("linear", "cosine")
-        for name, known in (("kind", TRAINED_KINDS), ("precision", PRECISIONS), ("noise_schedule", schedules)):
-            if getattr(self, name) not in known:
-                raise unknown_name(name, getattr(self, name), known)
-        for name in ("steps", "snapshot_every", "batch_size"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name} is {value}; it must be a whole number of at least 1")
-        if self.lr is not None and not 0 < self.lr < float("inf"):
-            raise InputError(f"lr is {self.lr}; it must be above 0")
-        for name in ("warmup", "weight_decay", "clip"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        check_counts(self, steps=1, snapshot_every=1, batch_size=1)
+        check_finite(self, "lr")
+        check_finite(self, "warmup", "weight_decay", "clip", zero=True)
         for name in ("ema", "drop_condition"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be from 0 to below 1")
@@ -325,10 +299,6 @@ class GeneratorOptions(GanSettings, PseudoOptions):
     def _check_condition(self) -> None:
         """Check what the generator is conditioned on."""
         wanted, source = self.conditioned_on, self.conditioning
-        if wanted not in ("auto", "none", "class", "vector"):
-            raise unknown_name("conditioned_on", wanted, ("auto", "none", "class", "vector"))
-        if source is not None and source not in CONDITIONINGS:
-            raise unknown_name("conditioning", source, CONDITIONINGS)
         if self.kind == "gan" and (wanted in ("class", "vector") or source is not None):
             raise InputError("a GAN is trained without conditions here: leave conditioned_on and conditioning out")
         if source is not None and wanted in ("none", "class"):
@@ -380,30 +350,28 @@ class TrainGeneratorOptions(PartOptions, GeneratorOptions):
         return GeneratorOptions(**{field.name: getattr(self, field.name) for field in fields(GeneratorOptions)})
 
 
+@grouped("generator", essential="images seed balance paired device", where="threads")
 @dataclass(frozen=True, kw_only=True)
 class GenerateOptions(SamplingOptions, FunctionOptions):
     """Everything that `memorisk generate` can be told."""
 
     images: int | None = None
-    """How many to make; with --paired one to each training image if not given."""
+    """Number of images to draw; with --paired by default one for each training image."""
 
     seed: int = 0
-    """Of the set: each image's own seed follows from it and the image's number."""
+    """Random seed for the set; each image's seed follows from it and the image's number."""
 
-    balance: Literal["classes", "training"] = "classes"
-    """As many images of every class, or as the training images are divided among the classes."""
+    balance: Balance = "classes"
 
-    paired: bool = False
-    """An image to each training image's condition, of a generator that learned from pseudo-conditions."""
+    paired: Paired = False
 
-    only: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
-    """Make only these images of the set, by id (synthetic-000017), the same to the byte; into another OUT."""
+    only: Words = ()
+    """Draw only these images of the set again, by id (synthetic-000017), identical to the byte, into another OUT."""
 
-    device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    device: Device = "auto"
 
     threads: int = 1
-    """Threads on a CPU; the last bits of an image may depend on it."""
+    """CPU threads. The last bits of an image may depend on it."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -412,13 +380,7 @@ class GenerateOptions(SamplingOptions, FunctionOptions):
             InputError: A value is outside what its field allows.
         """
         SamplingOptions.validate(self)
-        if self.images is not None and self.images < 1:
-            raise InputError(f"images is {self.images}; it must be a whole number of at least 1")
-        if not 0 <= self.seed < _SEEDS:
-            raise InputError(f"seed is {self.seed}; it must lie between 0 and {_SEEDS - 1}")
-        if self.balance not in ("classes", "training"):
-            raise unknown_name("balance", self.balance, ("classes", "training"))
-        if self.threads < 1:
-            raise InputError(f"threads is {self.threads}; it must be a whole number of at least 1")
+        check_counts(self, images=1, threads=1)
+        check_seeds(self, "seed")
         if len(set(self.only)) < len(self.only):
             raise InputError("only names an image twice: name each once")

@@ -22,13 +22,13 @@ import numpy as np
 
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.conditions import Conditions
-from memorisk.runs.errors import unknown_name
 from memorisk.runs.files import fingerprint, json_value, write_json
+from memorisk.runs.settings import check_choice
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.jackknife import JackknifeInterval, Scale, jackknife
 from memorisk.statistics.roc import auc_jackknife
 from memorisk.training.generators.fold_classifiers import FoldData, fold_data, fold_outputs
-from memorisk.training.generators.options import CONDITIONINGS, FOLDS, PseudoOptions
+from memorisk.training.generators.options import CONDITIONINGS, FOLDS, Conditioning, PseudoOptions
 
 _LISTED = 4
 
@@ -178,8 +178,7 @@ def pseudo_conditions(
         InputError: Unknown settings, images without two classes, or fewer than five patients.
         MemoriskError: A training broke; what is done is kept.
     """
-    if which not in CONDITIONINGS:
-        raise unknown_name("conditioning", which, CONDITIONINGS)
+    check_choice("conditioning", which, Conditioning)
     given = PseudoOptions.of(options)
     data = fold_data(store, rows, None if which == "label-noise" else given.seed)
     images = store.manifest.images[data.rows].astype(str)

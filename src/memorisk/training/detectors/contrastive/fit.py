@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -69,7 +69,7 @@ from memorisk.training.detectors.contrastive.retrieval import (
     source_hits,
 )
 from memorisk.training.detectors.metric_losses import MetricLoss, metric_loss
-from memorisk.training.detectors.options import STRENGTH_NAMES, DetectorOptions
+from memorisk.training.detectors.options import DetectorOptions, Strength
 from memorisk.training.engine.devices import autocast, choose_precision, forked_generators, limited_threads, place
 from memorisk.training.engine.loop import Bounds, Checkpoint, EpochObserver, run_epochs
 from memorisk.training.engine.optimization import batch_bounds, batch_order, build_optimizer, step_seeds
@@ -374,7 +374,7 @@ def measure_training(
     start, device = build_initial_detector(store, options), check_device(options.device)
     networks = {"backbone": start.network.trunk, "untrained": start.network, "trained": fitted.detector.network}
     ask = {name: _embedding_function(network, start.config.preprocessing, device) for name, network in networks.items()}
-    wanted = [("validation", options.augment), *(("test", strength) for strength in STRENGTH_NAMES)]
+    wanted = [("validation", options.augment), *(("test", strength) for strength in get_args(Strength))]
     found: dict[str, Any] = {"validation": {}, "test": {}}
     for done, (part, strength) in enumerate(wanted):
         progress("looking for copies", done, len(wanted))
