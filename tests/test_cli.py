@@ -529,17 +529,29 @@ def test_help_names_every_command_and_stays_quick_by_loading_nothing(capsys):
     for name in ("audit", "images", "compare", "report", "--config"):
         assert name in out
     heavy = "import sys, memorisk.cli.main as c; c.main(['--help']); print([m for m in ('torch', 'numpy', 'pandas', "
-    heavy += "'timm', 'scipy', 'matplotlib', 'PIL') if m in sys.modules], file=sys.stderr)"
+    heavy += "'timm', 'scipy', 'matplotlib', 'PIL', 'memorisk.images.options', 'memorisk.cli.audits', "
+    heavy += "'memorisk.cli.training') if m in sys.modules], file=sys.stderr)"
     shown = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
     assert shown.stderr == "[]\n"
     assert "Usage: memorisk" in shown.stdout
 
 
 def test_every_setting_has_help(capsys):
-    code, out, _ = answer(capsys, "audit", "classifier", "--help")
+    code, out, _ = answer(capsys, "audit", "classifier", "--help-all")
     assert code == 0
     for name in ClassifierOptions.__dataclass_fields__:
         assert f"--{name.replace('_', '-')}" in out
+    assert "--no-redact" not in out
+    assert "--empty-" not in out
+
+
+def test_help_shows_the_essential_options_and_what_shows_the_others(capsys):
+    code, out, _ = answer(capsys, "audit", "classifier", "--help")
+    assert code == 0
+    assert all(name in out for name in ("--models", "--group-column", "--fail-on", "--device"))
+    assert "--lora-rank" not in out
+    assert out.splitlines()[-1].endswith("more options: memorisk audit classifier --help-all")
+    assert "--help-all" not in answer(capsys, "compare", "--help")[1]
 
 
 # Settings files

@@ -10,37 +10,47 @@ import os
 import re
 import sys
 import traceback
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter
-from cyclopts.config import Dict
 
 from memorisk import __version__
-from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, LossesOptions
-from memorisk.audits.feature.options import FeatureOptions
-from memorisk.audits.filter.options import FilterOptions
-from memorisk.audits.quality.options import QualityOptions
-from memorisk.audits.synthesize.options import SynthesizeOptions
-from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.watch.options import WatchOptions
-from memorisk.cli.audits import explain, feature, mark, synthetic, watch
-from memorisk.cli.benchmarks import bench_app, plan_app
-from memorisk.cli.release import gate, release, statement, track
-from memorisk.cli.settings import AS_JSON, FLAT, note_redacted, print_settings, read_yaml, set_function_folder
-from memorisk.cli.synthetic_sets import filter_set, generate, quality, synthesize_set
-from memorisk.cli.training import study_app, train_app
-from memorisk.cli.urls import local_arguments
-from memorisk.images.options import ImageOptions
+from memorisk.cli.help import HelpFormatter, print_help
+from memorisk.cli.settings import read_yaml, set_function_folder
 from memorisk.runs.errors import FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError, one_line
 from memorisk.runs.processes import INTERRUPTED, leave_current_folder, prompt_interrupt
-from memorisk.studies.detectors.options import BenchDetectorsOptions
-from memorisk.studies.pairs.options import BenchCopiesOptions, BenchReidOptions
-from memorisk.training.engine.options import TrainClassifierOptions
-from memorisk.training.generators.options import GenerateOptions
 
 STOPPED = f"stopped; {RESUME_HINT}"
+COMMANDS = {
+    "audit classifier": ("classifiers:classifier", ""),
+    "audit losses": ("classifiers:losses", ""),
+    "audit feature": ("audits:feature", ""),
+    "audit synthetic": ("audits:synthetic", ""),
+    "train": ("training:train_app", "Train a model and report its privacy guarantee."),
+    "study": ("training:study_app", "Repeat a paper's study: its tables and figures, with corrected ones beside them."),
+    "bench": ("benchmarks:bench_app", "Compare detectors on your images, by published protocols."),
+    "images check": ("classifiers:check", ""),
+    "images mark": ("audits:mark", ""),
+    "explain": ("audits:explain", "Examine a finished classifier audit: are memorized images atypical, and which "
+                "layers encode the memorization?"),
+    "filter": ("synthetic_sets:filter_set", "Remove copies of training images from a synthetic set, with a guarantee."),
+    "quality": ("synthetic_sets:quality", "Measure the quality of synthetic images (FID, KID, precision, ...) beside "
+                "held-out real images."),
+    "generate": ("synthetic_sets:generate", "Draw a set of images from a generator; each can be drawn again alone."),
+    "synthesize": ("synthetic_sets:synthesize_set", "Draw images from a generator until enough pass a detector of "
+                   "copies."),
+    "watch": ("audits:watch", "Evaluate a generator during or after training: does it begin to memorize?"),
+    "plan": ("benchmarks:plan_app", "Estimate the cost of a search over sets of any size, without reading images."),
+    "statement": ("release:statement", "Write a privacy statement and a section for a model card, from finished runs."),
+    "gate": ("release:gate", "Allow a release only if its statement passes and covers the released files."),
+    "release": ("release:release", "Write a clean copy of images, or of a safetensors file: pixels, labels or tensors, "
+                "and nothing else."),
+    "track": ("release:track", "Log finished runs to MLflow, TensorBoard or Weights & Biases (offline), without ids."),
+    "compare": ("classifiers:compare", "Compare two runs, before and after a defence or a removal, with intervals."),
+    "report": ("classifiers:report", "Render the report of a finished run again."),
+}  # fmt: skip
+"""Where each command is, imported when it is called, and its line in ``memorisk --help``."""
 
 app = App(
     name="memorisk",
@@ -49,217 +59,20 @@ app = App(
     help_format="plaintext",
     result_action="return_value",
     suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(negative_iterable=""),
+    help_formatter=HelpFormatter(),
 )
-audit_app = App(name="audit", help="Audit a model or a set of synthetic images: which patients does it expose?")
-images_app = App(name="images", help="Look at images before any GPU hour is spent.")
-app.command(audit_app)
-app.command(train_app)
-app.command(study_app)
-app.command(bench_app)
-app.command(images_app)
-app.command(explain)
-app.command(filter_set, name="filter")
-app.command(quality)
-app.command(generate)
-app.command(synthesize_set, name="synthesize")
-app.command(watch)
-app.command(plan_app)
-app.command(statement)
-app.command(gate)
-app.command(release)
-app.command(track)
-audit_app.command(feature)
-audit_app.command(synthetic)
-images_app.command(mark)
+_GROUPS = {
+    "audit": App(name="audit", help="Audit a model or a set of synthetic images: which patients does it expose?"),
+    "images": App(name="images", help="Check images before training on them."),
+}
+for _group in _GROUPS.values():
+    app.command(_group)
+for _name, (_place, _line) in COMMANDS.items():
+    _first, _, _last = _name.rpartition(" ")
+    _GROUPS.get(_first, app).command(f"memorisk.cli.{_place}", name=_last, help=_line or None)
 app.meta.group_parameters = Group("Everywhere", sort_key=0)
 app.meta.suppress_keyboard_interrupt = False
-
-_CLASSIFIER, _LOSSES, _IMAGES = ClassifierOptions(), LossesOptions(), ImageOptions()
-
-
-@audit_app.command(name="classifier")
-def classifier(
-    images: str,
-    *,
-    out: Path,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    print_config: Annotated[bool, Parameter(negative="")] = False,
-    json: AS_JSON = False,
-    options: Annotated[ClassifierOptions, FLAT] = _CLASSIFIER,
-) -> int:
-    """Train twin models on your images and say which patients they expose.
-
-    Parameters
-    ----------
-    images
-        Folder of class folders, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits" (built in).
-    out
-        Run folder: new, empty, or a run of the same audit to go on with.
-    dry_run
-        Print the plan and its cost, train nothing.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print the verdict as JSON.
-    """
-    if print_config:
-        return print_settings({"images": images, "out": str(out), **asdict(options)})
-    if options.processes != 1 and not dry_run:
-        from memorisk.runs.executors.pool import prepare_workers
-
-        prepare_workers(*WORKER_MODULES)  # they import PyTorch while this process does
-    settings = {f.name: getattr(options, f.name) for f in fields(options)}
-    if len(options.arms) > 1 or _holds_regimes(out):
-        return _regimes(images, out, settings, dry_run=dry_run, as_json=json)
-    from memorisk.audits.classifier.dry_run import DryRun
-    from memorisk.audits.classifier.run import audit_classifier
-    from memorisk.cli.show.common import progress_bar, show_dry_run, show_result
-
-    with progress_bar() as progress:
-        result = audit_classifier(images, out=out, progress=progress, dry_run=dry_run, **settings)
-    if isinstance(result, DryRun):
-        show_dry_run(result, as_json=json)
-        return 0
-    show_result(result, out, as_json=json)
-    if options.redact:
-        note_redacted(out / "report.html")
-    return _exit_code(result.verdict)
-
-
-def _holds_regimes(out: Path) -> bool:
-    """Whether regimes lie side by side there: one more joins them."""
-    try:
-        return (out / "defence.json").is_file()
-    except OSError:  # no name for a folder: the audit says so
-        return False
-
-
-def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:
-    """Audit several regimes side by side; 0 only where each of them passed."""
-    from memorisk.audits.classifier.retraining.defences import audit_defences, plan_defences
-    from memorisk.cli.show.common import progress_bar, show_dry_run
-    from memorisk.cli.show.training import show_defences
-
-    if dry_run:
-        with progress_bar() as progress:
-            plans = plan_defences(images, out=out, progress=progress, **settings)
-        for plan in plans.values():
-            show_dry_run(plan, as_json=as_json)
-        return 0
-    with progress_bar() as progress:
-        found = audit_defences(images, out=out, progress=progress, **settings)
-    show_defences(found, out, as_json=as_json)
-    return 0 if settings["fail_on"] == "never" or found.passed else 1
-
-
-@audit_app.command(name="losses")
-def losses(
-    file: Path,
-    *,
-    out: Path,
-    print_config: Annotated[bool, Parameter(negative="")] = False,
-    json: AS_JSON = False,
-    options: Annotated[LossesOptions, FLAT] = _LOSSES,
-) -> int:
-    """Audit models trained elsewhere, in any framework, from their per-image losses.
-
-    Parameters
-    ----------
-    file
-        Parquet or CSV table, a row per image and model (docs/losses.md).
-    out
-        Run folder: new or empty.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print the verdict as JSON.
-    """
-    if print_config:
-        return print_settings({"file": str(file), "out": str(out), **asdict(options)})
-    from memorisk.audits.classifier.losses import audit_losses
-    from memorisk.cli.show.common import show_result
-
-    result = audit_losses(file, out=out, **{f.name: getattr(options, f.name) for f in fields(options)})
-    show_result(result, out, as_json=json)
-    if options.redact:
-        note_redacted(out / "report.html")
-    return _exit_code(result.verdict)
-
-
-@images_app.command(name="check")
-def check(
-    images: str,
-    *,
-    json: AS_JSON = False,
-    options: Annotated[ImageOptions, FLAT] = _IMAGES,
-) -> int:
-    """List what is unreadable, empty, duplicated, leaking between splits or groups, and count classes and groups.
-
-    The exit code is 1 when something was found that would spoil an audit.
-
-    Parameters
-    ----------
-    images
-        As for `audit classifier`.
-    json
-        Print everything as JSON.
-    """
-    from memorisk.cli.show.common import show_check
-    from memorisk.images.set_check import check_images
-
-    found = check_images(images, options)
-    show_check(found, as_json=json)
-    return 0 if found.ok else 1
-
-
-@app.command(name="compare")
-def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON = False) -> int:
-    """Compare two runs, before and after a defence or a removal: differences with intervals.
-
-    Parameters
-    ----------
-    first
-        Run folder before.
-    second
-        Run folder after.
-    out
-        Folder for the tables (per class and per patient).
-    json
-        Print the classes as JSON.
-    """
-    from memorisk.audits.classifier.comparison import check_folder
-    from memorisk.audits.classifier.comparison import compare as run
-    from memorisk.cli.show.common import show_comparison
-
-    if out is not None:
-        check_folder(out)
-    found = run(first, second)
-    if out is not None:
-        found.save(out)
-    show_comparison(found, out, as_json=json)
-    return 0
-
-
-@app.command(name="report")
-def report(run: Path, *, redact: Annotated[bool, Parameter(negative="")] = False, out: Path | None = None) -> int:
-    """Render the report of a finished run again.
-
-    Parameters
-    ----------
-    run
-        Run folder.
-    redact
-        Leave out images and ids.
-    out
-        File to write; the run's own report.html if not given.
-    """
-    from memorisk.audits.rendering import render_again
-
-    written = render_again(run, redact=redact, out=out)
-    print(written)  # noqa: T201 (the command's answer)
-    if redact:
-        note_redacted(written)
-    return 0
 
 
 @app.meta.default
@@ -271,7 +84,8 @@ def _with_config(
     Parameters
     ----------
     config
-        YAML file with settings by their flag's name (--print-config writes one).
+        YAML file with settings by their flag's name (--print-config writes one). Flags override it; --no-FLAG switches
+        off what the file switches on.
     """
     if config is not None and tokens[:1] == ("study",):  # a study's file is its input and no list of flags
         tokens, config = (*tokens, "--config", str(config)), None
@@ -283,6 +97,8 @@ def _with_config(
     app.config = [*settings, _refuse_fractions]
     try:
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        from memorisk.cli.urls import local_arguments
+
         with local_arguments(command, bound.arguments) as arguments:
             bound.arguments.update(arguments)
             return command(*bound.args, **bound.kwargs)
@@ -307,6 +123,8 @@ class _Settings:
         nested: dict[str, Any] = self.values
         for name in reversed(names):  # a key may be named like another command (images): these belong to this one
             nested = {name: nested}
+        from cyclopts.config import Dict
+
         Dict(nested, source=str(self.path), use_commands_as_keys=True)(command, names, arguments)
 
 
@@ -319,8 +137,20 @@ def _refuse_fractions(command: App, names: tuple[str, ...], arguments: ArgumentC
                     raise InputError(f"{argument.name} is {one_line(token.value, 60)}; it must be a whole number")
 
 
-def _exit_code(verdict: dict[str, Any]) -> int:
-    return 0 if verdict.get("gate") == "never" or verdict.get("status") == "pass" else 1
+def _shows_help(words: list[str]) -> bool:
+    """Show a command's help where it is asked for: its essential options, or with ``--help-all`` every one."""
+    asked = next((place for place, word in enumerate(words) if word in ("--help", "-h", "--help-all")), None)
+    path = [] if asked is None else app.parse_commands(words[:asked])[1]
+    if len(path) < 2 or path[-1].default_command is None:
+        words[:] = ["--help" if word == "--help-all" else word for word in words]
+        return False
+    command = app.parse_commands(words[:asked])[0]
+    path[-1].help = None  # the whole text of its function, not the line that stands for it in lists
+    everything = "--help-all" in words
+    hidden = print_help(app, command, path[-1].assemble_argument_collection(), everything=everything)
+    if hidden:
+        sys.stdout.write(f"{hidden} more options: memorisk {' '.join(command)} --help-all\n")
+    return True
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -329,7 +159,8 @@ def main(arguments: list[str] | None = None) -> int:
         leave_current_folder()
     try:
         with prompt_interrupt(f"memorisk: {STOPPED}\n"):
-            code = app.meta(arguments, exit_on_error=False, print_error=False)
+            words = list(sys.argv[1:] if arguments is None else arguments)
+            code = 0 if _shows_help(words) else app.meta(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return int(code or 0)
     except CycloptsError as error:
@@ -390,14 +221,9 @@ def _usage(error: CycloptsError) -> str:
 
 def _as_flags(message: str) -> str:
     """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
-    kinds = (ClassifierOptions, TrainClassifierOptions, FeatureOptions, SyntheticOptions, BenchDetectorsOptions)
-    more = (FilterOptions, QualityOptions, WatchOptions)
-    every = {
-        f.name
-        for kind in (*kinds, *more, BenchReidOptions, BenchCopiesOptions, GenerateOptions, SynthesizeOptions)
-        for f in fields(kind)
-    }
-    names = "|".join(sorted(name for name in every if "_" in name))
+    from memorisk.cli.help import setting_names
+
+    names = "|".join(sorted(name for name in setting_names() if "_" in name))
     return re.sub(rf"(?<![\w./-])({names})(?![\w./-])", lambda m: "--" + m[1].replace("_", "-"), message)
 
 

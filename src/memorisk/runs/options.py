@@ -36,7 +36,8 @@ def in_group(group: str, *, essential: bool = False, help: str | None = None) ->
         help: What it does, where its field has no text of its own.
     """
     title = GROUPS[group] if essential else GROUPS[group] + MORE
-    return Parameter(group=Group(title, sort_key=2 * _PLACES[group] + (not essential)), help=help)
+    place = Group(title, sort_key=2 * _PLACES[group] + (not essential))
+    return Parameter(group=place) if help is None else Parameter(group=place, help=help)
 
 
 def grouped(group: str, *, essential: str = "", **others: str) -> Callable[[_Settings], _Settings]:

@@ -243,7 +243,7 @@ class PartOptions(SplitOptions, ImageOptions):
         self.check_split()
 
 
-@grouped("training", essential="held_out", design="held_out")
+@grouped("training", essential="model weights held_out device", design="held_out")
 @dataclass(frozen=True, kw_only=True)
 class TrainClassifierOptions(ImageOptions, TrainOptions):
     """Everything that `memorisk train classifier` can be told."""

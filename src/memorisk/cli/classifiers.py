@@ -1,0 +1,200 @@
+"""``memorisk audit classifier``, ``audit losses``, ``compare``, ``report``, ``images check``: arguments, handed on.
+
+Loads nothing heavy until a command runs.
+"""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, LossesOptions
+from memorisk.cli.settings import AS_JSON, FLAT, note_redacted, print_settings
+from memorisk.images.options import ImageOptions
+
+_CLASSIFIER, _LOSSES, _IMAGES = ClassifierOptions(), LossesOptions(), ImageOptions()
+
+
+def classifier(
+    images: str,
+    *,
+    out: Path,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    print_config: Annotated[bool, Parameter(negative="")] = False,
+    json: AS_JSON = False,
+    options: Annotated[ClassifierOptions, FLAT] = _CLASSIFIER,
+) -> int:
+    """Train twin models on your images and say which patients they expose.
+
+    Parameters
+    ----------
+    images
+        Folder of class folders, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits" (built in).
+    out
+        Run folder: new, empty, or a run of the same audit to go on with.
+    dry_run
+        Print the plan and its cost, train nothing.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print the verdict as JSON.
+    """
+    if print_config:
+        return print_settings({"images": images, "out": str(out), **asdict(options)})
+    if options.processes != 1 and not dry_run:
+        from memorisk.runs.executors.pool import prepare_workers
+
+        prepare_workers(*WORKER_MODULES)  # they import PyTorch while this process does
+    settings = {f.name: getattr(options, f.name) for f in fields(options)}
+    if len(options.arms) > 1 or _holds_regimes(out):
+        return _regimes(images, out, settings, dry_run=dry_run, as_json=json)
+    from memorisk.audits.classifier.dry_run import DryRun
+    from memorisk.audits.classifier.run import audit_classifier
+    from memorisk.cli.show.common import progress_bar, show_dry_run, show_result
+
+    with progress_bar() as progress:
+        result = audit_classifier(images, out=out, progress=progress, dry_run=dry_run, **settings)
+    if isinstance(result, DryRun):
+        show_dry_run(result, as_json=json)
+        return 0
+    show_result(result, out, as_json=json)
+    if options.redact:
+        note_redacted(out / "report.html")
+    return _exit_code(result.verdict)
+
+
+def _holds_regimes(out: Path) -> bool:
+    """Whether regimes lie side by side there: one more joins them."""
+    try:
+        return (out / "defence.json").is_file()
+    except OSError:  # no name for a folder: the audit says so
+        return False
+
+
+def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:
+    """Audit several regimes side by side; 0 only where each of them passed."""
+    from memorisk.audits.classifier.retraining.defences import audit_defences, plan_defences
+    from memorisk.cli.show.common import progress_bar, show_dry_run
+    from memorisk.cli.show.training import show_defences
+
+    if dry_run:
+        with progress_bar() as progress:
+            plans = plan_defences(images, out=out, progress=progress, **settings)
+        for plan in plans.values():
+            show_dry_run(plan, as_json=as_json)
+        return 0
+    with progress_bar() as progress:
+        found = audit_defences(images, out=out, progress=progress, **settings)
+    show_defences(found, out, as_json=as_json)
+    return 0 if settings["fail_on"] == "never" or found.passed else 1
+
+
+def losses(
+    file: Path,
+    *,
+    out: Path,
+    print_config: Annotated[bool, Parameter(negative="")] = False,
+    json: AS_JSON = False,
+    options: Annotated[LossesOptions, FLAT] = _LOSSES,
+) -> int:
+    """Audit models trained elsewhere, in any framework, from their per-image losses.
+
+    Parameters
+    ----------
+    file
+        Parquet or CSV table, a row per image and model (docs/losses.md).
+    out
+        Run folder: new or empty.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print the verdict as JSON.
+    """
+    if print_config:
+        return print_settings({"file": str(file), "out": str(out), **asdict(options)})
+    from memorisk.audits.classifier.losses import audit_losses
+    from memorisk.cli.show.common import show_result
+
+    result = audit_losses(file, out=out, **{f.name: getattr(options, f.name) for f in fields(options)})
+    show_result(result, out, as_json=json)
+    if options.redact:
+        note_redacted(out / "report.html")
+    return _exit_code(result.verdict)
+
+
+def check(
+    images: str,
+    *,
+    json: AS_JSON = False,
+    options: Annotated[ImageOptions, FLAT] = _IMAGES,
+) -> int:
+    """List what is unreadable, empty, duplicated, leaking between splits or groups, and count classes and groups.
+
+    The exit code is 1 when something was found that would spoil an audit.
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`.
+    json
+        Print everything as JSON.
+    """
+    from memorisk.cli.show.common import show_check
+    from memorisk.images.set_check import check_images
+
+    found = check_images(images, options)
+    show_check(found, as_json=json)
+    return 0 if found.ok else 1
+
+
+def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON = False) -> int:
+    """Compare two runs, before and after a defence or a removal: differences with intervals.
+
+    Parameters
+    ----------
+    first
+        Run folder before.
+    second
+        Run folder after.
+    out
+        Folder for the tables (per class and per patient).
+    json
+        Print the classes as JSON.
+    """
+    from memorisk.audits.classifier.comparison import check_folder
+    from memorisk.audits.classifier.comparison import compare as run
+    from memorisk.cli.show.common import show_comparison
+
+    if out is not None:
+        check_folder(out)
+    found = run(first, second)
+    if out is not None:
+        found.save(out)
+    show_comparison(found, out, as_json=json)
+    return 0
+
+
+def report(run: Path, *, redact: Annotated[bool, Parameter(negative="")] = False, out: Path | None = None) -> int:
+    """Render the report of a finished run again.
+
+    Parameters
+    ----------
+    run
+        Run folder.
+    redact
+        Leave out images and ids.
+    out
+        File to write; the run's own report.html if not given.
+    """
+    from memorisk.audits.rendering import render_again
+
+    written = render_again(run, redact=redact, out=out)
+    print(written)  # noqa: T201 (the command's answer)
+    if redact:
+        note_redacted(written)
+    return 0
+
+
+def _exit_code(verdict: dict[str, Any]) -> int:
+    return 0 if verdict.get("gate") == "never" or verdict.get("status") == "pass" else 1

@@ -1,0 +1,78 @@
+"""The help of a command: its essential options by group, and with `--help-all` every option."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from cyclopts import App, ArgumentCollection
+
+from memorisk.runs.options import MORE
+
+SHORT = 30
+"""A command with at most this many options shows all of them."""
+_EMPTY = ("False", "()", '""', "None")
+
+
+class HelpFormatter:
+    """Cyclopts' panels, without what a switch says of itself: its default, False, and the flag that repeats it."""
+
+    def __init__(self) -> None:
+        self.everything, self.hidden = True, 0
+
+    def __call__(self, console: Any, options: Any, panel: Any) -> None:
+        """Show a group of options, or count those that the short help hides."""
+        from cyclopts.help.formatters import DefaultFormatter
+
+        if str(panel.title).endswith(MORE) and not self.everything:
+            self.hidden += len(panel.entries)
+            return
+        for entry in panel.entries:
+            text = getattr(entry.description, "primary_renderable", None)
+            if text is not None:  # a docstring's line breaks are not the terminal's
+                entry.description.primary_renderable = type(text)(" ".join(text.plain.split()))
+        entries = [
+            entry.copy(
+                negative_names=() if entry.default == "False" else entry.negative_names,
+                positive_names=() if entry.positional_label else entry.positive_names,
+                default=None if entry.default in _EMPTY else entry.default,
+            )
+            for entry in panel.entries
+        ]
+        DefaultFormatter()(console, options, panel.copy(entries=entries))
+
+
+def print_help(app: App, command: Sequence[str], arguments: ArgumentCollection, *, everything: bool) -> int:
+    """Show a command's help, and count the options that it leaves out.
+
+    Args:
+        app: The program, whose help is formatted by a `HelpFormatter`.
+        command: The command's words.
+        arguments: The command's.
+        everything: Show every option, also of a command that has many.
+    """
+    formatter = app.help_formatter
+    assert isinstance(formatter, HelpFormatter)
+    formatter.everything, formatter.hidden = everything or len(arguments.filter_by(show=True)) <= SHORT, 0
+    try:
+        app.help_print(command)
+    finally:
+        formatter.everything = True
+    return formatter.hidden
+
+
+def setting_names() -> set[str]:
+    """The names of the settings of every command."""
+    from memorisk.audits.classifier.options import ClassifierOptions
+    from memorisk.audits.feature.options import FeatureOptions
+    from memorisk.audits.quality.options import QualityOptions
+    from memorisk.audits.synthesize.options import SynthesizeOptions
+    from memorisk.audits.synthetic.options import SyntheticOptions
+    from memorisk.audits.watch.options import WatchOptions
+    from memorisk.studies.detectors.options import BenchDetectorsOptions
+    from memorisk.studies.pairs.options import BenchCopiesOptions, BenchReidOptions
+    from memorisk.training.engine.options import TrainClassifierOptions
+    from memorisk.training.generators.options import GenerateOptions
+
+    audits = (ClassifierOptions, FeatureOptions, QualityOptions, SynthesizeOptions, SyntheticOptions, WatchOptions)
+    others = (BenchDetectorsOptions, BenchCopiesOptions, BenchReidOptions, TrainClassifierOptions, GenerateOptions)
+    return {field.name for kind in (*audits, *others) for field in fields(kind)}
