@@ -23,15 +23,15 @@ from memorisk.runs.processes import INTERRUPTED, leave_current_folder, prompt_in
 
 STOPPED = f"stopped; {RESUME_HINT}"
 COMMANDS = {
-    "audit classifier": ("classifiers:classifier", ""),
-    "audit losses": ("classifiers:losses", ""),
-    "audit feature": ("audits:feature", ""),
-    "audit synthetic": ("audits:synthetic", ""),
+    "audit classifier": ("classifiers:classifier", "Train twin models on your images and report which patients they expose."),
+    "audit losses": ("classifiers:losses", "Audit models trained elsewhere, in any framework, from their per-image losses."),
+    "audit feature": ("audits:feature", "Audit whether a model remembers a mark, such as a name, that it may have seen once."),
+    "audit synthetic": ("audits:synthetic", "Audit whether synthetic images copy patients of their generator's training data."),
     "train": ("training:train_app", "Train a model and report its privacy guarantee."),
     "study": ("training:study_app", "Repeat a paper's study: its tables and figures, with corrected ones beside them."),
     "bench": ("benchmarks:bench_app", "Compare detectors on your images, by published protocols."),
-    "images check": ("classifiers:check", ""),
-    "images mark": ("audits:mark", ""),
+    "images check": ("classifiers:check", "List unreadable, empty, duplicated and leaking images; count classes and groups."),
+    "images mark": ("audits:mark", "Burn a mark into an image and show it beside its controls."),
     "explain": ("audits:explain", "Examine a finished classifier audit: are memorized images atypical, and which "
                 "layers encode the memorization?"),
     "filter": ("synthetic_sets:filter_set", "Remove copies of training images from a synthetic set, with a guarantee."),
@@ -70,7 +70,7 @@ for _group in _GROUPS.values():
     app.command(_group)
 for _name, (_place, _line) in COMMANDS.items():
     _first, _, _last = _name.rpartition(" ")
-    _GROUPS.get(_first, app).command(f"memorisk.cli.{_place}", name=_last, help=_line or None)
+    _GROUPS.get(_first, app).command(f"memorisk.cli.{_place}", name=_last, help=_line)
 app.meta.group_parameters = Group("Everywhere", sort_key=0)
 app.meta.suppress_keyboard_interrupt = False
 
