@@ -199,7 +199,7 @@ def counted() -> Iterator[Counts]:
         found.pairs += len(images) * (len(images) - 1) // 2
         return near_pairs(images, **named)
 
-    distances.between_sets, near_copies.near_pairs, near_copies.closest_apart = matched, nearly, learned
+    distances.near_copies_between, near_copies.near_pairs, near_copies.closest_between_groups = matched, nearly, learned
     sets.likeness = alike
     try:
         yield found
@@ -210,5 +210,5 @@ def counted() -> Iterator[Counts]:
         neighbours.evaluate, Pass.run, DiffusionSampler._forward = evaluate, run, forward
         for (of, name, _), compare in zip(one_by_one, by_definition, strict=True):
             setattr(of, name, compare)
-        distances.between_sets, near_copies.near_pairs = between_sets, near_pairs
-        near_copies.closest_apart, sets.likeness = closest_between_groups, likeness
+        distances.near_copies_between, near_copies.near_pairs = between_sets, near_pairs
+        near_copies.closest_between_groups, sets.likeness = closest_between_groups, likeness

@@ -375,7 +375,7 @@ def test_a_jpeg_2000_frame_is_decoded_apart_with_the_same_values(
     here = pydicom.pixels.pixel_array(pydicom.dcmread(path), index=0, decoding_plugin="pylibjpeg")
     np.testing.assert_array_equal(values, here)
     asked = []
-    monkeypatch.setattr(readers_dicom, "decode_apart", lambda *given: asked.append(given) or values)
+    monkeypatch.setattr(readers_dicom, "decode_in_child", lambda *given: asked.append(given) or values)
     read_image(path)
     assert asked == [(path, 0, "pylibjpeg")]
 

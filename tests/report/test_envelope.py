@@ -219,7 +219,7 @@ def test_strict_json_is_json(value: Any) -> None:
 
 def test_reading_a_statement_loads_no_library() -> None:
     code = (
-        "import sys; from memorisk.report.statements import envelope, in_toto, signatures\n"
+        "import sys; from memorisk.report.statements import envelope, signatures\n"
         "print([m for m in ('cryptography', 'numpy', 'torch', 'pandas') if m in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

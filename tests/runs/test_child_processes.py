@@ -28,8 +28,8 @@ prepare_workers("memorisk.runs.files")
 """
 DECODER = """
 from pathlib import Path
-from memorisk.images.readers.dicom import decode_apart
-print(json.dumps(int(decode_apart(Path(given["file"]), 0, "pylibjpeg").sum())))
+from memorisk.images.readers.dicom import decode_in_child
+print(json.dumps(int(decode_in_child(Path(given["file"]), 0, "pylibjpeg").sum())))
 """
 CLUSTER = """
 from memorisk.runs.executors.pool import run_jobs

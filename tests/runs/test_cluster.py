@@ -111,10 +111,10 @@ def test_a_cluster_that_cannot_do_the_work_is_refused_in_one_line(
 
 def test_a_wrong_address_is_told_at_once_and_nothing_after_it() -> None:
     script = """
-from memorisk.runs.executors.dask import reach_dask
+from memorisk.runs.executors.dask import check_dask
 from memorisk.runs.executors.placement import Placement
 try:
-    reach_dask(Placement("dask", "foo"))
+    check_dask(Placement("dask", "foo"))
 except Exception as error:
     kept = error  # with the client that never connected, until Python ends
     print(error)

@@ -25,10 +25,10 @@ JOB = """
 from pathlib import Path
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.executors.placement import Placement
-from memorisk.runs.executors.ray import reach_ray
+from memorisk.runs.executors.ray import check_ray
 from tests.runs.clusters import fatal_below_zero
 place = Placement("ray", "{address}", folders=(Path("{folder}"),))
-reach_ray(place)
+check_ray(place)
 print(run_jobs(fatal_below_zero, [3, 5], place=place))
 """
 

@@ -94,8 +94,8 @@ def test_little_room(name, monkeypatch):
     from memorisk.scores.distances import gpu
     from memorisk.scores.distances import gpu as gpu_blocks
 
-    for module, limit, value in ((gpu, "GATHERED", 40), (gpu, "WAITING", 40), (gpu, "SETTLED", 700), (gpu, "TILE", 1),
-                                 (gpu, "COUNTED", 5000), (gpu_blocks.DeviceRows, "elements", 400)):  # fmt: skip
+    for module, limit, value in ((gpu, "GATHERED_GROUPS", 40), (gpu, "PENDING_PAIRS", 40), (gpu, "PAIRS_PER_THREAD", 700), (gpu, "TILE", 1),
+                                 (gpu, "BINNED_VALUES", 5000), (gpu_blocks.DeviceRows, "elements", 400)):  # fmt: skip
         monkeypatch.setattr(module, limit, value)
     tied = np.ones((150, 5)) * np.arange(150)[:, None] % 2 + [1, 2, 1, 1, 1]
     for r, k in ((tied, 1), (tied, 151), (table("uneven", 150, 5, np.random.default_rng(9)), 2)):

@@ -151,8 +151,8 @@ def test_little_room(monkeypatch):
     from memorisk.scores.pairs import gpu
     from memorisk.scores.pairs import gpu as gpu_blocks
 
-    for module, limit, value in ((gpu, "COUNTED", 2000), (gpu, "GATHERED", 7), (gpu, "SETTLED", 60),
-                                 (gpu_blocks, "KEPT", 10)):  # fmt: skip
+    for module, limit, value in ((gpu, "COMPARED_PAIRS", 2000), (gpu, "GATHERED_GROUPS", 7), (gpu, "PAIRS_PER_THREAD", 60),
+                                 (gpu_blocks, "EXACT_NUMBERS", 10)):  # fmt: skip
         monkeypatch.setattr(module, limit, value)
     monkeypatch.setattr(gpu_blocks, "table_room", lambda device: 0)
     rng = np.random.default_rng(4)

@@ -160,16 +160,16 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(
 KILL = """
 import os, signal, sys
 from memorisk.cli.main import main
-from memorisk.training.engine import early_stopping
+from memorisk.training.classifiers import early_stopping
 
-add = early_stopping.Record.add
+add = early_stopping.ValidationRecord.add
 
 def killed(self, epoch, *given):
     add(self, epoch, *given)
     if epoch == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
-early_stopping.Record.add = killed
+early_stopping.ValidationRecord.add = killed
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -140,7 +140,7 @@ def test_corrected_masks_patients_and_shuffles(store: ImageStore) -> None:
     groups = torch.cat([batch[0] for batch in first])
     assert sorted(groups.tolist()) == sorted(list(range(20)) * 2)  # two images a patient
     assert not torch.equal(groups, torch.cat([batch[0] for batch in second]))
-    order = memorisk.training.engine.order.batch_order(TINY.seed, 0, 40)
+    order = memorisk.training.engine.optimization.batch_order(TINY.seed, 0, 40)
     assert groups.tolist() == (order // 2).tolist()
 
 

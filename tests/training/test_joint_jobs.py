@@ -107,14 +107,14 @@ def test_a_trunks_features_are_computed_once_and_one_heads_logits_held_at_a_time
     save_weights(weights, create_model(frozen, num_classes=10, in_chans=1, image_size=SIZE, seed=99))
     jobs = make_jobs(tmp_path, digits, frozen, weights, TrainOptions(epochs=1, lr=1e-2, normalise="dataset"))
     passes, kept = [], []
-    features, keep = joint_jobs.trunk_features, joint_jobs.keep_result
+    features, keep = joint_jobs.trunk_features, joint_jobs.save_result
     monkeypatch.setattr(joint_jobs, "trunk_features", lambda *a, **k: passes.append(1) or features(*a, **k))
 
     def keep_one(job, model, logits):
         kept.append(logits.base.shape if logits.base is not None else logits.shape)
         keep(job, model, logits)
 
-    monkeypatch.setattr(joint_jobs, "keep_result", keep_one)
+    monkeypatch.setattr(joint_jobs, "save_result", keep_one)
     assert run_jointly(jobs, lambda outcome: None)
     assert passes == [1]
     assert {shape[0] if len(shape) == 3 else 1 for shape in kept} == {1}

@@ -86,8 +86,8 @@ def test_folders_that_would_mix_with_the_inputs_are_refused(place: Path) -> None
 
 KILL = """
 import os, signal, sys
-from memorisk.audits.filter import filtering
-from memorisk.images.exports import clean_set
+from memorisk.audits.filter import run
+from memorisk.images import clean_set
 count = 0
 def stop(*_, **__):
     global count
@@ -97,13 +97,13 @@ def stop(*_, **__):
     return real(*_, **__)
 real = getattr({module}, "{name}")
 setattr({module}, "{name}", stop)
-filtering.filter_synthetic({train!r}, {made!r}, {out!r}, calibration={new!r}, detector="pixels",
+run.filter_synthetic({train!r}, {made!r}, {out!r}, calibration={new!r}, detector="pixels",
                            families="noise:0.1", gallery=True, group_from={group!r})
 """
 
 
 def test_a_killed_filter_goes_on_to_the_same_bytes(place: Path, filtered: Result) -> None:
-    stages = {"copies": ("clean_set", "encode_png", 20), "end": ("filtering", "write_json", 1)}
+    stages = {"copies": ("clean_set", "encode_png", 20), "end": ("run", "write_json", 1)}
     running = {}
     for out, (module, name, after) in stages.items():
         paths = {"train": str(place / "train"), "made": str(place / "set"), "new": str(place / "new")}

@@ -346,7 +346,7 @@ def test_the_same_command_writes_the_same_bytes_and_goes_on_after_a_kill(
     def killed(*arguments, **settings):
         raise KeyboardInterrupt
 
-    for what in ("compare", "analyse_synthetic", "write_report"):
+    for what in ("measure_distances", "analyse_synthetic", "write_report"):
         with monkeypatch.context() as patch:
             patch.setattr(audit_module, what, killed)
             with pytest.raises(KeyboardInterrupt):

@@ -92,7 +92,7 @@ def test_of_folders_of_drawn_images(place, capsys, out, said):
 
 
 def test_of_a_run_the_images_it_was_trained_on(place, monkeypatch):
-    monkeypatch.setattr(training_outputs, "is_training", lambda folder: True)
+    monkeypatch.setattr(training_outputs, "is_training_run", lambda folder: True)
     monkeypatch.setattr(training_outputs, "read_config", lambda folder: {"images": "real/train"})
     with pytest.raises(InputError, match="lies inside the training images"):
         watch_training("real/steps", out="real/train/watch")
