@@ -23,14 +23,29 @@ from memorisk.runs.processes import INTERRUPTED, leave_current_folder, prompt_in
 
 STOPPED = f"stopped; {RESUME_HINT}"
 COMMANDS = {
-    "audit classifier": ("classifiers:classifier", "Train twin models on your images and report which patients they expose."),
-    "audit losses": ("classifiers:losses", "Audit models trained elsewhere, in any framework, from their per-image losses."),
-    "audit feature": ("audits:feature", "Audit whether a model remembers a mark, such as a name, that it may have seen once."),
-    "audit synthetic": ("audits:synthetic", "Audit whether synthetic images copy patients of their generator's training data."),
+    "audit classifier": (
+        "classifiers:classifier",
+        "Train twin models on your images and report which patients they expose.",
+    ),
+    "audit losses": (
+        "classifiers:losses",
+        "Audit models trained elsewhere, in any framework, from their per-image losses.",
+    ),
+    "audit feature": (
+        "audits:feature",
+        "Audit whether a model remembers a mark, such as a name, that it may have seen once.",
+    ),
+    "audit synthetic": (
+        "audits:synthetic",
+        "Audit whether synthetic images copy patients of their generator's training data.",
+    ),
     "train": ("training:train_app", "Train a model and report its privacy guarantee."),
     "study": ("training:study_app", "Repeat a paper's study: its tables and figures, with corrected ones beside them."),
     "bench": ("benchmarks:bench_app", "Compare detectors on your images, by published protocols."),
-    "images check": ("classifiers:check", "List unreadable, empty, duplicated and leaking images; count classes and groups."),
+    "images check": (
+        "classifiers:check",
+        "List unreadable, empty, duplicated and leaking images; count classes and groups.",
+    ),
     "images mark": ("audits:mark", "Burn a mark into an image and show it beside its controls."),
     "explain": ("audits:explain", "Examine a finished classifier audit: are memorized images atypical, and which "
                 "layers encode the memorization?"),
