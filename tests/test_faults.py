@@ -151,6 +151,7 @@ def stage_of(folder: Path) -> str:
     return "training" if (folder / "run" / "logits").exists() else "decoding"
 
 
+@pytest.mark.thorough
 def test_a_training_goes_on_from_its_last_epoch(images, tmp_path, capsys, monkeypatch):
     """The training runs in the process that is killed, so that nobody ends it; many epochs, so that it is met."""
     monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))

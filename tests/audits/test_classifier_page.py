@@ -17,6 +17,7 @@ from memorisk.report.result import Result
 from tests.audits.classifier_results import HOSTILE, TARGET, hostile_result, make_result
 from tests.report.chromium import Chromium, find_chromium
 from tests.report.test_page import Outline
+from tests.thorough import thorough
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +376,9 @@ def test_an_empty_result_renders_as_undecided():
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("value", [None, "text", 3, [], {}, [1, 2], {"a": None}])
+@pytest.mark.parametrize(
+    "value", [None, "text", thorough(3), thorough([]), thorough({}), [1, 2], thorough({"a": None})]
+)
 def test_summary_values_of_another_shape_do_not_break_the_page(value):
     result = make_result(images=60, target=TARGET)
     structured = [k for k, v in result.summary.items() if isinstance(v, (list, dict))]

@@ -354,6 +354,7 @@ def test_a_class_of_which_hardly_an_image_changes_is_refused_and_named(tmp_path)
     assert row(result, "b")["pixels_changed"] == pytest.approx(2 / 30 / 64)
 
 
+@pytest.mark.thorough
 def test_pneumoniamnist_and_the_chest_x_rays_are_refused_as_no_ops(shared_data, tmp_path, capsys):
     """In every form they can be stored in: one channel, or three equal ones."""
     pneumonia = shared_data / "pneumoniamnist_imbalanced" / "data" / "pneumoniamnist.npz"

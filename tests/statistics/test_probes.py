@@ -167,6 +167,7 @@ def test_the_chance_band_is_its_formula():
             chance_band(10, 10, level)
 
 
+@pytest.mark.thorough
 def test_intervals_cover_with_signal():
     """One feature that follows M: any increasing score has the population's AUROC, here from a million draws."""
     rng = np.random.default_rng(5)

@@ -75,8 +75,8 @@ def normalised(images: np.ndarray, scale: Normalisation | None) -> torch.Tensor:
     [
         ("mlp1", HOW),
         ("cnn1", FAST),
-        ("mlp1", TrainOptions(epochs=14, lr=0.1, schedule="step", optimizer="nesterov", weight_decay=1e-4)),
-        ("mlp1", TrainOptions(epochs=14, lr=3e-3, optimizer="adamw")),
+        thorough("mlp1", TrainOptions(epochs=14, lr=0.1, schedule="step", optimizer="nesterov", weight_decay=1e-4)),
+        thorough("mlp1", TrainOptions(epochs=14, lr=3e-3, optimizer="adamw")),
     ],
 )
 def test_equals_one_after_another(digits: Digits, name: str, options: TrainOptions) -> None:

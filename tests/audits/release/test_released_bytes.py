@@ -24,6 +24,7 @@ from memorisk.images.readers.registry import read_image
 from memorisk.runs.checksums import checksum, file_sha256, list_folder
 from memorisk.runs.errors import InputError
 from tests.audits.release.conftest import OF, PASSES
+from tests.thorough import thorough
 
 FIRST = "clean0000_0.png"
 
@@ -169,7 +170,9 @@ SAME: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("place", ["clean", "other name", "a/b/c", "\u5f20", ".hidden"])
+@pytest.mark.parametrize(
+    "place", ["clean", thorough("other name"), thorough("a/b/c"), thorough("\u5f20"), thorough(".hidden")]
+)
 @pytest.mark.parametrize("name", SAME)
 def test_what_changes_no_byte_is_accepted(made: Path, stated: Path, tmp_path: Path, name: str, place: str) -> None:
     shutil.copytree(made / "clean", tmp_path / place)
