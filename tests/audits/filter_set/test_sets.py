@@ -22,7 +22,7 @@ from memorisk.audits.filter.calibration import (
 )
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.screening import open_detectors, open_screening
-from memorisk.audits.filter.sets import FilterSets, decode_sets, read_manifests
+from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.filter.wording import excluded_words
 from memorisk.audits.generated.terms import Terms
 from memorisk.runs.errors import InputError
@@ -34,9 +34,8 @@ from tests.audits.synthetic_set.making import digits, store_of
 
 def sets_of(tmp_path, train, synthetic, calibration, detectors=(), **settings) -> FilterSets:
     options = filter_options({"detector": "pixels"} | settings)
-    return decode_sets(
-        read_manifests(train, synthetic, calibration, options, no_progress), detectors, options, no_progress
-    )
+    opened = open_manifests(train, synthetic, calibration, options, no_progress)
+    return decode_sets(opened, detectors, no_progress, calibration_unseen=options.calibration_unseen)
 
 
 def knowing(hashes: list[str], groups: list[str], *, alike: bool = True, given: bool = True) -> PairDetector:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.generated.sets import Sets, decode_sets, read_manifests
+from memorisk.audits.generated.sets import SetReading, Sets, decode_sets, read_manifests
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import no_progress
@@ -16,7 +16,8 @@ from tests.audits.synthetic_set.making import parts, store_of
 
 def read(train, synthetic, held=None, **settings) -> Sets:
     options = synthetic_options(settings)
-    return decode_sets(read_manifests(train, synthetic, held, options, no_progress), options, no_progress)
+    reading = SetReading(options.of_real(), options.of_synthetic(), options.trained_on, options.held_out_split)
+    return decode_sets(read_manifests(train, synthetic, held, reading, no_progress), no_progress)
 
 
 def folder_of(root: Path, images: np.ndarray, names: list[str]) -> Path:

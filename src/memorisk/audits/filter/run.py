@@ -34,7 +34,7 @@ from memorisk.audits.filter.decisions import Decision, decide_kept, diversity, r
 from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
-from memorisk.audits.filter.sets import CALIBRATION, SYNTHETIC, TRAIN, FilterSets, decode_sets, read_manifests
+from memorisk.audits.filter.sets import CALIBRATION, SYNTHETIC, TRAIN, FilterSets, decode_sets, open_manifests
 from memorisk.audits.generated.sets import Source
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.images.clean_set import clean_names, write_clean_set
@@ -259,8 +259,8 @@ def filter_synthetic(
         check_out_folder(folder, {}, identity=[])
         options.reach_cluster()
     names = Pseudonyms.from_options(options)
-    found = read_manifests(train, synthetic, calibration, options, progress)
-    sets = decode_sets(found, detectors, options, progress)
+    opened = open_manifests(train, synthetic, calibration, options, progress)
+    sets = decode_sets(opened, detectors, progress, calibration_unseen=options.calibration_unseen)
     counted = counted_guarantees(sets, families, len(detectors), options)
     if dry_run:
         return describe_sets(sets, detectors, families, counted)

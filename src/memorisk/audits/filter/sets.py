@@ -17,21 +17,20 @@ import pandas as pd
 
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.generated.sets import (
+    Manifests,
+    SetReading,
     Source,
     decode_alike,
-    given_splits,
     is_blank,
     manifest_of,
-    read_source,
+    read_manifests,
     select_rows,
-    split_source,
 )
 from memorisk.images.copies.duplicates import equal_sets, linked_groups
 from memorisk.images.copies.near_copies import near_copies, near_copies_between, rule_of_stores, same_pixels, thumbnails
 from memorisk.images.manifest import Manifest
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
-from memorisk.runs.errors import listed
 from memorisk.runs.workload import Progress
 from memorisk.statistics.pairs.identity_pairs import cliques
 from memorisk.training.detectors.pair_detectors import PairDetector
@@ -245,16 +244,6 @@ TRAIN, SYNTHETIC, CALIBRATION = "training", "synthetic", "calibration"
 _UNREAD = ("image", "path", "reason")
 
 
-@dataclass(frozen=True)
-class Manifests:
-    """The three sources before a pixel is decoded; a source that was handed in decoded is its store."""
-
-    train: Manifest | ImageStore
-    synthetic: Manifest | ImageStore
-    calibration: Manifest | ImageStore | None
-    notes: tuple[str, ...]
-
-
 @dataclass(frozen=True, eq=False)
 class FilterSets:
     """What is compared."""
@@ -291,49 +280,39 @@ class FilterSets:
         return len(self.train.skipped) + len(self.train.manifest.unread)
 
 
-def read_manifests(
+def open_manifests(
     train: Source, synthetic: Source, calibration: Source | None, options: ScreeningOptions, progress: Progress
 ) -> Manifests:
-    """Who is in which set, before a pixel is decoded.
+    """Open the three sources; calibration identities that are not new are left out when their images are decoded.
 
     Raises:
         InputError: A source cannot be read, or a split does not exist.
     """
-    progress("reading the manifests", 0, 0)
-    ours = read_source(train, options.of_real())
-    theirs: Manifest | ImageStore | None = None
-    notes: list[str] = []
-    if options.calibration_split is not None:
-        ours, theirs, notes = split_source(ours, options.trained_on, options.calibration_split)
-    else:
-        theirs = None if calibration is None else read_source(calibration, options.of_real())
-        parts = given_splits(manifest_of(ours))
-        if len(parts) > 1:
-            notes.append(f"TRAIN has splits ({listed(parts)}): all of its images are taken for training images.")
-    made = read_source(synthetic, options.of_synthetic())
-    notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
-    return Manifests(ours, made, theirs, tuple(dict.fromkeys(notes)))
+    reading = SetReading(options.of_real(), options.of_synthetic(), options.trained_on, options.calibration_split)
+    return read_manifests(train, synthetic, calibration, reading, progress, unseen_are_null=False)
 
 
 def decode_sets(
-    found: Manifests, detectors: Sequence[PairDetector], options: ScreeningOptions, progress: Progress
+    opened: Manifests, detectors: Sequence[PairDetector], progress: Progress, *, calibration_unseen: bool = False
 ) -> FilterSets:
     """Decode the three sets to one size and as many channels, and leave out calibration identities that are not new.
 
     Args:
-        found: Of `read_manifests`.
+        opened: Of `open_manifests`.
         detectors: Which know whom they were trained on.
-        options: How images are read.
         progress: Called with (stage, done, total).
+        calibration_unseen: Somebody's word that no detector knows the calibration images.
 
     Raises:
         InputError: Real images cannot be read, no synthetic one can, or sizes differ.
     """
-    given = {TRAIN: found.train, SYNTHETIC: found.synthetic, CALIBRATION: found.calibration}
-    real = options.of_real()
-    stores = decode_alike(given, {TRAIN: real, SYNTHETIC: options.of_synthetic(), CALIBRATION: real}, progress)
+    stores = decode_alike(
+        {TRAIN: opened.train, SYNTHETIC: opened.synthetic, CALIBRATION: opened.unseen},
+        {TRAIN: opened.reading.real, SYNTHETIC: opened.reading.synthetic, CALIBRATION: opened.reading.real},
+        progress,
+    )
     train, calibration = stores[TRAIN], stores.get(CALIBRATION)
-    left_out, merged, alike, unseen, notes = ExcludedIdentities(), 0, LookAlikes(), [], list(found.notes)
+    left_out, merged, alike, unseen, notes = ExcludedIdentities(), 0, LookAlikes(), [], list(opened.notes)
     if calibration is not None:
         skipped = len(calibration.skipped) + len(calibration.manifest.unread)
         if skipped:
@@ -341,11 +320,11 @@ def decode_sets(
         new = new_identities(train, calibration, detectors, progress)
         calibration, left_out, merged, alike = new.store, new.left_out, new.merged, new.alike
         notes += new.notes
-        if not options.calibration_unseen:
+        if not calibration_unseen:
             unseen = [
                 d.name for d in detectors if d.detector is not None and known_images(d, stores[CALIBRATION]) is None
             ]
-    asked = manifest_of(found.synthetic)
+    asked = manifest_of(opened.synthetic)
     return FilterSets(
         train=train,
         synthetic=stores[SYNTHETIC],

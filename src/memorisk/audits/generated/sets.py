@@ -16,7 +16,6 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import StackedImages
@@ -188,57 +187,90 @@ class Sets:
 
 
 @dataclass(frozen=True)
+class SetReading:
+    """How three sets are read: training images, synthetic ones, and real ones that the generator never saw."""
+
+    real: ImageOptions
+    """Of both real sets."""
+    synthetic: ImageOptions
+    trained_on: str
+    """The given split of TRAIN that the generator was trained on; counts beside ``unseen_split`` alone."""
+    unseen_split: str | None
+    """The given split of TRAIN that it never saw; None where such images are a source of their own, or none."""
+
+
+@dataclass(frozen=True)
 class Manifests:
-    """The three sources before a pixel is decoded; a source that was handed in decoded is its store."""
+    """The three sources, opened, before a pixel is decoded; a source that was handed in decoded is its store."""
 
     train: Manifest | ImageStore
     synthetic: Manifest | ImageStore
-    held: Manifest | ImageStore | None
+    unseen: Manifest | ImageStore | None
+    """Real images that the generator never saw; None without."""
     notes: tuple[str, ...]
+    """What was assumed or left out, a sentence each."""
+    reading: SetReading
 
 
 def read_manifests(
-    train: Source, synthetic: Source, held_out: Source | None, options: SyntheticOptions, progress: Progress
+    train: Source,
+    synthetic: Source,
+    unseen: Source | None,
+    reading: SetReading,
+    progress: Progress,
+    *,
+    unseen_are_null: bool = True,
 ) -> Manifests:
-    """Who is in which set; everything that can be refused without pixels is refused here.
+    """Open the sources; everything that can be refused without pixels is refused here.
+
+    Args:
+        train: What the generator was trained on.
+        synthetic: What it made.
+        unseen: Real images that it never saw.
+        reading: How they are read.
+        progress: Called with (stage, done, total).
+        unseen_are_null: Training patients are ranked among unseen ones: there must be two, and nobody in both parts.
 
     Raises:
         InputError: A source cannot be read, a split does not exist, or patients are in both real parts.
     """
     progress("reading the manifests", 0, 0)
-    ours = read_source(train, options.of_real())
+    ours = read_source(train, reading.real)
     notes: list[str] = []
     theirs: Manifest | ImageStore | None = None
-    if options.held_out_split is not None:
-        ours, theirs, said = split_source(ours, options.trained_on, options.held_out_split)
-        notes += said
+    if reading.unseen_split is not None:
+        ours, theirs, notes = split_source(ours, reading.trained_on, reading.unseen_split)
     else:
-        theirs = None if held_out is None else read_source(held_out, options.of_real())
+        theirs = None if unseen is None else read_source(unseen, reading.real)
         if len(names := given_splits(manifest_of(ours))) > 1:
             notes.append(f"TRAIN has splits ({listed(names)}): all of its images are taken for training images.")
-    if len(set(manifest_of(ours).groups)) < 2:
-        raise InputError(f"{one_line(manifest_of(ours).name)}: one training patient; nearest of several are looked for")
-    if theirs is not None:
-        notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
+    if unseen_are_null:
+        if len(set(manifest_of(ours).groups)) < 2:
+            name = one_line(manifest_of(ours).name)
+            raise InputError(f"{name}: one training patient; nearest of several are looked for")
+        if theirs is not None:
+            notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
     notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
-    return Manifests(ours, read_source(synthetic, options.of_synthetic()), theirs, tuple(dict.fromkeys(notes)))
+    return Manifests(ours, read_source(synthetic, reading.synthetic), theirs, tuple(dict.fromkeys(notes)), reading)
 
 
-def decode_sets(found: Manifests, options: SyntheticOptions, progress: Progress) -> Sets:
+def decode_sets(opened: Manifests, progress: Progress) -> Sets:
     """Decode the three sets to one size and as many channels, and take held-out patients with training images away.
 
     Raises:
         InputError: Images cannot be read, differ in size, or no held-out patient is left.
     """
-    given = {TRAIN: found.train, SYNTHETIC: found.synthetic, HELD_OUT: found.held}
-    real = options.of_real()
-    stores = decode_alike(given, {TRAIN: real, SYNTHETIC: options.of_synthetic(), HELD_OUT: real}, progress)
-    notes = [*found.notes, *_unread_notes(stores)]
+    stores = decode_alike(
+        {TRAIN: opened.train, SYNTHETIC: opened.synthetic, HELD_OUT: opened.unseen},
+        {TRAIN: opened.reading.real, SYNTHETIC: opened.reading.synthetic, HELD_OUT: opened.reading.real},
+        progress,
+    )
+    notes = [*opened.notes, *_unread_notes(stores)]
     held, images, patients, hashes = stores.get(HELD_OUT), 0, 0, frozenset[str]()
     if held is not None:
         held, images, patients, hashes = separate_held_out(stores[TRAIN], held)
     progress("looking for pages and frames that are left out", 0, 0)
-    plane = options.slice_plane
+    plane = opened.reading.real.slice_plane
     left = tuple(sum(uncovered_frames(stores[part].manifest, plane).values()) for part in (TRAIN, SYNTHETIC))
     return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes), (left[0], left[1]))
 

@@ -12,7 +12,16 @@ from typing import Any
 
 import pandas as pd
 
-from memorisk.audits.generated.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, Source, decode_sets, read_manifests
+from memorisk.audits.generated.sets import (
+    HELD_OUT,
+    SYNTHETIC,
+    TRAIN,
+    SetReading,
+    Sets,
+    Source,
+    decode_sets,
+    read_manifests,
+)
 from memorisk.audits.pseudonyms import write_listing
 from memorisk.audits.quality.figures import QualityTable, measure_quality
 from memorisk.audits.quality.options import AUTO, QualityOptions, quality_options
@@ -25,8 +34,8 @@ from memorisk.audits.quality.transfer import (
     run_transfer,
     transfer_cost,
 )
-from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.images.manifest import Manifest
+from memorisk.images.options import image_options, of_synthetic_images
 from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
@@ -141,8 +150,10 @@ def assess_quality(
         options.reach_cluster()
     device = str(check_device(options.device))
     held_out = options.held_out if held_out is None else held_out
-    reading = SyntheticOptions(**options.of_images())
-    sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), reading, progress)
+    reading = SetReading(
+        image_options(options), of_synthetic_images(options), options.train_split or "train", options.held_out_split
+    )
+    sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), progress)
     sources = _sources(options, sets)
     transfer = None
     if options.classifier is not None:

@@ -108,8 +108,8 @@ def read_real(
     """
     whole = read_source(train, options.of_real())
     nothing = _placeholder(whole)
-    found = filter_sets.read_manifests(whole, nothing, calibration, options, progress)
-    ours, held, notes = found.train, None, list(found.notes)
+    opened = filter_sets.open_manifests(whole, nothing, calibration, options, progress)
+    ours, held, notes = opened.train, None, list(opened.notes)
     if options.held_out_split is not None:
         kept, held, _ = split_source(whole, options.trained_on, options.held_out_split)
         if options.calibration_split is None:
@@ -117,7 +117,7 @@ def read_real(
     elif held_out is not None:
         held = read_source(held_out, options.of_real())
     real = options.of_real()
-    given = {TRAIN: ours, CALIBRATION: found.calibration, HELD_OUT: held}
+    given = {TRAIN: ours, CALIBRATION: opened.unseen, HELD_OUT: held}
     for what, source in given.items():
         if source is not None:
             refuse_generated(what, source)
@@ -125,8 +125,8 @@ def read_real(
     _refuse_shared(stores)
     form = StoredForm.of(stores[TRAIN], generator.config, options.of_synthetic())
     blank = store_of_drawn(stores[TRAIN], np.zeros((1, *form.shape), np.uint8), ["nothing"], [""], "nothing")
-    manifests = filter_sets.Manifests(stores[TRAIN], blank, stores.get(CALIBRATION), tuple(notes))
-    sets = filter_sets.decode_sets(manifests, detectors, options, progress)
+    opened = replace(opened, train=stores[TRAIN], synthetic=blank, unseen=stores.get(CALIBRATION), notes=tuple(notes))
+    sets = filter_sets.decode_sets(opened, detectors, progress, calibration_unseen=options.calibration_unseen)
     said = [
         refuse_known(generator, stores[what], f"the {what} images")
         for what in (CALIBRATION, HELD_OUT)

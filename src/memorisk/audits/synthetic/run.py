@@ -27,7 +27,16 @@ from memorisk.audits.generated.features import (
 from memorisk.audits.generated.knowledge import detector_notes
 from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants, no_plants
 from memorisk.audits.generated.review import NO_REVIEW, Review, read_review, write_review
-from memorisk.audits.generated.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, Source, decode_sets, read_manifests
+from memorisk.audits.generated.sets import (
+    HELD_OUT,
+    SYNTHETIC,
+    TRAIN,
+    SetReading,
+    Sets,
+    Source,
+    decode_sets,
+    read_manifests,
+)
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
@@ -204,8 +213,8 @@ def audit_synthetic(
         check_out_folder(folder, {}, identity=[])
         options.reach_cluster()
     names = Pseudonyms.from_options(options)
-    found = read_manifests(train, synthetic, held_out, options, progress)
-    sets = decode_sets(found, options, progress)
+    reading = SetReading(options.of_real(), options.of_synthetic(), options.trained_on, options.held_out_split)
+    sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), progress)
     detectors = open_detectors(options, sets)
     for detector in detectors:
         detector_notes(detector, sets)
