@@ -16,14 +16,13 @@ import pandas as pd
 from memorisk.audits.filter import wording
 from memorisk.audits.filter.verdict import is_weak_alone
 from memorisk.audits.filter.wording import REASONS, UNREADABLE
+from memorisk.audits.generated.closing import DefinitionRows, footer, repeat_blocks, set_name
 from memorisk.audits.generated.pictures import Pair, picture_gallery
 from memorisk.audits.generated.terms import Terms
 from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
-    Definitions,
-    Details,
     Fact,
     Facts,
     Figure,
@@ -35,7 +34,6 @@ from memorisk.report.blocks import (
     Section,
     Steps,
     Table,
-    Text,
 )
 from memorisk.report.columns import capitalized, column_numbers, column_texts, count, decimal, percent, rows
 from memorisk.report.figures.histograms import distance_plot
@@ -256,10 +254,6 @@ def _depth(table: pd.DataFrame, detector: str, top: float) -> np.ndarray:
     return np.maximum(top - score[np.isfinite(score)], 0.0)
 
 
-DefinitionRows = list[tuple[Text, Text]]
-"""Titles, and what is said of each."""
-
-
 def setup_section(result: Result, first: DefinitionRows, settings: DefinitionRows, redact: bool) -> list[Block]:
     """Everything to repeat it.
 
@@ -280,35 +274,8 @@ def setup_section(result: Result, first: DefinitionRows, settings: DefinitionRow
         ("Ids replaced by keyed hashes", "yes" if s["pseudonymised"] else "no"),
     ]
     told += [(f"Fingerprint, {what}", Name(str(value))) for what, value in n["data_hash"].items() if value]
-    blocks: list[Block] = [Definitions(told, compact=True)]
     notes = [*n["notes"], *(note for found in s["features"] for note in found["notes"])]
-    if notes and not redact:
-        blocks += [Heading("Notes of the run"), Steps([Name(str(note)) for note in notes])]
-    versions: DefinitionRows = [(k, Name(str(v))) for k, v in s["versions"].items()]
-    return [*blocks, Details("Versions", [Definitions(versions, compact=True)])]
-
-
-def set_name(name: Any, counted: str, redact: bool) -> Text:
-    """Images by their name, where they have one that may be told, and their number.
-
-    Args:
-        name: "" where they have none.
-        counted: How many, in words.
-        redact: Leave out the name.
-    """
-    return counted if redact or not str(name) else [Name(str(name)), f", {counted}"]
-
-
-def footer(result: Result, redact: bool) -> str:
-    """What made the page, and who may see it.
-
-    Args:
-        result: Of `analysis`.
-        redact: Whether ids and images were left out.
-    """
-    version = result.summary["versions"].get("memorisk")
-    shown = "Ids and images are left out." if redact else "This file names training images: handle it as personal data."
-    return f"Made by memorisk {version}. {shown} It needs no network and asks for none."
+    return repeat_blocks(told, notes, s["versions"], redact)
 
 
 def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None, *, redact: bool = False) -> Page:
@@ -342,7 +309,7 @@ def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = Non
         subtitle="A set of generated images without what a detector takes for copies of training images",
         lead=_lead(result, terms),
         sections=sections,
-        footer=[Paragraph(footer(result, redact))],
+        footer=[Paragraph(footer(result.summary["versions"], redact))],
         redacted=redact,
     )
 

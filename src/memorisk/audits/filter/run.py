@@ -35,7 +35,7 @@ from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import CALIBRATION, SYNTHETIC, TRAIN, FilterSets, decode_sets, open_manifests
-from memorisk.audits.generated.sets import Source
+from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.images.clean_set import clean_names, write_clean_set
 from memorisk.images.file_hashes import read_rows
@@ -43,7 +43,6 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
 from memorisk.images.sources.registry import refuse_overlap
-from memorisk.images.store import ImageStore
 from memorisk.images.store_writer import manifest_sources, process_count
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
@@ -355,13 +354,6 @@ def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, na
     table = result.per_image.assign(file=[known.get(image, "") for image in result.per_image["image"]])
     write_table(run / f"{MANIFEST}.parquet", table)
     write_csv(run / f"{MANIFEST}.csv", table)
-
-
-def source_name(source: Source) -> str:
-    """How a source is called in ``config.yaml``."""
-    if isinstance(source, ImageStore):
-        return source.manifest.name
-    return source.name if isinstance(source, Manifest) else str(source)
 
 
 def _identity(evidence: FilterEvidence, options: FilterOptions) -> dict[str, Any]:

@@ -38,6 +38,11 @@ def read_source(source: Source, options: ImageOptions) -> Manifest | ImageStore:
     return source if isinstance(source, (Manifest, ImageStore)) else load_manifest(source, options)
 
 
+def source_name(source: Source) -> str:
+    """How a source is called in ``config.yaml``."""
+    return manifest_of(source).name if isinstance(source, (Manifest, ImageStore)) else str(source)
+
+
 def manifest_of(source: Manifest | ImageStore) -> Manifest:
     """The manifest of a source, decoded or not."""
     return source.manifest if isinstance(source, ImageStore) else source

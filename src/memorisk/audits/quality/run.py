@@ -21,6 +21,7 @@ from memorisk.audits.generated.sets import (
     Source,
     decode_sets,
     read_manifests,
+    source_name,
 )
 from memorisk.audits.pseudonyms import write_listing
 from memorisk.audits.quality.figures import QualityTable, measure_quality
@@ -34,10 +35,8 @@ from memorisk.audits.quality.transfer import (
     run_transfer,
     transfer_cost,
 )
-from memorisk.images.manifest import Manifest
 from memorisk.images.options import image_options, of_synthetic_images
 from memorisk.images.sources.registry import path_sources, refuse_overlap
-from memorisk.images.store import ImageStore
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.report.page import render_page
 from memorisk.runs.environment import check_device, machine, versions
@@ -141,7 +140,7 @@ def assess_quality(
         >>> found = assess_quality("train/", "synthetic/", held_out="test/", out="runs/q")  # doctest: +SKIP
         >>> found.figures[["name", "estimate", "low", "high", "reference"]]  # doctest: +SKIP
     """
-    options = quality_options(settings | ({} if held_out is None else {"held_out": _name(held_out)}))
+    options = quality_options(settings | ({} if held_out is None else {"held_out": source_name(held_out)}))
     folder = Path(out)
     given = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
     refuse_overlap(folder, path_sources(given))
@@ -163,7 +162,7 @@ def assess_quality(
         return _plan(sets, sources, transfer, options)
     with open_compute_backend(options, options.store, folder, device=device) as workplace:
         tables = [_measure(source, sets, options, workplace, progress) for source in sources]
-    config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
+    config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
     with open_run(folder, config | {"run": _identity(sets, options, tables)}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held})
@@ -309,13 +308,6 @@ def quality_cost(
     features = total([features_cost(source, hashes, sets.train.images.shape) for source in sources])
     trained = Cost() if transfer is None else transfer_cost(transfer, options)
     return features + trained + Cost(pairs=None, bytes_images=sum(store.images.nbytes for store in stores))
-
-
-def _name(source: Source) -> str:
-    """How a source is called in ``config.yaml``."""
-    if isinstance(source, ImageStore):
-        return source.manifest.name
-    return source.name if isinstance(source, Manifest) else str(source)
 
 
 def _identity(sets: Sets, options: QualityOptions, tables: list[tuple[QualityTable, Features]]) -> dict[str, Any]:

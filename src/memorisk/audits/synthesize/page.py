@@ -10,18 +10,16 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.page import (
-    DefinitionRows,
     cost_section,
     exposed_facts,
     exposed_section,
-    footer,
     guarantee_section,
     score_section,
-    set_name,
     setup_section,
 )
 from memorisk.audits.filter.verdict import is_nothing_kept
 from memorisk.audits.filter.wording import WEAK, promised_kinds
+from memorisk.audits.generated.closing import DefinitionRows, footer, set_name
 from memorisk.audits.generated.pictures import Pair
 from memorisk.audits.generated.terms import Terms, p_words
 from memorisk.audits.synthesize.table_three import table_three_block
@@ -182,7 +180,7 @@ def loop_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None,
         subtitle="A set of generated images, drawn again where a detector took one for a copy of a training image",
         lead=_lead(result, terms),
         sections=sections,
-        footer=[Paragraph(footer(result, redact))],
+        footer=[Paragraph(footer(result.summary["versions"], redact))],
         redacted=redact,
     )
 

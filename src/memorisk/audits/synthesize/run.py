@@ -27,10 +27,10 @@ from memorisk.audits.filter.calibration import (
     parse_families,
 )
 from memorisk.audits.filter.decisions import Decision, real_share
-from memorisk.audits.filter.run import kept_sha256, source_name
+from memorisk.audits.filter.run import kept_sha256
 from memorisk.audits.filter.screening import Matches, Screening, ScreeningDetector, open_detectors, open_screening
 from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
-from memorisk.audits.generated.sets import Source
+from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.audits.synthesize.analysis import (
     KEPT,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.generated.closing import DefinitionRows, footer, repeat_blocks, set_name
 from memorisk.audits.generated.pictures import picture_gallery
 from memorisk.audits.generated.plants import least_noticed_kind
 from memorisk.audits.generated.terms import Terms, p_words, share
@@ -26,8 +27,6 @@ from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
-    Definitions,
-    Details,
     Fact,
     Facts,
     Heading,
@@ -38,7 +37,6 @@ from memorisk.report.blocks import (
     Section,
     Steps,
     Table,
-    Text,
 )
 from memorisk.report.columns import booleans, capitalized, column_texts, count, percent, probability, rows
 from memorisk.report.result import Result
@@ -76,7 +74,7 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
         subtitle="An audit of generated images against the images that their generator was trained on",
         lead=_lead(result, terms),
         sections=sections,
-        footer=[Paragraph(_footer(result, redact))],
+        footer=[Paragraph(footer(result.summary["versions"], redact))],
         redacted=redact,
     )
 
@@ -303,7 +301,7 @@ def _rests(result: Result, terms: Terms) -> list[Block]:
 def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     """Everything to repeat the audit."""
     n, s = result.summary["numbers"], result.summary
-    told: list[tuple[Text, Text]] = []
+    told: DefinitionRows = []
     for title, key, images, units in (
         ("Training", "training", n["n_train_images"], n["n_train_patients"]),
         ("Synthetic", "synthetic", n["n_synthetic"], None),
@@ -311,8 +309,7 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     ):
         counted = "none" if images is None else f"{count(images)} images"
         counted += f" of {terms.counted(units)}" if units is not None and terms.units == "patients" else ""
-        name = s["names"][key]
-        told.append((title, counted if redact or name is None else [Name(str(name)), f", {counted}"]))
+        told.append((title, set_name(s["names"][key], counted, redact)))
     height, width, channels = s["shape"]
     told += [
         ("Pixels", f"{height} x {width} x {channels}, by {s['settings']['resize']} where they were resized"),
@@ -330,22 +327,12 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     ]
     prints = {what.replace("_", " "): value for what, value in n["data_hash"].items() if value}
     told += [(f"Fingerprint, {what}", Name(str(value))) for what, value in prints.items()]
-    blocks: list[Block] = [Definitions(told, compact=True)]
-    if n["notes"] and not redact:  # they may name files
-        blocks += [Heading("Notes of the run"), Steps([Name(str(note)) for note in n["notes"]])]
-    versions: list[tuple[Text, Text]] = [(k, Name(str(v))) for k, v in s["versions"].items()]
-    return [*blocks, Details("Versions", [Definitions(versions, compact=True)])]
+    return repeat_blocks(told, n["notes"], s["versions"], redact)
 
 
 def _of_part(table: pd.DataFrame, part: str) -> np.ndarray:
     """[n] which rows are of a part."""
     return np.array([value == part for value in column_texts(table, "part")], dtype=bool)
-
-
-def _footer(result: Result, redact: bool) -> str:
-    version = result.summary["versions"].get("memorisk")
-    shown = "Ids and images are left out." if redact else "This file names training images: handle it as personal data."
-    return f"Made by memorisk {version}. {shown} It needs no network and asks for none."
 
 
 def _nobody_listed(n: dict[str, Any], terms: Terms) -> str:

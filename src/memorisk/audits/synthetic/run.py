@@ -36,6 +36,7 @@ from memorisk.audits.generated.sets import (
     Source,
     decode_sets,
     read_manifests,
+    source_name,
 )
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.audits.synthetic.analysis import analyse_synthetic
@@ -44,9 +45,7 @@ from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.near_copies import RULE_IMAGES
-from memorisk.images.manifest import Manifest
 from memorisk.images.sources.registry import path_sources, refuse_overlap
-from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.environment import check_device, machine, versions
@@ -205,7 +204,7 @@ def audit_synthetic(
         >>> result = audit_synthetic("train/", "synthetic/", held_out="test/", out="runs/s")  # doctest: +SKIP
         >>> result.per_group.query("listed")  # doctest: +SKIP
     """
-    options = synthetic_options(settings | ({} if held_out is None else {"held_out": _name(held_out)}))
+    options = synthetic_options(settings | ({} if held_out is None else {"held_out": source_name(held_out)}))
     folder = Path(out)
     given = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
     refuse_overlap(folder, path_sources(given))
@@ -221,7 +220,7 @@ def audit_synthetic(
     pairing, review = read_pairing(options.paired, sets, options.seed), read_review(options.review, sets, names)
     if dry_run:
         return describe_sets(sets, options, review)
-    config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
+    config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
     device = str(check_device(options.device))
     with open_compute_backend(options, options.store, folder, device=device) as workplace:
         working = tuple(detector.working_at(workplace) for detector in detectors)
@@ -291,13 +290,6 @@ def write_report(path: Path, result: Result, *, pictures: Pictures | None, redac
         redact: Leave out ids and pictures.
     """
     write_text(path, render_page(synthetic_page(result, pictures, redact=redact)))
-
-
-def _name(source: Source) -> str:
-    """How a source is called in ``config.yaml``."""
-    if isinstance(source, ImageStore):
-        return source.manifest.name
-    return source.name if isinstance(source, Manifest) else str(source)
 
 
 def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[str, Any]:
