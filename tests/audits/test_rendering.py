@@ -44,7 +44,7 @@ def test_a_run_of_an_earlier_version_is_one_line(tmp_path: Path, monkeypatch: py
         return result.verdict["n_new"]
 
     monkeypatch.setattr(rendering, "load_result", load)
-    monkeypatch.setattr(rendering, "synthetic_page", page)
+    monkeypatch.setattr("memorisk.audits.synthetic.page.synthetic_page", page)
     with pytest.raises(InputError, match="lacks 'n_new': an earlier version of memorisk wrote it; issue the run's"):
         render_again(tmp_path, redact=True)
 

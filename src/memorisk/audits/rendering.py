@@ -1,16 +1,12 @@
 """From a saved result to ``report.html``: used by the audits, and by ``memorisk report`` to render again."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from memorisk.audits.classifier.pages.audit import classifier_page
-from memorisk.audits.feature.page import feature_page
-from memorisk.audits.filter.page import filter_page
-from memorisk.audits.synthesize.page import loop_page
-from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.report.blocks import Page
 from memorisk.report.earlier_verdicts import current_result
 from memorisk.report.page import render_page
@@ -22,26 +18,27 @@ from memorisk.runs.locks import folder_lock
 
 _BENCHMARKS = ("detectors", "reid", "copies")
 REPORT, REDACTED = "report.html", "report-redacted.html"
+_CLASSIFIER_PAGE = "memorisk.audits.classifier.pages.audit:classifier_page"
+_PAGES: Mapping[str, str] = {
+    "synthetic": "memorisk.audits.synthetic.page:synthetic_page",
+    "filter": "memorisk.audits.filter.page:filter_page",
+    "synthesize": "memorisk.audits.synthesize.page:loop_page",
+    "feature": "memorisk.audits.feature.page:feature_page",
+}
+"""Module and function of the page by ``audit`` of a verdict: imported only for a result of that kind."""
 
 
 def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.ndarray] | None, redact: bool) -> Path:
     """Render the report of a classifier audit into its run folder."""
     path = run / REPORT
-    write_text(path, render_page(classifier_page(result, gallery=gallery, redact=redact)))
+    write_text(path, render_page(_page_function(result)(result, gallery=gallery, redact=redact)))
     return path
 
 
-def _page(result: Result, *, redact: bool) -> Page:
-    """The page of the audit that made a result, without pictures."""
-    if result.verdict.get("audit") == "synthetic":
-        return synthetic_page(result, redact=redact)
-    if result.verdict.get("audit") == "filter":
-        return filter_page(result, redact=redact)
-    if result.verdict.get("audit") == "synthesize":
-        return loop_page(result, redact=redact)
-    if result.verdict.get("audit") == "feature":
-        return feature_page(result, None, redact=redact)
-    return classifier_page(result, redact=redact)
+def _page_function(result: Result) -> Callable[..., Page]:
+    """Import the function that lays out the page of a result; `classifier_page` for kinds that name no other."""
+    module, function = _PAGES.get(str(result.verdict.get("audit")), _CLASSIFIER_PAGE).split(":")
+    return getattr(import_module(module), function)
 
 
 def load_result(folder: Path) -> Result:
@@ -110,7 +107,8 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
     """
     run = RunFolder(Path(folder))
     with read_guard(run.path):
-        html = render_page(_page(load_result(run.path), redact=redact))
+        result = load_result(run.path)
+        html = render_page(_page_function(result)(result, redact=redact))
     if out is None and redact:
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):

@@ -23,8 +23,6 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.torch_version import TorchVersion
 
-from memorisk.images.containers.parsing import SurplusError
-from memorisk.images.containers.safetensors import is_safetensors, tensors_sha256
 from memorisk.models.network_parts import StateDict, WholeFile, head_names, stem_names, take_trunk, whole_file
 from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line
 from memorisk.runs.files import atomic_path
@@ -126,23 +124,6 @@ def head_and_stem(model: nn.Module, path: str | Path) -> tuple[int | None, int |
         max((value.shape[0] for value in given if value.ndim), default=None),
         next((value.shape[1] for value in stems if value.ndim == 4), None),
     )
-
-
-def tensors_of(path: Path | None) -> str | None:
-    """Identify the tensors of a safetensors file, whatever else it holds (`tensors_sha256`).
-
-    Args:
-        path: Weights; None for none.
-
-    Returns:
-        SHA-256; None for other formats.
-    """
-    if path is None or not path.is_file() or not is_safetensors(path):
-        return None
-    try:
-        return tensors_sha256(path)
-    except SurplusError:  # the format's own library says what is wrong
-        return None
 
 
 def save_weights(path: str | Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:

@@ -23,9 +23,9 @@ from memorisk.audits.classifier.evidence import WHOLE, Evidence
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.trainings import Recipe, score_passes
+from memorisk.images.containers.safetensors import tensors_of
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weight_files import tensors_of
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, one_line
 from memorisk.scores.lira import lira_scores

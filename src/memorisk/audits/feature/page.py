@@ -51,7 +51,7 @@ MOST_PROBES = 12
 _SHOWN_CONTROLS = 11
 
 
-def feature_page(result: Result, evidence: "FeatureEvidence | None", *, redact: bool = False) -> Page:
+def feature_page(result: Result, evidence: "FeatureEvidence | None" = None, *, redact: bool = False) -> Page:
     """Lay out the audit of a mark.
 
     Args:

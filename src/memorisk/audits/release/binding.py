@@ -24,12 +24,11 @@ from memorisk.audits.generated.sets import SYNTHETIC
 from memorisk.audits.pseudonyms import read_listing
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.images.clean_set import CLEAN_MANIFEST, clean_names, encode_png, read_manifest_bytes
-from memorisk.images.containers.safetensors import is_in_order, is_safetensors
+from memorisk.images.containers.safetensors import is_in_order, is_safetensors, tensors_of
 from memorisk.images.containers.surplus import surplus, weights_surplus
 from memorisk.images.file_hashes import read_rows
 from memorisk.images.pixels import hash_pixels, one_channel
 from memorisk.images.readers.registry import read_image
-from memorisk.models.weight_files import tensors_of
 from memorisk.report.statements.statement import Released, Subject, describe_differences
 from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
 from memorisk.runs.errors import InputError, one_line, plural

@@ -243,6 +243,23 @@ def tensors_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def tensors_of(path: Path | None) -> str | None:
+    """Identify the tensors of a safetensors file, whatever else it holds (`tensors_sha256`).
+
+    Args:
+        path: Weights; None for none.
+
+    Returns:
+        SHA-256; None where there is no such file or it is of another format.
+    """
+    if path is None or not path.is_file() or not is_safetensors(path):
+        return None
+    try:
+        return tensors_sha256(path)
+    except SurplusError:  # the format's own library says what is wrong
+        return None
+
+
 def read_parts(file: BinaryIO, begin: int, length: int) -> Iterator[bytes]:
     """Read a stretch of a file, a megabyte at a time."""
     file.seek(begin)

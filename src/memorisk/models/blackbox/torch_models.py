@@ -18,12 +18,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from memorisk.images.containers.safetensors import tensors_of
 from memorisk.models.blackbox.export_graph import ExportGraph, read_archive
 from memorisk.models.blackbox.predictors import BlackBoxModel, predict_in_batches
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weight_files import head_and_stem, tensors_of
+from memorisk.models.weight_files import head_and_stem
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import file_fingerprint
