@@ -92,11 +92,11 @@ def test_squares_out_of_float32(name):
 def test_little_room(name, monkeypatch):
     """Ties and uneven rows in many small parts: pairs are looked through and evaluated again and again."""
     from memorisk.scores.distances import gpu
-    from memorisk.scores.distances import gpu as gpu_blocks
 
-    for module, limit, value in ((gpu, "GATHERED_GROUPS", 40), (gpu, "PENDING_PAIRS", 40), (gpu, "PAIRS_PER_THREAD", 700), (gpu, "TILE", 1),
-                                 (gpu, "BINNED_VALUES", 5000), (gpu_blocks.DeviceRows, "elements", 400)):  # fmt: skip
-        monkeypatch.setattr(module, limit, value)
+    limits = {"GATHERED_GROUPS": 40, "PENDING_PAIRS": 40, "PAIRS_PER_THREAD": 700, "TILE": 1, "BINNED_VALUES": 5000}
+    for limit, value in limits.items():
+        monkeypatch.setattr(gpu, limit, value)
+    monkeypatch.setattr(gpu.DeviceRows, "elements", 400)
     tied = np.ones((150, 5)) * np.arange(150)[:, None] % 2 + [1, 2, 1, 1, 1]
     for r, k in ((tied, 1), (tied, 151), (table("uneven", 150, 5, np.random.default_rng(9)), 2)):
         measure, x = fitted(name, r), r[::-1].copy()

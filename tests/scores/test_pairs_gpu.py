@@ -111,16 +111,16 @@ def test_sums_are_those_of_the_whole_numbers(d):
 
 def test_tables_are_kept_where_they_fit(monkeypatch):
     from memorisk.scores.distances.rows import Rows, Team
-    from memorisk.scores.pairs import gpu as gpu_blocks
+    from memorisk.scores.pairs import gpu
     from memorisk.scores.pairs.quantization import check_head, find_grid
 
     rng = np.random.default_rng(8)
     rows, workers = Rows(rng.random((70, 16)), "first vectors (u)"), Team(1, None)
     grid = find_grid(check_head(rng.normal(size=16), 0.0, 16), (rows,), workers)
-    width = gpu_blocks.DeviceTable(rows, 0, 70, grid, workers, DEVICE, 40).width
+    width = gpu.DeviceTable(rows, 0, 70, grid, workers, DEVICE, 40).width
     for free in (4 * width * 70, 4 * width * 70 + 1):  # bytes of float32
-        monkeypatch.setattr(gpu_blocks, "table_room", lambda device, free=free: free)
-        there = gpu_blocks.DeviceTable(rows, 0, 70, grid, workers, DEVICE, 40)
+        monkeypatch.setattr(gpu, "table_room", lambda device, free=free: free)
+        there = gpu.DeviceTable(rows, 0, 70, grid, workers, DEVICE, 40)
         assert (there.block(0) is there.block(0)) == (free > 4 * width * 70)
 
 
@@ -149,12 +149,11 @@ def test_whole_numbers_of_a_chunk_fit_float32():
 def test_little_room(monkeypatch):
     """Ties and identities in many small parts, tables that do not fit: the same answers."""
     from memorisk.scores.pairs import gpu
-    from memorisk.scores.pairs import gpu as gpu_blocks
 
-    for module, limit, value in ((gpu, "COMPARED_PAIRS", 2000), (gpu, "GATHERED_GROUPS", 7), (gpu, "PAIRS_PER_THREAD", 60),
-                                 (gpu_blocks, "EXACT_NUMBERS", 10)):  # fmt: skip
-        monkeypatch.setattr(module, limit, value)
-    monkeypatch.setattr(gpu_blocks, "table_room", lambda device: 0)
+    limits = {"COMPARED_PAIRS": 2000, "GATHERED_GROUPS": 7, "PAIRS_PER_THREAD": 60, "EXACT_NUMBERS": 10}
+    for limit, value in limits.items():
+        monkeypatch.setattr(gpu, limit, value)
+    monkeypatch.setattr(gpu, "table_room", lambda device: 0)
     rng = np.random.default_rng(4)
     for kind in ("tied", "saturated"):
         u, w = table(kind, 260, 20, rng), head("signed", 20, rng)
