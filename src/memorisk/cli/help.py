@@ -40,6 +40,12 @@ class HelpFormatter:
         ]
         DefaultFormatter()(console, options, panel.copy(entries=entries))
 
+    def render_usage(self, console: Any, options: Any, usage: Any) -> None:
+        """Show the line of usage as cyclopts does."""
+        from cyclopts.help.formatters import DefaultFormatter
+
+        DefaultFormatter().render_usage(console, options, usage)
+
 
 def print_help(app: App, command: Sequence[str], arguments: ArgumentCollection, *, everything: bool) -> int:
     """Show a command's help, and count the options that it leaves out.

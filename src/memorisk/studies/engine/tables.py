@@ -158,7 +158,7 @@ def _blocks(table: StudyTable, layout: TableLayout) -> list[Block]:
             blocks.append(_block(View("As the paper prints it.", table.paper, columns, f"{table.name}_paper")))
         beside = {f"{table.name}_{name}" for name in layout.with_figures}
         shown = [view for view in layout.views(table) if view.file not in beside]
-        blocks += [_block(view._replace(frame=texts_as_missing(view.frame))) for view in shown]
+        blocks += [_block(View(view.title, texts_as_missing(view.frame), view.columns, view.file)) for view in shown]
         if table.note:
             blocks.append(Paragraph([Strong(layout.note), Name(table.note)]))
     return [*blocks, Steps([Name(line) for line in table.missing])] if table.missing else blocks
