@@ -67,8 +67,9 @@ def _own_group(hint: Any) -> str | None:
     """The group that an annotation of the types below names."""
     titles = {title: key for key, title in GROUPS.items()}
     for extra in getattr(hint, "__metadata__", ()):
-        for one in extra.group if isinstance(extra, Parameter) else ():
-            return titles[one.name.removesuffix(MORE)]
+        groups = extra.group if isinstance(extra, Parameter) else None
+        for one in groups if isinstance(groups, tuple) else ():
+            return titles[str(getattr(one, "name", one)).removesuffix(MORE)]
     return None
 
 

@@ -146,7 +146,7 @@ def _frechet_alone(samples: Samples) -> float:
         z = (values - values.mean(axis=0)) / np.sqrt(len(values) - 1)
         spread += float(np.vdot(z, z))
         triangles.append(z if len(z) <= z.shape[1] else np.linalg.qr(z, mode="r"))
-    nuclear = float(svdvals(triangles[0] @ triangles[1].T, overwrite_a=True, check_finite=False).sum())
+    nuclear = float(np.sum(svdvals(triangles[0] @ triangles[1].T, overwrite_a=True, check_finite=False)))
     estimate = max(float(difference @ difference) + spread - 2 * nuclear, 0.0)
     return estimate if estimate > 64 * np.finfo(np.float64).eps * spread else 0.0  # equal sets to rounding
 
