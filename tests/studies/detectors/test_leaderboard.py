@@ -67,9 +67,9 @@ def test_detectors_are_compared_on_test_copies() -> None:
 def said_of(found: list[Detector]) -> str:
     """The first sentence of the page."""
     board = leaderboard(found, ("weak",))
-    tables = paper_tables(found, "weak")
+    tables = {table.name: table for table in paper_tables(found, "weak")}
     options = SimpleNamespace(strength="weak", specificity=0.95)
-    bench = SimpleNamespace(board=board, options=options, patients={"test_null": 40}, tables=tables)
+    bench = SimpleNamespace(board=board, options=options, patients={"test_null": 40}, table=tables.__getitem__)
     return _plain(findings(cast(Any, bench))[0])
 
 
