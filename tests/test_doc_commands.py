@@ -163,7 +163,7 @@ def test_commands_in_sentences_are_understood(page):
 
 @each_page
 def test_flags_in_sentences_are_flags_of_a_command(page):
-    known = flags() | flags_of_scripts() | OF_OTHERS | {"--help", "--config", "--version"}
+    known = flags() | flags_of_scripts() | OF_OTHERS | {"--help", "--help-all", "--config", "--version"}
     said = re.findall(r"`[^`]*`", RECIPE["prose"](page.read_text("utf-8")))
     named = {flag for code in said for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*(?:\.[\w-]+)*", code)}
     unknown = {flag for flag in named if flag not in known and flag.partition(".")[0] not in known}
