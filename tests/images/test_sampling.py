@@ -97,9 +97,9 @@ def test_as_an_option_of_any_source() -> None:
         load_manifest("digits", options).images.tolist() == sample_manifest(digits_manifest(), 100, 5).images.tolist()
     )
     for changed, said in (
-        ({"sample": 0}, "sample is 0; give a whole number of at least 1"),
+        ({"sample": 0}, "sample is 0; it must be a whole number of at least 1"),
         ({"sample": "many"}, "sample is 'many'"),
-        ({"sample_seed": -1}, "sample_seed is -1; give a whole number of at least 0"),
+        ({"sample_seed": -1}, "sample_seed is -1; it must be a whole number of at least 0"),
         ({"sample_seed": True}, "sample_seed is True"),
     ):
         with pytest.raises(InputError, match=said):

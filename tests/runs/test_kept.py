@@ -115,8 +115,8 @@ import sys, time
 from pathlib import Path
 import fsspec.config
 fsspec.config.conf["ftp"] = {"username": sys.argv[3], "password": sys.argv[4]}
-from memorisk.runs.storage import claim, pushing
-pushing.PUSH_SECONDS, claim._SETTLE_SECONDS = 0.01, 0.02
+from memorisk.runs.storage import bookkeeping, remote_run
+remote_run.UPLOAD_SECONDS, bookkeeping._SETTLE_SECONDS = 0.01, 0.02
 from memorisk.runs.storage.remote_run import kept_run
 with kept_run(sys.argv[1], Path(sys.argv[2])) as out:
     (out / "config.yaml").write_text("run: 1\\n")

@@ -122,7 +122,7 @@ def test_a_plan_times_both_stages_and_writes_nothing(folder: Path, tmp_path: Pat
         ({"encoder": "pixel"}, "unknown encoder of latents 'pixel'"),
         ({"backbone": "pixels"}, "a detector's backbone is a network of timm with its weights"),
         ({"network_size": 4}, "needs 8 px a side"),
-        ({"stages": 3}, "unknown stages '3'"),
+        ({"stages": 3}, "stages is 3; allowed are 1, 2"),
         ({"batch_size": 1}, "batch_size is 1; it must be a whole number of at least 2"),
     ],
 )
