@@ -160,16 +160,16 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(
 KILL = """
 import os, signal, sys
 from memorisk.cli.main import main
-from memorisk.training.classifiers import early_stopping
+from memorisk.training.engine.loop import BestEpoch
 
-add = early_stopping.ValidationRecord.add
+note = BestEpoch.note
 
 def killed(self, epoch, *given):
-    add(self, epoch, *given)
+    note(self, epoch, *given)
     if epoch == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
-early_stopping.ValidationRecord.add = killed
+BestEpoch.note = killed
 sys.exit(main(sys.argv[1:]))
 """
 

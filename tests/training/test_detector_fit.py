@@ -18,14 +18,9 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training.detectors.contrastive import fit as detector_fit
 from memorisk.training.detectors.contrastive.fit import CopyDetectorTraining, FittedDetector, fit_detector
 from memorisk.training.detectors.contrastive.inputs import CHECKPOINT, HISTORY, PAPER_DEVIATIONS, build_initial_detector
-from memorisk.training.detectors.contrastive.retrieval import (
-    DetectorRecord,
-    ValidationFigures,
-    embed,
-    retrieval,
-    source_hits,
-)
+from memorisk.training.detectors.contrastive.retrieval import embed, source_hits
 from memorisk.training.detectors.options import DetectorOptions
+from memorisk.training.engine.loop import BestEpoch
 from tests.commands import environment
 from tests.thorough import thorough
 from tests.training.detectors import TINY, parts, scans, with_images
@@ -178,17 +173,19 @@ def test_a_frozen_backbone_stays_as_it_is_but_in_the_papers_form(
 
 def test_the_best_epoch_is_the_first_of_the_best_and_never_the_start() -> None:
     state = {"w": torch.zeros(1)}
-    for by_loss, figures, best in (
-        (False, [(0.9, 9.0), (0.2, 1.0), (0.4, 2.0), (0.4, 0.5)], 2),
-        (True, [(0.9, 0.1), (0.2, 1.0), (0.4, 0.5), (0.1, 0.5)], 2),
+    for signs, figures, best in (
+        ((1, 0), [(0.9, 9.0), (0.2, 1.0), (0.4, 2.0), (0.4, 0.5)], 2),
+        ((0, -1), [(0.9, 0.1), (0.2, 1.0), (0.4, 0.5), (0.1, 0.5)], 2),
+        ((1, 1), [(0.9, 0.9), (0.2, 0.5), (0.4, float("nan")), (0.1, 0.5)], 1),
     ):
-        record = DetectorRecord(3, state, by_loss=by_loss)
+        record = BestEpoch(3, dict(zip(("retrieval", "validation_loss"), signs, strict=True)), state)
         assert record.best_epoch == 0
-        for epoch, validation in enumerate(figures):
-            looked = ValidationFigures(retrieval(np.arange(10) < 10 * validation[0], np.arange(10), 0), validation[1])
-            record.add(epoch, looked, 1.0, {"w": torch.full((1,), float(epoch))} if epoch else None)
+        for epoch, (share, loss) in enumerate(figures):
+            weights = {"w": torch.full((1,), float(epoch))} if epoch else None
+            record.note(epoch, {"retrieval": share, "validation_loss": loss}, weights)
         assert record.best_epoch == best
         assert float(record.best["w"]) == best
+        assert record.history(1)[1] == {"epoch": 1, "retrieval": figures[1][0], "validation_loss": figures[1][1]}
 
 
 @pytest.mark.parametrize("protocol", [thorough("paper"), "corrected"])

@@ -12,7 +12,8 @@ from torch import nn
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training.classifiers import early_stopping
-from memorisk.training.classifiers.early_stopping import EarlyStoppingLog, fit_early, fit_early_stacked
+from memorisk.training.classifiers.early_stopping import fit_early, fit_early_stacked
+from memorisk.training.engine.loop import EarlyStoppingLog
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import Normalisation, choose_normalisation
 from tests.reordered_sums import ReorderedSums

@@ -21,7 +21,12 @@ from memorisk.training.autoencoders.latent_store import load_latents, read_laten
 from memorisk.training.detectors.lcmem import fit as lcmem_fit
 from memorisk.training.detectors.lcmem.fit import StageTraining, fit_lcmem
 from memorisk.training.detectors.lcmem.inputs import PairData
-from memorisk.training.detectors.lcmem.validation import embed_latents, similarity, validation_pairs, weighted_quantile
+from memorisk.training.detectors.lcmem.validation import (
+    embed_validation_rows,
+    similarity,
+    validation_pairs,
+    weighted_quantile,
+)
 from tests.models.small_autoencoder import autoencoder_folder
 from tests.training.siamese import TINY, latents_of, parts, patients
 
@@ -70,7 +75,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(tmp_path: Path) -> None:
     fitted = fit_lcmem(latents, rows, validation, latents.groups, replace(TINY, epochs=3, stages=1), tmp_path)
     detector = fitted["detector"].detector
     z = torch.from_numpy(np.array(latents.values[validation]))
-    u, score = embed_latents(detector.branch, z), similarity(detector.branch)
+    u, score = embed_validation_rows(detector.branch, z), similarity(detector.branch)
     own = latents.groups[validation].astype(str)
     positive = positive_pairs(own)
     negative = negative_pairs(own, positive, seed=0)

@@ -23,10 +23,11 @@ from memorisk.scores.influence import self_influence
 from memorisk.scores.memorization import cross_entropy
 from memorisk.studies.engine.cells import Arrays, write_result
 from memorisk.studies.unique_features.measures import measure, normalised_mark_check
-from memorisk.training.classifiers.early_stopping import EarlyStoppingLog, fit_early, fit_early_stacked
+from memorisk.training.classifiers.early_stopping import fit_early, fit_early_stacked
 from memorisk.training.classifiers.mark_variants import mark_variants
 from memorisk.training.classifiers.stacked import stacking_obstacle
 from memorisk.training.engine.devices import keep_freed_memory
+from memorisk.training.engine.loop import EarlyStoppingLog
 from memorisk.training.engine.optimization import learning_rate
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import Normalisation

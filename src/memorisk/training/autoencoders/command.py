@@ -32,10 +32,10 @@ from memorisk.training.autoencoders.fit import (
 )
 from memorisk.training.autoencoders.latent_store import running_statistics
 from memorisk.training.autoencoders.options import AutoencoderOptions, TrainAutoencoderOptions
-from memorisk.training.classifiers.early_stopping import EarlyStoppingLog
 from memorisk.training.classifiers.joint_jobs import tensor_bytes
 from memorisk.training.engine.data import Division, divide, parts_of_split
 from memorisk.training.engine.devices import keep_freed_memory, limited_threads
+from memorisk.training.engine.loop import EarlyStoppingLog
 from memorisk.training.engine.optimization import batch_bounds, build_optimizer
 
 AUTOENCODER, SUMMARY, MANIFEST, CHECKPOINT = (

@@ -35,10 +35,17 @@ from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.reconstruction import psnr, ssim
 from memorisk.statistics.intervals import two_way_interval
 from memorisk.training.autoencoders.options import AutoencoderOptions
-from memorisk.training.classifiers.early_stopping import EarlyStoppingLog, ValidationRecord, check_early_stopping
 from memorisk.training.engine.data import Division
 from memorisk.training.engine.devices import autocast, choose_precision, exact_products, forked_generators, place
-from memorisk.training.engine.loop import Bounds, Checkpoint, EpochObserver, run_epochs
+from memorisk.training.engine.loop import (
+    BestEpoch,
+    Bounds,
+    Checkpoint,
+    EarlyStoppingLog,
+    EpochObserver,
+    check_early_stopping,
+    run_epochs,
+)
 from memorisk.training.engine.optimization import batch_order, build_optimizer, step_seeds
 from memorisk.training.engine.pixels import Normalisation, PixelSource
 
@@ -113,14 +120,13 @@ class AutoencoderTraining:
             MemoriskError: The loss became NaN or infinite.
         """
         options, network = self.options, self.network
-        record = ValidationRecord(options.epochs, network.state_dict())
-        best = {f"best.{name}": value for name, value in record.best.items()}
+        record = BestEpoch(options.epochs, {"error": -1}, network.state_dict())
 
         def after(epoch: int, losses: np.ndarray) -> bool:
             """Note what the network renders now, and say whether to go on."""
-            record.add(epoch, self.error(self.validation), network.state_dict())
+            record.note(epoch, {"error": self.error(self.validation)}, network.state_dict())
             network.train()
-            return record.waited(epoch) < options.patience
+            return epoch - record.best_epoch < options.patience
 
         with forked_generators(self.device) as reseed:
             done = run_epochs(
@@ -132,11 +138,11 @@ class AutoencoderTraining:
                 checkpoint=Checkpoint(checkpoint, self.key, options.checkpoint_seconds),
                 on_epoch=lambda epochs, _: progress("training", epochs, options.epochs),
                 scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
-                watch=EpochObserver(after, {"errors": record.losses, **best}, self.key),
+                watch=EpochObserver(after, {"errors": record.figures[1:, 0], **record.weights}, self.key),
             )
         network.load_state_dict(record.best)
         network.eval()
-        return record.log(tuple(done.losses[:, 0].tolist()), options.patience)
+        return EarlyStoppingLog.of(record, done.losses[:, 0].tolist(), options.patience)
 
     def losses(self, reseed: Callable[[int], None], epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
         """The loss of each batch of an epoch."""

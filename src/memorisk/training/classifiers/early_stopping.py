@@ -13,7 +13,6 @@ low. One that has stopped goes on idly until at least half of the stack has; the
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,36 +20,28 @@ import torch
 from torch import nn
 
 from memorisk.runs.environment import check_device
-from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint
 from memorisk.scores.memorization import cross_entropy
-from memorisk.training.classifiers.fit import fit, set_training_mode
+from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.stacked import StackedNetworks, stack_parameters, stack_rows
-from memorisk.training.engine.devices import exact_products, place
-from memorisk.training.engine.loop import Bounds, EpochObserver, epochs_and_lr, run_epoch
+from memorisk.training.engine.devices import exact_products, place, set_training_mode
+from memorisk.training.engine.loop import (
+    BestEpoch,
+    Bounds,
+    EarlyStoppingLog,
+    EpochObserver,
+    check_early_stopping,
+    epochs_and_lr,
+    run_epoch,
+)
 from memorisk.training.engine.optimization import AnyOptimizer, batch_bounds, build_optimizer, target_tensor
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation
 from memorisk.training.engine.predict import predict_logits
 
 PATIENCE = 10
-
-
-@dataclass(frozen=True)
-class EarlyStoppingLog:
-    """What a training that was stopped early went through."""
-
-    best_epoch: int
-    """Epochs after which the validation loss was lowest: the weights are those (1, 2, ...)."""
-
-    losses: tuple[float, ...]
-    """Mean training loss of each epoch that ran."""
-
-    validation: tuple[float, ...]
-    """Mean validation loss after each; infinite where a logit was not finite."""
-
-    stopped: bool
-    """Whether patience ran out; else all epochs ran."""
+_FIGURES = {"validation_loss": -1}
 
 
 def fit_early(
@@ -99,7 +90,7 @@ def fit_early(
     check_early_stopping(rows, validation_rows, patience)
     place(model, check_device(device))
     normalisation = normalisation or choose_normalisation(images, options.normalise)
-    record = ValidationRecord(epochs_and_lr(options)[0], model.state_dict())
+    record = BestEpoch(epochs_and_lr(options)[0], _FIGURES, model.state_dict())
 
     def validation_loss() -> float:
         """The mean loss on the validation images."""
@@ -108,16 +99,17 @@ def fit_early(
 
     given = {"seed": seed, "device": device, "checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
     after = _epoch_observer(model, record, validation_loss, patience, on_epoch)
-    watch = record.watch(after, patience, validation_rows, np.asarray(targets))
+    identity = fingerprint("early", patience, validation_rows, np.asarray(targets)[validation_rows])
+    watch = EpochObserver(after, {**record.weights, "losses": record.figures[1:, 0]}, identity)
     log = fit(model, images, targets, rows, options, **given, normalisation=normalisation, watch=watch)
     model.load_state_dict(record.best)
     model.eval()
-    return record.log(log.losses, patience)
+    return EarlyStoppingLog.of(record, log.losses, patience)
 
 
 def _epoch_observer(
     model: nn.Module,
-    record: "ValidationRecord",
+    record: BestEpoch,
     validation_loss: Callable[[], float],
     patience: int,
     on_epoch: Callable[[int, nn.Module], None] | None,
@@ -126,31 +118,14 @@ def _epoch_observer(
 
     def after(epoch: int, losses: np.ndarray) -> bool:
         """Note an epoch and say whether to go on."""
-        record.add(epoch, validation_loss(), model.state_dict())
+        record.note(epoch, {"validation_loss": validation_loss()}, model.state_dict())
         if on_epoch is not None:
             model.eval()
             on_epoch(epoch, model)
         set_training_mode(model)
-        return record.waited(epoch) < patience
+        return epoch - record.best_epoch < patience
 
     return after
-
-
-def check_early_stopping(rows: np.ndarray, validation_rows: np.ndarray, patience: int) -> None:
-    """Refuse what cannot say when to stop.
-
-    Args:
-        rows: Images to train on.
-        validation_rows: Images that say when to stop.
-        patience: Epochs without a lower validation loss.
-
-    Raises:
-        InputError: There are no validation images, some are trained on, or patience is below 1.
-    """
-    if patience < 1:
-        raise InputError(f"patience is {patience}; it must be at least 1")
-    if not len(validation_rows) or np.isin(validation_rows, rows).any():
-        raise InputError("early stopping needs validation images that are not trained on")
 
 
 def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
@@ -161,59 +136,6 @@ def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
         labels: Class numbers [n].
     """
     return float(cross_entropy(logits, labels).mean()) if np.isfinite(logits).all() else float("inf")
-
-
-class ValidationRecord:
-    """The validation losses of one training and its best weights so far, in live tensors.
-
-    Args:
-        epochs: The most there can be.
-        state: Tensors of the network by name, as it begins; those of its best epoch are copied.
-    """
-
-    def __init__(self, epochs: int, state: Mapping[str, torch.Tensor]) -> None:
-        self.losses = torch.full((epochs,), float("nan"), dtype=torch.float64)
-        self.best = {name: value.detach().clone() for name, value in state.items()}
-
-    @torch.no_grad()
-    def add(self, epoch: int, loss: float, state: Mapping[str, torch.Tensor]) -> None:
-        """Note the validation loss after an epoch (1, 2, ...), and the weights if it is the lowest so far."""
-        self.losses[epoch - 1] = loss
-        if np.isfinite(loss) and self.lowest(epoch) == epoch:
-            for name, value in self.best.items():
-                value.copy_(state[name])
-
-    def lowest(self, epoch: int) -> int:
-        """The first epoch with the lowest finite loss among the first ``epoch``; 0 if none is finite."""
-        losses = self.losses[:epoch].numpy()
-        return int(np.argmin(losses)) + 1 if np.isfinite(losses).any() else 0
-
-    def waited(self, epoch: int) -> int:
-        """Epochs since the lowest loss."""
-        return epoch - self.lowest(epoch)
-
-    def watch(
-        self, after: Callable[[int, np.ndarray], bool], patience: int, validation_rows: np.ndarray, targets: np.ndarray
-    ) -> EpochObserver:
-        """What `fit` needs to keep the record, and a checkpoint to belong to it."""
-        tensors = {**{f"best.{name}": value for name, value in self.best.items()}, "losses": self.losses}
-        return EpochObserver(after, tensors, fingerprint("early", patience, validation_rows, targets[validation_rows]))
-
-    def log(self, losses: tuple[float, ...], patience: int) -> EarlyStoppingLog:
-        """The log of a training that has ended.
-
-        Args:
-            losses: Training losses of its epochs.
-            patience: What it ended by.
-
-        Raises:
-            MemoriskError: No validation loss was finite.
-        """
-        epoch = len(losses)
-        if not self.lowest(epoch):
-            raise MemoriskError(f"no validation loss of {epoch} epochs was finite: lower the learning rate or use fp32")
-        stopped = self.waited(epoch) >= patience
-        return EarlyStoppingLog(self.lowest(epoch), losses, tuple(self.losses[:epoch].tolist()), stopped)
 
 
 OnEpochOfMany = Callable[[int, Mapping[int, nn.Module]], None]
@@ -260,23 +182,23 @@ def fit_early_stacked(
         check_early_stopping(rows, validation_rows, patience)
     epochs, _ = epochs_and_lr(options)
     stack = _EarlyStoppedStack(models, images, targets, rows_list, options, seeds, check_device(device), normalisation)
-    records = [ValidationRecord(epochs, stack.state(number)) for number in stack.numbers]
+    records = [BestEpoch(epochs, _FIGURES, stack.state(number)) for number in stack.numbers]
     losses: list[list[float]] = [[] for _ in models]
     going = list(range(len(models)))
     for epoch in range(epochs):
         trained, validation = stack.run_epoch(epoch, going), stack.validation(validation_rows)
         for number in going:
             losses[number].append(trained[number])
-            records[number].add(epoch + 1, validation[number], stack.state(number))
+            records[number].note(epoch + 1, {"validation_loss": validation[number]}, stack.state(number))
         if on_epoch is not None:
             on_epoch(epoch + 1, {number: _network_with(models[number], stack.state(number)) for number in going})
-        going = [number for number in going if records[number].waited(epoch + 1) < patience]
+        going = [number for number in going if epoch + 1 - records[number].best_epoch < patience]
         if not going:
             break
         stack.shrink(going)
     for model, record in zip(models, records, strict=True):
         _network_with(model, record.best)
-    return [record.log(tuple(lost), patience) for record, lost in zip(records, losses, strict=True)]
+    return [EarlyStoppingLog.of(record, lost, patience) for record, lost in zip(records, losses, strict=True)]
 
 
 @torch.no_grad()

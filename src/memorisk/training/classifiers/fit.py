@@ -17,7 +17,13 @@ from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.training.classifiers.regimes import ParameterChangeCheck, check_parameter_changes
-from memorisk.training.engine.devices import autocast, choose_precision, forked_generators, place
+from memorisk.training.engine.devices import (
+    autocast,
+    choose_precision,
+    forked_generators,
+    place,
+    set_training_mode,
+)
 from memorisk.training.engine.loop import Bounds, Checkpoint, EpochObserver, OnEpoch, TrainingState, run_epochs
 from memorisk.training.engine.optimization import (
     Objective,
@@ -151,21 +157,6 @@ def check_fit(
     where = check_device(device)
     place(model, where)
     ClassifierTraining.build(model, images, targets, rows, options, where, None, normalisation)
-
-
-def set_training_mode(model: nn.Module) -> None:
-    """Training mode, but for parts of which every parameter is frozen.
-
-    A frozen trunk is a fixed function of the image: its batch normalisation keeps its statistics and its dropout stays
-    off, as where its features are computed once (`trunk_features`).
-    """
-    model.train()
-    for part in model.children():
-        parameters = list(part.parameters())
-        if parameters and not any(p.requires_grad for p in parameters):
-            part.eval()
-        else:
-            set_training_mode(part)
 
 
 @dataclass(frozen=True)

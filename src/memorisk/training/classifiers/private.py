@@ -28,9 +28,9 @@ from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.statistics.epsilon import group_epsilon
 from memorisk.statistics.privacy_accounting import DEFAULT_ORDERS, noise_for_epsilon, rdp_epsilon
-from memorisk.training.classifiers.fit import ClassifierTraining, FitLog, set_training_mode
+from memorisk.training.classifiers.fit import ClassifierTraining, FitLog
 from memorisk.training.classifiers.regimes import ParameterChangeCheck, check_parameter_changes, extra_message
-from memorisk.training.engine.devices import forked_generators, place
+from memorisk.training.engine.devices import forked_generators, place, set_training_mode
 from memorisk.training.engine.loop import Bounds, Checkpoint, OnEpoch, TrainingState, run_epochs
 from memorisk.training.engine.optimization import batch_bounds, build_optimizer, step_seeds
 from memorisk.training.engine.options import TrainOptions

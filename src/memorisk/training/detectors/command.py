@@ -116,8 +116,6 @@ def train_detector(
     refuse_overlap(folder, {"IMAGES": images})
     check_out_folder(folder, {}, identity=[])
     if options.kind != COPY_DETECTOR:
-        pass
-
         return TrainedDetector(folder, train_latent_detector(images, folder, options, progress))
     data = _copy_data(images, options, progress)
     recipe = options.copy
@@ -159,8 +157,6 @@ def plan_detector(
     refuse_overlap(out, {"IMAGES": images})
     check_out_folder(Path(out), {}, identity=[])
     if options.kind != COPY_DETECTOR:
-        pass
-
         return plan_latent_detector(images, options, progress)
     data = _copy_data(images, options, progress)
     with limited_threads(options.threads):

@@ -83,6 +83,21 @@ def place(model: nn.Module, device: torch.device) -> None:
     model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] (torch's stub lacks this form)
 
 
+def set_training_mode(model: nn.Module) -> None:
+    """Training mode, but for parts of which every parameter is frozen.
+
+    A frozen trunk is a fixed function of the image: its batch normalisation keeps its statistics and its dropout stays
+    off, as where its features are computed once (`trunk_features`).
+    """
+    model.train()
+    for part in model.children():
+        parameters = list(part.parameters())
+        if parameters and not any(p.requires_grad for p in parameters):
+            part.eval()
+        else:
+            set_training_mode(part)
+
+
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 _KEEP = 1 << 30
 _LARGEST = 1 << 25  # the most that glibc takes on every version; larger blocks go back to the system at once

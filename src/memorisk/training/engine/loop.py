@@ -15,10 +15,10 @@ They are saved with the training's own state, so that a killed one chooses the s
 
 import json
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -282,46 +282,110 @@ def _check_finite(losses: np.ndarray, epoch: int, lr: float, numbers: Sequence[i
         raise MemoriskError(f"{became}: lower the learning rate ({lr:g}) or use fp32")
 
 
-class BestEpoch(ABC):
-    """The figures of one training and its best weights so far.
+class BestEpoch:
+    """The figures of one training by epoch and its best weights so far, in live tensors.
 
     Args:
         epochs: Of the whole training.
-        columns: Figures an epoch.
+        figures: What is noted of an epoch, and its part in the choice of the best: 1 where larger is better, -1 where
+            smaller is, 0 for none. Several are added up.
         state: Tensors of the network by name, as it begins; those of its best epoch are copied.
     """
 
-    def __init__(self, epochs: int, columns: int, state: Mapping[str, torch.Tensor]) -> None:
-        self.figures = torch.full((epochs + 1, columns), float("nan"), dtype=torch.float64)
-        """[epochs + 1, columns]; row 0 is the start."""
+    def __init__(self, epochs: int, figures: Mapping[str, int], state: Mapping[str, torch.Tensor]) -> None:
+        self.signs = dict(figures)
+        self.figures = torch.full((epochs + 1, len(figures)), float("nan"), dtype=torch.float64)
+        """[epochs + 1, figures]; row 0 is the start."""
         self.best = {name: value.detach().clone() for name, value in state.items()}
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The best weights, as a checkpoint names them."""
+        return {f"best.{name}": value for name, value in self.best.items()}
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
         """What a checkpoint holds of it."""
-        return {"figures": self.figures, **{f"best.{name}": value for name, value in self.best.items()}}
-
-    @property
-    @abstractmethod
-    def chosen_by(self) -> torch.Tensor:
-        """[epochs + 1] what chooses the epoch, larger = better; NaN where there is nothing."""
+        return {"figures": self.figures, **self.weights}
 
     @property
     def best_epoch(self) -> int:
         """The best of the epochs done, the first of equals; 0 before the first."""
-        values = self.chosen_by[1:].numpy()
+        parts = [sign * self.figures[1:, place] for place, sign in enumerate(self.signs.values()) if sign]
+        values = torch.stack(parts).sum(dim=0).numpy()
         return int(np.nanargmax(values)) + 1 if np.isfinite(values).any() else 0
 
     @torch.no_grad()
-    def note(self, epoch: int, figures: Sequence[float], state: Mapping[str, torch.Tensor] | None = None) -> None:
+    def note(self, epoch: int, figures: Mapping[str, float], state: Mapping[str, torch.Tensor] | None = None) -> None:
         """Note an epoch (0 the start), and its weights if it is the best so far.
 
         Args:
             epoch: Epochs done.
-            figures: A number a column.
+            figures: By name; NaN for those that are left out.
             state: The network's tensors now.
         """
-        self.figures[epoch] = torch.tensor(figures, dtype=torch.float64)
+        values = [figures.get(name, float("nan")) for name in self.signs]
+        self.figures[epoch] = torch.tensor(values, dtype=torch.float64)
         if state is not None and self.best_epoch == epoch:
             for name, value in self.best.items():
                 value.copy_(state[name])
+
+    def history(self, epochs: int) -> list[dict[str, Any]]:
+        """``epoch`` and the figures of the start and each epoch done; None where there is nothing."""
+        rows = [dict(zip(self.signs, row, strict=True)) for row in self.figures[: epochs + 1].tolist()]
+        known = [{name: value if np.isfinite(value) else None for name, value in row.items()} for row in rows]
+        return [{"epoch": epoch, **row} for epoch, row in enumerate(known)]
+
+
+@dataclass(frozen=True)
+class EarlyStoppingLog:
+    """What a training that was stopped early went through."""
+
+    best_epoch: int
+    """Epochs after which the validation loss was lowest: the weights are those (1, 2, ...)."""
+
+    losses: tuple[float, ...]
+    """Mean training loss of each epoch that ran."""
+
+    validation: tuple[float, ...]
+    """Mean validation loss after each; infinite where a logit was not finite."""
+
+    stopped: bool
+    """Whether patience ran out; else all epochs ran."""
+
+    @classmethod
+    def of(cls, record: BestEpoch, losses: Sequence[float], patience: int) -> "EarlyStoppingLog":
+        """The log of a training that has ended.
+
+        Args:
+            record: Its validation losses, the only figure.
+            losses: Training losses of its epochs.
+            patience: What it ended by.
+
+        Raises:
+            MemoriskError: No validation loss was finite.
+        """
+        epochs, best = len(losses), record.best_epoch
+        if not best:
+            raise MemoriskError(
+                f"no validation loss of {epochs} epochs was finite: lower the learning rate or use fp32"
+            )
+        validation = tuple(record.figures[1 : epochs + 1, 0].tolist())
+        return cls(best, tuple(losses), validation, epochs - best >= patience)
+
+
+def check_early_stopping(rows: np.ndarray, validation_rows: np.ndarray, patience: int) -> None:
+    """Refuse what cannot say when to stop.
+
+    Args:
+        rows: Images to train on.
+        validation_rows: Images that say when to stop.
+        patience: Epochs without a lower validation loss.
+
+    Raises:
+        InputError: There are no validation images, some are trained on, or patience is below 1.
+    """
+    if patience < 1:
+        raise InputError(f"patience is {patience}; it must be at least 1")
+    if not len(validation_rows) or np.isin(validation_rows, rows).any():
+        raise InputError("early stopping needs validation images that are not trained on")

@@ -26,7 +26,7 @@ _HALF = Normalisation((0.5,), (0.5,))
 
 
 @dataclass(frozen=True)
-class TrainingImages:
+class RowImages:
     """Rows of a store as a network sees them, x [b, c, h, w] float32 on the device.
 
     Attributes:
@@ -80,18 +80,18 @@ class ImageView:
         _, height, width, channels = (int(n) for n in self.store.images.shape)
         return (channels, height, width) if self.encoder is None else self.encoder.latent_shape
 
-    def shown(self, rows: np.ndarray, device: torch.device) -> TrainingImages:
+    def shown(self, rows: np.ndarray, device: torch.device) -> RowImages:
         """Some rows of them on a device; a row may repeat."""
         if self.values is None:
             images, how = self.store.images, _HALF
             given = PixelSource(images, rows, device=device, dtype=torch.float32, normalisation=how)
-            return TrainingImages(self.shape, given, None)
+            return RowImages(self.shape, given, None)
         sources = [
             None if of is None else PixelSource(of, rows, device=device, dtype=torch.float32, normalisation=None)
             for of in self.values
         ]
         assert sources[0] is not None
-        return TrainingImages(self.shape, sources[0], sources[1])
+        return RowImages(self.shape, sources[0], sources[1])
 
 
 def view_images(

@@ -266,8 +266,6 @@ def _cost(
     """Of a whole run that keeps so many snapshots."""
     from memorisk.training.generators.fold_classifiers import fold_data
 
-    pass
-
     rows, validation, which = parts.rows["training"], parts.rows["validation"], options.conditioning
     found, conditions = Cost(bytes_images=store.images.nbytes), None
     if which is not None:

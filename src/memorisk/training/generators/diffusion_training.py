@@ -34,7 +34,7 @@ from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.engine.devices import choose_precision, open_accelerator, place, process_rows
 from memorisk.training.engine.loop import Checkpoint, TrainingState, load_checkpoint, save_checkpoint
-from memorisk.training.generators.batches import ImageView, StepPlan, TrainingImages, draw_noise, view_images
+from memorisk.training.generators.batches import ImageView, RowImages, StepPlan, draw_noise, view_images
 from memorisk.training.generators.inputs import (
     Conditioning,
     InitialWeights,
@@ -83,7 +83,7 @@ class DiffusionLoop:
         self,
         network: Any,
         accelerator: Any,
-        images: TrainingImages,
+        images: RowImages,
         told: ConditionSource,
         loss: DiffusionLoss,
         plan: StepPlan,

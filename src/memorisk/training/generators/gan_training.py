@@ -35,7 +35,7 @@ from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.engine.devices import autocast, choose_precision, exact_products, place
 from memorisk.training.engine.loop import Checkpoint, TrainingState, load_checkpoint, save_checkpoint
 from memorisk.training.engine.optimization import FusedAdam
-from memorisk.training.generators.batches import StepPlan, TrainingImages, view_images
+from memorisk.training.generators.batches import RowImages, StepPlan, view_images
 from memorisk.training.generators.gan_augmentation import (
     DISCRIMINATOR,
     GENERATOR,
@@ -80,7 +80,7 @@ class GanLoop:
     def __init__(
         self,
         networks: tuple[GeneratorNetwork, Discriminator],
-        images: TrainingImages,
+        images: RowImages,
         n: int,
         options: GeneratorOptions,
         precision: str,

@@ -39,7 +39,7 @@ from memorisk.models.autoencoder import quiet_diffusers
 from memorisk.models.generators.dit.network import DiTSpec, null_labels
 from memorisk.runs.errors import MissingExtraError
 from memorisk.training.engine.devices import exact_products
-from memorisk.training.generators.batches import TrainingImages, draw_noise
+from memorisk.training.generators.batches import RowImages, draw_noise
 from memorisk.training.generators.inputs import Conditioning
 
 TIMES = 1000
@@ -225,14 +225,14 @@ class HeldOut:
         seed: Of the noise.
     """
 
-    images: TrainingImages
+    images: RowImages
     slots: torch.Tensor
     labels: torch.Tensor
     times: torch.Tensor
     seed: int
 
     @classmethod
-    def of(cls, images: TrainingImages, told: Conditioning, spec: DiTSpec, *, drop: float, seed: int) -> "HeldOut":
+    def of(cls, images: RowImages, told: Conditioning, spec: DiTSpec, *, drop: float, seed: int) -> "HeldOut":
         """Those of a training.
 
         An image of a class that the generator does not know, and every image where it is told vectors, counts without a

@@ -24,7 +24,7 @@ The epoch was chosen on the validation part, so that its figures flatter; the te
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, get_args
@@ -43,7 +43,7 @@ from memorisk.runs.environment import check_device
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import fingerprint, write_json
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.training.classifiers.fit import set_training_mode
+from memorisk.statistics.intervals import clopper_pearson
 from memorisk.training.detectors.contrastive.augmentations import (
     CopyAugmentation,
     augmented_copies,
@@ -61,8 +61,6 @@ from memorisk.training.detectors.contrastive.inputs import (
     usable_rows,
 )
 from memorisk.training.detectors.contrastive.retrieval import (
-    DetectorRecord,
-    ValidationFigures,
     embed,
     paired_difference,
     retrieval,
@@ -70,8 +68,15 @@ from memorisk.training.detectors.contrastive.retrieval import (
 )
 from memorisk.training.detectors.metric_losses import MetricLoss, metric_loss
 from memorisk.training.detectors.options import DetectorOptions, Strength
-from memorisk.training.engine.devices import autocast, choose_precision, forked_generators, limited_threads, place
-from memorisk.training.engine.loop import Bounds, Checkpoint, EpochObserver, run_epochs
+from memorisk.training.engine.devices import (
+    autocast,
+    choose_precision,
+    forked_generators,
+    limited_threads,
+    place,
+    set_training_mode,
+)
+from memorisk.training.engine.loop import BestEpoch, Bounds, Checkpoint, EpochObserver, run_epochs
 from memorisk.training.engine.optimization import batch_bounds, batch_order, build_optimizer, step_seeds
 from memorisk.training.engine.pixels import Normalisation, PixelSource
 
@@ -154,7 +159,7 @@ def run_detector_training(
     _load_best(start.network, record.best)
     detector = Detector(start.network.cpu().eval(), replace(start.config, best_epoch=best), training.seen())
     notes = (*training.notes, *training.afterwards(record))
-    fitted = FittedDetector(detector, record.history(), best, notes)
+    fitted = FittedDetector(detector, tuple(map(_with_interval, record.history(training.options.epochs))), best, notes)
     write_json(target / HISTORY, {"key": training.key, "history": fitted.history, "notes": notes})
     detector.save(target)
     (target / CHECKPOINT).unlink(missing_ok=True)
@@ -205,16 +210,17 @@ class CopyDetectorTraining:
         images, device = self.store.images, self.device
         return PixelSource(images, self.rows, device=device, dtype=torch.float32, normalisation=_WHOLE_RANGE)
 
-    def run(self, checkpoint: Path, progress: Progress) -> DetectorRecord:
+    def run(self, checkpoint: Path, progress: Progress) -> BestEpoch:
         """Train for all epochs; the record holds the best weights."""
         network, epochs = self.start.network, self.options.epochs
-        record = DetectorRecord(epochs, network.tensors(), by_loss=self.options.protocol == "paper")
-        look = self._look()
-        record.add(0, look())
+        by_loss = self.options.protocol == "paper"
+        signs = {"loss": 0, "retrieval": int(not by_loss), "validation_loss": -int(by_loss), "hits": 0, "patients": 0}
+        record, look = BestEpoch(epochs, signs, network.tensors()), self._look()
+        record.note(0, look())
 
         def after(epoch: int, losses: np.ndarray) -> bool:
             """Note what the network finds now."""
-            record.add(epoch, look(), float(losses[0]), network.tensors())
+            record.note(epoch, {"loss": float(losses[0]), **look()}, network.tensors())
             return True
 
         with forked_generators(self.device) as reseed:
@@ -249,7 +255,7 @@ class CopyDetectorTraining:
             first, second = embeddings.float().chunk(2)
             yield self.loss(first, second, codes[begin:end])
 
-    def afterwards(self, record: DetectorRecord) -> list[str]:
+    def afterwards(self, record: BestEpoch) -> list[str]:
         """What must be said of a training that is over."""
         margin, (last, share) = self.options.margin, record.figures[-1, :2].tolist()
         worse = share <= float(record.figures[0, 1])
@@ -289,21 +295,20 @@ class CopyDetectorTraining:
         else:
             set_training_mode(network)
 
-    def _look(self) -> Callable[[], ValidationFigures]:
+    def _look(self) -> Callable[[], dict[str, float]]:
         """What is asked after each epoch: which validation copies are found, and for the paper's form its loss."""
         images, rows, options = self.store.images, self.validation, self.options
         copies = augmented_copies(images, rows, self.augmentation, seed=options.seed)
         hashes, groups = self.store.pixel_hashes[rows], self.groups[rows].astype(str)
         ask = partial(embed, self.start.network, preprocessing=self.start.config.preprocessing, device=self.device)
 
-        def look() -> ValidationFigures:
+        def look() -> dict[str, float]:
             """Of the network as it is now."""
             sources = ask(images, rows)
             found = source_hits(ask(copies, np.arange(len(rows))), sources, options.measure, hashes)
-            of_paper = options.protocol == "paper"
-            return ValidationFigures(
-                retrieval(found, groups, options.seed), self._loss_of(sources) if of_paper else float("nan")
-            )
+            seen = retrieval(found, groups, options.seed)
+            figures = {"retrieval": seen.share, "hits": seen.of_patients.successes, "patients": seen.of_patients.trials}
+            return figures | ({"validation_loss": self._loss_of(sources)} if options.protocol == "paper" else {})
 
         return look
 
@@ -314,6 +319,12 @@ class CopyDetectorTraining:
             some = z[begin:end]
             total += float(self.loss(some, some, torch.arange(end - begin))) * (end - begin)
         return total / len(z)
+
+
+def _with_interval(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An epoch with the patients of whom a copy was found, with their Clopper-Pearson interval, in place of counts."""
+    found = {name: value for name, value in row.items() if name not in ("hits", "patients")}
+    return found | {"of_patients": asdict(clopper_pearson(int(row["hits"]), int(row["patients"])))}
 
 
 def _load_best(network: DetectorNetwork, best: Mapping[str, torch.Tensor]) -> None:

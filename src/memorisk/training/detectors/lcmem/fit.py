@@ -21,7 +21,7 @@ Everything random derives from (seed, epoch, step), so that a killed training go
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,11 @@ from memorisk.training.detectors.lcmem.inputs import (
     recipe,
 )
 from memorisk.training.detectors.lcmem.sampler import PairBatch, PairSampler
-from memorisk.training.detectors.lcmem.validation import StageRecord, ValidationSet
+from memorisk.training.detectors.lcmem.validation import ValidationSet
 from memorisk.training.detectors.metric_losses import pair_loss
 from memorisk.training.detectors.options import LatentOptions, StageOptions
 from memorisk.training.engine.devices import autocast, choose_precision, forked_generators, limited_threads, place
-from memorisk.training.engine.loop import Bounds, Checkpoint, EpochObserver, run_epochs
+from memorisk.training.engine.loop import BestEpoch, Bounds, Checkpoint, EpochObserver, run_epochs
 from memorisk.training.engine.optimization import build_optimizer, step_seeds
 
 STAGE1, DETECTOR_FOLDER = "stage1", "detector"
@@ -141,7 +141,7 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = no_p
     calibration = training.watcher.calibration(branch)
     config = replace(training.config, best_epoch=best, calibration=calibration)
     detector = LatentDetector(branch.cpu().eval(), training.data.latents.encoder, config, training.seen())
-    fitted = FittedStage(detector, record.history(epochs), best, training.notes)
+    fitted = FittedStage(detector, tuple(record.history(epochs)), best, training.notes)
     write_json(target / HISTORY, {"key": training.key, "history": fitted.history, "notes": fitted.notes})
     detector.save(target)
     (target / CHECKPOINT).unlink(missing_ok=True)
@@ -248,15 +248,15 @@ class StageTraining:
             self.data, self.latents, lambda: self.encoder, self.options.seed, with_copies=with_copies
         )
 
-    def run(self, checkpoint: Path, progress: Progress) -> tuple[StageRecord, int]:
+    def run(self, checkpoint: Path, progress: Progress) -> tuple[BestEpoch, int]:
         """Train until patience ends it; the record with the best weights, and the epochs done."""
         branch, stage = self.branch, self.stage
-        record = StageRecord(stage.epochs, branch.tensors(), with_recall=stage.number == 2)
-        record.add(0, self.watcher.look(branch))
+        record = BestEpoch(stage.epochs, {"loss": 0, "auc": 1, "recall": int(stage.number == 2)}, branch.tensors())
+        record.note(0, asdict(self.watcher.look(branch)))
 
         def after(epoch: int, losses: np.ndarray) -> bool:
             """Note what the network finds now; no better epoch for long enough ends it."""
-            record.add(epoch, self.watcher.look(branch), float(losses[0]), branch.tensors())
+            record.note(epoch, {"loss": float(losses[0]), **asdict(self.watcher.look(branch))}, branch.tensors())
             return epoch - record.best_epoch < stage.patience
 
         n = self.batches * self.size

@@ -16,7 +16,7 @@ A Siamese detector in training, asked about the validation images.
 The validation figures of a stage, by epoch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,6 @@ from memorisk.training.autoencoders.latent_store import Latents
 from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented, to_unit
 from memorisk.training.detectors.lcmem.inputs import AugmentedEncoder, LatentSource, PairData
 from memorisk.training.engine.devices import exact_products
-from memorisk.training.engine.loop import BestEpoch
 
 SPECIFICITY = 0.5
 """Share of the negatives that stay below the threshold of a recall."""
@@ -223,7 +222,7 @@ class ValidationSet:
     def look(self, branch: LatentNetwork) -> ValidationFigures:
         """AUC and recall of the network as it is now; its mode is restored."""
         features = self._features(branch)
-        copies = {family: embed_latents(branch, z) for family, z in self.copies.items()}
+        copies = {family: embed_validation_rows(branch, z) for family, z in self.copies.items()}
         return evaluate_features(self.pairs, features, copies, similarity(branch))
 
     def calibration(self, branch: LatentNetwork) -> dict[str, Any]:
@@ -243,10 +242,10 @@ class ValidationSet:
     def _features(self, branch: LatentNetwork) -> np.ndarray:
         rows = self.pairs.rows
         parts = [rows[begin : begin + _AT_ONCE] for begin in range(0, len(rows), _AT_ONCE)]
-        return np.concatenate([embed_latents(branch, self.latents(part)) for part in parts])
+        return np.concatenate([embed_validation_rows(branch, self.latents(part)) for part in parts])
 
 
-def embed_latents(branch: LatentNetwork, z: torch.Tensor) -> np.ndarray:
+def embed_validation_rows(branch: LatentNetwork, z: torch.Tensor) -> np.ndarray:
     """Features [n, d] of latents, as at inference; the network's mode is restored.
 
     Raises:
@@ -281,40 +280,3 @@ def similarity(branch: LatentNetwork) -> Score:
         return bias + np.abs(u.astype(np.float64) - v) @ weight
 
     return by_head
-
-
-class StageRecord(BestEpoch):
-    """Loss, AUC and recall of each epoch, and the best weights so far.
-
-    Args:
-        epochs: Of the whole stage.
-        state: Tensors of the network by name, as it begins; those of its best epoch are copied.
-        with_recall: Whether AUC + recall chooses the epoch; else the AUC. The first of equals.
-    """
-
-    def __init__(self, epochs: int, state: Mapping[str, torch.Tensor], *, with_recall: bool) -> None:
-        super().__init__(epochs, 3, state)
-        self.with_recall = with_recall
-
-    @property
-    def chosen_by(self) -> torch.Tensor:
-        """[epochs + 1] AUC + recall, or AUC."""
-        return self.figures[:, 1:].sum(dim=1) if self.with_recall else self.figures[:, 1]
-
-    def add(
-        self,
-        epoch: int,
-        seen: ValidationFigures,
-        loss: float = float("nan"),
-        state: Mapping[str, torch.Tensor] | None = None,
-    ) -> None:
-        """Note an epoch (0 the start), and its weights if it is the best so far."""
-        self.note(epoch, (loss, seen.auc, seen.recall), state)
-
-    def history(self, epochs: int) -> tuple[Mapping[str, Any], ...]:
-        """``epoch, loss, auc, recall`` of the start and each epoch done; None where there is nothing."""
-        found = []
-        for epoch, figures in enumerate(self.figures[: epochs + 1].tolist()):
-            row = dict(zip(("loss", "auc", "recall"), figures, strict=True))
-            found.append({"epoch": epoch} | {name: v if np.isfinite(v) else None for name, v in row.items()})
-        return tuple(found)
