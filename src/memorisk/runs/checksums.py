@@ -74,15 +74,15 @@ def files_below(folder: Path) -> list[str]:
         InputError: It holds what has no bytes of its own to be checked: a link, whose text names a place of this
             machine, a pipe or a device, or a folder without files, whose name goes out all the same.
     """
-    found: list[str] = []
+    names_below: list[str] = []
     for above, inner, names in os.walk(folder, onerror=_stop):
         for name in sorted((*inner, *names)):
             place = Path(above) / name
             if why := _uncheckable(place):
                 shown = one_line(os.path.relpath(str(place), folder), 120)
                 raise InputError(f"{one_line(folder)} holds {why} ({shown}): put the files there, or take it away")
-        found += [os.path.relpath(str(Path(above) / name), folder) for name in names]
-    return sorted(found, key=os.fsencode)
+        names_below += [os.path.relpath(str(Path(above) / name), folder) for name in names]
+    return sorted(names_below, key=os.fsencode)
 
 
 def _uncheckable(place: Path) -> str:

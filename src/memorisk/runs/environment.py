@@ -16,13 +16,13 @@ LIBRARIES = ("memorisk", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", 
 
 def versions() -> dict[str, str]:
     """The versions of Python and of the libraries that the numbers depend on; absent ones are left out."""
-    found = {"python": platform.python_version()}
+    versions_by_name = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
-            found[name] = metadata.version(name)
+            versions_by_name[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions_by_name
 
 
 def machine() -> dict[str, str | int]:
@@ -37,10 +37,10 @@ def available_cores() -> int:
 
 def available_memory() -> int | None:
     """Bytes that this process may still take, by the system and by a container's limit; None where neither tells."""
-    found = []
+    limits = []
     known = _numbers(Path("/proc/meminfo"))
     if "MemAvailable:" in known:
-        found.append(1024 * known["MemAvailable:"])
+        limits.append(1024 * known["MemAvailable:"])
     for folder, limit, used in (
         ("/sys/fs/cgroup", "memory.max", "memory.current"),
         ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -49,10 +49,10 @@ def available_memory() -> int | None:
             most, now = (int(Path(folder, name).read_text(encoding="ascii")) for name in (limit, used))
         except (OSError, ValueError):  # there is none, or it says "max"
             continue
-        found.append(max(most - now + _numbers(Path(folder, "memory.stat")).get("inactive_file", 0), 0))
-    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        limits.append(max(most - now + _numbers(Path(folder, "memory.stat")).get("inactive_file", 0), 0))
+    if not limits and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(found, default=None)
+    return min(limits, default=None)
 
 
 def _numbers(file: Path) -> dict[str, int]:

@@ -168,11 +168,11 @@ def write_array(path: str | Path, array: np.ndarray) -> None:
 
 def read_array(path: str | Path, *, mmap: bool = False) -> np.ndarray:
     """Read a .npy file; with ``mmap`` it stays on the disk, read-only."""
-    found = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
-    if not isinstance(found, np.ndarray):
-        found.close()
+    array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        array.close()
         raise ValueError("it is an archive of arrays, and no array")
-    return found
+    return array
 
 
 def check_characters(values: np.ndarray) -> np.ndarray:

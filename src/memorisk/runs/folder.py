@@ -134,7 +134,7 @@ def _written_config(folder: Path) -> dict[str, Any]:
         InputError: As `read_config`.
     """
     try:
-        found = parse_yaml(read_yaml_text(folder / CONFIG))
+        config = parse_yaml(read_yaml_text(folder / CONFIG))
     except FileNotFoundError:
         raise InputError(f"{one_line(folder)} is no run folder: it holds no {CONFIG}") from None
     except NotADirectoryError:
@@ -143,9 +143,9 @@ def _written_config(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{one_line(folder / CONFIG)} does not parse: {one_line(' '.join(str(error).split()), 200)}"
         ) from None
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise InputError(f"{one_line(folder / CONFIG)} holds no settings: choose another folder")
-    return found
+    return config
 
 
 def is_run(folder: Path) -> bool:
@@ -211,11 +211,11 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
     for key in identity:
         if _kind(before.get(key)) != _kind(now.get(key)):
             raise InputError(f"--out {one_line(out)} holds another kind of run. {_ANOTHER}")
-        for name, was, asked in _differences(key, before.get(key), now.get(key)):
-            told = f"with {name} = {one_line(was, 60)}, now asked: {one_line(asked, 60)}"
+        for name, was, requested in _differences(key, before.get(key), now.get(key)):
+            difference = f"with {name} = {one_line(was, 60)}, now asked: {one_line(requested, 60)}"
             if name == "data_hash":
-                told = "of other data, or of the same read with other settings"
-            raise InputError(f"--out {one_line(out)} holds a run {told}. {_ANOTHER}")
+                difference = "of other data, or of the same read with other settings"
+            raise InputError(f"--out {one_line(out)} holds a run {difference}. {_ANOTHER}")
 
 
 def _kind(identity: Any) -> list[Any]:
@@ -223,13 +223,13 @@ def _kind(identity: Any) -> list[Any]:
     return [identity.get(key) for key in _KINDS] if isinstance(identity, dict) else []
 
 
-def _differences(name: str, was: Any, asked: Any) -> Iterator[tuple[str, Any, Any]]:
+def _differences(name: str, was: Any, requested: Any) -> Iterator[tuple[str, Any, Any]]:
     """The settings that differ, by name; of settings in groups the innermost."""
-    if isinstance(was, dict) and isinstance(asked, dict):
-        for key in {**was, **asked}:
-            yield from _differences(key, was.get(key), asked.get(key))
-    elif was != asked:
-        yield name, was, asked
+    if isinstance(was, dict) and isinstance(requested, dict):
+        for key in {**was, **requested}:
+            yield from _differences(key, was.get(key), requested.get(key))
+    elif was != requested:
+        yield name, was, requested
 
 
 @contextmanager
@@ -267,7 +267,7 @@ def private_folder(out: Path) -> None:
     Raises:
         InputError: Its permissions cannot be changed.
     """
-    there = out.is_dir()
+    exists = out.is_dir()
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not has_shared_permissions(out):
         return
@@ -278,7 +278,7 @@ def private_folder(out: Path) -> None:
             f"--out {one_line(out)} is open to other users and its file system does not keep permissions; a run folder "
             "is personal data: choose a folder on another one, or mount this one for yourself alone"
         )
-    if there:
+    if exists:
         logging.getLogger(__name__).warning("other users may no longer enter %s: it holds personal data", one_line(out))
 
 

@@ -37,11 +37,11 @@ _began_in = _working_folder()
 
 def _implicit() -> list[int]:
     """Places on sys.path that name the current folder and that nobody asked for."""
-    found = [i for i, entry in enumerate(sys.path) if entry in ("", ".")]
+    places = [i for i, entry in enumerate(sys.path) if entry in ("", ".")]
     by_module = getattr(sys.modules.get("__main__"), "__spec__", None) is not None  # python -m
     if by_module and not sys.flags.safe_path and _began_in in sys.path:
-        found.append(sys.path.index(_began_in))
-    return sorted(found)
+        places.append(sys.path.index(_began_in))
+    return sorted(places)
 
 
 def child_path() -> list[str]:
@@ -54,13 +54,13 @@ def child_path() -> list[str]:
 def without_current_folder() -> Iterator[None]:
     """Take the current folder off sys.path, and put it back afterwards; what else is changed meanwhile stays."""
     with _lock:
-        taken = [(i, sys.path[i]) for i in _implicit()]
-        for i, _ in reversed(taken):
+        removed = [(i, sys.path[i]) for i in _implicit()]
+        for i, _ in reversed(removed):
             del sys.path[i]
         try:
             yield
         finally:
-            for i, entry in taken:
+            for i, entry in removed:
                 sys.path.insert(i, entry)
 
 
@@ -170,11 +170,11 @@ def prompt_interrupt(line: str, *, grace: float = GRACE_SECONDS) -> Iterator[Non
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    said = threading.Event()
+    raised = threading.Event()
 
     def leave() -> None:
         """End the process at once."""
-        if not said.is_set():
+        if not raised.is_set():
             sys.stderr.write(line)
             sys.stderr.flush()
         os._exit(INTERRUPTED)
@@ -190,7 +190,7 @@ def prompt_interrupt(line: str, *, grace: float = GRACE_SECONDS) -> Iterator[Non
     try:
         yield
     except KeyboardInterrupt:
-        said.set()  # whoever catches it says so
+        raised.set()  # whoever catches it says so
         raise
     finally:
         signal.signal(signal.SIGINT, before)

@@ -26,20 +26,20 @@ class _Checked(Protocol):
 Settings = TypeVar("Settings", bound=_Checked)
 
 
-def settings_of(options: type[Settings], given: Mapping[str, Any]) -> Settings:
+def settings_of(options: type[Settings], values: Mapping[str, Any]) -> Settings:
     """Settings by their names as the dataclass that knows them, checked.
 
     Args:
         options: A dataclass of settings with ``validate``.
-        given: As a caller in Python named them.
+        values: As a caller in Python named them.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    check_names("setting", given, setting_names(options))
-    found = options(**given)
-    found.validate()
-    return found
+    check_names("setting", values, setting_names(options))
+    settings = options(**values)
+    settings.validate()
+    return settings
 
 
 def setting_names(options: Any) -> list[str]:
@@ -47,18 +47,18 @@ def setting_names(options: Any) -> list[str]:
     return [field.name for field in fields(options)]
 
 
-def check_names(kind: str, given: Iterable[Any], allowed: Collection[str]) -> None:
+def check_names(kind: str, names: Iterable[Any], allowed: Collection[str]) -> None:
     """Refuse names that do not exist, with a "did you mean".
 
     Args:
         kind: What a name names, as in "setting".
-        given: Names.
+        names: Names.
         allowed: The names that exist.
 
     Raises:
         InputError: A name is unknown.
     """
-    for name in given:
+    for name in names:
         if name not in allowed:
             raise unknown_name(kind, name, allowed)
 
@@ -233,17 +233,17 @@ class FunctionOptions:
         object.__setattr__(self, "python_path", python_folders(self.python_path))
 
 
-def python_folders(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
+def python_folders(folders: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
     """Return one folder, or several, as absolute paths.
 
     Raises:
         InputError: Something else is given.
     """
-    several = (given,) if isinstance(given, str | Path) else given
+    several = (folders,) if isinstance(folders, str | Path) else folders
     try:
         return tuple(Path(folder).absolute() for folder in several)
     except TypeError:
-        raise InputError(f"python_path is {one_line(repr(given), 60)}; it must be a folder, or several") from None
+        raise InputError(f"python_path is {one_line(repr(folders), 60)}; it must be a folder, or several") from None
 
 
 def load_named(name: str, what: str, python_path: str | Path | Sequence[str | Path] = ()) -> Callable[..., Any]:

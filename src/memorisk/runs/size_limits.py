@@ -135,9 +135,9 @@ class GzipStream(gzip.GzipFile):
         """What a method reads; one byte beyond the limit is enough to know."""
         place = self.tell()
         left = self.limit - place + 1
-        found = read(left if size is None or size < 0 else min(size, left))
-        self.check(place + len(found))
-        return found
+        data = read(left if size is None or size < 0 else min(size, left))
+        self.check(place + len(data))
+        return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a place, from the beginning or from here.

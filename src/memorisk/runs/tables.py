@@ -109,14 +109,14 @@ def check_parquet(path: Path) -> None:
 
 def _repeating_texts(metadata: pq.FileMetaData) -> list[str]:
     """Flat columns whose values could take more than a file is allowed, if all rows had the longest."""
-    limit, found = max(FREE_BYTES, EXPANSION * metadata.serialized_size), []
+    limit, columns = max(FREE_BYTES, EXPANSION * metadata.serialized_size), []
     for column in range(metadata.num_columns):
         chunks = [metadata.row_group(i).column(column) for i in range(metadata.num_row_groups)]
         most = sum(chunk.num_values * chunk.total_uncompressed_size for chunk in chunks)
         flat = chunks and "." not in chunks[0].path_in_schema and chunks[0].physical_type == "BYTE_ARRAY"
         if flat and most > limit and any("DICTIONARY" in code for chunk in chunks for code in chunk.encodings):
-            found.append(chunks[0].path_in_schema)
-    return found
+            columns.append(chunks[0].path_in_schema)
+    return columns
 
 
 def _check_texts(path: Path, columns: list[str], stored: int) -> None:

@@ -88,14 +88,14 @@ def _count_nodes(node: yaml.Node, known: dict[int, int]) -> int:
     Raises:
         yaml.YAMLError: They are too many, or the node contains itself.
     """
-    found = known.get(id(node))
-    if found == 0:  # it is still being counted
+    count = known.get(id(node))
+    if count == 0:  # it is still being counted
         raise yaml.YAMLError(f"an alias contains itself (line {node.start_mark.line + 1})")
-    if found is None:
+    if count is None:
         known[id(node)] = 0
         children = node.value if isinstance(node, yaml.CollectionNode) else []
         parts = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
-        found = known[id(node)] = 1 + sum(_count_nodes(part, known) for part in parts)
-    if found > _MAX_NODES:
+        count = known[id(node)] = 1 + sum(_count_nodes(part, known) for part in parts)
+    if count > _MAX_NODES:
         raise yaml.YAMLError(f"its aliases stand for more than {_MAX_NODES:,} values (line {node.start_mark.line + 1})")
-    return found
+    return count

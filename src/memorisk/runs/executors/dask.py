@@ -58,13 +58,13 @@ def watch_workers(
         patience: Seconds without a sign of life.
     """
     keys = {future.key for future in futures}
-    signs, over, told = LifeSigns(), threading.Event(), False
+    signs, over, warned = LifeSigns(), threading.Event(), False
     every = min(WATCH_SECONDS, patience / 4)
     log = logging.getLogger(__name__)
 
     def look() -> None:
         """Once."""
-        nonlocal told
+        nonlocal warned
         workers = workers_of(client)
         quiet = signs.quiet({address: worker["last_seen"] for address, worker in workers.items()}, every)
         limit = max(patience, _MISSED * (1 + len(workers) / 200))
@@ -73,15 +73,15 @@ def watch_workers(
             client.cancel(list(futures), force=True)
             over.set()
         elif len(silent) < len(workers):
-            busy, told = client.processing() if silent else {}, False
-            taken = [address for address in silent if keys.intersection(busy.get(address, ()))]
-            for address in taken:
+            busy, warned = client.processing() if silent else {}, False
+            hung = [address for address in silent if keys.intersection(busy.get(address, ()))]
+            for address in hung:
                 log.warning("%s", silence_message(address, quiet[address]))
-            if taken:
-                _take_off(client, taken)
-        elif not told:
+            if hung:
+                _take_off(client, hung)
+        elif not warned:
             log.warning("no worker at %s gives a sign of life: jobs wait for one", one_line(cluster, 80))
-            told = True
+            warned = True
 
     def watch() -> None:
         """Look now and then."""
@@ -202,18 +202,18 @@ async def _ask(
             else remote.INSPECTION_SECONDS
         )
         try:
-            told = await asyncio.wait_for(
+            answers = await asyncio.wait_for(
                 client.run(inspect_machine, wanted, workers=[address], on_error="return"), seconds
             )
         except TimeoutError:
             return None
         except (OSError, ValueError) as error:  # lost while it was asked
             return error
-        return told.get(address)
+        return answers.get(address)
 
-    told = dict(zip(addresses, await asyncio.gather(*map(one, addresses)), strict=True))
-    said = {address: answer for address, answer in told.items() if isinstance(answer, tuple)}
-    return said, [address for address, answer in told.items() if answer is None]
+    answers = dict(zip(addresses, await asyncio.gather(*map(one, addresses)), strict=True))
+    marks_seen = {address: answer for address, answer in answers.items() if isinstance(answer, tuple)}
+    return marks_seen, [address for address, answer in answers.items() if answer is None]
 
 
 def _ended(client: Any, futures: dict[Any, int]) -> Iterator[Outcome]:
@@ -252,7 +252,7 @@ def _open(address: str, again: float | None) -> Iterator[Any]:
 
     for name in ("distributed", "distributed.client"):  # of which each has a level of its own
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    said = one_line(address, 80)
+    scheduler = one_line(address, 80)
     while True:
         try:
             client = _Quiet(address, timeout=CONNECT_SECONDS, set_as_default=False)
@@ -260,11 +260,13 @@ def _open(address: str, again: float | None) -> Iterator[Any]:
         except (OSError, TimeoutError, ValueError) as error:
             if again is None:
                 raise InputError(
-                    f"no scheduler of Dask answers at {said}: {one_line(error, 120)}; start one with dask scheduler, "
-                    "which prints its address"
+                    f"no scheduler of Dask answers at {scheduler}: {one_line(error, 120)}; start one with dask "
+                    "scheduler, which prints its address"
                 ) from None
             if time.monotonic() > again:
-                raise MemoriskError(f"the scheduler at {said} was lost and does not come back; {RESUME_HINT}") from None
+                raise MemoriskError(
+                    f"the scheduler at {scheduler} was lost and does not come back; {RESUME_HINT}"
+                ) from None
             time.sleep(1)
     try:
         yield client
@@ -278,12 +280,12 @@ def _resources(client: Any, place: Placement) -> dict[str, float] | None:
     Raises:
         InputError: No worker offers it.
     """
-    asked = {name: float(n) for name, n in (("GPU", place.gpus), ("memory", place.memory or 0)) if n}
-    for name, n in asked.items():
+    amounts = {name: float(n) for name, n in (("GPU", place.gpus), ("memory", place.memory or 0)) if n}
+    for name, n in amounts.items():
         offered = [worker["resources"].get(name, 0) for worker in workers_of(client).values()]
         if max(offered, default=0) < n:
             raise InputError(
                 f"no worker at {one_line(place.cluster, 80)} offers {name} {n:g}: start workers with "
                 f"--resources '{name}={n:g}'"
             )
-    return asked or None
+    return amounts or None

@@ -136,7 +136,7 @@ def parse_bytes(text: str) -> int:
     Raises:
         InputError: It is none.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    if found is None or found[2].upper() not in _UNITS or float(found[1]) <= 0:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].upper() not in _UNITS or float(match[1]) <= 0:
         raise InputError(f"job_memory is {one_line(text, 40)}; give a size such as 8GB or 512MiB")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return int(float(match[1]) * _UNITS[match[2].upper()])

@@ -83,8 +83,8 @@ def run_jobs(
     if failed:
         if failed[0].bad_input:
             raise InputError(failed[0].error)
-        kept = f"; {RESUME_HINT}" if len(jobs) > 1 else ""
-        raise MemoriskError(f"{len(failed)} of {len(jobs)} jobs failed, the first with: {failed[0].error}{kept}")
+        hint = f"; {RESUME_HINT}" if len(jobs) > 1 else ""
+        raise MemoriskError(f"{len(failed)} of {len(jobs)} jobs failed, the first with: {failed[0].error}{hint}")
     return [o.value for o in sorted(outcomes, key=lambda o: o.index)]
 
 
@@ -130,7 +130,7 @@ class _Pool:
     def submit(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Future[Any]]:
         """Hand out ``function(*given)`` for each set of arguments."""
         with safe_start():
-            return [self._executor.submit(function, *given) for given in zip(*arguments, strict=True)]
+            return [self._executor.submit(function, *values) for values in zip(*arguments, strict=True)]
 
     def close(self) -> None:
         """End the workers, whatever they do; what waits is never begun."""
@@ -152,8 +152,8 @@ def _side_by_side(
     Raises:
         MemoriskError: A worker ended without an answer.
     """
-    found = next((pool for pool in _open if pool.key == (processes, threads)), None)
-    pool = found or _Pool(min(processes, len(jobs)), threads, (function.__module__,))
+    open_pool = next((pool for pool in _open if pool.key == (processes, threads)), None)
+    pool = open_pool or _Pool(min(processes, len(jobs)), threads, (function.__module__,))
     well = False
     try:
         n = len(jobs)
@@ -166,7 +166,7 @@ def _side_by_side(
             f"need less; {RESUME_HINT}"
         ) from error
     finally:
-        if not (well and found):
+        if not (well and open_pool):
             pool.close()
 
 

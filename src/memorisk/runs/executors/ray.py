@@ -96,7 +96,7 @@ def _own_token() -> None:
 def _silent_stderr() -> Iterator[None]:
     """Keep what Ray's own libraries write there out of our refusal, which is one line."""
     try:
-        kept = os.dup(2)
+        saved = os.dup(2)
     except OSError:  # there is none
         yield
         return
@@ -105,8 +105,8 @@ def _silent_stderr() -> Iterator[None]:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        for one in (kept, nowhere):
+        os.dup2(saved, 2)
+        for one in (saved, nowhere):
             with suppress(OSError):
                 os.close(one)
 
@@ -130,7 +130,7 @@ def ray_outcomes(
         _check(ray, place, wanted)
         task = ray.remote(attempt_remotely).options(max_retries=RETRIES, **_resource_request(place))
         every = min(WATCH_SECONDS, place.silence / 4)
-        signs, waiting, looked = LifeSigns(), {}, time.monotonic()
+        signs, waiting, last_look = LifeSigns(), {}, time.monotonic()
         tries, deaths = Counter[int](), Counter[int]()
 
         def hand_out(index: int) -> None:
@@ -146,9 +146,9 @@ def ray_outcomes(
                 ended, _ = ray.wait(list(waiting), num_returns=1, timeout=every)
                 for one in ended:
                     yield _outcome(ray, one, waiting.pop(one)[0])
-                if time.monotonic() - looked < every:
+                if time.monotonic() - last_look < every:
                     continue
-                looked = time.monotonic()
+                last_look = time.monotonic()
                 room = partial(_has_room, ray, place)
                 silent, idle = _silent(signs, waiting, every, place.silence, room)
                 for one in (*silent, *idle):
@@ -182,8 +182,8 @@ def _silent(
     quiet = signs.quiet({**begun, None: queue}, every)
     stuck = quiet.pop(None) > max(patience, BEGIN_SECONDS) and len(begun) < len(shown) and has_room()
     log = logging.getLogger(__name__)
-    found = [one for one, seconds in quiet.items() if seconds > patience]
-    for one in found:
+    hung = [one for one, seconds in quiet.items() if seconds > patience]
+    for one in hung:
         pulse = waiting[one][1]
         assert pulse is not None
         log.warning("%s", silence_message(pulse.worker(), quiet[one]))
@@ -191,7 +191,7 @@ def _silent(
     idle = [one for one in shown if one not in begun] if stuck else []
     if idle:
         log.warning("jobs that no worker begins, though there is room, are handed out again: %d", len(idle))
-    return found, idle
+    return hung, idle
 
 
 def _has_room(ray: Any, place: Placement) -> bool:
@@ -313,9 +313,9 @@ def _check_port(address: str) -> None:
 
 def _resource_request(place: Placement) -> dict[str, Any]:
     """What a job asks for, in Ray's words."""
-    asked: dict[str, Any] = {"num_cpus": place.cores}
-    asked |= {"num_gpus": place.gpus} if place.gpus else {}
-    return asked | ({"memory": place.memory} if place.memory else {})
+    request: dict[str, Any] = {"num_cpus": place.cores}
+    request |= {"num_gpus": place.gpus} if place.gpus else {}
+    return request | ({"memory": place.memory} if place.memory else {})
 
 
 def _check(ray: Any, place: Placement, wanted: WorkerRequirements) -> None:
@@ -335,15 +335,15 @@ def _check(ray: Any, place: Placement, wanted: WorkerRequirements) -> None:
             f"no machine of the Ray cluster at {one_line(place.cluster, 80)} has {needs}, which a job needs "
             "(cores: --threads; of a pass of images those of this machine, or OMP_NUM_THREADS)"
         )
-    asked = [
+    checks = [
         ray.remote(inspect_machine)
         .options(num_cpus=0, scheduling_strategy=Stay(node["NodeID"], soft=False))
         .remote(wanted)
         for node in able
     ]
-    ended, _ = ray.wait(asked, num_returns=len(asked), timeout=START_SECONDS)
+    ended, _ = ray.wait(checks, num_returns=len(checks), timeout=START_SECONDS)
     seen, silent = [], []
-    for one, node in zip(asked, able, strict=True):
+    for one, node in zip(checks, able, strict=True):
         if one not in ended:
             silent.append(str(node["NodeManagerAddress"]))
             ray.cancel(one, force=True)

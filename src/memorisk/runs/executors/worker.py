@@ -47,12 +47,12 @@ class LifeSigns:
         """
         now = time.monotonic()
         more, self._looked = min(now - self._looked, 2 * every), now
-        told = {}
+        changes = {}
         for name, sign in signs.items():
             before, seconds = self._last.get(name, (None, 0.0))
-            told[name] = (sign, seconds + more if sign == before else 0.0)
-        self._last = told
-        return {name: seconds for name, (_, seconds) in told.items()}
+            changes[name] = (sign, seconds + more if sign == before else 0.0)
+        self._last = changes
+        return {name: seconds for name, (_, seconds) in changes.items()}
 
 
 def silence_message(worker: str, seconds: float) -> str:

@@ -59,15 +59,15 @@ class Claim:
             InputError: Another process works there; it is named, and when it is thought to be gone.
             MemoriskError: The storage does not answer.
         """
-        found = self._read()
-        if found is not None:
-            self._judge(found)
+        claim = self._read()
+        if claim is not None:
+            self._judge(claim)
         started = time.monotonic()
         self._write()
         time.sleep(max(_SETTLE_SECONDS, 3 * (time.monotonic() - started)))
-        found = self._read()
-        if found is None or found.get("token") != self._token:
-            raise InputError(f"{self._storage.url} is in use by {describe_claim(found or {})}: wait for it")
+        claim = self._read()
+        if claim is None or claim.get("token") != self._token:
+            raise InputError(f"{self._storage.url} is in use by {describe_claim(claim or {})}: wait for it")
         _HELD.add(self._token)
         self._thread.start()
 
@@ -77,9 +77,9 @@ class Claim:
         Raises:
             MemoriskError: Another process took it over.
         """
-        found = self._read()
-        if found is not None and found.get("token") != self._token:
-            self.lost = describe_claim(found)
+        claim = self._read()
+        if claim is not None and claim.get("token") != self._token:
+            self.lost = describe_claim(claim)
         if self.lost is not None:
             raise MemoriskError(f"{self._storage.url} was taken over by {self.lost} while this process was silent")
 
@@ -90,8 +90,8 @@ class Claim:
             self._thread.join()
         _HELD.discard(self._token)
         try:
-            found = self._read()
-            if found is not None and found.get("token") == self._token:
+            claim = self._read()
+            if claim is not None and claim.get("token") == self._token:
                 self._storage.remove(CLAIM)
         except MemoriskError:  # it is found to be stale then
             return
@@ -107,32 +107,32 @@ class Claim:
                 if self.lost is not None:
                     return
 
-    def _judge(self, found: Mapping[str, Any]) -> None:
+    def _judge(self, claim: Mapping[str, Any]) -> None:
         """Go on where a claim is stale.
 
         Raises:
             InputError: It is not.
         """
         url = self._storage.url
-        if found.get("machine") == _machine() and isinstance(found.get("pid"), int):
-            left_behind = found["pid"] == os.getpid() and found.get("token") not in _HELD
-            if _started(found["pid"]) == found.get("started") and not left_behind:
-                raise InputError(f"{url} is in use by {describe_claim(found)}: wait for it, or name another place")
+        if claim.get("machine") == _machine() and isinstance(claim.get("pid"), int):
+            left_behind = claim["pid"] == os.getpid() and claim.get("token") not in _HELD
+            if _started(claim["pid"]) == claim.get("started") and not left_behind:
+                raise InputError(f"{url} is in use by {describe_claim(claim)}: wait for it, or name another place")
             return
-        silent = _seconds_since(found.get("beat"))
+        silent = _seconds_since(claim.get("beat"))
         if silent is not None and abs(silent) < STALE_SECONDS:
             raise InputError(
-                f"{url} is in use by {describe_claim(found)}, which was there {abs(silent):.0f} seconds ago: wait for "
+                f"{url} is in use by {describe_claim(claim)}, which was there {abs(silent):.0f} seconds ago: wait for "
                 "it; if "
                 f"that machine is gone, the same command goes on in {(STALE_SECONDS - silent) / 60:.0f} minutes"
             )
         sys.stderr.write(
-            f"{url} is held by {describe_claim(found)}, silent since {one_line(found.get('beat'), 40)}: "
+            f"{url} is held by {describe_claim(claim)}, silent since {one_line(claim.get('beat'), 40)}: "
             f"watching it for {WATCH_SECONDS:.0f} seconds before taking it over\n"
         )
         time.sleep(WATCH_SECONDS)
         again = self._read()
-        if again is not None and again != found:
+        if again is not None and again != claim:
             raise InputError(
                 f"{url} is in use by {describe_claim(again)}, whose clock differs from this one's: wait for it"
             )
@@ -140,22 +140,22 @@ class Claim:
     def _read(self) -> dict[str, Any] | None:
         data = self._storage.read(CLAIM)
         try:
-            found = None if data is None else json.loads(data)
+            claim = None if data is None else json.loads(data)
         except (ValueError, RecursionError):
             return {}
-        return found if found is None or isinstance(found, dict) else {}
+        return claim if claim is None or isinstance(claim, dict) else {}
 
     def _write(self) -> None:
-        told = {"token": self._token, "host": socket.gethostname(), "pid": os.getpid(), "since": self._since}
-        told |= {"machine": _machine(), "started": _started(os.getpid()), "beat": _now()}
-        self._storage.put(CLAIM, json.dumps(told).encode())
+        claim = {"token": self._token, "host": socket.gethostname(), "pid": os.getpid(), "since": self._since}
+        claim |= {"machine": _machine(), "started": _started(os.getpid()), "beat": _now()}
+        self._storage.put(CLAIM, json.dumps(claim).encode())
 
 
-def describe_claim(found: Mapping[str, Any]) -> str:
+def describe_claim(claim: Mapping[str, Any]) -> str:
     """A claim in words."""
-    if not {"pid", "host", "since"} <= set(found):
+    if not {"pid", "host", "since"} <= set(claim):
         return "another process"
-    return f"process {one_line(found['pid'], 12)} on {one_line(found['host'], 60)} since {one_line(found['since'], 40)}"
+    return f"process {one_line(claim['pid'], 12)} on {one_line(claim['host'], 60)} since {one_line(claim['since'], 40)}"
 
 
 def _machine() -> str:
@@ -227,11 +227,11 @@ class RunIndex:
         if data is None:
             return None
         try:
-            found = json.loads(data)
-            files = {str(n): (int(s), str(h)) for n, (s, h) in found["files"].items()}
-            unsure = {str(n): h for n, h in found["unsure"].items()}
+            document = json.loads(data)
+            files = {str(n): (int(s), str(h)) for n, (s, h) in document["files"].items()}
+            unsure = {str(n): h for n, h in document["unsure"].items()}
             index = RunIndex(
-                files, unsure, [str(n) for n in found["gone"]], bool(found["whole"]), str(found["version"])
+                files, unsure, [str(n) for n in document["gone"]], bool(document["whole"]), str(document["version"])
             )
         except CONTENT_ERRORS:
             raise InputError(f"{child_url(storage.url, INDEX)} is damaged: restore it, or name another place") from None
@@ -245,8 +245,8 @@ class RunIndex:
 
 def files_there(storage: Storage) -> dict[str, Entry]:
     """The files at a URL, without what is ours to remember and what a killed push left."""
-    found = _entries(storage)
-    return {n: e for n, e in found.items() if n not in (CLAIM, INDEX) and not _is_unfinished(n)}
+    entries = _entries(storage)
+    return {n: e for n, e in entries.items() if n not in (CLAIM, INDEX) and not _is_unfinished(n)}
 
 
 def left_unfinished(storage: Storage) -> list[str]:

@@ -145,19 +145,19 @@ class Storage:
     def kind(self) -> str | None:
         """``file``, ``folder``, or None where there is nothing."""
 
-        def asked() -> str | None:
-            """What the storage says it is."""
+        def entry_type() -> str | None:
+            """Ask the storage for the type of its entry."""
             if self.protocol == "ftp" and self.root in ("", "/"):
                 return "folder"
             try:
-                found = self._fs.info(self.root)
+                info = self._fs.info(self.root)
             except FileNotFoundError:
                 return None
-            if found["type"] == "file" and self.protocol in _HTTP:
-                return "folder" if found.get("mimetype") == "text/html" else "file"
-            return {"file": "file", "directory": "folder"}.get(found["type"])
+            if info["type"] == "file" and self.protocol in _HTTP:
+                return "folder" if info.get("mimetype") == "text/html" else "file"
+            return {"file": "file", "directory": "folder"}.get(info["type"])
 
-        return self._again("read", asked)
+        return self._again("read", entry_type)
 
     def entries(self) -> dict[str, Entry]:
         """The files below the URL by their relative names, in order; of a file itself by its own name.
@@ -167,8 +167,8 @@ class Storage:
             FileNotFoundError: There is nothing.
             MemoriskError: The storage does not answer.
         """
-        found = self._again("listed", lambda: list(self._listed()))
-        names = [name for name, _ in found]
+        listing = self._again("listed", lambda: list(self._listed()))
+        names = [name for name, _ in listing]
         refuse_names(names, self.url)
         folders = {name[:at] for name in names for at in range(len(name)) if name[at] == "/"}
         both = sorted(folders & set(names))
@@ -176,13 +176,13 @@ class Storage:
             raise InputError(
                 f"{child_url(self.url, both[0])} is a file and a folder at once, which no disk here can hold"
             )
-        return dict(sorted(found))
+        return dict(sorted(listing))
 
     def _listed(self) -> Iterator[tuple[str, Entry]]:
         name = self.root.rstrip("/").rpartition("/")[2]
         if self.protocol in _OBJECTS:
-            found = self._fs.find(self.root, detail=True)
-            for place, info in found.items():
+            listing = self._fs.find(self.root, detail=True)
+            for place, info in listing.items():
                 if info.get("type", "file") == "file" and not place.endswith("/"):
                     yield place.removeprefix(self.root).removeprefix("/") or name, _entry(info)
             return
@@ -290,8 +290,8 @@ class Storage:
                 self._made.add(above)
             self._write(temporary, source)
             size = len(source) if isinstance(source, bytes) else source.stat().st_size
-            if (there := self._size(temporary)) != size:
-                raise EOFError(f"{there:,} of {size:,} bytes arrived")
+            if (n_bytes := self._size(temporary)) != size:
+                raise EOFError(f"{n_bytes:,} of {size:,} bytes arrived")
             if temporary != place:
                 self._move(temporary, place)
 
@@ -358,8 +358,8 @@ def _private(path: str, flags: int) -> int:
 
 def _entry(info: dict[str, Any]) -> Entry:
     """What a storage tells of a file."""
-    told = {str(key).lower(): value for key, value in info.items()}
-    stamp = " ".join(f"{key}={told[key]}" for key in _STAMPS if told.get(key))
+    properties = {str(key).lower(): value for key, value in info.items()}
+    stamp = " ".join(f"{key}={properties[key]}" for key in _STAMPS if properties.get(key))
     return Entry(info["name"], None if info["size"] is None else int(info["size"]), stamp)
 
 

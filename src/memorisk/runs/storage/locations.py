@@ -55,13 +55,13 @@ def url_of(place: object, *, refuse_unknown: bool = False) -> str | None:
     text = str(place)
     if _CHAIN.match(text):
         raise InputError(f"{redact_urls(text)}: chained protocols (::) are not read; name the files themselves")
-    found = _URL.match(text)
-    if found is None or (isinstance(place, str) and len(found[2]) < 2):
+    match = _URL.match(text)
+    if match is None or (isinstance(place, str) and len(match[2]) < 2):
         return None
-    protocol, rest = found[1].lower(), re.sub("/+", "/", found[3])
+    protocol, rest = match[1].lower(), re.sub("/+", "/", match[3])
     if protocol not in LIBRARIES:
-        if refuse_unknown and not Path(f"{found[1]}:").exists():
-            raise unknown_name("protocol", found[1], LIBRARIES)
+        if refuse_unknown and not Path(f"{match[1]}:").exists():
+            raise unknown_name("protocol", match[1], LIBRARIES)
         return None
     _refuse_secrets(protocol, rest)
     rest = rest.strip("/")
@@ -157,10 +157,10 @@ def origin_of(text: str) -> str:
     if at and not head.startswith("/") and "/" not in head:
         return f"{head}:{origin_of(rest)}"
     for above in (Path(text), *Path(text).parents):
-        told = above.parent.parent / ORIGIN
-        if above.parent.name == TREE and told.is_file():
+        record = above.parent.parent / ORIGIN
+        if above.parent.name == TREE and record.is_file():
             below = Path(text).relative_to(above).as_posix()
-            url = told.read_text(encoding="utf-8").strip()
+            url = record.read_text(encoding="utf-8").strip()
             return url if below == "." else f"{url.rstrip('/')}/{below}"
     return text
 

@@ -96,10 +96,10 @@ def update_mirror(storage: Storage, wanted: Mapping[str, Entry], target: Path, b
         MemoriskError: The storage does not answer, or the disk is full; what came stays.
     """
     known = _read_record(book)
-    there = {n: target / n for n in wanted if known.get(n) == _recorded_state(wanted[n], target / n)}
+    current = {n: target / n for n in wanted if known.get(n) == _recorded_state(wanted[n], target / n)}
     _remove_others(target, set(wanted))
-    _write_record(book, {n: known[n] for n in there})
-    needed = {n: e for n, e in wanted.items() if n not in there}
+    _write_record(book, {n: known[n] for n in current})
+    needed = {n: e for n, e in wanted.items() if n not in current}
     if not needed:
         return
     _refuse_too_much(storage, needed, target)
@@ -141,21 +141,21 @@ def _recorded_state(entry: Entry, path: Path) -> list[object]:
 
 
 def _read_record(book: Path) -> dict[str, list[object]]:
-    found: dict[str, list[object]] = {}
+    states: dict[str, list[object]] = {}
     try:
         for line in book.read_text(encoding="utf-8").splitlines():
             try:
-                name, *told = json.loads(line)
-                found[name] = told
+                name, *state = json.loads(line)
+                states[name] = state
             except (ValueError, TypeError):  # a line that a kill cut short
                 continue
     except (OSError, UnicodeDecodeError):
         return {}
-    return found
+    return states
 
 
 def _write_record(book: Path, known: Mapping[str, list[object]]) -> None:
-    write_text(book, "".join(json.dumps([name, *told]) + "\n" for name, told in known.items()))
+    write_text(book, "".join(json.dumps([name, *state]) + "\n" for name, state in known.items()))
 
 
 def _remove_others(target: Path, wanted: set[str]) -> None:

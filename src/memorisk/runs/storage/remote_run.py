@@ -58,23 +58,23 @@ class Uploader:
         """
         for name in left_unfinished(self._storage):
             self._storage.remove(name)
-        there = RunIndex.read(self._storage)
-        version = "" if there is None else there.version
+        remote = RunIndex.read(self._storage)
+        version = "" if remote is None else remote.version
         if version in self._own_versions() and self._work.is_dir():
-            self._index = there or RunIndex()
+            self._index = remote or RunIndex()
         else:
             self._work.mkdir(mode=0o700, exist_ok=True)
             self._book.unlink(missing_ok=True)
             entries = files_there(self._storage)
-            self._index = there or RunIndex(files={n: (e.size or 0, "") for n, e in entries.items()})
+            self._index = remote or RunIndex(files={n: (e.size or 0, "") for n, e in entries.items()})
             self._remove_others()
             self._fetch()
             write_text(self._book, json.dumps([version]))
         for name in self._index.unsure:  # put again, or gone since
             self._index.files.pop(name, None)
-        for name, told in self._scan().items():
-            if self._index.files.get(name) == (told[0], file_fingerprint(self._work / name)):
-                self._seen[name] = told
+        for name, state in self._scan().items():
+            if self._index.files.get(name) == (state[0], file_fingerprint(self._work / name)):
+                self._seen[name] = state
 
     def _own_versions(self) -> list[str]:
         """The last two versions of the index that this machine wrote or found; "" where there was none."""
@@ -118,11 +118,11 @@ class Uploader:
             InputError: It is damaged.
         """
         index = self._index
-        found = (part.stat().st_size, file_fingerprint(part))
-        if index.files[name][1] in ("", found[1]) or found[1] == index.unsure.get(name):
+        state = (part.stat().st_size, file_fingerprint(part))
+        if index.files[name][1] in ("", state[1]) or state[1] == index.unsure.get(name):
             part.chmod(0o600)
             part.replace(self._work / name)
-            index.files[name] = found
+            index.files[name] = state
             return
         part.unlink()
         if name not in index.unsure:
@@ -133,16 +133,16 @@ class Uploader:
 
     def _scan(self) -> dict[str, _FileState]:
         """Size, time and number of every finished file."""
-        found = {}
+        states = {}
         for above, folders, files in os.walk(self._work):
             folders[:] = [f for f in folders if not f.startswith(".")]
             for name in files:
                 path = Path(above) / name
                 if name.startswith(".") or any(path.match(pattern) for pattern in PARTIAL_NAMES):
                     continue
-                if (told := _file_state(path)) is not None:
-                    found[path.relative_to(self._work).as_posix()] = told
-        return found
+                if (state := _file_state(path)) is not None:
+                    states[path.relative_to(self._work).as_posix()] = state
+        return states
 
     def start(self) -> None:
         """Begin to put what gets finished."""
@@ -186,29 +186,29 @@ class Uploader:
 
     def _push(self, *, whole: bool = False) -> None:
         """Put what changed since the last time, then remove what is gone; last of all say whether that is the run."""
-        found = self._scan()
-        changed = [name for name, told in found.items() if self._seen.get(name) != told]
-        changed.sort(key=lambda name: (name.rpartition("/")[2] in _LAST, found[name][1], name))
+        states = self._scan()
+        changed = [name for name, state in states.items() if self._seen.get(name) != state]
+        changed.sort(key=lambda name: (name.rpartition("/")[2] in _LAST, states[name][1], name))
         known = self._index
-        gone = sorted({*known.files, *known.unsure, *known.gone} - set(found))
+        gone = sorted({*known.files, *known.unsure, *known.gone} - set(states))
         if not changed and not gone and not (whole and not known.whole):
             return
         self._claim.check()
-        for batch in _batches(changed, found):
-            self._put(batch, found)
+        for batch in _batches(changed, states):
+            self._put(batch, states)
         if gone:
-            kept = {n: v for n, v in self._index.files.items() if n in found}
-            self._write(RunIndex(kept, gone=gone))
+            known_files = {n: v for n, v in self._index.files.items() if n in states}
+            self._write(RunIndex(known_files, gone=gone))
             for name in gone:
                 self._storage.remove(name)
         if self._index.unsure or self._index.gone or (whole and not self._index.whole):
             self._write(RunIndex(self._index.files, whole=whole))
 
-    def _put(self, names: list[str], found: dict[str, _FileState]) -> None:
+    def _put(self, names: list[str], states: dict[str, _FileState]) -> None:
         """Put some files, the index before them."""
         before, contents = self._index.files, {}
         for name in names:
-            content = _Content.of(self._work / name, found[name][0])
+            content = _Content.of(self._work / name, states[name][0])
             if content is not None and before.get(name) != content.told:
                 contents[name] = content
         if contents:
@@ -217,7 +217,7 @@ class Uploader:
             self._write(RunIndex(files, unsure, self._index.gone))
             for name, content in contents.items():
                 self._storage.put(name, content.source())
-        self._seen |= {name: found[name] for name in names if _file_state(self._work / name) == found[name]}
+        self._seen |= {name: states[name] for name in names if _file_state(self._work / name) == states[name]}
 
     def _write(self, index: RunIndex) -> None:
         """Put an index; this machine remembers first that it is its own."""
@@ -227,11 +227,11 @@ class Uploader:
         self._index = index
 
 
-def _batches(names: list[str], found: dict[str, _FileState]) -> Iterator[list[str]]:
+def _batches(names: list[str], states: dict[str, _FileState]) -> Iterator[list[str]]:
     """The names in their order, a few hundred megabytes at a time."""
     batch: list[str] = []
     for name in names:
-        if batch and (len(batch) == _BATCH_FILES or sum(found[n][0] for n in batch) + found[name][0] > _BATCH_BYTES):
+        if batch and (len(batch) == _BATCH_FILES or sum(states[n][0] for n in batch) + states[name][0] > _BATCH_BYTES):
             yield batch
             batch = []
         batch.append(name)
@@ -366,9 +366,9 @@ def read_run(source: str | Path, store: Path | None = None) -> Path:
         return Path(source)
     index = _whole(url)
     folder = local_source(url, store)
-    for name, told in ({} if index is None else index.files).items():
+    for name, expected in ({} if index is None else index.files).items():
         path = folder / name
-        if not path.is_file() or (path.stat().st_size, file_fingerprint(path)) != told:
+        if not path.is_file() or (path.stat().st_size, file_fingerprint(path)) != expected:
             raise InputError(f"{child_url(url, name)} is not what was put there: it was changed or damaged")
     return folder
 
