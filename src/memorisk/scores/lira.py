@@ -264,14 +264,14 @@ def _spread(fit: _Fit, scored: NDArray[np.bool_], variance: str) -> FloatArray:
     """Standard deviations of the scored images, [n]; one value for all but for per_example."""
     count, mean, squares = fit.count[scored], fit.mean[scored], fit.squares[scored]
     if variance == "per_example":
-        found = squares / count
+        variances = squares / count
     elif variance == "pooled_residual":
-        found = np.full(len(count), squares.sum() / max(int((count - 1).sum()), 1))
+        variances = np.full(len(count), squares.sum() / max(int((count - 1).sum()), 1))
     else:
         # Within images plus between them: the sum of squares about the mean of all references.
         between = count * np.square(mean - (count * mean).sum() / count.sum())
-        found = np.full(len(count), (squares.sum() + between.sum()) / count.sum())
-    return np.maximum(np.sqrt(found), SPREAD_FLOOR)
+        variances = np.full(len(count), (squares.sum() + between.sum()) / count.sum())
+    return np.maximum(np.sqrt(variances), SPREAD_FLOOR)
 
 
 def _check_options(mode: str, centre: str, variance: str) -> None:

@@ -11,38 +11,38 @@ _SIGMA, _TRUNCATE = 1.5, 3.5  # a window of 11 x 11
 _K1, _K2 = 0.01, 0.03
 
 
-def psnr(found: np.ndarray, wanted: np.ndarray, *, levels: int = 256) -> FloatArray:
+def psnr(reconstructed: np.ndarray, wanted: np.ndarray, *, levels: int = 256) -> FloatArray:
     """Peak signal-to-noise ratio, ``10 log10(1 / MSE)`` in decibels.
 
     The mean squared error counts at least as that of rounding to the stored levels, ``1 / (12 (levels - 1)^2)``, so
     that an image that is rendered exactly has a finite ratio (58.9 dB at 8 bits).
 
     Args:
-        found: [n, ...] in [0, 1].
+        reconstructed: [n, ...] in [0, 1].
         wanted: The same shape.
         levels: That a stored pixel can have.
 
     Returns:
         [n] float64.
     """
-    apart = found.astype(np.float64) - wanted
+    apart = reconstructed.astype(np.float64) - wanted
     error = np.square(apart).reshape(len(apart), -1).mean(axis=1)
     return 10 * np.log10(1 / np.maximum(error, 1 / (12 * (levels - 1) ** 2)))
 
 
-def ssim(found: np.ndarray, wanted: np.ndarray) -> FloatArray:
+def ssim(reconstructed: np.ndarray, wanted: np.ndarray) -> FloatArray:
     """Structural similarity (Wang et al. 2004), averaged over pixels and channels.
 
     Weights are Gaussian with sigma 1.5 in 11 x 11 pixels, mirrored at the border; K1 0.01, K2 0.03, range 1.
 
     Args:
-        found: [n, C, h, w] in [0, 1].
+        reconstructed: [n, C, h, w] in [0, 1].
         wanted: The same shape.
 
     Returns:
         [n] float64, at most 1.
     """
-    x, y = found.astype(np.float64), wanted.astype(np.float64)
+    x, y = reconstructed.astype(np.float64), wanted.astype(np.float64)
     mean_x, mean_y = _blur(x), _blur(y)
     var_x, var_y = _blur(x * x) - mean_x**2, _blur(y * y) - mean_y**2
     both = _blur(x * y) - mean_x * mean_y

@@ -108,8 +108,8 @@ class LocalSearch:
         device: str = "auto",
     ) -> Survey:
         """See `Search`."""
-        asked = {"threshold": threshold, "limit": limit, "k": k, "edges": edges, "exclude_same": exclude_same}
-        return pairs.survey(u, v, head.weight, head.bias, device=device, **asked)
+        request = {"threshold": threshold, "limit": limit, "k": k, "edges": edges, "exclude_same": exclude_same}
+        return pairs.survey(u, v, head.weight, head.bias, device=device, **request)
 
 
 LOCAL_SEARCH = LocalSearch()
@@ -208,9 +208,9 @@ class HeadSimilarity:
         self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
     ) -> Nearest:
         """By `memorisk.scores.pairs.survey`."""
-        found = self.search.survey(queries, references, self.head, k=k, exclude_same=exclude_same, device=device).top
-        assert found is not None
-        return Nearest(found.indices, found.logits)
+        nearest = self.search.survey(queries, references, self.head, k=k, exclude_same=exclude_same, device=device).top
+        assert nearest is not None
+        return Nearest(nearest.indices, nearest.logits)
 
     def reaching(
         self,
@@ -224,19 +224,19 @@ class HeadSimilarity:
     ) -> ThresholdPairs:
         """By `memorisk.scores.pairs.survey`."""
         how = {"limit": limit, "exclude_same": exclude_same, "device": device}
-        found = self.search.survey(queries, references, self.head, threshold=threshold, **how).pairs
-        assert found is not None
-        return ThresholdPairs(found.first, found.second, found.logit, found.count)
+        reaching = self.search.survey(queries, references, self.head, threshold=threshold, **how).pairs
+        assert reaching is not None
+        return ThresholdPairs(reaching.first, reaching.second, reaching.logit, reaching.count)
 
     def histogram(
         self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"
     ) -> NDArray[np.int64]:
         """By `memorisk.scores.pairs.survey`; bins hold their lower edge."""
-        found = self.search.survey(
+        counts = self.search.survey(
             values, None, self.head, edges=edges, exclude_same=exclude_same, device=device
         ).counts
-        assert found is not None
-        return found
+        assert counts is not None
+        return counts
 
     def searched_by(self, search: Search) -> "HeadSimilarity":
         """The same head."""
@@ -266,8 +266,8 @@ class MeasureSimilarity:
         self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
     ) -> Nearest:
         """By `memorisk.scores.distances.nearest`."""
-        found = self.search.nearest(queries, references, self.measure, k, exclude_same=exclude_same, device=device)
-        return Nearest(found.indices, -found.distances)
+        neighbours = self.search.nearest(queries, references, self.measure, k, exclude_same=exclude_same, device=device)
+        return Nearest(neighbours.indices, -neighbours.distances)
 
     def reaching(
         self,
@@ -280,16 +280,16 @@ class MeasureSimilarity:
         device: str = "cpu",
     ) -> ThresholdPairs:
         """Neighbours are asked for, twice as many of the queries whose last one still reaches it, until none does."""
-        asked, n = np.arange(len(queries)), len(references)
+        queries_left, n = np.arange(len(queries)), len(references)
         k, lists = 1, []
-        while len(asked):
+        while len(queries_left):
             k = min(k, n)
-            groups = None if exclude_same is None else (np.asarray(exclude_same[0])[asked], exclude_same[1])
-            found = self.nearest(queries[asked], references, k, exclude_same=groups, device=device)
-            more = (found.scores[:, -1] >= threshold) & (found.rows[:, -1] >= 0) & (k < n)
-            place, column = np.nonzero((found.scores >= threshold) & (found.rows >= 0) & ~more[:, None])
-            lists.append((asked[place], found.rows[place, column], found.scores[place, column]))
-            asked, k = asked[more], 4 * k
+            groups = None if exclude_same is None else (np.asarray(exclude_same[0])[queries_left], exclude_same[1])
+            neighbours = self.nearest(queries[queries_left], references, k, exclude_same=groups, device=device)
+            more = (neighbours.scores[:, -1] >= threshold) & (neighbours.rows[:, -1] >= 0) & (k < n)
+            place, column = np.nonzero((neighbours.scores >= threshold) & (neighbours.rows >= 0) & ~more[:, None])
+            lists.append((queries_left[place], neighbours.rows[place, column], neighbours.scores[place, column]))
+            queries_left, k = queries_left[more], 4 * k
         first, second, score = (np.concatenate(column) for column in zip(*lists, strict=True))
         order = np.lexsort((second, first, -score))[:limit]
         return ThresholdPairs(first[order], second[order], score[order], len(score))

@@ -328,21 +328,21 @@ def _settle(waiting, near, who, base, code, x, y, weights, whitening, p):
 
 
 @compiled()
-def insert_pairs(rows, columns, found, distances, indices):
+def insert_pairs(rows, columns, queries, distances, indices):
     """Take pairs whose distances were found into the nearest of every query, [m, k]."""
     for c in range(len(rows)):
-        _insert(found[c], columns[c], distances[rows[c]], indices[rows[c]])
+        _insert(queries[c], columns[c], distances[rows[c]], indices[rows[c]])
 
 
 @compiled()
 def _drop(waiting, values, count, limit):
     """Those that may still be among the nearest, moved to the front; how many."""
-    kept = 0
+    n_left = 0
     for c in range(count):
         if not values[c] > limit:
-            waiting[kept], values[kept] = waiting[c], values[c]
-            kept += 1
-    return kept
+            waiting[n_left], values[n_left] = waiting[c], values[c]
+            n_left += 1
+    return n_left
 
 
 @compiled()
@@ -379,7 +379,7 @@ def scan_histogram(
             value = tile[i, j]
             place = np.searchsorted(above, value, side="left") if value > above[0] else 0
             if place <= bins and not value < below[place]:
-                found = _bin(direct(code, x[i], y[j], weights, whitening, p), edges)
+                bin_index = _bin(direct(code, x[i], y[j], weights, whitening, p), edges)
             else:
-                found = place - 1 if place <= bins else -1
-            counts[found] += 1
+                bin_index = place - 1 if place <= bins else -1
+            counts[bin_index] += 1

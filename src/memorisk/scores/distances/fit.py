@@ -44,20 +44,20 @@ def fit_measure(
     if not rows.n:
         raise InputError("there are no references")
     rows.check()
-    found: dict[str, Any] = {"domain": domain, "binarise": binarise}
+    parts: dict[str, Any] = {"domain": domain, "binarise": binarise}
     if name in POSITIVE:
-        found |= _fit_domain(rows, name, domain)
+        parts |= _fit_domain(rows, name, domain)
     elif name in BINARY:
-        found["medians"] = _medians(rows)
+        parts["medians"] = _medians(rows)
     elif name == "minkowski":
         if not 1 <= p < np.inf:
             raise InputError(f"minkowski's p is {p}; give at least 1 (for infinity: chebyshev)")
-        found["p"] = float(p)
+        parts["p"] = float(p)
     elif name in ("seuclidean", "mahalanobis"):
         if rows.n < 2:
             raise InputError(f"{name} needs at least two references, {rows.n} given")
-        found |= _fit_variance(rows) if name == "seuclidean" else _fit_whitening(rows)
-    fitted = FittedMeasure(measure.name, rows.d, rows.n, **found)
+        parts |= _fit_variance(rows) if name == "seuclidean" else _fit_whitening(rows)
+    fitted = FittedMeasure(measure.name, rows.d, rows.n, **parts)
     fitted.check_rows(rows)
     return fitted
 
@@ -177,5 +177,5 @@ def finds_copies(name: str, *, seed: int = 0) -> bool:
     exact = nearest(references[:50], references, measure)
     changed = nearest(references[:50] + noise, references, measure)
     sources = np.arange(50)
-    found = (exact.indices[:, 0] == sources).all() and (changed.indices[:, 0] == sources).all()
-    return bool(found and (exact.distances == 0).all())
+    all_first = (exact.indices[:, 0] == sources).all() and (changed.indices[:, 0] == sources).all()
+    return bool(all_first and (exact.distances == 0).all())

@@ -371,10 +371,10 @@ def open_search(
 def search_nearest(search: Search, distances: FloatArray, indices: Ids) -> None:
     """The nearest of every query into ``distances`` and ``indices``, [n, k], ascending; see `neighbours.nearest`."""
     for rows, queries in search.queries():
-        found = _Nearest(search, rows.start, distances[rows], indices[rows])
+        neighbours = _Nearest(search, rows.start, distances[rows], indices[rows])
         for tile in search.tiles(rows, queries):
-            found.take(tile)
-        found.settle()
+            neighbours.take(tile)
+        neighbours.settle()
 
 
 def count_pairs(search: Search, edges: FloatArray) -> Ids:

@@ -158,20 +158,20 @@ class FittedMeasure:
     @property
     def plain_words(self) -> str:
         """The measure with what was chosen and fitted, for a result to name."""
-        said = [self.name]
+        parts = [self.name]
         if self.p is not None:
-            said.append(f"p = {self.p:g}")
+            parts.append(f"p = {self.p:g}")
         if self.domain:
-            said.append({"signed": "signed data as SciPy computes it" + (", of |x|" * (self.name == "jensenshannon")),
+            parts.append({"signed": "signed data as SciPy computes it" + (", of |x|" * (self.name == "jensenshannon")),
                          "shift": "less the column minimum of the references, what is below counts as 0",
                          "softplus": "of log(1 + exp x)"}[self.domain])  # fmt: skip
         if self.binarise:
-            said.append("true above the column median of the references")
+            parts.append("true above the column median of the references")
         if self.shrinkage is not None:
-            said.append(f"Ledoit-Wolf shrinkage {self.shrinkage:.3g}" if self.shrinkage else "plain covariance")
+            parts.append(f"Ledoit-Wolf shrinkage {self.shrinkage:.3g}" if self.shrinkage else "plain covariance")
         if self.constant_columns:
-            said.append(f"{self.constant_columns} constant columns ignored")
-        return ", ".join(said)
+            parts.append(f"{self.constant_columns} constant columns ignored")
+        return ", ".join(parts)
 
     def rows(self, block: FloatArray) -> FloatArray:
         """What is compared: domain, binarisation and normalisation applied, each row on its own.
@@ -230,9 +230,9 @@ class FittedMeasure:
 
         arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
         arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        said = {"format": FORMAT, "measure": json.dumps({name: getattr(self, name) for name in _NUMBERS})}
+        metadata = {"format": FORMAT, "measure": json.dumps({name: getattr(self, name) for name in _NUMBERS})}
         with atomic_path(path) as temporary:
-            save_file(arrays, temporary, metadata=said)
+            save_file(arrays, temporary, metadata=metadata)
 
     @classmethod
     def load(cls, path: str | Path) -> "FittedMeasure":
@@ -245,11 +245,11 @@ class FittedMeasure:
 
         try:
             with safe_open(str(path), framework="numpy") as file:
-                said = file.metadata() or {}
+                metadata = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-            if said.get("format") != FORMAT:
+            if metadata.get("format") != FORMAT:
                 raise InputError(f"{one_line(path)} holds no {FORMAT}; write one with FittedMeasure.save")
-            return _checked_measure(cls(**json.loads(said["measure"]), **arrays))
+            return _checked_measure(cls(**json.loads(metadata["measure"]), **arrays))
         except FileNotFoundError:
             raise InputError(f"there is no file {one_line(path)}") from None
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -276,24 +276,28 @@ def _centred(x: FloatArray) -> FloatArray:
     return x - x.mean(axis=1, keepdims=True)
 
 
-def _checked_measure(found: FittedMeasure) -> FittedMeasure:
+def _checked_measure(measure: FittedMeasure) -> FittedMeasure:
     """The measure, if names, types and shapes fit each other."""
-    d: Any = found.dimension
+    d: Any = measure.dimension
     shapes = {"minimum": (d,), "medians": (d,), "variance": (d,), "whitening": (d, d)}
-    needed = {"minimum": found.domain == "shift", "medians": found.binarise is not None,
-              "variance": found.name == "seuclidean", "whitening": found.name == "mahalanobis"}  # fmt: skip
+    needed = {"minimum": measure.domain == "shift", "medians": measure.binarise is not None,
+              "variance": measure.name == "seuclidean", "whitening": measure.name == "mahalanobis"}  # fmt: skip
     for name, shape in shapes.items():
-        array = getattr(found, name)
+        array = getattr(measure, name)
         if needed[name] != (array is not None):
             raise ValueError(f"{name} is {'missing' if array is None else 'not expected'}")
         if array is not None and (array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all()):
             raise ValueError(f"{name} has shape {array.shape} and type {array.dtype}, or holds NaN")
-    p = found.p
-    if found.name not in MEASURES or found.domain not in (None, *DOMAINS) or (p is None) == (found.name == "minkowski"):
+    p = measure.p
+    if (
+        measure.name not in MEASURES
+        or measure.domain not in (None, *DOMAINS)
+        or (p is None) == (measure.name == "minkowski")
+    ):
         raise ValueError("its parts do not fit each other")
     if not isinstance(d, int) or d < 1 or (p is not None and not 1 <= p < np.inf):
         raise ValueError("its parts do not fit each other")
-    return found
+    return measure
 
 
 class Definition(NamedTuple):

@@ -146,8 +146,8 @@ def find_device(device: str, queries: Any, references: Any) -> Any:
         return None
     from memorisk.runs.environment import check_device
 
-    found = check_device(device)
-    return found if found.type == "cuda" else None
+    chosen = check_device(device)
+    return chosen if chosen.type == "cuda" else None
 
 
 def open_tables(queries: Any, references: Any, measure: FittedMeasure, device: Any = None) -> tuple[Any, Any]:

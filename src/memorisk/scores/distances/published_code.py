@@ -87,8 +87,8 @@ def published_neighbours(
             raise _undefined(name, f"columns without variance to divide by: {measure.constant_columns:,}")
     else:
         measure = fit_measure(name, y)
-    found = nearest(x, y, measure, threads=threads, device=device)
-    return PublishedNeighbours(found.distances[:, 0], found.indices[:, 0])
+    neighbours = nearest(x, y, measure, threads=threads, device=device)
+    return PublishedNeighbours(neighbours.distances[:, 0], neighbours.indices[:, 0])
 
 
 def _by_scipy(name: Any, x: FloatArray, y: FloatArray) -> PublishedNeighbours:

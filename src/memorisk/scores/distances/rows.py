@@ -116,8 +116,8 @@ class Rows:
         Raises:
             InputError: One is; the first few are named and all counted.
         """
-        found = [np.flatnonzero(rows.tolist()) + first for first, x in self.blocks() if (rows := bad(x)).any()]
-        numbers = np.concatenate(found) if found else np.empty(0, np.int64)
+        bad_rows = [np.flatnonzero(rows.tolist()) + first for first, x in self.blocks() if (rows := bad(x)).any()]
+        numbers = np.concatenate(bad_rows) if bad_rows else np.empty(0, np.int64)
         if len(numbers):
             raise InputError(f"{name_rows(numbers)} of the {self.what} {reason}")
 

@@ -46,14 +46,14 @@ def linear_weight(a: torch.Tensor, g: torch.Tensor, b: int) -> torch.Tensor:
 def _products(a: torch.Tensor, g: torch.Tensor, gram: bool) -> torch.Tensor:
     """``||g a^T||^2`` of a [b, d, t] and g [b, m, t], by [t, t] Gram matrices or directly: [b]."""
     b, (d, t), m = len(a), a.shape[1:], g.shape[1]
-    found = a.new_empty(b, dtype=torch.float64)
+    norms = a.new_empty(b, dtype=torch.float64)
     for part in image_chunks(b, 2 * t * t if gram else d * m):
         if gram:
             product = (a[part].transpose(1, 2) @ a[part]) * (g[part].transpose(1, 2) @ g[part])
-            found[part] = product.sum(dim=(1, 2), dtype=torch.float64).clamp(min=0)
+            norms[part] = product.sum(dim=(1, 2), dtype=torch.float64).clamp(min=0)
         else:
-            found[part] = squared_norms(g[part] @ a[part].transpose(1, 2))
-    return found
+            norms[part] = squared_norms(g[part] @ a[part].transpose(1, 2))
+    return norms
 
 
 def linear_bias(g: torch.Tensor, b: int) -> torch.Tensor:
@@ -123,13 +123,13 @@ def convolution_weight(
     pointwise = kernel[2:] == (1, 1) and stride == (1, 1) and padding == (0, 0)
     if not gram and not pointwise and size > _FEW and a.device.type == "cpu":
         return _one_by_one(a, g, weight, stride, padding, dilation, groups)
-    found = a.new_empty(b, dtype=torch.float64)
+    norms = a.new_empty(b, dtype=torch.float64)
     for part in image_chunks(b, groups * size * positions):
         patches = _patches(a[part], kernel, g.shape[2:], stride, padding, dilation)
         grouped = patches.reshape(-1, size, positions)  # [pieces * groups, K, P]
         squared = _products(grouped, g[part].reshape(-1, outputs, positions), gram)
-        found[part] = squared.reshape(-1, groups).sum(dim=1)
-    return found
+        norms[part] = squared.reshape(-1, groups).sum(dim=1)
+    return norms
 
 
 _FEW = 64  # numbers a patch: below, patches copied out and one product beat a call of the library for every image
@@ -145,12 +145,12 @@ def _one_by_one(
     groups: int,
 ) -> torch.Tensor:
     """The library's own weight gradient, an image at a time: on a CPU three times as fast as copied patches."""
-    found = a.new_empty(len(a), dtype=torch.float64)
+    norms = a.new_empty(len(a), dtype=torch.float64)
     settings = (None, stride, padding, dilation, False, (0, 0), groups, (False, True, False))
     for i in range(len(a)):
         own = torch.ops.aten.convolution_backward(g[i : i + 1], a[i : i + 1], weight, *settings)[1]
-        found[i] = torch.linalg.vector_norm(own, dtype=torch.float64).square()
-    return found
+        norms[i] = torch.linalg.vector_norm(own, dtype=torch.float64).square()
+    return norms
 
 
 def _patches(
@@ -189,7 +189,7 @@ def squares_by_loop(
     """
     own = dict(model.named_parameters())
     chosen = [own[name] for name in names]
-    found = {name: torch.zeros(len(x), dtype=torch.float64) for name in names}
+    squared = {name: torch.zeros(len(x), dtype=torch.float64) for name in names}
     for i in range(len(x)):
         logits = model(x[i : i + 1]).reshape(1, -1)
         if not logits.requires_grad:
@@ -198,8 +198,8 @@ def squares_by_loop(
         for name, gradient in zip(names, gradients, strict=True):
             if gradient is not None:
                 dense = gradient.to_dense() if gradient.is_sparse else gradient
-                found[name][i] = torch.linalg.vector_norm(dense, dtype=torch.float64).square()
-    return found
+                squared[name][i] = torch.linalg.vector_norm(dense, dtype=torch.float64).square()
+    return squared
 
 
 def squares_by_vmap(
@@ -223,8 +223,8 @@ def squares_by_vmap(
     numbers = sum(p.numel() for p in chosen.values())
     with torch.no_grad():  # grad() computes its own; without this the outer graph would be kept as well
         chunk = max(1, _GRADIENT_NUMBERS // max(numbers, 1))
-        found = vmap(squares, in_dims=(None, 0, 0), chunk_size=chunk)(chosen, x, direction)
-    return {name: value.cpu() for name, value in found.items()}
+        by_name = vmap(squares, in_dims=(None, 0, 0), chunk_size=chunk)(chosen, x, direction)
+    return {name: value.cpu() for name, value in by_name.items()}
 
 
 def per_image_squares(

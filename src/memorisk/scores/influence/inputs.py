@@ -111,8 +111,8 @@ def load_checkpoint(model: nn.Module, checkpoint: Checkpoint, number: int) -> No
     odd = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
     if odd:
         raise InputError(f"{named}: {odd[0]!r} is not a tensor; give the model's state_dict()")
-    given = {id(own[name]) for name in state if name in own}  # a tied weight is stored under one of its names
-    missing = [name for name, value in own.items() if name not in state and id(value) not in given]
+    loaded = {id(own[name]) for name in state if name in own}  # a tied weight is stored under one of its names
+    missing = [name for name, value in own.items() if name not in state and id(value) not in loaded]
     unknown = [name for name in state if name not in own]
     if missing or unknown:
         words = [f"{kind} {_some(names)}" for kind, names in (("lacks", missing), ("has besides", unknown)) if names]
@@ -138,20 +138,20 @@ def check_labels(labels: ArrayLike | torch.Tensor, n: int, loss: str) -> torch.T
     """Labels as the loss wants them: int64 [N] classes, or 0 and 1 of shape [N] (binary) or [N, k] (multi_label)."""
     if loss not in LOSSES:
         raise unknown_name("loss", loss, LOSSES)
-    found = labels.detach().cpu().numpy() if isinstance(labels, torch.Tensor) else np.asarray(labels)
+    array = labels.detach().cpu().numpy() if isinstance(labels, torch.Tensor) else np.asarray(labels)
     wanted = "[N, labels] of 0 and 1" if loss == "multi_label" else "[N] " + ("classes", "of 0 and 1")[loss == "binary"]
-    shape_fits = found.ndim == (2 if loss == "multi_label" else 1) and found.dtype.kind in "biuf"
-    if not shape_fits or len(found) != n:
+    shape_fits = array.ndim == (2 if loss == "multi_label" else 1) and array.dtype.kind in "biuf"
+    if not shape_fits or len(array) != n:
         raise InputError(
-            f"labels for {n} images under loss={loss!r} must be {wanted}; got {found.dtype} of shape {found.shape}"
+            f"labels for {n} images under loss={loss!r} must be {wanted}; got {array.dtype} of shape {array.shape}"
         )
     if loss == "cross_entropy":
-        if found.dtype.kind not in "iu" or (n and int(found.min()) < 0):
-            raise InputError(f"labels must be class numbers 0, 1, ... of an integer type; got {found.dtype}")
-        return torch.from_numpy(found.astype(np.int64))
-    if not ((found == 0) | (found == 1)).all():
+        if array.dtype.kind not in "iu" or (n and int(array.min()) < 0):
+            raise InputError(f"labels must be class numbers 0, 1, ... of an integer type; got {array.dtype}")
+        return torch.from_numpy(array.astype(np.int64))
+    if not ((array == 0) | (array == 1)).all():
         raise InputError(f"labels under loss={loss!r} must be 0 or 1; got others")
-    return torch.from_numpy(found.astype(np.float64))
+    return torch.from_numpy(array.astype(np.float64))
 
 
 def check_logits(logits: object, labels: torch.Tensor, loss: str) -> torch.Tensor:

@@ -220,7 +220,7 @@ def _broadcasts(weight: Tensor, activations: Tensor) -> bool:
 
 def _known() -> dict[Any, Callable[..., Call | None]]:
     """The functions by which the operations are called."""
-    found: dict[Any, Callable[..., Call | None]] = {
+    calls: dict[Any, Callable[..., Call | None]] = {
         F.linear: _linear,
         F.conv1d: _convolution,
         F.conv2d: _convolution,
@@ -230,10 +230,10 @@ def _known() -> dict[Any, Callable[..., Call | None]]:
         F.embedding: _embedding,
     }
     for function in (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__):
-        found[function] = _product
+        calls[function] = _product
     for function in (torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__):
-        found[function] = _sum
-    return found
+        calls[function] = _sum
+    return calls
 
 
 KNOWN_OPERATIONS = _known()
@@ -301,8 +301,8 @@ class Recorder(TorchFunctionMode):
         return out
 
     def _name(self, tensor: Any) -> str | None:
-        found = self._views.get(id(tensor))
-        return found[1] if found else self._names.get(id(tensor))
+        view = self._views.get(id(tensor))
+        return view[1] if view else self._names.get(id(tensor))
 
     def _keep(self, call: Call, out: torch.Tensor, versions: list[tuple[torch.Tensor, int]]) -> None:
         for tensor, norm in call.weights:

@@ -82,21 +82,21 @@ def short_squares(
     nodes = {edge if isinstance(edge, torch.Tensor) else (edge.node, edge.output_nr): edge for edge in edges}
     keys = {key: i for i, key in enumerate(nodes)}  # weight and bias of a layer wait at one edge
     arrived = gradients(traced.logits, list(nodes.values()), unit) if nodes else ()
-    found = {}
+    by_name = {}
     for name, edge in zip(names, edges, strict=True):
         g = arrived[keys[edge if isinstance(edge, torch.Tensor) else (edge.node, edge.output_nr)]]
         if g is None:
-            found[name] = torch.zeros(b, dtype=torch.float64)
+            by_name[name] = torch.zeros(b, dtype=torch.float64)
         elif name in traced.uses:
             try:
-                found[name] = traced.uses[name].norm(g, b)
+                by_name[name] = traced.uses[name].norm(g, b)
             except (RuntimeError, ValueError, IndexError):
                 if not trial:
                     raise
-                found[name] = torch.full((b,), torch.nan)
+                by_name[name] = torch.full((b,), torch.nan)
         else:
-            found[name] = squared_norms(g)
-    return found
+            by_name[name] = squared_norms(g)
+    return by_name
 
 
 def batch_squares(
@@ -126,9 +126,9 @@ def batch_squares(
     unplanned = [name for name in (*traced.uses, *traced.reasons) if name not in known]
     for name in unplanned:
         changed[name] = "some batches use it in another way than the images of the self-check"
-    found = short_squares(traced, [*short, *plan.expanded], unit)
+    by_name = short_squares(traced, [*short, *plan.expanded], unit)
     total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    for squared in found.values():
+    for squared in by_name.values():
         total += squared.to(total.device)
     del traced
     long = [*plan.fallback, *unplanned]
@@ -177,11 +177,11 @@ def make_plan(
     reasons, opaque = dict(traced.reasons), "the logits depend on it outside of autograd's graph"
     reasons |= {n: opaque for n in parameters if n not in traced.uses and n not in reasons and bool(truth[n].any())}
     kinds = {name: use.kind for name, use in traced.uses.items()}
-    found = short_squares(traced, list(kinds), unit, trial=True)
+    by_name = short_squares(traced, list(kinds), unit, trial=True)
     worst = torch.zeros(len(x), dtype=torch.float64)
     for name in list(kinds):
-        if _agree(found[name].cpu(), truth[name], total):
-            worst += (found[name].cpu() - truth[name]).abs()
+        if _agree(by_name[name].cpu(), truth[name], total):
+            worst += (by_name[name].cpu() - truth[name]).abs()
         else:
             reasons[name] = f"the short way of its {kinds.pop(name)} disagrees with autograd in the self-check"
     expanded = _expandable(model, parameters, x, labels, loss, reasons, truth, unit)
@@ -222,12 +222,12 @@ def _check_unmixed(model: nn.Module, logits: torch.Tensor, x: torch.Tensor, labe
         )
 
 
-def _total(found: Squares) -> torch.Tensor:
-    return torch.stack(list(found.values())).sum(dim=0)
+def _total(by_name: Squares) -> torch.Tensor:
+    return torch.stack(list(by_name.values())).sum(dim=0)
 
 
-def _agree(found: torch.Tensor, truth: torch.Tensor, total: torch.Tensor) -> bool:
-    return bool(((found - truth).abs() <= TOLERANCE * truth + _NOISE * total).all())
+def _agree(computed: torch.Tensor, truth: torch.Tensor, total: torch.Tensor) -> bool:
+    return bool(((computed - truth).abs() <= TOLERANCE * truth + _NOISE * total).all())
 
 
 def _expandable(
@@ -241,18 +241,18 @@ def _expandable(
     unit: torch.Tensor,
 ) -> tuple[str, ...]:
     """Parameters [1, ...] that the network also takes once per image, [b, ...], with the definition's gradients."""
-    kept: list[str] = []
+    expandable: list[str] = []
     for name in reasons:
         if parameters[name].ndim < 2 or len(parameters[name]) != 1:
             continue
         try:
-            traced = trace(model, parameters, x, labels, loss, [*kept, name])
-            found = short_squares(traced, [*kept, name], unit)
+            traced = trace(model, parameters, x, labels, loss, [*expandable, name])
+            by_name = short_squares(traced, [*expandable, name], unit)
         except (RuntimeError, ValueError, TypeError, IndexError, InputError):
             continue
-        if all(_agree(found[n].cpu(), truth[n], _total(truth)) for n in found):
-            kept.append(name)
-    return tuple(kept)
+        if all(_agree(by_name[n].cpu(), truth[n], _total(truth)) for n in by_name):
+            expandable.append(name)
+    return tuple(expandable)
 
 
 def _long_way(model: nn.Module, x: torch.Tensor, unit: torch.Tensor, names: list[str], truth: Squares) -> str:
@@ -260,9 +260,9 @@ def _long_way(model: nn.Module, x: torch.Tensor, unit: torch.Tensor, names: list
     total = _total(truth)
     for method in METHODS[:-1]:
         try:
-            found = per_image_squares(method, model, x, unit, names)
+            by_name = per_image_squares(method, model, x, unit, names)
         except Exception:  # whatever torch.func cannot trace, the loop can
             continue
-        if all(_agree(found[name], truth[name], total) for name in names):
+        if all(_agree(by_name[name], truth[name], total) for name in names):
             return method
     return METHODS[-1]

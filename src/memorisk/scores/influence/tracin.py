@@ -151,24 +151,29 @@ class _Set:
 
 
 def _measured(
-    own: nn.Module, given: _Set, checkpoints: Sequence[Checkpoint], rates: tuple[float, ...], loss: str, batch_size: int
+    own: nn.Module,
+    inputs: _Set,
+    checkpoints: Sequence[Checkpoint],
+    rates: tuple[float, ...],
+    loss: str,
+    batch_size: int,
 ) -> SelfInfluence:
     """Plan, and pass over all batches at every checkpoint, with a network that may be changed."""
-    n = len(given.images)
+    n = len(inputs.images)
     parameters = {name: p for name, p in own.named_parameters() if p.requires_grad}
     dtype = _check_parameters(parameters)
     load_checkpoint(own, checkpoints[0], 0)
     few = sorted({round(i) for i in np.linspace(0, n - 1, min(_CHECKED, n))})
-    checked = torch.cat([given.batch(slice(row, row + 1), dtype) for row in few])
-    plan = make_plan(own, parameters, checked, given.targets[few], loss)
+    checked = torch.cat([inputs.batch(slice(row, row + 1), dtype) for row in few])
+    plan = make_plan(own, parameters, checked, inputs.targets[few], loss)
     by_checkpoint, changed = np.empty((len(rates), n)), {}
     for s, (checkpoint, rate) in enumerate(zip(checkpoints, rates, strict=True)):
         load_checkpoint(own, checkpoint, s)
         for start in range(0, n, batch_size):
             rows = slice(start, min(start + batch_size, n))
-            x = given.batch(rows, dtype)
-            found = batch_squares(own, parameters, x, given.targets[rows], loss, plan, changed)
-            by_checkpoint[s, rows] = rate * found.numpy()
+            x = inputs.batch(rows, dtype)
+            norms = batch_squares(own, parameters, x, inputs.targets[rows], loss, plan, changed)
+            by_checkpoint[s, rows] = rate * norms.numpy()
         _check_finite(by_checkpoint[s], s)
     return SelfInfluence(
         values=by_checkpoint.sum(axis=0),

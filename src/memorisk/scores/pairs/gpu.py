@@ -96,11 +96,11 @@ class DeviceTable:
 
         first, last = self.parts[number]
         made = self.grid.prepare(self.rows, first, last, self.workers)
-        there = torch.from_numpy(made.short).to(self.device)
+        block = torch.from_numpy(made.short).to(self.device)
         short = torch.zeros((self.width, padded(last - first, PADDED)), dtype=torch.float32, device=self.device)
         for start, some in zip((0, self.more), self.columns, strict=True):
             size = torch.from_numpy(np.abs(self.grid.whole[some].astype(np.float32))).to(self.device)
-            chosen = there[:, torch.from_numpy(some).to(self.device)].float() * size
+            chosen = block[:, torch.from_numpy(some).to(self.device)].float() * size
             short[start : start + len(some), : last - first] = chosen.T
         return DeviceBlock(short, made.slack, first)
 
@@ -256,9 +256,9 @@ class DevicePass(Pass):
 
         from memorisk.scores.pairs.scans import MOST, floors
 
-        found = np.full(len(values), MOST, np.int32)
-        floors(values, slack, most, self.head.bias, self.grid.step, found)
-        return torch.from_numpy(found).to(self.device)
+        least = np.full(len(values), MOST, np.int32)
+        floors(values, slack, most, self.head.bias, self.grid.step, least)
+        return torch.from_numpy(least).to(self.device)
 
     def _above_there(self, tile: Any, some: DeviceBlock, others: DeviceBlock) -> int:
         """Pairs above the threshold; how many were evaluated by definition."""
@@ -281,8 +281,11 @@ class DevicePass(Pass):
             i, j = (places.cpu().numpy() for places in hit.nonzero(as_tuple=True))
             first, second = some.first + at + i, others.first + j
             logits = self._logits(first, second)
-            kept = logits >= wanted
-            self._list(PairColumns(first[kept], second[kept], logits[kept]), counted + int((logits >= threshold).sum()))
+            wanted_pairs = logits >= wanted
+            self._list(
+                PairColumns(first[wanted_pairs], second[wanted_pairs], logits[wanted_pairs]),
+                counted + int((logits >= threshold).sum()),
+            )
             evaluated += len(logits)
         return evaluated
 

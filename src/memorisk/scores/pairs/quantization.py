@@ -192,16 +192,16 @@ def find_grid(head: Head, tables: tuple[Rows, ...], workers: Team) -> Grid:
 def _ranges(rows: Rows, workers: Team) -> FloatArray:
     """[blocks, 2, d] the least and the largest number of every column of each block of rows."""
     step = rows_per_block(rows.d)
-    found = np.empty((-(-rows.n // step), 2, rows.d))
+    ranges = np.empty((-(-rows.n // step), 2, rows.d))
 
     def look(number: int) -> None:
         """One block."""
         x = rows.block(number * step, min((number + 1) * step, rows.n))
-        x.min(axis=0, out=found[number, 0])
-        x.max(axis=0, out=found[number, 1])
+        x.min(axis=0, out=ranges[number, 0])
+        x.max(axis=0, out=ranges[number, 1])
 
-    workers.run(look, range(len(found)))
-    return found
+    workers.run(look, range(len(ranges)))
+    return ranges
 
 
 def _levels(share: FloatArray, number: int) -> FloatArray:

@@ -159,10 +159,10 @@ def certain_sum(value, bias, step, slack):
 
 
 @compiled()
-def floors(values, slack, most, bias, step, found):
+def floors(values, slack, most, bias, step, lowest):
     """`least_sum` of every row's own value and slack, where it is lower than what was found before."""
     for i in range(len(values)):
-        found[i] = min(found[i], least_sum(values[i], bias, step, slack[i] + most))
+        lowest[i] = min(lowest[i], least_sum(values[i], bias, step, slack[i] + most))
 
 
 @compiled()
@@ -177,9 +177,9 @@ def _same(ids_x, ids_y, i, j):
 
 
 @compiled()
-def _before(value, index, other, there):
+def _before(value, index, other, other_index):
     """Whether a logit comes before another: larger, or the same in a lower row."""
-    return value > other or (value == other and (there < 0 or index < there))
+    return value > other or (value == other and (other_index < 0 or index < other_index))
 
 
 @compiled()
@@ -195,19 +195,19 @@ def _insert(value, index, logits, indices):
 
 
 @compiled()
-def insert_rows(found, rows, logits, indices):
+def insert_rows(queries, rows, logits, indices):
     """Take the most similar of a part, [m, k], into those of the whole."""
-    for i in range(len(found)):
-        for c in range(found.shape[1]):
+    for i in range(len(queries)):
+        for c in range(queries.shape[1]):
             if rows[i, c] >= 0:
-                _insert(found[i, c], rows[i, c], logits[i], indices[i])
+                _insert(queries[i, c], rows[i, c], logits[i], indices[i])
 
 
 @compiled()
-def insert_pairs(rows, columns, found, logits, indices):
+def insert_pairs(rows, columns, queries, logits, indices):
     """Take pairs, [p], into the most similar of their rows."""
     for p in range(len(rows)):
-        _insert(found[p], columns[p], logits[rows[p]], indices[rows[p]])
+        _insert(queries[p], columns[p], logits[rows[p]], indices[rows[p]])
 
 
 @compiled()
@@ -309,7 +309,7 @@ def scan_above(
 
     Those that reach ``wanted``, at least the threshold, are written to ``rows``, ``columns`` and ``logits`` [m n].
     """
-    n, count, kept, evaluated = tile.shape[1], 0, 0, 0
+    n, count, n_listed, evaluated = tile.shape[1], 0, 0, 0
     floors = np.empty(16, np.int32)
     for i in range(len(tile)):
         row, slack = tile[i], slack_x[i] + most
@@ -332,9 +332,9 @@ def scan_above(
                 if value >= threshold:
                     count += 1
                     if value >= wanted:
-                        rows[kept], columns[kept], logits[kept] = i, j, value
-                        kept += 1
-    return count, kept, evaluated
+                        rows[n_listed], columns[n_listed], logits[n_listed] = i, j, value
+                        n_listed += 1
+    return count, n_listed, evaluated
 
 
 @compiled()

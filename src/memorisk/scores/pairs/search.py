@@ -114,7 +114,7 @@ def survey(
         InputError: Shapes, types, rows or numbers that cannot be taken; nothing asked; no such device.
     """
     place = find_device(device, u, v)
-    asked = check_queries(threshold, limit, k, edges, threads, block)
+    request = check_queries(threshold, limit, k, edges, threads, block)
     left, right = open_vectors(u, v)
     head = check_head(weight, bias, left.d)
     if right is None and exclude_same is not None and not isinstance(exclude_same, tuple):
@@ -128,7 +128,7 @@ def survey(
         kind = partial(DevicePass, device=place)
     with team(threads) as workers:
         grid = find_grid(head, (left,) if right is None else (left, right), workers)
-        return kind(left, right, head, grid, groups, asked, part, workers, block).run()
+        return kind(left, right, head, grid, groups, request, part, workers, block).run()
 
 
 @dataclass(eq=False)
@@ -148,16 +148,16 @@ class Pass:
     lock: Any = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        asked, job = self.asked, self.job
+        request, job = self.asked, self.job
         rows = (self.left.n if self.right is None else job.last) - job.first
-        if asked.k:
-            self.logits = np.full((rows, asked.k), -np.inf)
-            self.indices = np.full((rows, asked.k), -1, np.int64)
+        if request.k:
+            self.logits = np.full((rows, request.k), -np.inf)
+            self.indices = np.full((rows, request.k), -1, np.int64)
             self.locks = [threading.Lock() for _ in range(rows // ROWS_PER_LOCK + 1)]
-        if asked.edges is not None:
-            self.counts = np.zeros(len(asked.edges), np.int64)
+        if request.edges is not None:
+            self.counts = np.zeros(len(request.edges), np.int64)
         self.count, self.found, self.size = 0, [], 0
-        self.wanted = np.inf if asked.limit == 0 else asked.threshold
+        self.wanted = np.inf if request.limit == 0 else request.threshold
 
     def run(self) -> Survey:
         """Every tile, and the answers."""
@@ -215,14 +215,14 @@ class Pass:
         """The least V of every row and of every column that may matter; None where all do."""
         from memorisk.scores.pairs.scans import MOST, floors
 
-        asked, head, step, base = self.asked, self.head, self.grid.step, self.job.first
-        if asked.edges is not None:
+        request, head, step, base = self.asked, self.head, self.grid.step, self.job.first
+        if request.edges is not None:
             return None
         rows, columns = np.full(len(some.slack), MOST, np.int32), np.full(len(others.slack), MOST, np.int32)
-        if asked.threshold is not None:
-            least = np.full(len(rows), asked.threshold)
+        if request.threshold is not None:
+            least = np.full(len(rows), request.threshold)
             floors(least, some.slack, float(others.slack.max()), head.bias, step, rows)
-        if asked.k:
+        if request.k:
             worst = self.logits[first - base : first - base + len(rows), -1].copy()
             floors(worst, some.slack, float(others.slack.max()), head.bias, step, rows)
             if self.right is None:
@@ -237,21 +237,21 @@ class Pass:
         if self.asked.threshold is None:
             return 0
         most = float(others.slack.max())
-        count, kept, evaluated = scan_above(
+        count, n_listed, evaluated = scan_above(
             tile, some.exact, others.exact, some.slack, most, offset, *shared, self.asked.threshold, self.wanted, *space
         )
-        rows, columns, logits = (listed[:kept] for listed in space)
+        rows, columns, logits = (listed[:n_listed] for listed in space)
         self._list(PairColumns(rows + first, columns + start, logits.copy()), count)
         return evaluated
 
-    def _list(self, found: PairColumns, count: int) -> None:
+    def _list(self, pairs: PairColumns, count: int) -> None:
         """Take pairs into the list, which is cut where it is twice as long as asked for, and count all that pass."""
         limit = self.asked.limit
         with self.lock:
             self.count += count
-            if len(found.logit):
-                self.found.append(found)
-                self.size += len(found.logit)
+            if len(pairs.logit):
+                self.found.append(pairs)
+                self.size += len(pairs.logit)
             if limit and self.size > 2 * limit:
                 self.found = [most_similar(concatenate_pairs(self.found), limit)]
                 self.size, self.wanted = limit, float(self.found[0].logit[-1])
@@ -394,7 +394,7 @@ def above(
     Returns:
         The most similar ``limit`` of them, and how many there are.
     """
-    found = survey(
+    survey_result = survey(
         u,
         v,
         weight,
@@ -406,8 +406,8 @@ def above(
         threads=threads,
         block=block,
     )
-    assert found.pairs is not None
-    return found.pairs
+    assert survey_result.pairs is not None
+    return survey_result.pairs
 
 
 def top(
@@ -423,9 +423,11 @@ def top(
     block: int | None = None,
 ) -> Top:
     """The k most similar rows of v to every row of u (of u, without itself, where v is None); see `survey`."""
-    found = survey(u, v, weight, bias, k=k, exclude_same=exclude_same, device=device, threads=threads, block=block)
-    assert found.top is not None
-    return found.top
+    survey_result = survey(
+        u, v, weight, bias, k=k, exclude_same=exclude_same, device=device, threads=threads, block=block
+    )
+    assert survey_result.top is not None
+    return survey_result.top
 
 
 def histogram(
@@ -441,8 +443,8 @@ def histogram(
     block: int | None = None,
 ) -> NDArray[np.int64]:
     """Pairs by logit, ``numpy.histogram(score(...), edges)[0]``, each pair once where v is None; see `survey`."""
-    found = survey(
+    survey_result = survey(
         u, v, weight, bias, edges=edges, exclude_same=exclude_same, device=device, threads=threads, block=block
     )
-    assert found.counts is not None
-    return found.counts
+    assert survey_result.counts is not None
+    return survey_result.counts
