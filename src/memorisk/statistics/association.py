@@ -232,8 +232,10 @@ def _interval(estimate: float, deleted: FloatArray, n_groups: int, n_seeds: int,
         return unavailable("the score or M is constant", n_groups, n_seeds)
     if np.isnan(deleted).any():
         return unavailable("one group carries all that varies", n_groups, n_seeds)
-    found = jackknife(estimate, deleted, np.zeros(len(deleted), dtype=np.intp), scale="fisher", level=level)
-    return JackknifeInterval(found.estimate, found.low, found.high, found.df, n_groups, n_seeds, found.method)
+    interval = jackknife(estimate, deleted, np.zeros(len(deleted), dtype=np.intp), scale="fisher", level=level)
+    return JackknifeInterval(
+        interval.estimate, interval.low, interval.high, interval.df, n_groups, n_seeds, interval.method
+    )
 
 
 def _nothing(n: int, n_groups: int) -> Association:
@@ -387,9 +389,9 @@ def _splits(n_seeds: int, most: int, seed: int) -> list[NDArray[np.intp]]:
 
 
 def _mean(values: FloatArray) -> FloatArray:
-    there = np.isfinite(values)
-    n = there.sum(axis=0)
-    return np.divide(np.where(there, values, 0.0).sum(axis=0), n, out=np.full(n.shape, np.nan), where=n > 0)
+    finite = np.isfinite(values)
+    n = finite.sum(axis=0)
+    return np.divide(np.where(finite, values, 0.0).sum(axis=0), n, out=np.full(n.shape, np.nan), where=n > 0)
 
 
 def _correlation(
@@ -419,14 +421,14 @@ def _self_auroc(
         return float("nan"), np.full(n_groups, np.nan)
     classes = np.unique(label, return_inverse=True)[1]
     size = np.bincount(classes)[classes]
-    found = []
+    by_half = []
     for score, target in ((one, two), (two, one)):
         high = above_class_median(target, label)
         if high.all() or not high.any():
             return float("nan"), np.full(n_groups, np.nan)
         ranks = rank_within(classes, score) / (size + 1)
-        found.append(group_deleted_auc(ranks, high.astype(np.int8), index, n_groups))
-    return float(np.mean([f.auc for f in found])), np.mean([f.deleted for f in found], axis=0)
+        by_half.append(group_deleted_auc(ranks, high.astype(np.int8), index, n_groups))
+    return float(np.mean([f.auc for f in by_half])), np.mean([f.deleted for f in by_half], axis=0)
 
 
 def _step_up(r: ArrayLike) -> FloatArray:

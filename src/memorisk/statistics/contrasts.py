@@ -273,11 +273,11 @@ def _share_limits(successes: FloatArray, patients: int, tail: float) -> LimitPai
 def _mean_limits(values: FloatArray, ends: tuple[float, float], level: float) -> LimitPairs:
     """Student's, of the values and one more at either end, within the ends."""
     quantile = float(special.stdtrit(max(len(values) - 1, 1), (1 + level) / 2))
-    found = []
+    limits = []
     for end, sign in zip(ends, (-1, 1), strict=True):
         with_end = np.append(values, end)
-        found.append(with_end.mean() + sign * quantile * with_end.std(ddof=1) / np.sqrt(len(with_end)))
-    return np.maximum(found[0], ends[0]), np.minimum(found[1], ends[1])
+        limits.append(with_end.mean() + sign * quantile * with_end.std(ddof=1) / np.sqrt(len(with_end)))
+    return np.maximum(limits[0], ends[0]), np.minimum(limits[1], ends[1])
 
 
 def _levels(values: FloatArray, copies: FloatArray) -> tuple[list[FloatArray], FloatArray]:

@@ -141,8 +141,8 @@ def compare_unseen_losses(
     ours = _group_means("canary", unseen, group, label)
     theirs = _group_means("test", tests, test_group, test_label)
     labels = sorted(set(np.asarray(label).tolist()))
-    found = [_compare(ours.get(name), theirs.get(name)) for name in labels]
-    adjusted = holm(np.array([p for _, p in found]))
+    comparisons = [_compare(ours.get(name), theirs.get(name)) for name in labels]
+    adjusted = holm(np.array([p for _, p in comparisons]))
     return {
         name: UnseenCheck(
             statistic=statistic,
@@ -152,7 +152,7 @@ def compare_unseen_losses(
             n_canary_groups=len(ours.get(name, ())),
             n_test_groups=len(theirs.get(name, ())),
         )
-        for name, (statistic, p), p_adjusted in zip(labels, found, adjusted, strict=True)
+        for name, (statistic, p), p_adjusted in zip(labels, comparisons, adjusted, strict=True)
     }
 
 
@@ -176,9 +176,9 @@ def _group_means(name: str, loss: ArrayLike, group: ArrayLike, label: ArrayLike)
             "give [seeds, images] and one group and label per image"
         )
     scored = ~np.isnan(values)
-    kept = scored.any(0)
-    mean = np.where(scored, values, 0.0).sum(0)[kept] / scored.sum(0)[kept]
-    groups, labels = groups[kept], labels[kept]
+    has_loss = scored.any(0)
+    mean = np.where(scored, values, 0.0).sum(0)[has_loss] / scored.sum(0)[has_loss]
+    groups, labels = groups[has_loss], labels[has_loss]
     means = {}
     for of_class in set(labels.tolist()):
         rows = labels == of_class
@@ -269,21 +269,21 @@ def neighbour_test(
         """[b, 2] same-part share by groups and by leads, of splits [b, n]."""
         return (split[:, index] == split[:, theirs]) @ weights
 
-    found = shares(of_group[None])[0]
+    observed = shares(of_group[None])[0]
     rng = np.random.default_rng(seed)
     null = np.concatenate([shares(rng.permuted(np.tile(of_group, (b, 1)), axis=1)) for b in _blocks(draws)])
-    apart = (1 + int((null[:, 0] >= found[0] - _ROUNDING).sum())) / (draws + 1)
-    together = (1 + int((null[:, 1] <= found[1] + _ROUNDING).sum())) / (draws + 1)
+    apart = (1 + int((null[:, 0] >= observed[0] - _ROUNDING).sum())) / (draws + 1)
+    together = (1 + int((null[:, 1] <= observed[1] + _ROUNDING).sum())) / (draws + 1)
     expected = null.mean(0)
     return NeighbourTest(
-        share=float(found[0]),
+        share=float(observed[0]),
         expected=float(expected[0]),
         p_value=min(1.0, 2 * min(apart, together)),
         n_groups=n,
         draws=draws,
         p_apart=apart,
         p_together=together,
-        across=1 - float(found[1]),
+        across=1 - float(observed[1]),
         across_expected=1 - float(expected[1]),
     )
 

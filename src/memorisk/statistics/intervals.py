@@ -304,9 +304,9 @@ def _trimmed_over_groups(x: FloatArray, level: float) -> tuple[FloatArray, Float
     n = x.shape[-1]
     k = int(TRIMMED_SHARE * n)
     ranked = np.sort(x, -1)
-    kept = ranked[..., k : n - k]
-    estimate = kept.mean(-1)
-    winsorised = np.clip(ranked, kept[..., :1], kept[..., -1:])
+    trimmed = ranked[..., k : n - k]
+    estimate = trimmed.mean(-1)
+    winsorised = np.clip(ranked, trimmed[..., :1], trimmed[..., -1:])
     half = _t(n - 2 * k - 1, level) * np.sqrt(winsorised.var(-1, ddof=1) / n) / (1 - 2 * k / n)
     return estimate, estimate - half, estimate + half
 

@@ -387,11 +387,11 @@ class GroupPermutation:
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.intp]:
         """`[n]` row whose value each row gets."""
-        taken = np.arange(self.n)
+        sources = np.arange(self.n)
         for rows in self.strata:
             if len(rows) > 1:
-                taken[rows.ravel()] = rows[rng.permutation(len(rows))].ravel()
-        return taken
+                sources[rows.ravel()] = rows[rng.permutation(len(rows))].ravel()
+        return sources
 
 
 def group_permutation(label: ArrayLike, group: ArrayLike) -> GroupPermutation:

@@ -123,14 +123,14 @@ def seed_youden_by_folds(
         raise InputError(
             f"score and role must be [seeds, images], group [images]; got {scores.shape}, {roles.shape}, {groups.shape}"
         )
-    found = []
+    accuracies = []
     for one, part in zip(scores, roles, strict=True):
         used = (part == 1) | (part == 0)
         if (part == 1).any() and (part == 0).any():
             result = youden_by_folds(one[used], part[used] == 1, groups[used], folds=folds, seed=seed)
-            found.append(result.balanced_accuracy)
-    found = [value for value in found if not np.isnan(value)]
-    return float(np.mean(found)) if found else float("nan")
+            accuracies.append(result.balanced_accuracy)
+    accuracies = [value for value in accuracies if not np.isnan(value)]
+    return float(np.mean(accuracies)) if accuracies else float("nan")
 
 
 def balanced_accuracy_jackknife(

@@ -259,9 +259,9 @@ def group_values(
     if of == "random":
         return values[one_per_group(_groups_of(values, group), seed=seed)]
     ids, index = np.unique(_groups_of(values, group), return_inverse=True)
-    found = np.full(len(ids), np.inf if of == "smallest" else -np.inf)
-    (np.minimum if of == "smallest" else np.maximum).at(found, index, values)
-    return found
+    extremes = np.full(len(ids), np.inf if of == "smallest" else -np.inf)
+    (np.minimum if of == "smallest" else np.maximum).at(extremes, index, values)
+    return extremes
 
 
 def one_per_group(group: ArrayLike, *, seed: int = 0) -> NDArray[np.intp]:

@@ -202,7 +202,7 @@ def corrected_pools(
             f"the pools search {', '.join(f'{n:,}' for n in sizes)} references; more references are nearer without any "
             "copy, so cut them to one number first (calibration.equal_pools)"
         )
-    found = []
+    pools = []
     for name, copies, null in (
         ("train copies -> train", train_copies, train_null),
         ("validation copies -> validation", validation_copies, validation_null),
@@ -211,13 +211,13 @@ def corrected_pools(
         values, groups = np.asarray(null.distance), np.asarray(null.group)
         cut = specificity_threshold(values[made], groups[made], specificity=specificity, confidence=confidence)
         flags = false_flags(values[other], groups[other], cut) if other.any() else clopper_pearson(0, 0)
-        found.append(_pool(name, copies, cut, flags, seed))
-    return found[0], found[1]
+        pools.append(_pool(name, copies, cut, flags, seed))
+    return pools[0], pools[1]
 
 
 def _pool(name: str, copies: Queries, threshold: Threshold, flags: Proportion, seed: int) -> PoolDetection:
-    found = detect(copies.distance, copies.group, threshold, right=copies.right, seed=seed)
-    return PoolDetection(name, threshold, found, flags, copies.n_references)
+    detection = detect(copies.distance, copies.group, threshold, right=copies.right, seed=seed)
+    return PoolDetection(name, threshold, detection, flags, copies.n_references)
 
 
 def null_halves(null: Queries, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -323,12 +323,12 @@ def signed_sums(sizes: ArrayLike) -> FloatArray:
     Args:
         sizes: [n].
     """
-    found = np.ones(1)
+    probabilities = np.ones(1)
     for value, count in zip(*np.unique(np.asarray(sizes, dtype=np.int64), return_counts=True), strict=True):
         spaced = np.zeros(2 * value * count + 1)
         spaced[:: 2 * value] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
-        found = np.convolve(found, spaced)
-    return found
+        probabilities = np.convolve(probabilities, spaced)
+    return probabilities
 
 
 def compare_detectors(
@@ -410,10 +410,10 @@ def rank_ranges(
         level: Of the family of comparisons.
     """
     more, fewer = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    for found in comparisons:
-        if found.adjusted <= level:
-            ahead, behind = found.first, found.second
-            if found.hits.difference.estimate < 0:
+    for comparison in comparisons:
+        if comparison.adjusted <= level:
+            ahead, behind = comparison.first, comparison.second
+            if comparison.hits.difference.estimate < 0:
                 ahead, behind = behind, ahead
             more[behind] += 1
             fewer[ahead] += 1
@@ -433,11 +433,11 @@ def mean_share(hits: ArrayLike, group: ArrayLike) -> JackknifeInterval:
     Raises:
         InputError: Lengths differ, or there is no copy.
     """
-    found, groups = np.atleast_2d(np.asarray(hits, dtype=np.float64)), np.asarray(group)
-    if not found.size or groups.shape != found.shape[1:]:
-        raise InputError(f"hits {found.shape} and groups {groups.shape} must be [detectors, copies] and [copies]")
+    hit_rows, groups = np.atleast_2d(np.asarray(hits, dtype=np.float64)), np.asarray(group)
+    if not hit_rows.size or groups.shape != hit_rows.shape[1:]:
+        raise InputError(f"hits {hit_rows.shape} and groups {groups.shape} must be [detectors, copies] and [copies]")
     _, index, count = np.unique(groups, return_inverse=True, return_counts=True)
-    each = np.bincount(index, found.mean(axis=0)) / count
+    each = np.bincount(index, hit_rows.mean(axis=0)) / count
     total, n = float(each.sum()), len(each)
     deleted = (total - each) / max(n - 1, 1)
     return jackknife(total / n, deleted, np.zeros(n, dtype=np.intp), scale="logit", pairs=n)
@@ -448,10 +448,10 @@ def _paired(one: np.ndarray, other: np.ndarray, group: np.ndarray) -> PairedHits
     a, b = np.atleast_2d(one), np.atleast_2d(other)
     n = int(np.lcm(len(a), len(b)))
     first, second = (np.tile(h, (n // len(h), 1)).ravel() for h in (a, b))
-    found = paired_hits(first, second, np.tile(group, n))
-    if found.n_discordant:
-        return found
+    result = paired_hits(first, second, np.tile(group, n))
+    if result.n_discordant:
+        return result
     # Nobody tells them apart: the difference is at most the share of identities who would.
-    most = clopper_pearson(0, found.difference.n_groups).high
+    most = clopper_pearson(0, result.difference.n_groups).high
     method = "no identity tells them apart: Clopper-Pearson of the share that would"
-    return replace(found, difference=replace(found.difference, low=-most, high=most, method=method))
+    return replace(result, difference=replace(result.difference, low=-most, high=most, method=method))

@@ -114,10 +114,10 @@ def wasserstein(
         Paper 003, figure 3 (distributions); METHODS section 3, "Generators characterised".
     """
     a, b = check_distances(first), check_distances(second)
-    given = first_group is not None and second_group is not None
+    has_groups = first_group is not None and second_group is not None
     ours = np.arange(len(a)) if first_group is None else np.asarray(first_group)
     theirs = np.arange(len(b)) if second_group is None else np.asarray(second_group)
-    if ours.shape != a.shape or theirs.shape != b.shape or (given and len(np.intersect1d(ours, theirs))):
+    if ours.shape != a.shape or theirs.shape != b.shape or (has_groups and len(np.intersect1d(ours, theirs))):
         raise InputError("give one group per distance, and no group on both sides")
     one, other = np.unique(ours, return_inverse=True)[1], np.unique(theirs, return_inverse=True)[1]
     n_one, n_other = int(one.max()) + 1, int(other.max()) + 1

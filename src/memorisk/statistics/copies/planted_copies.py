@@ -162,6 +162,6 @@ def copies_bound(found: int, n_images: int, recall: Proportion, *, level: float 
     )
 
 
-def _share(found: NDArray[np.bool_], source: NDArray, level: float, seed: int) -> Proportion:
+def _share(hits: NDArray[np.bool_], source: NDArray, level: float, seed: int) -> Proportion:
     drawn = one_per_group(source, seed=seed)
-    return clopper_pearson(int(found[drawn].sum()), len(drawn), level)
+    return clopper_pearson(int(hits[drawn].sum()), len(drawn), level)

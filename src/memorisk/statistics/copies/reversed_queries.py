@@ -156,23 +156,23 @@ def reversed_queries(
     if train_group is not None and held_group is not None and len(both):
         who = plural(len(both), "patient is", "patients are")
         raise InputError(f"{who} in training and held out, such as {one_line(both[0])}; split by patient")
-    found = unit_p_values(-train, ours, -held, theirs, sizes=sizes)
+    result = unit_p_values(-train, ours, -held, theirs, sizes=sizes)
     counted = image_counts(ours, theirs, seed=seed)
     ahead = int(preceding_units(train, held, ours, counted).sum())
     return ReversedQueries(
-        unit=found.unit,
-        distance=-found.statistic,
-        p_value=found.p_value,
-        floor=found.floor,
-        n_images=found.n_images,
-        n_compared=found.n_compared,
-        listed=benjamini_hochberg(found.p_value, q),
-        shortest_list=smallest_list_of(found.floor, q),
-        n_held=found.n_test,
+        unit=result.unit,
+        distance=-result.statistic,
+        p_value=result.p_value,
+        floor=result.floor,
+        n_images=result.n_images,
+        n_compared=result.n_compared,
+        listed=benjamini_hochberg(result.p_value, q),
+        shortest_list=smallest_list_of(result.floor, q),
+        n_held=result.n_test,
         ahead=ahead,
-        p_ahead=precedence_p(ahead, len(found.unit), found.n_test),
+        p_ahead=precedence_p(ahead, len(result.unit), result.n_test),
         promise=f"of a list, at most {q:g} are expected to be patients no nearer to the synthetic set than "
-        f"{found.n_test:,} held-out patients are; given a random split by patient, and a detector and a choice of "
+        f"{result.n_test:,} held-out patients are; given a random split by patient, and a detector and a choice of "
         "checkpoint that knew neither part",
         counted=counted,
     )

@@ -267,9 +267,9 @@ def nearness_test(
         held = group_values(theirs[counted.held], others[counted.held])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # SciPy says when it goes over to the limit for large samples
-        found: Any = stats.ks_2samp(train, held, alternative="greater", method="auto")
+        result: Any = stats.ks_2samp(train, held, alternative="greater", method="auto")
     return NearnessTest(
-        float(found.statistic), float(found.statistic_location), float(found.pvalue), len(train), len(held),
+        float(result.statistic), float(result.statistic_location), float(result.pvalue), len(train), len(held),
         counted.words,
     )  # fmt: skip
 

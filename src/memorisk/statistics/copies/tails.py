@@ -218,9 +218,9 @@ def largest_lead(lead: ArrayLike, unit: ArrayLike, n_units: int) -> FloatArray:
     Returns:
         [n] largest leads; 0 for a patient who is the nearest of no synthetic image.
     """
-    found = np.zeros(n_units)
-    np.maximum.at(found, np.asarray(unit, dtype=np.intp), np.maximum(np.asarray(lead, dtype=np.float64), 0))
-    return found
+    largest = np.zeros(n_units)
+    np.maximum.at(largest, np.asarray(unit, dtype=np.intp), np.maximum(np.asarray(lead, dtype=np.float64), 0))
+    return largest
 
 
 def copies_for_power(share: float, probability: float) -> int | None:
@@ -391,20 +391,20 @@ def _outlying_pairs(z: NDArray[np.float64], expected: float) -> int:
         cut = k // 5
         excess = rest[:k] - rest[k]
         mean = (excess[cut:].sum() + cut * excess[cut]) / (k - cut)
-        found = int((z >= rest[k] + mean * np.log(k / (expected * OUTLIER_SHARE))).sum())
-        if found <= apart:
+        count = int((z >= rest[k] + mean * np.log(k / (expected * OUTLIER_SHARE))).sum())
+        if count <= apart:
             return apart
-        apart = found
+        apart = count
     return apart
 
 
 def _depths(most: int) -> list[int]:
     """List the nested depths, each a third of the one before, down to `MIN_TAIL_PAIRS`."""
-    found = []
+    depths = []
     while most >= MIN_TAIL_PAIRS:
-        found.append(most)
+        depths.append(most)
         most //= 3
-    return found
+    return depths
 
 
 def _extrapolated(z: NDArray[np.float64], k: int, expected: float) -> float:

@@ -245,8 +245,8 @@ def _interval(t: FloatArray, references: FloatArray, level: float) -> tuple[floa
     """Limits of m over models: of several audited ones, of one against the spread of the references, or none."""
     s, r = len(t), len(references)
     if s >= 2 and r != 1:
-        found = mean_limits(t, references, level=1 - level) if r else mean_limits(t, level=1 - level)
-        return float(found.low), float(found.high), f"t, {s} models and {r} references" if r else f"t, {s} models"
+        limits = mean_limits(t, references, level=1 - level) if r else mean_limits(t, level=1 - level)
+        return float(limits.low), float(limits.high), f"t, {s} models and {r} references" if r else f"t, {s} models"
     if s + r >= 3:  # one alone has no spread of its own, and is taken to have that of the others
         many = t if r == 1 else references
         m = t.mean() - references.mean()

@@ -238,16 +238,16 @@ def fold_auroc(
     gone_right, gone_pairs = np.zeros(len(ids)), np.zeros(len(ids))
     each = []
     for number in np.unique(folds):
-        there = folds == number
-        n_high, n_low = int(y[there].sum()), int((~y[there]).sum())
+        in_fold = folds == number
+        n_high, n_low = int(y[in_fold].sum()), int((~y[in_fold]).sum())
         if not n_high or not n_low:
             continue
-        found = group_deleted_auc(values[there], y[there].astype(np.int8), index[there], len(ids))
-        kept = (n_high - found.members) * (n_low - found.non_members)
-        each.append(found.auc)
-        right, pairs, disjoint = right + found.auc * n_high * n_low, pairs + n_high * n_low, disjoint + found.pairs
-        gone_right += found.auc * n_high * n_low - np.where(kept > 0, found.deleted, 0.0) * kept
-        gone_pairs += n_high * n_low - kept
+        result = group_deleted_auc(values[in_fold], y[in_fold].astype(np.int8), index[in_fold], len(ids))
+        pairs_left = (n_high - result.members) * (n_low - result.non_members)
+        each.append(result.auc)
+        right, pairs, disjoint = right + result.auc * n_high * n_low, pairs + n_high * n_low, disjoint + result.pairs
+        gone_right += result.auc * n_high * n_low - np.where(pairs_left > 0, result.deleted, 0.0) * pairs_left
+        gone_pairs += n_high * n_low - pairs_left
     if not each:
         return unavailable("no fold has images on both sides of the median", len(ids)), np.array([])
     left = pairs - gone_pairs
@@ -369,10 +369,12 @@ def band_distances(distance: ArrayLike, high: ArrayLike, group: ArrayLike, *, le
     total, n = sums.sum(axis=1), counts.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean, deleted = total / n, (total[:, None] - sums) / (n[:, None] - counts)
-    found = [_interval(mean[i], deleted[i][counts[i] > 0], np.zeros(int((counts[i] > 0).sum())), level) for i in (0, 1)]
+    intervals = [
+        _interval(mean[i], deleted[i][counts[i] > 0], np.zeros(int((counts[i] > 0).sum())), level) for i in (0, 1)
+    ]
     kind = np.where(counts[1] > 0, np.where(counts[0] > 0, 2, 0), 1)
     difference = _interval(mean[0] - mean[1], deleted[0] - deleted[1], kind, level)
-    return Bands(found[0], found[1], difference, int(n[0]), int(n[1]))
+    return Bands(intervals[0], intervals[1], difference, int(n[0]), int(n[1]))
 
 
 def _interval(estimate: float, deleted: FloatArray, kind: NDArray, level: float) -> JackknifeInterval:

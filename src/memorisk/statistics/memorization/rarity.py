@@ -194,16 +194,16 @@ def permuted_image_rho(frequencies: FloatArray, m: FloatArray, index: NDArray[np
     equal = frequencies[:, None, :] == frequencies[:, :, None]
     total, used = np.zeros(len(frequencies)), 0
     for row in m:
-        there = np.isfinite(row)
-        size = np.bincount(index[there], minlength=n_classes).astype(np.float64)
-        ranks = stats.rankdata(row[there]) - (there.sum() + 1) / 2 if there.any() else np.empty(0)
+        finite = np.isfinite(row)
+        size = np.bincount(index[finite], minlength=n_classes).astype(np.float64)
+        ranks = stats.rankdata(row[finite]) - (finite.sum() + 1) / 2 if finite.any() else np.empty(0)
         spread = ranks @ ranks
         # Rank of a class's images: all rarer ones come before, its own and equally rare ones share their places.
         place = below @ size + (equal @ size + 1) / 2 - (size.sum() + 1) / 2
         own = np.square(place) @ size
         if spread <= 0 or not (own > 0).all():
             continue
-        total += place @ np.bincount(index[there], weights=ranks, minlength=n_classes) / np.sqrt(own * spread)
+        total += place @ np.bincount(index[finite], weights=ranks, minlength=n_classes) / np.sqrt(own * spread)
         used += 1
     return total / used if used else np.full(len(frequencies), np.nan)
 
@@ -215,9 +215,9 @@ def rho_per_seed(frequency: FloatArray, m: FloatArray) -> FloatArray:
         frequency: [N] of each image's class.
         m: [S, N], NaN where not scored.
     """
-    there = np.isfinite(m)
+    finite = np.isfinite(m)
     return np.array(
-        [spearman(frequency[t], row[t]) if t.sum() > 1 else np.nan for row, t in zip(m, there, strict=True)]
+        [spearman(frequency[t], row[t]) if t.sum() > 1 else np.nan for row, t in zip(m, finite, strict=True)]
     )
 
 
@@ -241,8 +241,8 @@ def _over_groups(
         return unavailable(why, n_groups, n_seeds)
     n_blocks = min(most, n_groups)
     block = np.random.default_rng(seed).permutation(np.arange(n_groups) % n_blocks)[unit]
-    kept = [block != b for b in range(n_blocks)]
-    deleted: FloatArray = np.array([float(np.nanmean(rho_per_seed(f[k], m[:, k]))) for k in kept])
+    subsets = [block != b for b in range(n_blocks)]
+    deleted: FloatArray = np.array([float(np.nanmean(rho_per_seed(f[k], m[:, k]))) for k in subsets])
     v_groups, df_groups = jackknife_variance(deleted, np.zeros(n_blocks, dtype=np.intp))
     v_seeds = float(known.var(ddof=1)) / n_seeds if n_seeds > 1 else 0.0
     variance = v_groups + v_seeds

@@ -354,8 +354,8 @@ def paper_model(
         return _no_slope(why, len(y), n_classes, n_datasets, None)
     factors = {"class": units, "seed": np.asarray(seed_of), "dataset": np.asarray(dataset)}
     single = [name for name, levels in factors.items() if len(np.unique(levels)) < 2]
-    kept = {name: levels for name, levels in factors.items() if name not in single}
-    fit = fit_mixed(y, np.column_stack([np.ones(len(y)), f]), kept, _names(2))
+    crossed = {name: levels for name, levels in factors.items() if name not in single}
+    fit = fit_mixed(y, np.column_stack([np.ones(len(y)), f]), crossed, _names(2))
     why = f"left out, one level each: {', '.join(single)}" if single else ""
     return _slope(fit, n_classes, n_datasets, level, None, why)
 
@@ -386,11 +386,11 @@ def _dummies(levels: ArrayLike) -> FloatArray:
 
 def _independent(x: FloatArray) -> FloatArray:
     """The columns that are no combination of earlier ones: an architecture may be met on one data set only."""
-    kept = [0]
+    independent = [0]
     for i in range(1, x.shape[1]):
-        if np.linalg.matrix_rank(x[:, [*kept, i]]) > len(kept):
-            kept.append(i)
-    return x[:, kept]
+        if np.linalg.matrix_rank(x[:, [*independent, i]]) > len(independent):
+            independent.append(i)
+    return x[:, independent]
 
 
 def _names(p: int) -> list[str]:

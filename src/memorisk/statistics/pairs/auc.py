@@ -116,10 +116,12 @@ def pair_design(
     if weights is None:
         weight, negative_weight = pair_weights(own), pair_weights(first)
     else:
-        given = np.asarray(weights, dtype=np.float64)
-        if given.shape != is_positive.shape or not (np.isfinite(given) & (given > 0)).all():
-            raise InputError(f"weights {given.shape} must be one number above 0 for each of {len(is_positive)} pairs")
-        weight, negative_weight = given[is_positive], given[~is_positive]
+        weight_of_pair = np.asarray(weights, dtype=np.float64)
+        if weight_of_pair.shape != is_positive.shape or not (np.isfinite(weight_of_pair) & (weight_of_pair > 0)).all():
+            raise InputError(
+                f"weights {weight_of_pair.shape} must be one number above 0 for each of {len(is_positive)} pairs"
+            )
+        weight, negative_weight = weight_of_pair[is_positive], weight_of_pair[~is_positive]
     return PairDesign(own, first, other[~is_positive], weight, negative_weight, is_positive, len(ids))
 
 
@@ -260,20 +262,20 @@ def deleted_pair_auc(score: FloatArray, design: PairDesign) -> tuple[float, Floa
 def disjoint_negatives(first: Rows, second: Rows) -> Rows:
     """Rows of negative pairs of which no two share an identity, taken in order: independent units at least."""
     used: set[int] = set()
-    kept = []
+    disjoint = []
     for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         if a not in used and b not in used:
             used.update((a, b))
-            kept.append(row)
-    return np.array(kept, dtype=np.intp)
+            disjoint.append(row)
+    return np.array(disjoint, dtype=np.intp)
 
 
 def _weight_below(query: Rows, reference: Rows, weight: FloatArray, *, start: Rows | None = None) -> FloatArray:
     """[n] weight of the references below each query, equal ones half; of those from ``start`` on, where given."""
     order = np.argsort(reference, kind="stable")
     ranked, upto = reference[order], np.concatenate([[0.0], np.cumsum(weight[order])])
-    found = (upto[np.searchsorted(ranked, query, "left")] + upto[np.searchsorted(ranked, query, "right")]) / 2
-    return found if start is None else found - upto[np.searchsorted(ranked, start, "left")]
+    below = (upto[np.searchsorted(ranked, query, "left")] + upto[np.searchsorted(ranked, query, "right")]) / 2
+    return below if start is None else below - upto[np.searchsorted(ranked, start, "left")]
 
 
 def _interval(
@@ -287,15 +289,15 @@ def _interval(
         return JackknifeInterval(estimate, low, 1.0, float("nan"), design.n_identities, 1, reason)
     kind = design.has_positive.astype(np.intp)
     units = _disjoint_triples(design) if scale == "logit" and estimate in (0.0, 1.0) else None
-    found = jackknife(estimate, deleted, kind, scale=scale, pairs=units, level=level)
+    interval = jackknife(estimate, deleted, kind, scale=scale, pairs=units, level=level)
     variance, _ = jackknife_variance(deleted, kind)
     if not variance:
-        return found
+        return interval
     half = float(stats.t.ppf((1 + level) / 2, n - 1)) * np.sqrt(variance + ((estimate - nothing) / (n + 1)) ** 2)
     method = f"jackknife over identities, t on {scale} scale, one identity more that the score fails"
     if estimate > nothing:
-        return replace(found, low=min(found.low, max(estimate - half, -1.0)), method=method)
-    return replace(found, high=max(found.high, min(estimate + half, 1.0)), method=method)
+        return replace(interval, low=min(interval.low, max(estimate - half, -1.0)), method=method)
+    return replace(interval, high=max(interval.high, min(estimate + half, 1.0)), method=method)
 
 
 def _disjoint_triples(design: PairDesign) -> int:

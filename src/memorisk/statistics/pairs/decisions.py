@@ -49,9 +49,9 @@ ROUNDING = 1e-9
 
 def weight_below(score: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Different scores, rising, and the share of weight below each; both [V], of [P] scores and weights above 0."""
-    found, index = np.unique(score, return_inverse=True)
+    distinct, index = np.unique(score, return_inverse=True)
     mass = np.bincount(index, weight)
-    return found, (np.cumsum(mass) - mass) / mass.sum()
+    return distinct, (np.cumsum(mass) - mass) / mass.sum()
 
 
 def lower_weighted_quantile(score: FloatArray, weight: FloatArray, share: float) -> float:
@@ -64,8 +64,8 @@ def lower_weighted_quantile(score: FloatArray, weight: FloatArray, share: float)
         weight: [P] above 0.
         share: 0 (the lowest score) to 1.
     """
-    found, below = weight_below(score, weight)
-    return float(found[np.flatnonzero(below <= share + ROUNDING)[-1]])
+    distinct, below = weight_below(score, weight)
+    return float(distinct[np.flatnonzero(below <= share + ROUNDING)[-1]])
 
 
 def sensitivity_threshold(score: ArrayLike, weight: ArrayLike | None = None, *, sensitivity: float) -> float:
@@ -115,9 +115,9 @@ def specificity_threshold(score: ArrayLike, weight: ArrayLike | None = None, *, 
     values, share = _checked(score, weight, specificity)
     if not len(values):
         return float("nan")
-    found, below = weight_below(values, share)
+    distinct, below = weight_below(values, share)
     enough = np.flatnonzero(below >= specificity - ROUNDING)
-    return float(found[enough[0]]) if len(enough) else float(np.nextafter(found[-1], np.inf))
+    return float(distinct[enough[0]]) if len(enough) else float(np.nextafter(distinct[-1], np.inf))
 
 
 def _checked(score: ArrayLike, weight: ArrayLike | None, level: float) -> tuple[FloatArray, FloatArray]:
@@ -232,8 +232,8 @@ def pair_decisions(
         if not np.isfinite(value):
             return unavailable("nothing is called positive", len(ids))
         deleted = of(left)
-        kept = np.isfinite(deleted)
-        return jackknife(value, deleted[kept], np.zeros(int(kept.sum()), dtype=np.intp), scale="logit", pairs=units)
+        finite = np.isfinite(deleted)
+        return jackknife(value, deleted[finite], np.zeros(int(finite.sum()), dtype=np.intp), scale="logit", pairs=units)
 
     return PairDecisions(
         accuracy=told(lambda c: _ratio(c[0] + c[3], c.sum(axis=0))),
@@ -330,7 +330,7 @@ def specificity_at_sensitivity(
     up, down = values[design.positive], values[~design.positive]
     missed = 0.0 if at_lowest else 1 - sensitivity
     threshold = lower_weighted_quantile(up, design.weight, missed)
-    found = _share_below(down, threshold, design, level)
+    interval = _share_below(down, threshold, design, level)
     if not at_lowest:
         tail = (1 - level) / 2
         lowest, highest = (int(k) for k in stats.binom.ppf((tail, 1 - tail), n, missed))
@@ -339,15 +339,21 @@ def specificity_at_sensitivity(
             _weight_share(down, lower_weighted_quantile(up, design.weight, (lowest - 1) / n), design) if lowest else 0.0
         )
         above = _weight_share(down, lower_weighted_quantile(up, design.weight, highest / n), design)
-        low = found.estimate - math.hypot(found.estimate - below, found.estimate - found.low)
-        high = found.estimate + math.hypot(above - found.estimate, found.high - found.estimate)
-        method = f"{found.method}; the threshold by order statistics of {n:,} identities"
-        found = JackknifeInterval(
-            found.estimate, max(low, 0.0) if lowest else 0.0, min(high, 1.0), found.df, found.n_groups, 1, method
+        low = interval.estimate - math.hypot(interval.estimate - below, interval.estimate - interval.low)
+        high = interval.estimate + math.hypot(above - interval.estimate, interval.high - interval.estimate)
+        method = f"{interval.method}; the threshold by order statistics of {n:,} identities"
+        interval = JackknifeInterval(
+            interval.estimate,
+            max(low, 0.0) if lowest else 0.0,
+            min(high, 1.0),
+            interval.df,
+            interval.n_groups,
+            1,
+            method,
         )
     k = math.floor(n * missed + ROUNDING)
     sure = float(1 - stats.beta.ppf(CONFIDENCE, k + 1, n - k))
-    return PairSpecificity(found, threshold, sensitivity, sure, at_lowest, n, needed)
+    return PairSpecificity(interval, threshold, sensitivity, sure, at_lowest, n, needed)
 
 
 def _weight_share(score: FloatArray, threshold: float, design: PairDesign) -> float:
@@ -362,13 +368,13 @@ def _share_below(score: FloatArray, threshold: float, design: PairDesign, level:
     ends = np.concatenate([design.first, design.second])
     hit = np.where(score < threshold, v, 0.0)
     left = v.sum() - np.bincount(ends, np.tile(v, 2), n)
-    kept = hit.sum() - np.bincount(ends, np.tile(hit, 2), n)
+    hits_left = hit.sum() - np.bincount(ends, np.tile(hit, 2), n)
     touched = np.bincount(ends, minlength=n) > 0
     alone = np.bincount(ends, minlength=n) == len(score)
     estimate = _weight_share(score, threshold, design)
     if alone.any():
         reason = "an identity is part of every negative pair: the whole range"
         return JackknifeInterval(estimate, 0.0, 1.0, math.nan, n, 1, reason)
-    deleted = (kept / left)[touched].round(DECIMALS)
+    deleted = (hits_left / left)[touched].round(DECIMALS)
     units = len(disjoint_negatives(design.first, design.second)) if estimate in (0.0, 1.0) else None
     return jackknife(estimate, deleted, np.zeros(len(deleted), dtype=np.intp), scale="logit", pairs=units, level=level)

@@ -166,7 +166,7 @@ class Readings:
     @property
     def cautious(self) -> MissGuarantee:
         """The lower threshold, hence none where one reading has too few identities; of equal ones, that of fewer."""
-        return min(self.given, self.merged, key=lambda found: (found.threshold, found.n_identities))
+        return min(self.given, self.merged, key=lambda reading: (reading.threshold, reading.n_identities))
 
 
 def both_readings(
@@ -199,11 +199,11 @@ def both_readings(
         raise InputError(f"scores have shape {values.shape} and units {units.shape}; give one of each per identity")
     counted = np.flatnonzero(units >= 0)
     one_each = counted[one_per_group(units[counted], seed=seed)]
-    given, merged = (
+    as_given, merged = (
         miss_guarantee(each, miss_rate=miss_rate, confidence=confidence, detectors=detectors)
         for each in (values, values[one_each])
     )
-    return Readings(given, merged)
+    return Readings(as_given, merged)
 
 
 def _percent(share: float) -> str:
@@ -264,16 +264,16 @@ def regenerated_copies(
         raise InputError(f"rejected {lost.shape} and filled {full.shape}: give one of each for every place")
     if not 0 < miss_rate < 1 or not 0 < level < 1 or tries < 1:
         raise InputError(f"miss rate {miss_rate}, level {level} and tries {tries}: give two shares and a whole number")
-    n, kept, odds = len(lost), int(full.sum()), miss_rate / (1 - miss_rate)
+    n, n_kept, odds = len(lost), int(full.sum()), miss_rate / (1 - miss_rate)
     first = clopper_pearson(int((lost > 0).sum()), n, 2 * level - 1 if level > 0.5 else level)
     share, high = math.nan, 1.0
-    if kept:
-        quotient = float(lost.sum() / kept)
+    if n_kept:
+        quotient = float(lost.sum() / n_kept)
         raised = quotient
         if n > 1:
             spread = float(np.std(lost - quotient * full, ddof=1)) / math.sqrt(n)
-            raised += float(stats.t.ppf(level, n - 1)) * spread / (kept / n)
+            raised += float(stats.t.ppf(level, n - 1)) * spread / (n_kept / n)
         exact = first.high / (1 - first.high) if first.high < 1 else math.inf
         share, high = min(odds * quotient, 1.0), min(odds * max(raised, exact), 1.0)
     place = min(1.0, tries * miss_rate)
-    return RegeneratedCopies(share, high, place, first, kept, int(lost.sum()), miss_rate, level)
+    return RegeneratedCopies(share, high, place, first, n_kept, int(lost.sum()), miss_rate, level)

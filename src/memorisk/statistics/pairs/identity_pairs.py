@@ -180,22 +180,22 @@ def cliques(n: int, first: ArrayLike, second: ArrayLike) -> Rows:
     for one, other in zip(np.asarray(first).tolist(), np.asarray(second).tolist(), strict=True):
         beside[one].add(other)
         beside[other].add(one)
-    found, members = np.zeros(n, dtype=np.intp), list[set[int]]()
+    clique_of, members = np.zeros(n, dtype=np.intp), list[set[int]]()
     for i, linked in enumerate(beside):
-        open_to = sorted({int(found[j]) for j in linked if j < i})
-        found[i] = next((c for c in open_to if members[c] <= linked), len(members))
-        if found[i] == len(members):
+        open_to = sorted({int(clique_of[j]) for j in linked if j < i})
+        clique_of[i] = next((c for c in open_to if members[c] <= linked), len(members))
+        if clique_of[i] == len(members):
             members.append(set())
-        members[found[i]].add(i)
-    return found
+        members[clique_of[i]].add(i)
+    return clique_of
 
 
 def _column(groups: ArrayLike) -> NDArray:
     """Ids in one column."""
-    found = np.asarray(groups)
-    if found.ndim != 1:
-        raise InputError(f"groups have shape {found.shape}; give one id per image")
-    return found
+    column = np.asarray(groups)
+    if column.ndim != 1:
+        raise InputError(f"groups have shape {column.shape}; give one id per image")
+    return column
 
 
 def _joined(sets: Rows, group: NDArray) -> NDArray[np.int64]:

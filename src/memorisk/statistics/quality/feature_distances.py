@@ -114,10 +114,10 @@ def frechet_distance(
     return frechet_figure(samples, frechet(samples))
 
 
-def frechet_figure(samples: Samples, found: Frechet) -> QualityFigure:
+def frechet_figure(samples: Samples, distance: Frechet) -> QualityFigure:
     """The figure of a distance that is there already."""
-    contributions = by_unit(found.real, samples.real_unit), by_unit(found.synthetic, samples.synthetic_unit)
-    return figure_interval(samples, found.estimate, *contributions, "log", "infinitesimal jackknife over units")
+    contributions = by_unit(distance.real, samples.real_unit), by_unit(distance.synthetic, samples.synthetic_unit)
+    return figure_interval(samples, distance.estimate, *contributions, "log", "infinitesimal jackknife over units")
 
 
 def frechet(samples: Samples) -> Frechet:
@@ -220,13 +220,13 @@ def mifid(
     return mifid_figure(samples, frechet(samples), threshold=threshold)
 
 
-def mifid_figure(samples: Samples, found: Frechet, *, threshold: float = THRESHOLD) -> MemorizationInformed:
+def mifid_figure(samples: Samples, distance: Frechet, *, threshold: float = THRESHOLD) -> MemorizationInformed:
     """MiFID of a Frechet distance that is there already."""
     near = nearest_cosines(samples)
     s = float(near.first.mean())
     penalised = s < threshold
-    estimate = found.estimate / (s + FLOOR) if penalised and found.estimate > 1e-8 else found.estimate
-    real, synthetic = by_unit(found.real, samples.real_unit), by_unit(found.synthetic, samples.synthetic_unit)
+    estimate = distance.estimate / (s + FLOOR) if penalised and distance.estimate > 1e-8 else distance.estimate
+    real, synthetic = by_unit(distance.real, samples.real_unit), by_unit(distance.synthetic, samples.synthetic_unit)
     s_real, s_synthetic = _contributions(samples, near)
     half = _half_width(s_real, s_synthetic, samples.level)
     why = ""
@@ -236,9 +236,9 @@ def mifid_figure(samples: Samples, found: Frechet, *, threshold: float = THRESHO
         why = f"it divides by a distance of {s:.3g}, whose own limits reach 0"
     if why:
         return MemorizationInformed(samples.no_interval(estimate, why), s, penalised)
-    if penalised and found.estimate > 0:
-        real = estimate * (real / found.estimate - s_real / (s + FLOOR))
-        synthetic = estimate * (synthetic / found.estimate - s_synthetic / (s + FLOOR))
+    if penalised and distance.estimate > 0:
+        real = estimate * (real / distance.estimate - s_real / (s + FLOOR))
+        synthetic = estimate * (synthetic / distance.estimate - s_synthetic / (s + FLOOR))
     figure = figure_interval(samples, estimate, real, synthetic, "log", "infinitesimal jackknife over units")
     return MemorizationInformed(figure, s, penalised)
 
@@ -403,14 +403,14 @@ def subset_kernel_distance(
             f"{subsets:,} subsets of {size:,} cannot be drawn from {len(x):,} real and {len(y):,} synthetic images"
         )
     rng = np.random.RandomState(seed)  # torch-fidelity's draws
-    found = np.empty(subsets)
+    distances = np.empty(subsets)
     for i in range(subsets):
         some = y[rng.choice(len(y), size, replace=False)]
         others = x[rng.choice(len(x), size, replace=False)]
         units = np.arange(size)
         within = _Side.of(some, units).mean + _Side.of(others, units).mean
-        found[i] = within - 2 * float(_cross_sums(some, others)[0].sum()) / size**2
-    return SubsetDistance(float(found.mean()), float(found.std()), subsets, size)
+        distances[i] = within - 2 * float(_cross_sums(some, others)[0].sum()) / size**2
+    return SubsetDistance(float(distances.mean()), float(distances.std()), subsets, size)
 
 
 def kernel(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -462,14 +462,14 @@ def _diagonal(values: FloatArray) -> FloatArray:
 
 def _within(values: FloatArray, unit: Codes) -> FloatArray:
     """[G] sums over pairs of different images of each unit."""
-    found, diagonal = np.zeros(int(unit.max()) + 1), _diagonal(values)
+    sums, diagonal = np.zeros(int(unit.max()) + 1), _diagonal(values)
     order = np.argsort(unit, kind="stable")
     ends = np.cumsum(np.bincount(unit))
     for g, end in enumerate(ends):
         rows = order[(ends[g - 1] if g else 0) : end]
         if len(rows) > 1:
-            found[g] = _cross_sums(values[rows], values[rows])[0].sum() - diagonal[rows].sum()
-    return found
+            sums[g] = _cross_sums(values[rows], values[rows])[0].sum() - diagonal[rows].sum()
+    return sums
 
 
 def _cross_sums(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -94,8 +94,8 @@ def count_in_balls(centres: FloatArray, others: FloatArray, k: int, parts: Seque
             rows = part.others[(part.others >= start) & (part.others < stop)]
             if len(rows):
                 whole = len(rows) == len(squared) and np.array_equal(part.centres, everyone)
-                asked = squared if whole else squared[np.ix_(rows - start, part.centres)]
-                inside = pairs.within(asked, rows, part.centres, radii[p])
+                squares = squared if whole else squared[np.ix_(rows - start, part.centres)]
+                inside = pairs.within(squares, rows, part.centres, radii[p])
                 n_held[p] += inside.any(axis=1).sum()
                 n_pairs[p] += inside.sum()
                 holding[p] |= inside.any(axis=0)
@@ -114,15 +114,15 @@ def ball_radii(values: FloatArray, k: int, parts: Sequence[Codes]) -> list[Float
         parts: Rows, more than k in each.
     """
     n, measure, everyone = len(values), fit_measure("euclidean", values), np.arange(len(values))
-    asked = k if all(len(rows) == n for rows in parts) else min(4 * k + 8, n - 1)
-    found = nearest(values, values, measure, asked, exclude_same=(everyone, everyone), device="cpu")
+    n_neighbours = k if all(len(rows) == n for rows in parts) else min(4 * k + 8, n - 1)
+    neighbours = nearest(values, values, measure, n_neighbours, exclude_same=(everyone, everyone), device="cpu")
     radii = []
     for rows in parts:
         member = np.zeros(n, bool)
         member[rows] = True
-        counted = np.cumsum(member[found.indices[rows]], axis=1)
-        place = np.minimum((counted < k).sum(axis=1), asked - 1)
-        radius = found.distances[rows, place]
+        counted = np.cumsum(member[neighbours.indices[rows]], axis=1)
+        place = np.minimum((counted < k).sum(axis=1), n_neighbours - 1)
+        radius = neighbours.distances[rows, place]
         short = np.flatnonzero(counted[:, -1] < k)
         if len(short):
             again = nearest(
@@ -304,21 +304,21 @@ def _halves(samples: Samples, k: int, seed: int) -> list[ImageSubset]:
             (rng.permutation(n) < n // 2)[unit]
             for n, unit in zip(samples.units, (samples.real_unit, samples.synthetic_unit), strict=True)
         )
-        parts += [ImageSubset(*(np.flatnonzero(kept) for kept in (real, synthetic)))]
-        parts += [ImageSubset(*(np.flatnonzero(~kept) for kept in (real, synthetic)))]
+        parts += [ImageSubset(*(np.flatnonzero(half) for half in (real, synthetic)))]
+        parts += [ImageSubset(*(np.flatnonzero(~half) for half in (real, synthetic)))]
     return parts if _large_enough(parts, k) else []
 
 
 def _left_out(samples: Samples, k: int, seed: int) -> tuple[list[ImageSubset], list[ImageSubset]]:
     """Everything without each group of units of the real images, and of the synthetic ones; none where that is few."""
     rng, everything = np.random.default_rng(seed), _everything(samples)
-    found = []
+    row_sets = []
     for n, unit in zip(samples.units, (samples.real_unit, samples.synthetic_unit), strict=True):
         n_groups = min(GROUPS, n)
         group = rng.permutation(np.arange(n) % n_groups)[unit]
-        found.append([np.flatnonzero(group != g) for g in range(n_groups)])
-    real = [ImageSubset(rows, everything.others) for rows in found[0]]
-    synthetic = [ImageSubset(everything.centres, rows) for rows in found[1]]
+        row_sets.append([np.flatnonzero(group != g) for g in range(n_groups)])
+    real = [ImageSubset(rows, everything.others) for rows in row_sets[0]]
+    synthetic = [ImageSubset(everything.centres, rows) for rows in row_sets[1]]
     return (real, synthetic) if _large_enough([*real, *synthetic], k) else ([], [])
 
 

@@ -81,14 +81,14 @@ def mean_auc(scores: FloatArray, label: Codes) -> float:
         scores: [n, k], one of each class.
         label: [n] numbers of classes.
     """
-    found = []
+    aucs = []
     for c in np.unique(label):
         positive = label == c
         n, m = int(positive.sum()), int((~positive).sum())
         if m:
             ranks = stats.rankdata(scores[:, c])
-            found.append((ranks[positive].sum() - n * (n + 1) / 2) / (n * m))
-    return float(np.mean(found)) if found else math.nan
+            aucs.append((ranks[positive].sum() - n * (n + 1) / 2) / (n * m))
+    return float(np.mean(aucs)) if aucs else math.nan
 
 
 def compare_training(
@@ -137,12 +137,12 @@ def compare_training(
 
 def _without(scores: FloatArray, label: Codes, units: Codes, measure: Measure) -> FloatArray:
     """[G] mean over trainings without each patient; one who alone has a class stays, or the measure would change."""
-    found = []
+    means = []
     for unit in range(int(units.max()) + 1):
-        kept = units != unit
-        if len(np.unique(label[kept])) == len(np.unique(label)):
-            found.append(np.mean([measure(one[kept], label[kept]) for one in scores]))
-    return np.array(found)
+        others = units != unit
+        if len(np.unique(label[others])) == len(np.unique(label)):
+            means.append(np.mean([measure(one[others], label[others]) for one in scores]))
+    return np.array(means)
 
 
 def _of_trainings(values: FloatArray) -> float:
@@ -270,5 +270,5 @@ def against_majority(
 def _shares(count: FloatArray, hits: FloatArray, constant: FloatArray) -> tuple[float, float, float]:
     """Accuracy, balanced accuracy over the classes that are there, and the gain, from sums per class."""
     accuracy = hits.sum() / count.sum()
-    there = count > 0
-    return accuracy, float((hits[there] / count[there]).mean()), accuracy - constant.sum() / count.sum()
+    present = count > 0
+    return accuracy, float((hits[present] / count[present]).mean()), accuracy - constant.sum() / count.sum()

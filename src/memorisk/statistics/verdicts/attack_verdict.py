@@ -93,11 +93,11 @@ def attack_findings(attacks: Sequence[Attack], gate: float, units: UnitNames, n_
         for a, row in zip(counted, adjusted, strict=True)
         if row.min() <= LEVEL
     ]
-    failed.sort(key=lambda found: -found[0].low)
+    failed.sort(key=lambda failure: -failure[0].low)
     kinds = ((False, False), (True, False), (True, True))  # of the given model, of a class of it
     findings = []
     for target, by_class in kinds:
-        own = [found for found in failed if (found[0].of_target, bool(found[0].label)) == (target, by_class)]
+        own = [failure for failure in failed if (failure[0].of_target, bool(failure[0].label)) == (target, by_class)]
         if own:
             findings.append(Finding(FAIL, _failure(own, gate, units)))
     if not findings:
@@ -118,10 +118,10 @@ def passed_words(attacks: Sequence[Attack], gate: float, units: UnitNames) -> st
     )
 
 
-def _failure(found: Sequence[tuple[Attack, bool, bool]], gate: float, units: UnitNames) -> str:
+def _failure(failures: Sequence[tuple[Attack, bool, bool]], gate: float, units: UnitNames) -> str:
     """Name the attacks that find members, the surest first, by AUC or by the rate at 1 % false positives."""
-    told = []
-    for attack, by_auc, by_rate in found[:MOST_NAMED]:
+    parts_of_attacks = []
+    for attack, by_auc, by_rate in failures[:MOST_NAMED]:
         parts = []
         if by_auc:
             auc, low = format_against_gates(attack.auc, gate), format_against_gates(attack.low, gate)
@@ -129,9 +129,9 @@ def _failure(found: Sequence[tuple[Attack, bool, bool]], gate: float, units: Uni
         if by_rate:
             found_low = format_against_gates(100 * attack.tpr_low, 100 * SURE_RATE, digits=0)
             parts.append(f"at least {found_low}% of the members found at 1 % false positives")
-        told.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, units)})")
-    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(told)}{more}"
+        parts_of_attacks.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, units)})")
+    more = f"; and {len(failures) - MOST_NAMED} more" if len(failures) > MOST_NAMED else ""
+    return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(parts_of_attacks)}{more}"
 
 
 def _doubts(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: int) -> list[Finding]:

@@ -198,14 +198,14 @@ def noticeable_gap(listing: ClassList, *, seed: int, n_draws: int = N_DRAWS) -> 
     if not n_test or space < MIN_ROOM:
         return NoticeableGap(math.inf, nan, nan, nan, space, 0, n_test)
     low, high = 0, len(GAPS) - 1
-    found = {high: power(listing, float(GAPS[high]), seed=seed, n_draws=n_draws)}
-    while found[high] >= POWER and low < high:
+    powers = {high: power(listing, float(GAPS[high]), seed=seed, n_draws=n_draws)}
+    while powers[high] >= POWER and low < high:
         middle = (low + high) // 2
-        found[middle] = power(listing, float(GAPS[middle]), seed=seed, n_draws=n_draws)
-        low, high = (low, middle) if found[middle] >= POWER else (middle + 1, high)
-    share = clopper_pearson(round(found[high] * n_draws), n_draws)
-    gap = float(GAPS[high]) if found[high] >= POWER else math.inf
-    return NoticeableGap(gap, found[high], share.low, share.high, space, n_draws, n_test)
+        powers[middle] = power(listing, float(GAPS[middle]), seed=seed, n_draws=n_draws)
+        low, high = (low, middle) if powers[middle] >= POWER else (middle + 1, high)
+    share = clopper_pearson(round(powers[high] * n_draws), n_draws)
+    gap = float(GAPS[high]) if powers[high] >= POWER else math.inf
+    return NoticeableGap(gap, powers[high], share.low, share.high, space, n_draws, n_test)
 
 
 def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, n_seeds: int | None = None) -> float:
@@ -270,8 +270,8 @@ def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 20
     high = tried
     while low < high:
         middle = (low + high) // 2
-        found = power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=middle)
-        low, high = (low, middle) if found >= enough else (middle + 1, high)
+        power_here = power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=middle)
+        low, high = (low, middle) if power_here >= enough else (middle + 1, high)
     return high
 
 
@@ -379,9 +379,9 @@ def uneven_gaps(scored: ArrayLike, unseen: ArrayLike, chance: float = CHANCE) ->
 def _size(gaps: ArrayLike) -> FloatArray:
     """[n] root mean square over the seeds that have a gap; 0 without any."""
     values = np.asarray(gaps, dtype=np.float64)
-    there = ~np.isnan(values)
-    squares = np.where(there, np.square(np.where(there, values, 0.0)), 0.0).sum(axis=1)
-    return np.sqrt(squares / np.maximum(there.sum(axis=1), 1))
+    finite = ~np.isnan(values)
+    squares = np.where(finite, np.square(np.where(finite, values, 0.0)), 0.0).sum(axis=1)
+    return np.sqrt(squares / np.maximum(finite.sum(axis=1), 1))
 
 
 def _log(size: FloatArray) -> FloatArray:

@@ -141,7 +141,7 @@ def decide(
     tiers = {str(row["label"]): str(row["tier"]) for row in rows}
     few = seed_shortage(n_seeds)
     failures = sorted(
-        (found for row in rows if (found := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
+        (failure for row in rows if (failure := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
     )
     failed = [reason for _, reason in failures] + [f.why for f in findings if f.status == FAIL]
     undecided = sorted((f for f in findings if f.status == UNDECIDED), key=lambda f: not f.first)
@@ -160,32 +160,32 @@ def decide(
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
     worst = max(rows, key=lambda row: float(row["noticeable_gap"]))
-    found = {"gap": worst["noticeable_gap"], **{k: worst.get(f"noticeable_{k}") for k in ("power", "low", "high")}}
+    noticeable = {"gap": worst["noticeable_gap"], **{k: worst.get(f"noticeable_{k}") for k in ("power", "low", "high")}}
     passed = [
         f"no {units.one} is flagged",
-        power_sentence(found, units, one_line(worst["label"], 80)),
+        power_sentence(noticeable, units, one_line(worst["label"], 80)),
         f"the mean gap M of every class is below {GATES[gate]} nats, by the upper limit of its interval",
     ]
     return Decision(PASS, gate, passed, [], tiers)
 
 
-def power_sentence(found: Mapping[str, Any] | None, units: UnitNames, label: str) -> str:
+def power_sentence(noticeable: Mapping[str, Any] | None, units: UnitNames, label: str) -> str:
     """Say in one sentence what the audit would have noticed of one patient; on the first screen of every report.
 
     Args:
-        found: `gap` in nats (None or infinite: no gap is surely noticed), `power` with `low` and `high` where known;
-            None or empty where no class has a list.
+        noticeable: `gap` in nats (None or infinite: no gap is surely noticed), `power` with `low` and `high` where
+            known; None or empty where no class has a list.
         units: What a group is called.
         label: The class in which least is noticed, as it may be shown.
     """
-    if not found:
+    if not noticeable:
         return ""
-    gap = found.get("gap")
+    gap = noticeable.get("gap")
     if gap is None or not math.isfinite(gap):
         return f"in class {label} a single {units.one} is not surely noticed, however strongly remembered"
     limits = ""
-    if found.get("low") is not None:
-        cases, low, high = (f"{100 * found[k]:.0f}" for k in ("power", "low", "high"))
+    if noticeable.get("low") is not None:
+        cases, low, high = (f"{100 * noticeable[k]:.0f}" for k in ("power", "low", "high"))
         limits = f"; simulated: {cases} of 100, {low} to {high}"
     times = math.exp(gap)
     return (
@@ -233,8 +233,8 @@ def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> tup
     reasons, above = [], reaches_gate(low, gate) and not few and row["tier"] != INSUFFICIENT
     if above:
         where = f"above {GATES[gate]}" if gate == "high" else f"at or above {GATES[gate]}"
-        told = format_against_gates(low, GATES[gate], digits=3, kind="g")
-        reasons.append(f"its mean gap M is {where} nats, by the lower limit of its interval, {told}")
+        limit = format_against_gates(low, GATES[gate], digits=3, kind="g")
+        reasons.append(f"its mean gap M is {where} nats, by the lower limit of its interval, {limit}")
     if flagged > 0:
         reasons.append(f"{units.count(flagged)} {'is' if flagged == 1 else 'are'} flagged")
     if not reasons:
@@ -245,7 +245,7 @@ def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> tup
 def _doubts(row: dict[str, Any], gate: str, notice: float, units: UnitNames, flips: bool) -> list[tuple[str, str]]:
     """Why this class leaves the gate undecided, each with what would decide it."""
     name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
-    told = " to ".join(format_against_gates(limit, GATES[gate], digits=3, kind="g") for limit in (low, high))
+    limits = " to ".join(format_against_gates(limit, GATES[gate], digits=3, kind="g") for limit in (low, high))
     doubts = []
     if row["tier"] == INSUFFICIENT:
         n = row.get("n_groups_scored", math.nan)
@@ -263,7 +263,7 @@ def _doubts(row: dict[str, Any], gate: str, notice: float, units: UnitNames, fli
     elif not high < GATES[gate]:
         doubts.append(
             (
-                f"class {name}: the interval of its mean gap M, {told} nats, contains {GATES[gate]}",
+                f"class {name}: the interval of its mean gap M, {limits} nats, contains {GATES[gate]}",
                 f"class {name}: a shorter interval, by more models (seeds) or more images of it",
             )
         )
@@ -313,9 +313,9 @@ def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
             f": a single {units.one} would have been noticed in four of five cases only from a gap of "
             f"{format_against_gates(gap, notice, kind='g')} nats on, and a pass needs {notice:g}"
         )
-    found = float(row["notice_power"])
-    if not found >= PASS_POWER:
-        cases = 0 if math.isnan(found) else int(100 * found)
+    chance = float(row["notice_power"])
+    if not chance >= PASS_POWER:
+        cases = 0 if math.isnan(chance) else int(100 * chance)
         return (
             f": a single {units.one} with a gap of {notice:g} nats would have been noticed in {cases} of 100 cases, "
             f"and a pass needs {100 * PASS_POWER:.0f}"
