@@ -140,7 +140,7 @@ def write_clean_set(
     shutil.rmtree(building, ignore_errors=True)
     try:
         building.mkdir(mode=0o700, parents=True)
-        found = _write(building, sources, labels, rule, decoded, skip_unreadable, processes, progress)
+        clean_set = _write(building, sources, labels, rule, decoded, skip_unreadable, processes, progress)
         os.sync()
         _put_in_place(building, folder)
     except OSError as error:
@@ -151,7 +151,7 @@ def write_clean_set(
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
-    return found
+    return clean_set
 
 
 def _write(

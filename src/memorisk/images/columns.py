@@ -131,17 +131,17 @@ def shown_names(columns: Iterable[object]) -> list[str]:
     return [one_line(c, 60) for c in columns]
 
 
-def pick(columns: Iterable[object], role: Role, given: str | None, source: str) -> str | None:
+def pick(columns: Iterable[object], role: Role, chosen: str | None, source: str) -> str | None:
     """The column for a role: the one that is named, else the first usual name that occurs, else None.
 
     Raises:
         InputError: The named column does not exist.
     """
     names = [str(c) for c in columns]
-    if given is not None:
-        if given not in names:
-            raise unknown_name(f"{role} column of {one_line(source)}:", given, shown_names(names))
-        return given
+    if chosen is not None:
+        if chosen not in names:
+            raise unknown_name(f"{role} column of {one_line(source)}:", chosen, shown_names(names))
+        return chosen
     by_plain: dict[str, str] = {}
     for name in names:
         by_plain.setdefault(plain_name(name), name)
@@ -217,12 +217,12 @@ def _read_json_lines(path: Path) -> pd.DataFrame:
     names: set[str] = set()
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
-            found = json.loads(line, object_pairs_hook=_once_each) if line.strip() else {}
-            if not isinstance(found, dict):
+            values = json.loads(line, object_pairs_hook=_once_each) if line.strip() else {}
+            if not isinstance(values, dict):
                 raise ValueError(f"line {number} is no object of JSON")
-            if found:
-                rows.append({k: None if isinstance(v, (dict, list)) else v for k, v in found.items()})
-                names.update(found)
+            if values:
+                rows.append({k: None if isinstance(v, (dict, list)) else v for k, v in values.items()})
+                names.update(values)
                 check_table(path, len(rows), len(names), path.stat().st_size)
     return pd.DataFrame(rows, dtype=object)
 
@@ -233,11 +233,11 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         ValueError: One does.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         twice = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
         raise ValueError(f"{one_line(twice, 60)!r} stands twice in one object")
-    return found
+    return values
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -283,8 +283,8 @@ def label_values(table: pd.DataFrame, column: str, source: str) -> list[str]:
     return ["|".join(n for n, m in zip(names, row, strict=True) if m) or NO_FINDING for row in zip(*marks, strict=True)]
 
 
-def label_column(table: pd.DataFrame, given: str | None, source: str) -> str | None:
+def label_column(table: pd.DataFrame, name: str | None, source: str) -> str | None:
     """The label column (or comma-separated columns), named or guessed; None where there is none."""
-    if given is not None and "," in given and given not in table.columns:
-        return given
-    return pick(table.columns, "label", given, source)
+    if name is not None and "," in name and name not in table.columns:
+        return name
+    return pick(table.columns, "label", name, source)

@@ -46,23 +46,23 @@ def content_fingerprints(files: Sequence[str], cache: Path | None, *, processes:
     Returns:
         By path; "absent" for a file that cannot be opened, and for what is no regular file.
     """
-    found = {file: file for file in files if file.startswith(BUILTIN)}
-    stamps = {file: _stamp(file) for file in files if file not in found}
-    found |= {file: "absent" for file, stamp in stamps.items() if stamp is None}
+    hashes = {file: file for file in files if file.startswith(BUILTIN)}
+    stamps = {file: _stamp(file) for file in files if file not in hashes}
+    hashes |= {file: "absent" for file, stamp in stamps.items() if stamp is None}
     present = {file: stamp for file, stamp in stamps.items() if stamp is not None}
     book = None if cache is None or not present else cache / "checksums" / f"{_place(present)}.parquet"
     known = _recall(book, present)
-    found |= known
+    hashes |= known
     new = [file for file in present if file not in known]
     if sum(present[file][0] for file in new) < _MIN_BYTES_FOR_PROCESSES:
         processes = 1
     jobs = [new[i : i + _FILES_PER_JOB] for i in range(0, len(new), _FILES_PER_JOB)]
-    taken = time.time_ns()
+    now = time.time_ns()
     for batch, values in zip(jobs, run_jobs(_fingerprint_batch, jobs, processes=processes), strict=True):
-        found |= dict(zip(batch, values, strict=True))
+        hashes |= dict(zip(batch, values, strict=True))
     if new and book is not None:
-        _remember(book, {file: (stamp, found[file]) for file, stamp in present.items()}, taken)
-    return found
+        _remember(book, {file: (stamp, hashes[file]) for file, stamp in present.items()}, now)
+    return hashes
 
 
 def _fingerprint_batch(files: list[str]) -> list[str]:
@@ -104,11 +104,11 @@ def _recall(book: Path | None, present: dict[str, tuple[int, int, int]]) -> dict
         return {}
 
 
-def _remember(book: Path, entries: dict[str, tuple[tuple[int, int, int], str]], taken: int) -> None:
+def _remember(book: Path, entries: dict[str, tuple[tuple[int, int, int], str]], now: int) -> None:
     settled = [
         (path, *stamp, value)
         for path, (stamp, value) in entries.items()
-        if value != "absent" and max(stamp[1:]) < taken - _MIN_AGE_NS
+        if value != "absent" and max(stamp[1:]) < now - _MIN_AGE_NS
     ]
     try:
         book.parent.mkdir(mode=0o700, exist_ok=True)

@@ -180,11 +180,11 @@ def leaking_groups(manifest: Manifest) -> dict[str, tuple[str, ...]]:
     """Groups with images in more than one given split, and in which: ``{group: (splits)}``, sorted by group."""
     if manifest.splits is None:
         return {}
-    found: dict[str, set[str]] = {}
+    splits_of: dict[str, set[str]] = {}
     for group, split in zip(manifest.groups, manifest.splits, strict=True):
         if split:
-            found.setdefault(group, set()).add(split)
-    return {group: tuple(sorted(found[group])) for group in sorted(found) if len(found[group]) > 1}
+            splits_of.setdefault(group, set()).add(split)
+    return {group: tuple(sorted(splits_of[group])) for group in sorted(splits_of) if len(splits_of[group]) > 1}
 
 
 def refuse_leaking_splits(manifest: Manifest) -> None:

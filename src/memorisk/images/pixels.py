@@ -319,11 +319,11 @@ class Scan:
 def scan_rows(job: ScanJob) -> Scan:
     """Decode rows one after the other and keep what describes them."""
     scan = Scan([], [], [], [], [], [], [], np.zeros((len(job.sources), 32, 32), dtype=np.uint8))
-    found: dict[str, str] = {}
+    surplus_of: dict[str, str] = {}
     for i, source in enumerate(job.sources):
-        if source.file not in found:
-            found = {source.file: _surplus(source.file, job.rule.depth)}
-        scan.surplus.append(found[source.file])
+        if source.file not in surplus_of:
+            surplus_of = {source.file: _surplus(source.file, job.rule.depth)}
+        scan.surplus.append(surplus_of[source.file])
         reason, image = "", np.zeros((0, 0, 1), dtype=np.uint8)
         try:
             image = job.rule.read(source)
@@ -392,12 +392,12 @@ class StackedImages:
         if axis != 0 or out is not None or mode != "raise":
             raise InputError("stacked images give rows along their first axis only")
         wanted = self.order[np.asarray(rows)]
-        found = np.empty((len(wanted), *self.shape[1:]), dtype=self.dtype)
+        rows_taken = np.empty((len(wanted), *self.shape[1:]), dtype=self.dtype)
         part_of = np.searchsorted(self.starts, wanted, side="right") - 1
         for i in np.unique(part_of):
             here = part_of == i
-            found[here] = self.parts[i][wanted[here] - self.starts[i]]
-        return found
+            rows_taken[here] = self.parts[i][wanted[here] - self.starts[i]]
+        return rows_taken
 
     def __getitem__(self, rows: np.ndarray | int | slice) -> np.ndarray:
         chosen = np.arange(len(self))[rows]

@@ -248,13 +248,13 @@ def _count(across: Iterable[str], what: str) -> int:
 
 
 def _duplicates(described: pd.DataFrame, hashes: np.ndarray, contents: list[tuple]) -> pd.DataFrame:
-    found = []
+    tables = []
     for number, rows in enumerate(equal_sets(hashes), start=1):
         same = described.iloc[rows]
         kind = "bytes" if len({contents[row] for row in rows}) == 1 else "pixels"
-        found.append(same.assign(copy=number, kind=kind, across=_crossed_roles(same)))
+        tables.append(same.assign(copy=number, kind=kind, across=_crossed_roles(same)))
     columns = ["copy", "kind", *described.columns, "across"]
-    return pd.concat(found, ignore_index=True).reindex(columns=columns) if found else pd.DataFrame(columns=columns)
+    return pd.concat(tables, ignore_index=True).reindex(columns=columns) if tables else pd.DataFrame(columns=columns)
 
 
 def _near(described: pd.DataFrame, candidates: np.ndarray, pairs: NearCopies) -> pd.DataFrame:
@@ -333,10 +333,10 @@ def _sizes(scan: Scan) -> pd.DataFrame:
 def _surplus(scan: Scan, manifest: Manifest, plane: str) -> pd.DataFrame:
     """What files hold besides the images of their rows; further frames are counted, also in a format not checked."""
     rows = [row for row, holds in enumerate(scan.surplus) if holds]
-    found = {path: scan.surplus[row] for row, path in zip(rows, manifest.table["path"].iloc[rows], strict=True)}
+    holds = {path: scan.surplus[row] for row, path in zip(rows, manifest.table["path"].iloc[rows], strict=True)}
     left = uncovered_frames(manifest.subset(rows), plane)
-    found |= {path: plural(n, "further frame", "further frames") for path, n in left.items()}
-    return pd.DataFrame(list(found.items()), columns=["path", "holds"])
+    holds |= {path: plural(n, "further frame", "further frames") for path, n in left.items()}
+    return pd.DataFrame(list(holds.items()), columns=["path", "holds"])
 
 
 __all__ = ["ImageCheck", "check_images", "render_text"]

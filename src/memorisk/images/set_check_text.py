@@ -29,7 +29,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         Lines without line breaks or control characters in them, whatever the names of files and labels hold.
     """
     wrong = ", ".join(f"{what}: {count:,}" for what, count in check.problems.items() if count)
-    crossing, given, sizes = (_rows(table) for table in (check.crossing_groups, check.splits, check.sizes))
+    crossing, splits, sizes = (_rows(table) for table in (check.crossing_groups, check.splits, check.sizes))
     return [
         f"{one_line(check.name)}: {check.n:,} images, {len(check.classes):,} classes, {len(check.groups):,} groups",
         f"problems found - {wrong}" if wrong else f"no problems found{'' if _labelled(check) else _UNLABELLED}",
@@ -51,22 +51,22 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         *_near(check, shown),
         *_classes(check),
         *_groups(check),
-        *_listing("given splits", given, shown, lambda r: f"{_text(r['split'])}: {_counts(r)}"),
+        *_listing("given splits", splits, shown, lambda r: f"{_text(r['split'])}: {_counts(r)}"),
         *_listing("sizes (width x height)", sizes, shown, _size),
     ]
 
 
 def _missing_data_notes(check: ImageCheck) -> list[str]:
     """What the data do not say, so that nothing could be found wrong with it."""
-    told = []
+    notes = []
     if len(check.groups) == check.n > 1:
-        told.append(
+        notes.append(
             "note: no two images share a group: patients who cross splits could not be looked for (--group-from, "
             "--group-column)"
         )
     if not _labelled(check):
-        told.append("note: no image has a label, which an audit needs (--labels-csv, --label-column, --label-from)")
-    return told
+        notes.append("note: no image has a label, which an audit needs (--labels-csv, --label-column, --label-from)")
+    return notes
 
 
 def _release_notes(check: ImageCheck) -> list[str]:
@@ -75,12 +75,12 @@ def _release_notes(check: ImageCheck) -> list[str]:
     if not n:
         return []
     kinds = Counter(known["holds"].tolist()).most_common(_SHOWN_KINDS)
-    told = [f"{_text(what)} in {plural(count, 'file', 'files')}" for what, count in kinds]
-    told += ["other things"] if known["holds"].nunique() > _SHOWN_KINDS else []
-    told += [f"{n - len(known):,} of {UNCHECKED}"] if n > len(known) else []
+    parts = [f"{_text(what)} in {plural(count, 'file', 'files')}" for what, count in kinds]
+    parts += ["other things"] if known["holds"].nunique() > _SHOWN_KINDS else []
+    parts += [f"{n - len(known):,} of {UNCHECKED}"] if n > len(known) else []
     return [
         f"note: a statement would refuse to release {plural(n, 'file as it is', 'files as they are')} "
-        f"({', '.join(told)}); memorisk release SET OUT writes the images anew, and nothing else"
+        f"({', '.join(parts)}); memorisk release SET OUT writes the images anew, and nothing else"
     ]
 
 

@@ -93,8 +93,8 @@ def _draw(problem: Rounding, rng: np.random.Generator) -> np.ndarray:
     order = order[np.lexsort((problem.images.sum(axis=1)[order], problem.images.argmax(axis=1)[order]))]
     # Totals in images and in units first; then units give way, then the classes with the widest allowance.
     widest_first = np.argsort(-problem.images.max(axis=0), kind="stable")
-    kept = [np.hstack([images, images > 0])] + [images[:, widest_first[i:]] for i in range(images.shape[1])]
-    for weights in kept:
+    weight_sets = [np.hstack([images, images > 0])] + [images[:, widest_first[i:]] for i in range(images.shape[1])]
+    for weights in weight_sets:
         chances[order] = _flight(chances[order], weights[order], rng)
         if _ways(chances) <= _OUTCOMES:
             break

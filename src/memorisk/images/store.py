@@ -81,9 +81,9 @@ class ImageStore:
         """Pixels that lie in the store's folder stay there when it goes to another process or machine."""
         pixels = self.images
         whole = isinstance(pixels, np.memmap) and isinstance(pixels.base, mmap.mmap)
-        there = whole and Path(str(getattr(pixels, "filename", ""))) == (self.folder / IMAGES).absolute()
+        in_folder = whole and Path(str(getattr(pixels, "filename", ""))) == (self.folder / IMAGES).absolute()
         parts = (self.manifest, self.key, self.folder, self.skipped, self.pixel_hashes, self.files)
-        return _unpickle, (None if there else pixels, *parts)
+        return _unpickle, (None if in_folder else pixels, *parts)
 
 
 def _unpickle(images: np.ndarray | None, manifest: Manifest, key: str, folder: Path, *rest: Any) -> "ImageStore":
@@ -157,6 +157,6 @@ def _opened(folder: Path, manifest: Manifest, options: ImageOptions) -> ImageSto
     )
     images = read_array(folder / IMAGES, mmap=True)
     read = rows.take(good)
-    hashes, kept = read["pixel_hash"].to_numpy(dtype=object), manifest.subset(good)
-    files = list_files(kept, read["sha256"].tolist(), read["decoded"].tolist(), skipped)
-    return ImageStore(images, kept, folder.name, folder, skipped, hashes, files)
+    hashes, readable = read["pixel_hash"].to_numpy(dtype=object), manifest.subset(good)
+    files = list_files(readable, read["sha256"].tolist(), read["decoded"].tolist(), skipped)
+    return ImageStore(images, readable, folder.name, folder, skipped, hashes, files)

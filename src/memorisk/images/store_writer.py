@@ -50,7 +50,7 @@ def manifest_sources(manifest: Manifest) -> list[Source]:
     ]
 
 
-def process_count(asked: int | None, sources: Sequence[Source]) -> int:
+def process_count(requested: int | None, sources: Sequence[Source]) -> int:
     """How many processes decode: those asked for, else the cores this process may use; never more than there are files.
 
     The images of one file are read in order by one process: a compressed array is a stream, which each process would
@@ -60,15 +60,17 @@ def process_count(asked: int | None, sources: Sequence[Source]) -> int:
     Raises:
         InputError: Fewer than one is asked for.
     """
-    if asked is not None and asked < 1:
-        raise InputError(f"processes is {asked}; give at least 1")
+    if requested is not None and requested < 1:
+        raise InputError(f"processes is {requested}; give at least 1")
     files = {source.file for source in sources}
-    if asked is None:
-        asked = available_cores() if len(sources) >= _MIN_IMAGES_FOR_PROCESSES else 1
+    if requested is None:
+        requested = available_cores() if len(sources) >= _MIN_IMAGES_FOR_PROCESSES else 1
     parts = len(files)
-    if parts < asked and any((found := file_format(file)) is not None and found.module == SHARDS for file in files):
+    if parts < requested and any(
+        (file_type := file_format(file)) is not None and file_type.module == SHARDS for file in files
+    ):
         parts = len(row_blocks(len(sources)))
-    return max(1, min(asked, parts))
+    return max(1, min(requested, parts))
 
 
 def row_blocks(n: int) -> list[tuple[int, int]]:
@@ -173,8 +175,8 @@ def write_store(plan: StorePlan, *, processes: int, progress: CountProgress | No
     layout, done = _resume(plan, layout)
     while True:
         blocks = _open_blocks(plan, layout, done)
-        found = _decode(plan, blocks, done, processes=processes, progress=progress)
-        if not any(block.colour is not None for block in found):
+        decoded = _decode(plan, blocks, done, processes=processes, progress=progress)
+        if not any(block.colour is not None for block in decoded):
             break
         layout = _widen_to_colour(plan, layout, done)
     _finish(plan, layout, [done[first] for first in sorted(done)])
@@ -298,16 +300,16 @@ def _decode(
 
         if progress:
             progress(finished, n)
-        found = run_jobs(decode_block, blocks, processes=processes, on_done=note)
-    for block in found:
+        decoded = run_jobs(decode_block, blocks, processes=processes, on_done=note)
+    for block in decoded:
         if block.full is not None:
             with write_guard(plan.stores, DECODED_IMAGES):
                 raise OSError(*block.full)
-    for block in found:
+    for block in decoded:
         if block.other_size is not None:
             shutil.rmtree(plan.building, ignore_errors=True)
             raise _sizes_differ(plan, blocks[0].shape, block.other_size[0], block.other_size[1:])
-    return found
+    return decoded
 
 
 def _widen_to_colour(plan: StorePlan, layout: _Layout, done: dict[int, DecodedBlock]) -> _Layout:

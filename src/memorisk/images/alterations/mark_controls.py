@@ -89,9 +89,9 @@ def make_controls(
         )
     rng = np.random.default_rng(seed)
     if kind == "letters":
-        found = [letter(name, place=mark.place) for name in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if name != mark.name]
+        letters = [letter(name, place=mark.place) for name in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if name != mark.name]
         factor = max(1, mark.shape[0] // 5)
-        return [replace(one.scaled(factor), place=mark.place) for one in found][:n]
+        return [replace(one.scaled(factor), place=mark.place) for one in letters][:n]
     if kind == "random":
         return [pattern(mark.shape, seed=int(s), place=mark.place) for s in rng.integers(1 << 32, size=n)]
     if mark.kind == "text" and kind == "matched":
@@ -126,9 +126,9 @@ def _arrangements(mark: Mark, n: int, rng: np.random.Generator, *, rough: bool) 
     values, alpha = mark.values.reshape(h * w, *mark.values.shape[2:]), mark.alpha.reshape(-1)
     want = _rough(b)
     seen = {b.tobytes()}
-    found: list[Mark] = []
+    controls: list[Mark] = []
     for _ in range(_ROUNDS * n):
-        if len(found) == n:
+        if len(controls) == n:
             break
         order = rng.permutation(h * w)
         if rough:
@@ -137,8 +137,8 @@ def _arrangements(mark: Mark, n: int, rng: np.random.Generator, *, rough: bool) 
         if drawn.tobytes() in seen:
             continue
         seen.add(drawn.tobytes())
-        name = f"control {len(found) + 1}"
-        found.append(
+        name = f"control {len(controls) + 1}"
+        controls.append(
             replace(
                 mark,
                 name=name,
@@ -147,12 +147,12 @@ def _arrangements(mark: Mark, n: int, rng: np.random.Generator, *, rough: bool) 
                 kind="pattern",
             )
         )
-    if not found:
+    if not controls:
         raise InputError(
             f"the mark {one_line(mark.name, 40)} has no other arrangement of its pixels (all alike): take --controls "
             "random, or a mark with structure"
         )
-    return found
+    return controls
 
 
 def _as_rough(

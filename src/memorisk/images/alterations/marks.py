@@ -208,8 +208,8 @@ def burn(images: ArrayLike, mark: Mark) -> Pixels:
     Raises:
         InputError: The mark does not fit, or has colours and the images have not.
     """
-    found = np.array(images, dtype=np.float32, copy=True)
-    return burn_into(found, mark)
+    copies = np.array(images, dtype=np.float32, copy=True)
+    return burn_into(copies, mark)
 
 
 def burn_into(images: Pixels, mark: Mark) -> Pixels:
@@ -247,16 +247,16 @@ def burn_stored(images: np.ndarray, mark: Mark) -> np.ndarray:
     if images.dtype not in (np.uint8, np.uint16):
         raise InputError(f"stored images are uint8 or uint16, not {images.dtype}")
     top_level = np.iinfo(images.dtype).max
-    found = np.array(images)
+    copies = np.array(images)
     top, left = mark.corner(images.shape[1], images.shape[2])
     h, w = mark.shape
     rows, columns = slice(top, top + h), slice(left, left + w)
-    part = found[:, rows, columns].astype(np.float32) / np.float32(top_level)
+    part = copies[:, rows, columns].astype(np.float32) / np.float32(top_level)
     burnt = burn_into(part, replace(mark, place=(0, 0)))
-    found[:, rows, columns] = np.rint(burnt * top_level).astype(images.dtype)
+    copies[:, rows, columns] = np.rint(burnt * top_level).astype(images.dtype)
     untouched = mark.alpha == 0
-    found[:, rows, columns][:, untouched] = images[:, rows, columns][:, untouched]
-    return found
+    copies[:, rows, columns][:, untouched] = images[:, rows, columns][:, untouched]
+    return copies
 
 
 DEFAULT_HEIGHT = 12

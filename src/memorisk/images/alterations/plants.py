@@ -92,8 +92,8 @@ def _jpeg(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> Copy
     eight = np.rint(image / scale).astype(np.uint8)
     stream = io.BytesIO()
     Image.fromarray(eight[..., 0] if eight.shape[2] == 1 else eight).save(stream, format="JPEG", quality=quality)
-    with Image.open(io.BytesIO(stream.getvalue())) as found:
-        decoded = np.asarray(found).reshape(image.shape)
+    with Image.open(io.BytesIO(stream.getvalue())) as reopened:
+        decoded = np.asarray(reopened).reshape(image.shape)
     return (decoded.astype(image.dtype) * scale).astype(image.dtype), f"quality {quality}"
 
 

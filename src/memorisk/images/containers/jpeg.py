@@ -341,7 +341,7 @@ def _scan_components(header: bytes, state: _State) -> list[tuple]:
 
 def _coded_data(reader: Reader) -> list[bytes]:
     """The coded data up to the next marker, without stuffing, cut at restart markers, which count from 0 to 7."""
-    begin, data, found = reader.place, reader.data, []
+    begin, data, segments = reader.place, reader.data, []
     place = begin
     while True:
         place = data.find(b"\xff", place)
@@ -350,14 +350,14 @@ def _coded_data(reader: Reader) -> list[bytes]:
         after = data[place + 1]
         if after == 0:
             place += 2
-        elif after == 0xD0 + len(found) % 8:
-            found.append(data[begin:place])
+        elif after == 0xD0 + len(segments) % 8:
+            segments.append(data[begin:place])
             begin = place = place + 2
         else:
             break
-    found.append(data[begin:place])
+    segments.append(data[begin:place])
     reader.place = place
-    return [part.replace(b"\xff\0", b"\xff") for part in found]
+    return [part.replace(b"\xff\0", b"\xff") for part in segments]
 
 
 def _walk_segment(segment: bytes, blocks: list, units: int) -> None:
@@ -421,11 +421,11 @@ class _Bits:
             table[2].add(symbol)
             return symbol
         for length in range(_AHEAD + 1, 17):
-            found = table[1].get((length, (held >> (n - length)) & ((1 << length) - 1)))
-            if found is not None:
+            value = table[1].get((length, (held >> (n - length)) & ((1 << length) - 1)))
+            if value is not None:
                 self._n = n - length
-                table[2].add(found)
-                return found
+                table[2].add(value)
+                return value
         raise SurplusError("coded data that are none of JPEG")
 
     def skip(self, n: int) -> None:

@@ -40,9 +40,9 @@ class Reader:
         """
         if n > self.left:
             raise SurplusError(f"a {self.what} that ends too early")
-        found = self.data[self.place : self.place + n]
+        part = self.data[self.place : self.place + n]
         self.place += n
-        return found
+        return part
 
     def number(self, size: int) -> int:
         """Read a big-endian unsigned number of ``size`` bytes."""

@@ -103,12 +103,12 @@ def in_order(tensors: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     Returns:
         The same in the order of the file, with ``data_offsets`` in it.
     """
-    types, found, place = list(_BITS), {}, 0
+    types, ordered, place = list(_BITS), {}, 0
     for name in sorted(tensors, key=lambda name: (-types.index(tensors[name]["dtype"]), name)):
         begin, end = tensors[name]["data_offsets"]
-        found[name] = {**tensors[name], "data_offsets": [place, place + end - begin]}
+        ordered[name] = {**tensors[name], "data_offsets": [place, place + end - begin]}
         place += end - begin
-    return found
+    return ordered
 
 
 def is_in_order(path: Path) -> bool:
@@ -132,9 +132,9 @@ def header_bytes(tensors: dict[str, dict[str, Any]]) -> bytes:
     Args:
         tensors: As `in_order` gives them.
     """
-    told = json.dumps(tensors, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
-    told += b" " * (-len(told) % _ALIGNED)
-    return len(told).to_bytes(8, "little") + told
+    header = json.dumps(tensors, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    header += b" " * (-len(header) % _ALIGNED)
+    return len(header).to_bytes(8, "little") + header
 
 
 def _header(file: BinaryIO, size: int) -> _Header:
@@ -147,12 +147,12 @@ def _header(file: BinaryIO, size: int) -> _Header:
     if not 2 <= length <= min(_LARGEST_HEADER, size - 8):
         raise SurplusError(_NONE)
     raw = file.read(length)
-    found = _parsed(raw)
-    surplus = [] if _is_plain(raw, found) else ["a header with more room than its tensors need"]
-    surplus += _free_text(found.pop(METADATA, {}))
-    if more := sum(len(set(one) - set(_MEMBERS)) for one in found.values() if isinstance(one, dict)):
+    header = _parsed(raw)
+    surplus = [] if _is_plain(raw, header) else ["a header with more room than its tensors need"]
+    surplus += _free_text(header.pop(METADATA, {}))
+    if more := sum(len(set(one) - set(_MEMBERS)) for one in header.values() if isinstance(one, dict)):
         surplus.append(f"more about its tensors than type, shape and place ({more:,} entries)")
-    tensors, end = _declared(found)
+    tensors, end = _declared(header)
     if end > size - 8 - length:
         raise SurplusError("a safetensors file that ends too early")
     return _Header(tensors, 8 + length, end, surplus)
@@ -167,15 +167,15 @@ def _parsed(raw: bytes) -> dict[str, Any]:
         return dict(pairs)
 
     try:
-        found = json.loads(raw.decode("utf-8"), object_pairs_hook=once)
+        header = json.loads(raw.decode("utf-8"), object_pairs_hook=once)
     except (ValueError, RecursionError):
         raise SurplusError(_NONE) from None
-    if not isinstance(found, dict):
+    if not isinstance(header, dict):
         raise SurplusError(_NONE)
-    return found
+    return header
 
 
-def _is_plain(raw: bytes, found: dict[str, Any]) -> bool:
+def _is_plain(raw: bytes, header: dict[str, Any]) -> bool:
     """Whether a header is written as JSON libraries write it, with no more than the format's padding after it.
 
     Spaces between its parts, and escapes where none are needed, can say anything.
@@ -184,7 +184,7 @@ def _is_plain(raw: bytes, found: dict[str, Any]) -> bool:
     if len(raw) - len(text) > _ALIGNED:
         return False
     forms = (
-        json.dumps(found, separators=separators, ensure_ascii=escaped)
+        json.dumps(header, separators=separators, ensure_ascii=escaped)
         for separators in ((",", ":"), (", ", ": "))
         for escaped in (False, True)
     )
@@ -203,7 +203,7 @@ def _free_text(metadata: Any) -> list[str]:
     return [f"text in its header ({METADATA}, {n:,} {'entry' if n == 1 else 'entries'})"] if n else []
 
 
-def _declared(found: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], int]:
+def _declared(header: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], int]:
     """Tensors that lie back to back, each as long as its shape says; and where the last one ends.
 
     Raises:
@@ -211,7 +211,7 @@ def _declared(found: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], int]:
     """
     place = 0
     try:
-        for one in sorted(found.values(), key=lambda one: one["data_offsets"]):
+        for one in sorted(header.values(), key=lambda one: one["data_offsets"]):
             begin, end = one["data_offsets"]
             if any(type(n) is not int or n < 0 for n in (begin, end, *one["shape"])):
                 raise SurplusError(_NONE)
@@ -220,7 +220,7 @@ def _declared(found: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], int]:
             place = end
     except (KeyError, TypeError, ValueError):
         raise SurplusError(_NONE) from None
-    return {name: {member: one[member] for member in _MEMBERS} for name, one in found.items()}, place
+    return {name: {member: one[member] for member in _MEMBERS} for name, one in header.items()}, place
 
 
 def tensors_sha256(path: Path) -> str:

@@ -171,20 +171,20 @@ def _check_pixels(data: bytes, expected: int) -> None:
     Raises:
         SurplusError: It gives more or fewer, or more data follow.
     """
-    decoder, found = zlib.decompressobj(), 0
+    decoder, n_bytes = zlib.decompressobj(), 0
     if len(data) > _longest(expected):
         raise SurplusError("more image data than its pixels need (IDAT)")
     try:
-        while not decoder.eof and found <= expected:
+        while not decoder.eof and n_bytes <= expected:
             part = decoder.decompress(data, _PIECE)
-            found, data = found + len(part), decoder.unconsumed_tail
+            n_bytes, data = n_bytes + len(part), decoder.unconsumed_tail
             if not part and not data and not decoder.eof:
                 break
     except zlib.error:
         raise SurplusError("broken image data (IDAT)") from None
-    if found < expected or (not decoder.eof and found == expected):
+    if n_bytes < expected or (not decoder.eof and n_bytes == expected):
         raise SurplusError("image data that end too early (IDAT)")
-    if found > expected or decoder.unused_data:
+    if n_bytes > expected or decoder.unused_data:
         raise SurplusError("data after its pixels (IDAT)")
 
 
@@ -220,12 +220,12 @@ def npy_surplus(head: bytes, size: int, *, depth: int = 16) -> None:
     length = int.from_bytes(reader.take(2 if major == 1 else 4), "little")
     if length > reader.left:
         raise SurplusError("a header with more room than an npy array needs")
-    if (found := _FORM.fullmatch(text := reader.take(length))) is None:
+    if (match := _FORM.fullmatch(text := reader.take(length))) is None:
         raise SurplusError("a header that is not as NumPy writes it")
-    shape = tuple(int(n) for n in found[5].replace(b" ", b"").split(b",") if n)
-    if text.partition(b"(")[2].partition(b")")[0] != repr(shape)[1:-1].encode() or len(found[6]) > _ALIGNED + _GROWTH:
+    shape = tuple(int(n) for n in match[5].replace(b" ", b"").split(b",") if n)
+    if text.partition(b"(")[2].partition(b")")[0] != repr(shape)[1:-1].encode() or len(match[6]) > _ALIGNED + _GROWTH:
         raise SurplusError("a header with more room than an npy array needs")
-    bits = 8 * int(found[3])
+    bits = 8 * int(match[3])
     if bits > depth:
         raise SurplusError(f"numbers of {bits} bits, of which the audit sees {depth}")
     if (more := size - reader.place - prod(shape) * bits // 8) > 0:

@@ -68,10 +68,10 @@ class Whitening:
         if self.basis is None:
             return rest
         flat = ~rest.any(axis=1)
-        found = (rest - self.mean) @ self.basis
-        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
-        found[flat] = 0.0
-        return found
+        vectors = (rest - self.mean) @ self.basis
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+        vectors[flat] = 0.0
+        return vectors
 
     def table(self, thumbnails: np.ndarray) -> np.ndarray:
         """[n, k] vectors of many thumbnails, in blocks; a large table lies on the disk."""
@@ -100,9 +100,9 @@ def fit_whitening(*sets: np.ndarray) -> Whitening:
         return Whitening(np.zeros(1, np.float32), None)
     mean = total / n
     variance, directions = np.linalg.eigh(square / n - np.outer(mean, mean))
-    kept = min(COMPONENTS, n // 4, int((variance > _MIN_VARIANCE_SHARE * variance[-1]).sum()))
-    used = variance[-kept:]
-    basis = directions[:, -kept:] / np.sqrt(used + FLOOR * np.median(used))
+    n_components = min(COMPONENTS, n // 4, int((variance > _MIN_VARIANCE_SHARE * variance[-1]).sum()))
+    used = variance[-n_components:]
+    basis = directions[:, -n_components:] / np.sqrt(used + FLOOR * np.median(used))
     return Whitening(mean.astype(np.float32), basis.astype(np.float32))
 
 

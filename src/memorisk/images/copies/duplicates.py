@@ -106,13 +106,13 @@ def near_pairs(
     Returns:
         The pairs, most similar first. Images without details (constant ones) are in none.
     """
-    kept, found = _empty(), 0
+    best, n_pairs = _empty(), 0
     for i, j, similarity in _blocks(vectors, laid, block, progress):
         rows, columns = np.nonzero(similarity >= threshold)
-        found += len(rows)
+        n_pairs += len(rows)
         new = (rows + i, columns + j, np.minimum(similarity[rows, columns], 1.0))
-        kept = _best([np.concatenate(both) for both in zip(kept, new, strict=True)], limit)
-    return NearPairs(*_best(kept, limit, ordered=True), found=found)
+        best = _best([np.concatenate(both) for both in zip(best, new, strict=True)], limit)
+    return NearPairs(*_best(best, limit, ordered=True), found=n_pairs)
 
 
 def closest_between_groups(
@@ -140,17 +140,17 @@ def closest_between_groups(
         The ``count`` most alike, most similar first; all where there are fewer.
     """
     who = np.unique(groups, return_inverse=True)[1]
-    kept, least = _empty(), 0.0  # half of all pairs and the copies lie above 0
+    closest, least = _empty(), 0.0  # half of all pairs and the copies lie above 0
     for i, j, similarity in _blocks(vectors, laid, block, progress):
         similarity[who[i : i + len(similarity), None] == who[j : j + similarity.shape[1]]] = -1.0
         rows, columns = np.nonzero(similarity > least)
         new = (rows + i, columns + j, np.minimum(similarity[rows, columns], 1.0))
-        kept = [np.concatenate(both) for both in zip(kept, new, strict=True)]
-        if len(kept[0]) > 2 * count:
-            top = np.argpartition(-kept[2], count - 1)[:count]
-            kept = [values[top] for values in kept]
-            least = float(kept[2].min())
-    pairs = _best(kept, count, ordered=True)
+        closest = [np.concatenate(both) for both in zip(closest, new, strict=True)]
+        if len(closest[0]) > 2 * count:
+            top = np.argpartition(-closest[2], count - 1)[:count]
+            closest = [values[top] for values in closest]
+            least = float(closest[2].min())
+    pairs = _best(closest, count, ordered=True)
     return NearPairs(*pairs, found=len(pairs[0]))
 
 

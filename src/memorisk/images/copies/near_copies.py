@@ -71,9 +71,9 @@ class CopyRule:
     @property
     def words(self) -> str:
         """The rule and its assumptions, in plain sentences."""
-        said = [self.chance.words]
+        sentences = [self.chance.words]
         if self.chance.similarity is not None:
-            said.append(
+            sentences.append(
                 "Images are stored no finer than a thumbnail, so that thumbnails alone confirm a pair."
                 if self.fine.threshold is None
                 else f"A pair is confirmed where fine details correlate above {self.fine.threshold:.2f} at "
@@ -81,11 +81,11 @@ class CopyRule:
                 f"that look most alike ({self.fine.n_pairs} such pairs)."
             )
         if not self.ids_given:
-            said.append(
+            sentences.append(
                 "It is not said whose images these are, so that each counts as its own person's: several images of "
                 "one person raise the threshold."
             )
-        return " ".join(said)
+        return " ".join(sentences)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,14 +107,14 @@ class NearCopies:
     found: int
     """Number of pairs of thumbnails; larger than P where the list was cut at `MAX_PAIRS`."""
 
-    def only(self, kept: np.ndarray) -> "NearCopies":
+    def only(self, mask: np.ndarray) -> "NearCopies":
         """Select some of the pairs.
 
         Args:
-            kept: [P] bool, the pairs to keep.
+            mask: [P] bool, the pairs to keep.
         """
         columns = ("first", "second", "similarity", "fine", "confirmed", "laid")
-        return NearCopies(**{name: getattr(self, name)[kept] for name in columns}, found=int(kept.sum()))
+        return NearCopies(**{name: getattr(self, name)[mask] for name in columns}, found=int(mask.sum()))
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -303,7 +303,7 @@ def near_copies_between(
     """
     best = BestMatches(np.full(len(first), -1), np.full(len(first), -1.0, np.float32), np.zeros(len(first), bool))
     tables = [rule.whitening.table(laid) for laid in (second, *other_positions(second, rule.laid))]
-    kept, found = [np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0, bool)], 0
+    listed, n_pairs = [np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0, bool)], 0
     for i in range(0, len(first), block):
         one = rule.whitening.vectors(first[i : i + block])
         at = np.arange(len(one))
@@ -322,28 +322,28 @@ def near_copies_between(
             best.laid[i + better] = laid[better, column[better]]
             if rule.chance.similarity is not None:
                 rows, columns = np.nonzero(similarity >= rule.chance.similarity)
-                found += len(rows)
+                n_pairs += len(rows)
                 new = (rows + i, columns + j, similarity[rows, columns], laid[rows, columns])
-                kept = [np.concatenate(both) for both in zip(kept, new, strict=True)]
-                order = np.lexsort((kept[1], kept[0], -kept[2]))[:limit]
-                kept = [values[order] for values in kept]
+                listed = [np.concatenate(both) for both in zip(listed, new, strict=True)]
+                order = np.lexsort((listed[1], listed[0], -listed[2]))[:limit]
+                listed = [values[order] for values in listed]
         if progress is not None:
             progress(min(i + block, len(first)), len(first))
-    rows, columns, alike, turned = kept
-    return best, _confirmed(rows, columns, alike, turned, found, rule, read_first, read_second)
+    rows, columns, alike, turned = listed
+    return best, _confirmed(rows, columns, alike, turned, n_pairs, rule, read_first, read_second)
 
 
 def _disjoint_pairs(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
     """List the first `NULL_PAIRS` chosen pairs in which no person is twice."""
     seen: set[int] = set()
-    found: list[int] = []
+    disjoint: list[int] = []
     for k in np.flatnonzero(chosen):
         if one[k] not in seen and other[k] not in seen:
             seen |= {int(one[k]), int(other[k])}
-            found.append(int(k))
-            if len(found) == NULL_PAIRS:
+            disjoint.append(int(k))
+            if len(disjoint) == NULL_PAIRS:
                 break
-    return found
+    return disjoint
 
 
 def _confirmed(
@@ -351,7 +351,7 @@ def _confirmed(
     second: np.ndarray,
     similarity: np.ndarray,
     laid: np.ndarray,
-    found: int,
+    n_pairs: int,
     rule: CopyRule,
     one: PixelReader,
     other: PixelReader,
@@ -359,12 +359,12 @@ def _confirmed(
     """Add the fine details of each pair, and whether they confirm it."""
     if rule.fine.threshold is None:
         alone = np.full(len(first), np.nan)
-        return NearCopies(first, second, similarity, alone, np.ones(len(first), bool), laid, found)
+        return NearCopies(first, second, similarity, alone, np.ones(len(first), bool), laid, n_pairs)
     order = np.lexsort((second, first))
     rows = list(zip(first[order].tolist(), second[order].tolist(), strict=True))
     fine = np.empty(len(order))
     fine[order] = rule.fine.similarity(rows, one, other, rule.laid)
-    return NearCopies(first, second, similarity, fine, fine > rule.fine.threshold, laid, found)
+    return NearCopies(first, second, similarity, fine, fine > rule.fine.threshold, laid, n_pairs)
 
 
 ORIENTATIONS = (
@@ -416,13 +416,13 @@ def same_pixels(store: ImageStore, others: ImageStore) -> SamePixels:
         others: What they may be.
     """
     first = {value: row for row, value in reversed(list(enumerate(others.pixel_hashes)))}
-    shape, found = others.images.shape[1:3], np.full((2, len(store.images)), -1, dtype=np.int64)
+    shape, matches = others.images.shape[1:3], np.full((2, len(store.images)), -1, dtype=np.int64)
     for row, known in enumerate(store.pixel_hashes):
         if known in first:
-            found[:, row] = first[known], 0
+            matches[:, row] = first[known], 0
             continue
         for place, image in enumerate(orientations(np.asarray(store.images[row]))):
             if place and image.shape[:2] == shape and (other := first.get(hash_pixels(image))) is not None:
-                found[:, row] = other, place
+                matches[:, row] = other, place
                 break
-    return SamePixels(*found)
+    return SamePixels(*matches)

@@ -103,13 +103,13 @@ def read_marked(mask: Path, place: AxialPlace) -> FindingSlices:
         InputError: Mask and volume differ in shape, or the mask holds other values than whole numbers.
     """
     with open_volume(mask) as marks:
-        found = tuple(int(n) for n in marks.shape)
-        if found[-3:] != place.shape or len(found) > 4:
+        shape = tuple(int(n) for n in marks.shape)
+        if shape[-3:] != place.shape or len(shape) > 4:
             raise InputError(
-                f"{one_line(mask)}: a mask of shape {' x '.join(map(str, found))} does not fit the volume's "
+                f"{one_line(mask)}: a mask of shape {' x '.join(map(str, shape))} does not fit the volume's "
                 f"{' x '.join(map(str, place.shape))}; get both of the same release"
             )
-        areas, owners = _areas(_layers(marks, found, mask), place)
+        areas, owners = _areas(_layers(marks, shape, mask), place)
     return choose_slices(areas[:, ::-1] if place.downwards else areas, owners)
 
 
@@ -128,7 +128,7 @@ def _layers(marks: Any, shape: tuple[int, ...], mask: Path) -> Iterator[np.ndarr
 
 def _areas(layers: Iterator[np.ndarray], place: AxialPlace) -> tuple[np.ndarray, np.ndarray]:
     """Marked voxels of each instance on each slice of the axial axis, and the finding of each instance."""
-    found: dict[tuple[int, int], np.ndarray] = {}
+    by_instance: dict[tuple[int, int], np.ndarray] = {}
     n = place.shape[place.axis]
     for z, layer in enumerate(layers):
         findings, x, y = np.nonzero(layer)
@@ -136,10 +136,10 @@ def _areas(layers: Iterator[np.ndarray], place: AxialPlace) -> tuple[np.ndarray,
         values = layer[findings, x, y].astype(np.int64)
         codes, which = np.unique(findings << 32 | values, return_inverse=True)
         for k, code in enumerate(codes.tolist()):
-            area = found.setdefault((code >> 32, code & 0xFFFFFFFF), np.zeros(n, np.int64))
+            area = by_instance.setdefault((code >> 32, code & 0xFFFFFFFF), np.zeros(n, np.int64))
             area += np.bincount(at[which == k], minlength=n)
-    keys = sorted(found)
-    areas = np.array([found[key] for key in keys]).reshape(len(keys), n)
+    keys = sorted(by_instance)
+    areas = np.array([by_instance[key] for key in keys]).reshape(len(keys), n)
     return areas, np.array([finding for finding, _ in keys], dtype=np.int64)
 
 
@@ -296,7 +296,7 @@ def _placed(scans: list[_Scan], root: Path, table: Path, draft: Draft, options: 
     apart = f"{masks.relative_to(root).as_posix()}/"
     volumes = OfficialFiles.of(root, [file for file in below if not file.startswith(apart)])
     places = volumes.place([scan.name for scan in scans], draft.name, prefer="*_fixed")
-    found, missing, first = [], [], []
+    usable, missing, first = [], [], []
     for scan, place in zip(scans, places, strict=True):
         mask = apart + scan.name
         if mask not in below:
@@ -306,21 +306,21 @@ def _placed(scans: list[_Scan], root: Path, table: Path, draft: Draft, options: 
         elif {"train", "valid"} & set(place.split("/")[:-1]):
             first.append(place)
         else:
-            found.append(_Scan(scan.name, scan.split, scan.findings, str(root / place), str(root / mask)))
+            usable.append(_Scan(scan.name, scan.split, scan.findings, str(root / place), str(root / mask)))
     if first:
         raise InputError(
             f"ct-rate: {len(first):,} volumes are of the first release ({listed(first, 1)}), whose values are not in "
             "Hounsfield units; get train_fixed and valid_fixed"
         )
-    if missing and not (options.skip_missing and found):
-        way = ", or go on without them by skip_missing" if found else ""
+    if missing and not (options.skip_missing and usable):
+        way = ", or go on without them by skip_missing" if usable else ""
         raise InputError(
-            f"ct-rate: {len(missing):,} of {len(found) + len(missing):,} volumes with a mask have no file below "
+            f"ct-rate: {len(missing):,} of {len(usable) + len(missing):,} volumes with a mask have no file below "
             f"{one_line(root)} ({listed(missing, 3)}); get them{way}"
         )
     for name in missing:
         draft.skip(name, "no such file")
-    return found
+    return usable
 
 
 def _chosen(scans: list[_Scan], draft: Draft, options: ImageOptions) -> list[tuple[_Scan, FindingSlices]]:
@@ -332,9 +332,9 @@ def _chosen(scans: list[_Scan], draft: Draft, options: ImageOptions) -> list[tup
     cache = cache_folder(options.store)
     processes = available_cores() if len(scans) >= _MIN_VOLUMES_FOR_PROCESSES else 1
     contents = content_fingerprints([scan.mask for scan in scans], cache, processes=processes)
-    kept = cache / "mask_slices"
-    kept.mkdir(mode=0o700, exist_ok=True)
-    jobs = [(scan.volume, scan.mask, contents[scan.mask], str(kept)) for scan in scans]
+    folder = cache / "mask_slices"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    jobs = [(scan.volume, scan.mask, contents[scan.mask], str(folder)) for scan in scans]
     answers = run_jobs(_choose, jobs, processes=processes)
     failed = [answer for answer in answers if isinstance(answer, str)]
     if failed and not (options.skip_unreadable and len(failed) < len(scans)):
@@ -350,11 +350,11 @@ def _chosen(scans: list[_Scan], draft: Draft, options: ImageOptions) -> list[tup
 
 def _choose(job: tuple[str, str, str, str]) -> FindingSlices | str:
     """The slices of one scan, or why they cannot be told."""
-    volume, mask, content, kept = job
+    volume, mask, content, folder = job
     try:
         with decoding(Path(volume)):
             place = axial_place(Path(volume))
-        book = Path(kept) / f"{fingerprint(_FORMAT, content, asdict(place), length=32)}.json"
+        book = Path(folder) / f"{fingerprint(_FORMAT, content, asdict(place), length=32)}.json"
         known = _stored_slices(book)
         return known if known is not None else _read(Path(mask), place, book)
     except InputError as error:
@@ -402,7 +402,7 @@ def _one_split(draft: Draft) -> None:
     named: dict[str, set[str]] = {}
     for group, split in zip(groups, splits, strict=True):
         named.setdefault(group, set()).add(split)
-    crossing = sorted(group for group, found in named.items() if len(found) > 1)
+    crossing = sorted(group for group, splits in named.items() if len(splits) > 1)
     if crossing:
         table["split"] = ["train" if len(named[g]) > 1 else s for g, s in zip(groups, splits, strict=True)]
         draft.notes.append(

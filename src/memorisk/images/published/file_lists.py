@@ -75,14 +75,14 @@ def _celeba_list(root: Path, name: str) -> Path:
     Raises:
         InputError: It is not there.
     """
-    found = _celeba_find(root, name)
-    if found is None:
+    path = _celeba_find(root, name)
+    if path is None:
         lacks = "; Kaggle's copy lacks it" if name == _CELEBA_IDENTITY_LIST else ""
         raise InputError(
             f"celeba: there is no {name}.txt (or .csv) in {one_line(root)}, its Anno or its Eval{lacks}; get it from "
             "the official release and put it there"
         )
-    return found
+    return path
 
 
 def _celeba_attributes(path: Path) -> pd.DataFrame:
@@ -208,7 +208,7 @@ def _imagenet_lt_lines(root: Path, draft: Draft) -> list[tuple[str, str, str, st
     Raises:
         InputError: A list cannot be read, a line is none, or a class has two numbers.
     """
-    found: list[tuple[str, str, str, str]] = []
+    entries: list[tuple[str, str, str, str]] = []
     for name, split in _IMAGENET_LT_LISTS.items():
         path = _imagenet_lt_list(root, name)
         if path is None:
@@ -224,11 +224,11 @@ def _imagenet_lt_lines(root: Path, draft: Draft) -> list[tuple[str, str, str, st
             raise InputError(
                 f"{name}: {one_line(line, 80)!r} is no line of the official list (train/n01440764/NAME.JPEG 0)"
             )
-        found += [(m[1], m[2], m[3], split) for m in matched if m is not None]
-    pairs = {(wnid, number) for _, wnid, number, _ in found}
+        entries += [(m[1], m[2], m[3], split) for m in matched if m is not None]
+    pairs = {(wnid, number) for _, wnid, number, _ in entries}
     if len(pairs) != len({wnid for wnid, _ in pairs}) or len(pairs) != len({number for _, number in pairs}):
         raise InputError("imagenet-lt: a class has two numbers, or a number two classes; get the lists anew")
-    return found
+    return entries
 
 
 def _imagenet_lt_placed(root: Path, paths: list[str], options: ImageOptions) -> list[str | None]:

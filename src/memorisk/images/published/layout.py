@@ -69,15 +69,15 @@ def find_root(folder: Path, name: str, holds: Callable[[Path], bool], expected: 
         raise InputError(f"{name}: there is no folder {one_line(folder)}")
     level = [folder]
     for _ in range(_DEPTH + 1):
-        found = [place for place in level if holds(place)]
-        if len(found) > 1:
-            shown = listed([place.relative_to(folder).as_posix() for place in found])
+        roots = [place for place in level if holds(place)]
+        if len(roots) > 1:
+            shown = listed([place.relative_to(folder).as_posix() for place in roots])
             raise InputError(f"{name}: {one_line(folder)} holds several such data sets ({shown}); name one of them")
-        if found:
-            if found[0] != folder:
-                below = found[0].relative_to(folder).as_posix()
+        if roots:
+            if roots[0] != folder:
+                below = roots[0].relative_to(folder).as_posix()
                 draft_notes.append(f"The data set was found in the folder {one_line(below)} below the one named.")
-            return found[0]
+            return roots[0]
         level = [child for place in level for child in _subfolders(place)]
     above = next((parent for parent in list(folder.resolve().parents)[:_DEPTH] if holds(parent)), None)
     if above is not None:
@@ -90,11 +90,11 @@ def find_root(folder: Path, name: str, holds: Callable[[Path], bool], expected: 
 
 def folders_down(folder: Path) -> list[Path]:
     """The folder and those up to two levels below it, where :func:`find_root` looks."""
-    found = level = [folder]
+    folders = level = [folder]
     for _ in range(_DEPTH):
         level = [child for place in level for child in _subfolders(place)]
-        found = found + level
-    return found
+        folders = folders + level
+    return folders
 
 
 def refuse_links_out(root: Path, files: Iterable[Path], options: ImageOptions, name: str) -> None:
@@ -111,10 +111,10 @@ def refuse_links_out(root: Path, files: Iterable[Path], options: ImageOptions, n
 def _subfolders(folder: Path) -> list[Path]:
     """The folders in a folder, sorted; links and hidden ones do not count, one that cannot be opened has none."""
     try:
-        found = [p for p in folder.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith(".")]
+        folders = [p for p in folder.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith(".")]
     except OSError:
         return []
-    return sorted(found)
+    return sorted(folders)
 
 
 @dataclass
@@ -142,11 +142,11 @@ class OfficialFiles:
     @classmethod
     def of(cls, root: Path, files: list[str]) -> "OfficialFiles":
         """These files, relative to a folder."""
-        found = cls(root, files)
+        index = cls(root, files)
         for file in files:
             for key in _names(file):
-                found._by_name.setdefault(key, []).append(file)
-        return found
+                index._by_name.setdefault(key, []).append(file)
+        return index
 
     def place(self, names: Sequence[str], name: str, prefer: str | None = None) -> list[str | None]:
         """The file of each image, None where there is none.
@@ -162,12 +162,12 @@ class OfficialFiles:
         chosen: list[str | None] = []
         doubtful = []
         for value in names:
-            found = self._by_name.get(compose_unicode(value.strip().replace("\\", "/").rsplit("/", 1)[-1]), [])
-            meant = [f for f in found if prefer and any(fnmatchcase(p, prefer) for p in f.split("/")[:-1])]
-            found = meant or found
-            if len(found) > 1:
-                doubtful.append(f"{value}: {' and '.join(found[:2])}")
-            chosen.append(found[0] if found else None)
+            matches = self._by_name.get(compose_unicode(value.strip().replace("\\", "/").rsplit("/", 1)[-1]), [])
+            meant = [f for f in matches if prefer and any(fnmatchcase(p, prefer) for p in f.split("/")[:-1])]
+            matches = meant or matches
+            if len(matches) > 1:
+                doubtful.append(f"{value}: {' and '.join(matches[:2])}")
+            chosen.append(matches[0] if matches else None)
         if doubtful:
             raise InputError(
                 f"{name}: {len(doubtful):,} images have several files ({listed(doubtful, 2)}); keep one of each"
@@ -235,8 +235,8 @@ def draft_table(draft: Draft, columns: Mapping[str, Sequence[str | None]], extra
 
 def leave_out(draft: Draft, keep: Sequence[bool], reason: str) -> None:
     """Drop rows of a draft's table by a rule of the data set, and list them."""
-    for image, kept in zip(draft.table["image"].tolist(), keep, strict=True):
-        if not kept:
+    for image, is_kept in zip(draft.table["image"].tolist(), keep, strict=True):
+        if not is_kept:
             draft.skip(image, reason)
     draft.table = draft.table.loc[list(keep)].reset_index(drop=True)
 

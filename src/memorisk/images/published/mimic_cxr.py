@@ -33,12 +33,12 @@ _LT_FOLDERS = ("", "LongTailCXR", "labels")
 
 def lt_tables(folder: Path, name: str) -> dict[str, Path]:
     """The tables of a benchmark by part, in the folder or in ``LongTailCXR`` or ``labels`` below it."""
-    found = {}
+    tables = {}
     for part in _LT_PARTS:
         places = (folder / below / f"{name}_single-label_{part}.csv" for below in _LT_FOLDERS)
         if (place := next((place for place in places if place.is_file()), None)) is not None:
-            found[part] = place
-    return found
+            tables[part] = place
+    return tables
 
 
 def read_lt(tables: dict[str, Path], key: str, classes: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
@@ -85,14 +85,14 @@ def _read_lt_part(path: Path, part: str, key: str, classes: Sequence[str]) -> pd
     table = read_columns(path, (key, *classes))
     marks = zip(*(column_texts(table, name) for name in classes), strict=True)
     ones = [[name for name, mark in zip(classes, row, strict=True) if mark in ("1", "1.0")] for row in marks]
-    wrong = [image for image, found in zip(column_texts(table, key), ones, strict=True) if len(found) != 1]
+    wrong = [image for image, names in zip(column_texts(table, key), ones, strict=True) if len(names) != 1]
     if wrong:
         raise InputError(f"{path.name}: {len(wrong):,} images have not exactly one class ({listed(wrong, 3)})")
     ours = [c for c in table.columns if c in ("label", "split", "part")]
     if ours:
         raise InputError(f"{path.name}: has a column {listed(ours)}, which the official table has not")
     table = table.drop(columns=[c for c in table.columns if c in classes or str(c).startswith("Unnamed")])
-    return table.assign(label=[found[0] for found in ones], split=_LT_PARTS[part], part=part)
+    return table.assign(label=[names[0] for names in ones], split=_LT_PARTS[part], part=part)
 
 
 NIH_CXR_LT_CLASSES = (
@@ -186,8 +186,8 @@ def _mimic_holds(folder: Path) -> bool:
 
 def _mimic_table(folder: Path, what: str) -> Path | None:
     """An official table by its last word, of any release, packed or not."""
-    found = sorted((*folder.glob(f"mimic-cxr-*-{what}.csv"), *folder.glob(f"mimic-cxr-*-{what}.csv.gz")))
-    return found[-1] if found else None
+    tables = sorted((*folder.glob(f"mimic-cxr-*-{what}.csv"), *folder.glob(f"mimic-cxr-*-{what}.csv.gz")))
+    return tables[-1] if tables else None
 
 
 def _mimic_full_release(root: Path, draft: Draft) -> pd.DataFrame:

@@ -207,8 +207,8 @@ def load_medmnist(rest: str, options: ImageOptions) -> Manifest:
     Raises:
         InputError: The name is unknown or three-dimensional, or the file is in none of the places.
     """
-    given, at, folder = rest.partition("@")
-    name = given.strip().lower().removesuffix(".npz")
+    requested, at, folder = rest.partition("@")
+    name = requested.strip().lower().removesuffix(".npz")
     base, _, size = name.partition("_")
     if base in MEDMNIST_3D:
         raise InputError(
@@ -216,7 +216,7 @@ def load_medmnist(rest: str, options: ImageOptions) -> Manifest:
             f"{listed(MEDMNIST_2D, 12)}"
         )
     if base not in MEDMNIST_2D:
-        raise unknown_name("MedMNIST data set", given, MEDMNIST_2D)
+        raise unknown_name("MedMNIST data set", requested, MEDMNIST_2D)
     if size and f"_{size}" not in MEDMNIST_SIZES:
         raise unknown_name(f"size of {base}:", size, [s[1:] for s in MEDMNIST_SIZES[1:]])
     if at and not folder:
@@ -242,22 +242,22 @@ def _medmnist_find(name: str, places: list[Path]) -> tuple[Path, list[str]]:
     """
     base = name.partition("_")[0]
     for place in places:
-        there = [f"{base}{size}.npz" for size in MEDMNIST_SIZES if (place / f"{base}{size}.npz").is_file()]
-        if f"{name}.npz" in there:
-            return place / f"{name}.npz", [other for other in there if other != f"{name}.npz"]
-        if name == base and len(there) > 1:
+        available = [f"{base}{size}.npz" for size in MEDMNIST_SIZES if (place / f"{base}{size}.npz").is_file()]
+        if f"{name}.npz" in available:
+            return place / f"{name}.npz", [other for other in available if other != f"{name}.npz"]
+        if name == base and len(available) > 1:
             raise InputError(
-                f"medmnist: {listed(there)} are in {one_line(place)}; name one, as medmnist:{there[-1][:-4]}"
+                f"medmnist: {listed(available)} are in {one_line(place)}; name one, as medmnist:{available[-1][:-4]}"
             )
-        if name == base and there:
-            return place / there[0], []
-    looked = " and ".join(one_line(place) for place in places)
+        if name == base and available:
+            return place / available[0], []
+    places_shown = " and ".join(one_line(place) for place in places)
     known = [f"{flat}{size}.npz" for flat in MEDMNIST_2D for size in MEDMNIST_SIZES]
-    found = [file for place in places for file in known if (place / file).is_file()]
-    held = f"; there are {listed(found)}" if found else ""
+    files = [file for place in places for file in known if (place / file).is_file()]
+    held = f"; there are {listed(files)}" if files else ""
     raise InputError(
-        f"medmnist: no file {name}.npz in {looked}{held}; get it from medmnist.com (nothing is downloaded here), then "
-        f"put it there, set MEDMNIST_ROOT, or give medmnist:{name}@FOLDER"
+        f"medmnist: no file {name}.npz in {places_shown}{held}; get it from medmnist.com (nothing is downloaded here), "
+        f"then put it there, set MEDMNIST_ROOT, or give medmnist:{name}@FOLDER"
     )
 
 

@@ -54,10 +54,10 @@ def _odir5k(root: Path, draft: Draft, options: ImageOptions) -> Rows:
 def _odir5k_tables(folder: Path) -> list[Path]:
     """The CSV files of a folder that have the columns of either form, full_df.csv first."""
     try:
-        found = sorted(p for p in folder.iterdir() if p.suffix.lower() == ".csv" and p.is_file())
+        tables = sorted(p for p in folder.iterdir() if p.suffix.lower() == ".csv" and p.is_file())
     except OSError:
         return []
-    fit = [p for p in found if any(set(form) <= _csv_header(p) for form in (_ODIR5K_PER_EYE, _ODIR5K_PER_PATIENT))]
+    fit = [p for p in tables if any(set(form) <= _csv_header(p) for form in (_ODIR5K_PER_EYE, _ODIR5K_PER_PATIENT))]
     return sorted(fit, key=lambda p: (p.name != "full_df.csv", p.name))
 
 

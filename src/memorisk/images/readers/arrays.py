@@ -104,8 +104,8 @@ class Hdf5Rows:
         Raises:
             InputError: It is so.
         """
-        found = self.data.id.get_chunk_info_by_coord(place)
-        if found.size * _DEFLATE_LIMIT <= FREE_BYTES or _DEFLATE not in _filters(self.data):
+        chunk = self.data.id.get_chunk_info_by_coord(place)
+        if chunk.size * _DEFLATE_LIMIT <= FREE_BYTES or _DEFLATE not in _filters(self.data):
             return
         needed = math.prod(self.data.chunks) * self.dtype.itemsize + 4  # the checksum of one of the filters
         packed = self.data.id.read_direct_chunk(place)[1]
@@ -253,12 +253,12 @@ def array_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     if name == "npz":
         with _zip(path) as archive:
             members = [m for m in archive.namelist() if m.endswith(".npy")]
-            found = {}
+            shapes = {}
             for member in members:
                 with archive.open(member) as stream:
                     shape, dtype, _ = _npy_header(stream, path, member)
-                found[member.removesuffix(".npy")] = (shape, dtype)
-            return found
+                shapes[member.removesuffix(".npy")] = (shape, dtype)
+            return shapes
     if name == "HDF5":
         return {key: (tuple(rows.shape), rows.dtype) for key, rows in hdf5_arrays(path)}
     rows = open_rows(path, None)
@@ -305,8 +305,8 @@ def _opened(path: Path, member: str | None, size: int, modified: int, process: i
 
 
 def _format_name(path: Path) -> str:
-    found = sniff(file_head(path))
-    return found.name if found else "?"
+    file_type = sniff(file_head(path))
+    return file_type.name if file_type else "?"
 
 
 def _chosen(member: str | None, known: list[str], path: Path) -> str:

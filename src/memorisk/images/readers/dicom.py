@@ -250,8 +250,8 @@ def _whole(data: Any, keyword: str, default: int | None = None) -> int:
             return default
         return int(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, AttributeError):
-        given = "absent" if value is None else one_line(value, 40)
-        raise InputError(f"{one_line(getattr(data, 'filename', 'DICOM'))}: {keyword} is {given}") from None
+        shown = "absent" if value is None else one_line(value, 40)
+        raise InputError(f"{one_line(getattr(data, 'filename', 'DICOM'))}: {keyword} is {shown}") from None
 
 
 def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
@@ -284,11 +284,11 @@ def _plugins(syntax: Any) -> list[str]:
     if not syntax.is_encapsulated or wanted is None:
         return [""]
     known = pydicom_module().pixels.get_decoder(syntax).available_plugins
-    found = [plugin for plugin in wanted if plugin in known]
-    if not found:
+    plugins = [plugin for plugin in wanted if plugin in known]
+    if not plugins:
         library = {"gdcm": "python-gdcm", "pylibjpeg": "pylibjpeg-openjpeg"}.get(wanted[0], wanted[0])
         raise MissingExtraError(library, "medical", f"reading DICOM of {syntax.name}")
-    return found
+    return plugins
 
 
 def _short(error: Exception, path: Path) -> str:

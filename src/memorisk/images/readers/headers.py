@@ -44,10 +44,10 @@ def image_header(path: str | Path, member: str | None = None) -> Header | None:
         member: Array in it, or plane of a volume, as in a manifest.
     """
     try:
-        found = file_format(path)
-        if found is None or found.name.startswith("idx"):
+        file_type = file_format(path)
+        if file_type is None or file_type.name.startswith("idx"):
             return None
-        return _READERS[found.kind](Path(path), member or "")
+        return _READERS[file_type.kind](Path(path), member or "")
     except Exception:  # its pixels were read: what a library says of an odd header stops nothing
         return None
 
@@ -94,16 +94,18 @@ def is_volume(root: Path, path: str) -> bool:
     """Whether a file is a NIfTI volume: by its suffix, by its content where that says nothing."""
     if suffix(path) in KIND_BY_SUFFIX or path.startswith(BUILTIN):
         return KIND_BY_SUFFIX.get(suffix(path)) == "nifti"
-    found = file_format(root / path)
-    return found is not None and found.kind == "nifti"
+    file_type = file_format(root / path)
+    return file_type is not None and file_type.kind == "nifti"
 
 
 def is_stack(path: Path, *, volume: bool) -> bool:
     """Whether a file is of a kind that may hold several images, or a JPEG that does."""
-    found = file_format(path)
-    if volume or found is None:
+    file_type = file_format(path)
+    if volume or file_type is None:
         return volume
-    return found.name in _STACKS or (found.name == "JPEG" and (frame_count(path, volume=False, plane="") or 1) > 1)
+    return file_type.name in _STACKS or (
+        file_type.name == "JPEG" and (frame_count(path, volume=False, plane="") or 1) > 1
+    )
 
 
 def frame_count(path: Path, *, volume: bool, plane: str) -> int | None:

@@ -169,8 +169,8 @@ def open_image(data: bytes, path: Path) -> Image.Image:
     Pillow's own classes are called instead of ``Image.open``, which would try other formats and hold its own, global
     limit on pixels: ours is an option.
     """
-    found = sniff(data[:64])
-    name = found.name if found else "?"
+    file_type = sniff(data[:64])
+    name = file_type.name if file_type else "?"
     Image.init()
     if name not in Image.OPEN:
         raise InputError(f"{one_line(path)}: this Pillow was built without {name}")

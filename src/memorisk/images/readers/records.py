@@ -132,10 +132,10 @@ def open_idx(path: Path) -> np.ndarray | ArrayStream:
     held = _unpacked_bytes(path, header) if header.gzipped else path.stat().st_size - header.start
     if held != header.n_bytes:
         what = "the file ends within the array" if held < header.n_bytes else "the file goes on after the array"
-        there = f"{held:,}" if held < header.n_bytes else "more"
+        available = f"{held:,}" if held < header.n_bytes else "more"
         raise InputError(
             f"{one_line(path)}: {what} (its header declares {_sizes(header.shape)}, {header.n_bytes:,} bytes, and "
-            f"{there} are there); {_DOWNLOAD_AGAIN}"
+            f"{available} are there); {_DOWNLOAD_AGAIN}"
         )
     if header.gzipped:
         return ArrayStream(_opened(path, gzipped=True), header.start, header.shape, header.dtype)

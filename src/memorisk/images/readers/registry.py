@@ -319,7 +319,7 @@ def _known_format(file: Path, member: str | None = None) -> Format:
         raise InputError(f"{one_line(file)}: {reason}") from None
     if not head:
         raise InputError(f"{one_line(file)}: the file is empty")
-    found = MEMBER_FORMATS.get(member or "") or sniff(head)
-    if found is None:
+    file_type = MEMBER_FORMATS.get(member or "") or sniff(head)
+    if file_type is None:
         raise InputError(f"{one_line(file)}: not an image of a known kind (its first bytes are {head[:8].hex(' ')})")
-    return found
+    return file_type

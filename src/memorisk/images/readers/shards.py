@@ -67,7 +67,7 @@ def read_features(schema: pa.Schema, folder: Path) -> Features:
     images = [name for name, kind in zip(schema.names, schema.types, strict=True) if holds_images(kind)]
     named = {name for name, feature in described.items() if _kind(feature) == "Image"}
     images += [n for n in schema.names if n in named and n not in images and _is_binary(schema.field(n).type)]
-    classes = {name: found for name, feature in described.items() if (found := _class_names(feature))}
+    classes = {name: classes_of for name, feature in described.items() if (classes_of := _class_names(feature))}
     return Features(tuple(n for n in schema.names if n in images), classes)
 
 
@@ -136,31 +136,31 @@ def _in_card(path: Path) -> dict[str, Any]:
             _, head, _ = file.read(_CARD_BYTES).split(b"---", 2)
         info = parse_yaml(head.decode("utf-8"))["dataset_info"]
         listed = (info[0] if isinstance(info, list) else info)["features"]
-        found = {}
+        features = {}
         for feature in listed:
             kind = feature.get("dtype", feature.get("list", feature.get("sequence")))
             if kind == "image":
-                found[feature["name"]] = {"_type": "Image"}
+                features[feature["name"]] = {"_type": "Image"}
             elif isinstance(kind, dict) and "class_label" in kind:
                 names = kind["class_label"]["names"]
                 ordered = [names[key] for key in sorted(names, key=int)] if isinstance(names, dict) else names
-                found[feature["name"]] = {"_type": "ClassLabel", "names": ordered}
-        return found
+                features[feature["name"]] = {"_type": "ClassLabel", "names": ordered}
+        return features
     except (*CONTENT_ERRORS, yaml.YAMLError):
         return {}
 
 
 def _json(written: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(written or b"{}")
+        document = json.loads(written or b"{}")
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _features(info: Any) -> dict[str, Any]:
-    found = info.get("features") if isinstance(info, dict) else None
-    return {str(name): feature for name, feature in found.items()} if isinstance(found, dict) else {}
+    features = info.get("features") if isinstance(info, dict) else None
+    return {str(name): feature for name, feature in features.items()} if isinstance(features, dict) else {}
 
 
 def _kind(feature: Any) -> Any:
@@ -242,16 +242,16 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
     if not data:
         raise InputError(f"{one_line(path)}: row {how.frame} holds no image")
     head = data[: HEAD_BYTES + _GZIP_HEAD] if data[:2] == b"\x1f\x8b" else data[:HEAD_BYTES]
-    found = sniff(head)
-    if found is None or found.kind == "arrays":
-        what = f"first bytes {data[:8].hex(' ')}" if found is None else found.name
+    file_type = sniff(head)
+    if file_type is None or file_type.kind == "arrays":
+        what = f"first bytes {data[:8].hex(' ')}" if file_type is None else file_type.name
         raise InputError(f"{one_line(path)}: row {how.frame} is not an image of a known kind ({what})")
     how = replace(how, member=None, frame=None)
-    if found.module == "memorisk.images.readers.raster":
+    if file_type.module == "memorisk.images.readers.raster":
         from memorisk.images.readers.raster import read_data
 
         return read_data(data, named, how)
-    return _through_file(data, named, found.module, how)
+    return _through_file(data, named, file_type.module, how)
 
 
 def count_frames(path: Path) -> int:
@@ -333,8 +333,8 @@ def _parquet(path: Path) -> pq.ParquetFile:
 
 
 def _is_parquet(path: Path) -> bool:
-    found = file_format(path)
-    return found is not None and found.name == PARQUET
+    file_type = file_format(path)
+    return file_type is not None and file_type.name == PARQUET
 
 
 def _version(path: Path) -> tuple[int, int, int]:
@@ -365,5 +365,5 @@ def _through_file(data: bytes, named: Path, module: str, how: ReadOptions) -> np
         except MissingExtraError:
             raise
         except Exception as error:
-            said = str(error).removeprefix(f"{one_line(file)}: ").replace(str(file), named.name)
-            raise InputError(f"{one_line(named)}: {one_line(said, 160)}") from None
+            message = str(error).removeprefix(f"{one_line(file)}: ").replace(str(file), named.name)
+            raise InputError(f"{one_line(named)}: {one_line(message, 160)}") from None

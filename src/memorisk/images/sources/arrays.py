@@ -78,9 +78,9 @@ def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions
         if name is not None and name not in shapes:
             raise unknown_name(f"array in {one_line(path.name)}:", name, [one_line(key, 60) for key in shapes])
     if named == (None, None, None):
-        found = [part for split, spellings in _SPLITS.items() if (part := _split_part(split, spellings, shapes))]
-        if found:
-            return found
+        parts = [part for split, spellings in _SPLITS.items() if (part := _split_part(split, spellings, shapes))]
+        if parts:
+            return parts
     images = named[0] or _first(_IMAGES, shapes) or _only_images(shapes)
     if images is None:
         raise InputError(
@@ -127,8 +127,8 @@ def _first(names: tuple[str, ...], shapes: dict[str, tuple[int, ...]]) -> str | 
 
 def _only_images(shapes: dict[str, tuple[int, ...]]) -> str | None:
     """The only array with the dimensions of images, if there is just one."""
-    found = [name for name, shape in shapes.items() if len(shape) in (3, 4) and min(shape) > 0]
-    return found[0] if len(found) == 1 else None
+    candidates = [name for name, shape in shapes.items() if len(shape) in (3, 4) and min(shape) > 0]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _described(shapes: dict[str, tuple[int, ...]]) -> list[str]:
@@ -181,8 +181,8 @@ def _beside(path: Path, kinds: tuple[str, ...], n: int) -> np.ndarray | None:
     Raises:
         InputError: It has another length.
     """
-    found = file_format(path)
-    if found is None or found.name not in ("npy", "idx", "idx, gzipped"):
+    file_type = file_format(path)
+    if file_type is None or file_type.name not in ("npy", "idx", "idx, gzipped"):
         return None
     for kind in kinds:
         for mine in ("images", "x", "X"):

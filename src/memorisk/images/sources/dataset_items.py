@@ -45,20 +45,20 @@ class Item:
     """What else it holds, in words."""
 
 
-def plain_items(dataset: Any, said: str) -> tuple[Any, str]:
+def plain_items(dataset: Any, source: str) -> tuple[Any, str]:
     """A data set without its transforms, where its items are images then; and what to say of it."""
     if hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
-        inner, note = plain_items(dataset.dataset, said)
+        inner, note = plain_items(dataset.dataset, source)
         return _with(dataset, dataset=inner), note
     if isinstance(getattr(dataset, "datasets", None), (list, tuple)):
-        inner = [plain_items(part, said) for part in dataset.datasets]
+        inner = [plain_items(part, source) for part in dataset.datasets]
         return _with(dataset, datasets=[part for part, _ in inner]), next((note for _, note in inner if note), "")
     set_ones = {name: None for name in _TRANSFORMS if getattr(dataset, name, None) is not None}
     if not set_ones:
         return dataset, ""
     plain = _with(dataset, **set_ones)
     try:
-        read_item(plain, 0, said)
+        read_item(plain, 0, source)
     except Exception:  # without them its items are something else, or it cannot do without
         return dataset, ", as its transform gives it"
     return plain, ", without its transform"
@@ -66,22 +66,22 @@ def plain_items(dataset: Any, said: str) -> tuple[Any, str]:
 
 def _with(dataset: Any, /, **attributes: Any) -> Any:
     """A shallow copy with other attributes; the user's own object stays as it is."""
-    found = copy.copy(dataset)
+    copied = copy.copy(dataset)
     for name, value in attributes.items():
-        setattr(found, name, value)
-    return found
+        setattr(copied, name, value)
+    return copied
 
 
 def class_names(dataset: Any) -> list[str] | None:
     """Names of the classes that a data set gives, or those of the data set that it is a part of."""
-    for found in (dataset, getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())[:1]):
-        classes = getattr(found, "classes", None)
+    for holder in (dataset, getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())[:1]):
+        classes = getattr(holder, "classes", None)
         if isinstance(classes, (list, tuple)) and all(isinstance(name, str) for name in classes):
             return list(classes)
     return None
 
 
-def read_item(dataset: Any, row: int, said: str) -> Item:
+def read_item(dataset: Any, row: int, source: str) -> Item:
     """An item's image, label and columns.
 
     Raises:
@@ -94,18 +94,18 @@ def read_item(dataset: Any, row: int, said: str) -> Item:
         item = dataset[row]
     except Exception as error:  # anybody's class
         raise InputError(
-            f"{said}: item {row} cannot be read ({one_line(error or type(error).__name__, 160)})"
+            f"{source}: item {row} cannot be read ({one_line(error or type(error).__name__, 160)})"
         ) from error
     if isinstance(item, Mapping):
-        return _mapping_item(item, f"{said}: item {row}")
+        return _mapping_item(item, f"{source}: item {row}")
     several = item if isinstance(item, (tuple, list)) else (item,)
     image, label = several[0] if several else None, several[1] if len(several) > 1 else None
     more = len(several) - 2
     unread = (f"the last {more} of the {len(several)} values of an item",) if more > 0 else ()
-    return Item(_image(image, f"{said}: item {row}"), label, unread=unread)
+    return Item(_image(image, f"{source}: item {row}"), label, unread=unread)
 
 
-def _mapping_item(item: Mapping[Any, Any], said: str) -> Item:
+def _mapping_item(item: Mapping[Any, Any], source: str) -> Item:
     """An item with keys.
 
     Raises:
@@ -113,7 +113,7 @@ def _mapping_item(item: Mapping[Any, Any], said: str) -> Item:
     """
     image = next((key for key in _IMAGES if key in item), None)
     others = [key for key in item if key != image]
-    label = next((key for key in _LABELS if key in item), pick(others, "label", None, said))
+    label = next((key for key in _LABELS if key in item), pick(others, "label", None, source))
     columns, unread = {}, []
     for key in others:
         if key == label:
@@ -123,13 +123,13 @@ def _mapping_item(item: Mapping[Any, Any], said: str) -> Item:
             columns[str(key)] = value
         elif plain_name(key) in USUAL_NAMES["group"]:
             raise InputError(
-                f"{said}: its {one_line(key, 60)} is {one_line(repr(item[key]), 60)}, no single value that says whose "
-                "it is; give groups as a value for each image"
+                f"{source}: its {one_line(key, 60)} is {one_line(repr(item[key]), 60)}, no single value that says "
+                "whose it is; give groups as a value for each image"
             )
         else:
             unread.append(one_line(key, 60))
-    found = _image(None if image is None else item[image], said)
-    return Item(found, None if label is None else item.get(label), columns, tuple(unread))
+    encoded = _image(None if image is None else item[image], source)
+    return Item(encoded, None if label is None else item.get(label), columns, tuple(unread))
 
 
 def _single(value: Any) -> str | None:
@@ -141,8 +141,8 @@ def _single(value: Any) -> str | None:
     return str(value) if isinstance(value, (date, UUID, PurePath)) else None
 
 
-def _image(image: Any, said: str) -> dict[str, Any]:
-    return {"bytes": _png(image, said), "path": None}
+def _image(image: Any, source: str) -> dict[str, Any]:
+    return {"bytes": _png(image, source), "path": None}
 
 
 def _own_file(dataset: Any, row: int) -> tuple[Path, str, int] | None:
@@ -163,7 +163,7 @@ def _own_file(dataset: Any, row: int) -> tuple[Path, str, int] | None:
     return Path(path), os.path.relpath(path, dataset.root).replace(os.sep, "/"), target
 
 
-def item_label(value: Any, classes: list[str] | None, row: int, said: str) -> str:
+def item_label(value: Any, classes: list[str] | None, row: int, source: str) -> str:
     """A label as text: a number by the class's name, a row of 0 and 1 as the numbers of its ones.
 
     Raises:
@@ -177,16 +177,16 @@ def item_label(value: Any, classes: list[str] | None, row: int, said: str) -> st
             number = int(array.item())
             return classes[number] if 0 <= number < len(classes) else str(number)
         if array.dtype.kind in "biuf" and array.ndim < 2:
-            return array_labels(array.reshape(1, -1), Path(said))[0]
+            return array_labels(array.reshape(1, -1), Path(source))[0]
     except (TypeError, ValueError, InputError):
         pass
     raise InputError(
-        f"{said}: the label of item {row} is {one_line(repr(value), 80)}, neither a number, nor a name, nor a row of 0 "
-        "and 1; give labels as a value for each image"
+        f"{source}: the label of item {row} is {one_line(repr(value), 80)}, neither a number, nor a name, nor a row of "
+        "0 and 1; give labels as a value for each image"
     )
 
 
-def _png(image: Any, said: str) -> bytes:
+def _png(image: Any, source: str) -> bytes:
     """An image as the bytes of a PNG file.
 
     Raises:
@@ -194,20 +194,20 @@ def _png(image: Any, said: str) -> bytes:
     """
     if isinstance(image, Image.Image):
         if 0 in image.size:
-            raise InputError(f"{said} is an image of {image.width} x {image.height}, without a pixel")
+            raise InputError(f"{source} is an image of {image.width} x {image.height}, without a pixel")
         depth = 16 if image.mode.startswith("I") or image.mode == "F" else 8
-        array = pixels(image, ReadOptions(depth=depth, window="full"), said)
+        array = pixels(image, ReadOptions(depth=depth, window="full"), source)
     else:
-        array = _array(image, said)
+        array = _array(image, source)
     if array.dtype == np.uint16 and array.shape[2] > 1:
-        raise InputError(f"{said} is a colour image of 16 bits, which PNG cannot be written of here; give 8 bits")
+        raise InputError(f"{source} is a colour image of 16 bits, which PNG cannot be written of here; give 8 bits")
     buffer = io.BytesIO()
     mode = array[..., 0] if array.shape[2] == 1 else array
     Image.fromarray(np.ascontiguousarray(mode)).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
 
 
-def _array(image: Any, said: str) -> np.ndarray:
+def _array(image: Any, source: str) -> np.ndarray:
     """Pixels ``[h, w, c]`` uint8 or uint16 of an array or tensor.
 
     Raises:
@@ -225,20 +225,22 @@ def _array(image: Any, said: str) -> np.ndarray:
     if array.ndim != 3 or array.shape[2] not in (1, 3, 4) or array.dtype.kind not in "buif" or not array.size:
         what = f"an array of shape {array.shape}" if array.size else f"of type {type(image).__name__}"
         raise InputError(
-            f"{said} is {what}, no image; give an image of Pillow, [h, w], [h, w, c] or a tensor [c, h, w]"
+            f"{source} is {what}, no image; give an image of Pillow, [h, w], [h, w, c] or a tensor [c, h, w]"
         )
     low, high = array.min(), array.max()
     if array.dtype.kind == "f":
         if not (low >= 0 and high <= 1):
             raise InputError(
-                f"{said} has values from {low:.3g} to {high:.3g}, floats of images are from 0 to 1; leave out what "
+                f"{source} has values from {low:.3g} to {high:.3g}, floats of images are from 0 to 1; leave out what "
                 "normalises them"
             )
         return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
     if array.dtype.kind == "b":
         return array.astype(np.uint8) * 255
     if low < 0 or high > 65535 or (high > 255 and array.dtype == np.uint8):
-        raise InputError(f"{said} has values from {low} to {high}, those of images are 0 to 255, or to 65,535 of grey")
+        raise InputError(
+            f"{source} has values from {low} to {high}, those of images are 0 to 255, or to 65,535 of grey"
+        )
     return array.astype(
         np.uint8 if array.dtype == np.uint8 or (high <= 255 and array.dtype != np.uint16) else np.uint16
     )

@@ -150,8 +150,8 @@ def taking_datasets(function: T) -> T:
             """A data set's folder; any other value as it is."""
             return save_dataset(value, store=store) if is_dataset(value, as_source=name in _SOURCES) else value
 
-        kept = [saved(name, v) for name, v in zip(names, values, strict=False)] + list(values[len(names) :])
-        return function(*kept, **{name: saved(name, v) for name, v in named.items()})
+        positional = [saved(name, v) for name, v in zip(names, values, strict=False)] + list(values[len(names) :])
+        return function(*positional, **{name: saved(name, v) for name, v in named.items()})
 
     return taking  # type: ignore[return-value]
 
@@ -192,8 +192,8 @@ def _name(dataset: Any) -> str:
     base = dataset
     while not _is_hugging(base) and hasattr(base, "dataset"):  # a subset of another
         base = base.dataset
-    given = getattr(getattr(base, "info", None), "dataset_name", None)
-    name = given if isinstance(given, str) and given else type(base).__name__
+    own_name = getattr(getattr(base, "info", None), "dataset_name", None)
+    name = own_name if isinstance(own_name, str) and own_name else type(base).__name__
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:60] or "dataset"
 
 
@@ -208,22 +208,22 @@ def _write(path: Path, dataset: Any, groups: Any, labels: Any) -> None:
     Raises:
         InputError: See `save_dataset`.
     """
-    said = _message_name(dataset)
+    source = _message_name(dataset)
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise InputError(
-            f"{said} is a stream, whose images cannot be counted or asked for again; write it as files, or make a data "
-            "set of it that has a length"
+            f"{source} is a stream, whose images cannot be counted or asked for again; write it as files, or make a "
+            "data set of it that has a length"
         )
     n = len(dataset)
     if not n:
-        raise InputError(f"{said}: no images")
-    given = {"label": labels, "group": None if isinstance(groups, str) else groups}
-    columns = {role: _given_values(values, n, role, said) for role, values in given.items() if values is not None}
+        raise InputError(f"{source}: no images")
+    by_role = {"label": labels, "group": None if isinstance(groups, str) else groups}
+    columns = {role: _given_values(values, n, role, source) for role, values in by_role.items() if values is not None}
     key = groups if isinstance(groups, str) else None
     tables = (
-        _hugging_tables(dataset, columns, key, said)
+        _hugging_tables(dataset, columns, key, source)
         if _is_hugging(dataset)
-        else _item_tables(dataset, columns, key, said)
+        else _item_tables(dataset, columns, key, source)
     )
     first = next(tables)
     with pq.ParquetWriter(path, first.schema) as writer:
@@ -233,29 +233,29 @@ def _write(path: Path, dataset: Any, groups: Any, labels: Any) -> None:
     path.chmod(0o600)
 
 
-def _given_values(values: Any, n: int, role: str, said: str) -> list[str]:
-    found = texts(np.asarray(values).ravel().tolist() if not isinstance(values, (list, tuple)) else values)
-    if len(found) != n:
-        raise InputError(f"{said}: {len(found):,} {role}s are given, for {n:,} images")
-    return found
+def _given_values(values: Any, n: int, role: str, source: str) -> list[str]:
+    column = texts(np.asarray(values).ravel().tolist() if not isinstance(values, (list, tuple)) else values)
+    if len(column) != n:
+        raise InputError(f"{source}: {len(column):,} {role}s are given, for {n:,} images")
+    return column
 
 
-def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, said: str) -> Iterator[pa.Table]:
+def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, source: str) -> Iterator[pa.Table]:
     """The rows of a ``datasets`` data set, its images as the bytes of their files."""
     import datasets
 
     images = [name for name, feature in dataset.features.items() if isinstance(feature, datasets.Image)]
     if key is not None and key not in dataset.features:
-        raise InputError(f"{said}: no column {one_line(key, 60)} among {one_line(', '.join(dataset.features), 200)}")
+        raise InputError(f"{source}: no column {one_line(key, 60)} among {one_line(', '.join(dataset.features), 200)}")
     if not images:
         raise InputError(
-            f"{said}: no column of images among {listed(list(dataset.features), 12)}; cast one by "
+            f"{source}: no column of images among {listed(list(dataset.features), 12)}; cast one by "
             "dataset.cast_column(name, datasets.Image())"
         )
     for name in images:
         dataset = dataset.cast_column(name, datasets.Image(decode=False))
     schema = dataset.features.arrow_schema
-    kept = [
+    columns_kept = [
         f.name
         for f in schema
         if f.name in images
@@ -263,16 +263,16 @@ def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None
         or not (pa.types.is_struct(f.type) or pa.types.is_binary(f.type))
     ]
     replaced = {*columns, *(["group"] if key is not None else [])}  # a column of such a name says something else
-    kept = [name for name in kept if plain_name(name) not in replaced or name == key]
-    dataset = dataset.select_columns(kept).with_format("arrow")
+    columns_kept = [name for name in columns_kept if plain_name(name) not in replaced or name == key]
+    dataset = dataset.select_columns(columns_kept).with_format("arrow")
     schema = dataset.features.arrow_schema
     for first in range(0, len(dataset), _ROWS):
         try:
             table = dataset[first : first + _ROWS].cast(schema)
         except Exception as error:  # its file is gone or damaged
-            raise InputError(f"{said}: rows from {first} on cannot be read ({one_line(error, 160)})") from None
+            raise InputError(f"{source}: rows from {first} on cannot be read ({one_line(error, 160)})") from None
         for name in images:
-            rows = [_with_bytes(value, said) for value in table.column(name).to_pylist()]
+            rows = [_with_bytes(value, source) for value in table.column(name).to_pylist()]
             table = table.set_column(table.schema.get_field_index(name), pa.field(name, IMAGE), pa.array(rows, IMAGE))
         for role, values in columns.items():
             table = table.append_column(role, pa.array(values[first : first + _ROWS], pa.string()))
@@ -281,7 +281,7 @@ def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None
         yield table.replace_schema_metadata(schema.metadata)
 
 
-def _with_bytes(value: Any, said: str) -> dict[str, Any] | None:
+def _with_bytes(value: Any, source: str) -> dict[str, Any] | None:
     """An image of the library with its file's content.
 
     Raises:
@@ -291,62 +291,64 @@ def _with_bytes(value: Any, said: str) -> dict[str, Any] | None:
         return value
     path = value["path"]
     if "://" in path:
-        raise InputError(f"{said}: the image {one_line(path, 120)} is not in a file of this machine; download it first")
+        raise InputError(
+            f"{source}: the image {one_line(path, 120)} is not in a file of this machine; download it first"
+        )
     try:
         return {"bytes": Path(path).read_bytes(), "path": os.path.basename(path)}  # noqa: PTH119
     except (OSError, ValueError) as error:
-        raise InputError(f"{said}: {one_line(path, 120)}: {one_line(error, 120)}") from None
+        raise InputError(f"{source}: {one_line(path, 120)}: {one_line(error, 120)}") from None
 
 
-def _item_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, said: str) -> Iterator[pa.Table]:
+def _item_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, source: str) -> Iterator[pa.Table]:
     """The items of any other data set, their keys of single values as columns."""
-    plain, note = plain_items(dataset, said)
+    plain, note = plain_items(dataset, source)
     n = len(plain)
     classes = class_names(dataset)
     spread = np.unique(np.linspace(0, n - 1, min(n, _REPEATED_ITEMS)).astype(int)).tolist()
-    kept: list[str] | None = None
+    columns_kept: list[str] | None = None
     metadata: dict[bytes, str] = {}
     for first in range(0, n, _ROWS):
         rows = range(first, min(first + _ROWS, n))
-        items = [read_item(plain, row, said) for row in rows]
+        items = [read_item(plain, row, source) for row in rows]
         for row in set(rows) & set(spread):
-            if read_item(plain, row, said).image != items[row - first].image:
+            if read_item(plain, row, source).image != items[row - first].image:
                 raise InputError(
-                    f"{said}: item {row} is another image when it is asked for again: give the data set without random "
-                    "transforms"
+                    f"{source}: item {row} is another image when it is asked for again: give the data set without "
+                    "random transforms"
                 )
-        if kept is None:
-            kept = list(dict.fromkeys(name for item in items for name in item.columns))
+        if columns_kept is None:
+            columns_kept = list(dict.fromkeys(name for item in items for name in item.columns))
             unread = list(dict.fromkeys(what for item in items for what in item.unread))
             more = f"; not read: {listed(unread, 8)}" if unread else ""
-            metadata = {NOTE: f"Written from {said}, a data set in Python{note}{more}."}
-        _refuse_late_keys(items, kept, first, said)
+            metadata = {NOTE: f"Written from {source}, a data set in Python{note}{more}."}
+        _refuse_late_keys(items, columns_kept, first, source)
         of = {role: values[first : rows.stop] for role, values in columns.items()}
         if key is not None:
             of["group"] = [
-                _group_of_item(item, key, f"{said}: item {row}") for row, item in zip(rows, items, strict=True)
+                _group_of_item(item, key, f"{source}: item {row}") for row, item in zip(rows, items, strict=True)
             ]
         if "label" not in of:
-            of["label"] = [item_label(i.label, classes, row, said) for row, i in zip(rows, items, strict=True)]
-        others = {name: [i.columns.get(name, "") for i in items] for name in kept if plain_name(name) not in of}
+            of["label"] = [item_label(i.label, classes, row, source) for row, i in zip(rows, items, strict=True)]
+        others = {name: [i.columns.get(name, "") for i in items] for name in columns_kept if plain_name(name) not in of}
         texts_of = {name: pa.array(values, pa.string()) for name, values in (of | others).items()}
         table = {"image": pa.array([item.image for item in items], IMAGE), **texts_of}
         yield pa.table(table).replace_schema_metadata(metadata)
 
 
-def _refuse_late_keys(items: list[Item], kept: list[str], first: int, said: str) -> None:
+def _refuse_late_keys(items: list[Item], columns_kept: list[str], first: int, source: str) -> None:
     """Refuse a key of whose an image is, or of its split, that only later items have: the first rows are written."""
     for row, item in enumerate(items, first):
         for name in item.columns:
-            if name not in kept and plain_name(name) in (*USUAL_NAMES["group"], *USUAL_NAMES["split"]):
+            if name not in columns_kept and plain_name(name) in (*USUAL_NAMES["group"], *USUAL_NAMES["split"]):
                 raise InputError(
-                    f"{said}: item {row} has {one_line(name, 60)}, which items before it lack; give every item the "
+                    f"{source}: item {row} has {one_line(name, 60)}, which items before it lack; give every item the "
                     "same keys, or groups as a value for each image"
                 )
 
 
-def _group_of_item(item: Item, key: str, said: str) -> str:
+def _group_of_item(item: Item, key: str, source: str) -> str:
     """The group of an item, under a key."""
     if key not in item.columns:
-        raise InputError(f"{said} has no {one_line(key, 60)}; give groups as a value for each image")
+        raise InputError(f"{source} has no {one_line(key, 60)}; give groups as a value for each image")
     return item.columns[key]

@@ -140,8 +140,8 @@ def _tag(name: str) -> Any:
     number = re.fullmatch(r"\(?\s*([0-9a-fA-F]{4})\s*,\s*([0-9a-fA-F]{4})\s*\)?", name)
     if number:
         return pydicom_module().tag.Tag(int(number[1], 16), int(number[2], 16))
-    found = datadict.tag_for_keyword(name)
-    if found is None:
+    tag = datadict.tag_for_keyword(name)
+    if tag is None:
         common = [
             "PatientID",
             "PatientName",
@@ -151,7 +151,7 @@ def _tag(name: str) -> Any:
             "BodyPartExamined",
         ]
         raise unknown_name("DICOM tag", name, [*common, *sorted(k for k in datadict.keyword_dict if k)])
-    return pydicom_module().tag.Tag(found)
+    return pydicom_module().tag.Tag(tag)
 
 
 def _refuse_broken(draft: Draft, broken: list[tuple[str, str]], options: ImageOptions) -> None:

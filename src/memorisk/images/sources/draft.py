@@ -68,7 +68,7 @@ def join_labels(draft: "Draft", options: ImageOptions) -> None:
 
 
 def _best_key(
-    draft: "Draft", table: pd.DataFrame, given: str | None, source: str, *, label: str
+    draft: "Draft", table: pd.DataFrame, column: str | None, source: str, *, label: str
 ) -> tuple[str, list[list[int]]]:
     """The column that names the images, and for each image the rows of the table that name it.
 
@@ -76,15 +76,15 @@ def _best_key(
         InputError: No column names an image, or a name fits several files.
     """
     names = [str(c) for c in table.columns]
-    if given is not None and given not in names:
-        raise unknown_name(f"image column of {one_line(source)}:", given, shown_names(names))
+    if column is not None and column not in names:
+        raise unknown_name(f"image column of {one_line(source)}:", column, shown_names(names))
     usual = {*USUAL_NAMES["path"], *USUAL_NAMES["image"]}
     shared = {plain_name(name): name for name in _SHARED_NAMES if name in draft.names}
     single = _index(draft)
     best: tuple[int, str, list[list[int]], list[str]] | None = None
-    for name in [given] if given is not None else names:
+    for name in [column] if column is not None else names:
         plain = plain_name(name)
-        if name == label or (given is None and plain not in usual and plain not in shared):
+        if name == label or (column is None and plain not in usual and plain not in shared):
             continue
         if plain in shared:
             rows, doubtful = _match_shared(texts(table[name]), draft.names[shared[plain]]), []
@@ -109,7 +109,7 @@ def _best_key(
 
 def _index(draft: "Draft") -> dict[str, list[int]]:
     """Every name of every image: id, path, file name, each without suffix, SOP instance uid."""
-    found: dict[str, list[int]] = {}
+    rows_of: dict[str, list[int]] = {}
     uids = draft.names.get("SOPInstanceUID", [""] * len(draft.table))
     rows = zip(draft.table["image"].tolist(), draft.table["path"].tolist(), uids, strict=True)
     several = draft.table["path"].duplicated().any()  # images of one array file: the file's name says nothing
@@ -118,8 +118,8 @@ def _index(draft: "Draft") -> dict[str, list[int]]:
         folder = path[: len(path) - len(last)]
         of_file = () if several else (path, folder + plain_stem(last), last, plain_stem(last))
         for name in {compose_unicode(n) for n in (image, *of_file, uid, _without_zeros(image) if several else "") if n}:
-            found.setdefault(name, []).append(row)
-    return found
+            rows_of.setdefault(name, []).append(row)
+    return rows_of
 
 
 def _without_zeros(image: str) -> str:
@@ -158,7 +158,7 @@ def _one_each(rows: list[list[int]], labels: list[str], keys: list[str], source:
     """
     torn = {keys[r[0]]: sorted({labels[i] for i in r}) for r in rows if len({labels[i] for i in r}) > 1}
     if torn:
-        shown = [f"{key}: {' and '.join(found)}" for key, found in torn.items()]
+        shown = [f"{key}: {' and '.join(spellings)}" for key, spellings in torn.items()]
         raise InputError(
             f"{one_line(source)}: {len(torn):,} images have several rows with different labels ({listed(shown)}); "
             "give each one row (several findings joined by |)"
@@ -184,10 +184,10 @@ def take_columns(
         "split": options.split_column,
         "dataset": options.dataset_column,
     }
-    for role, given in roles.items():
-        if given is None and (role in draft.table or (role == "group" and options.group_from is not None)):
+    for role, chosen_name in roles.items():
+        if chosen_name is None and (role in draft.table or (role == "group" and options.group_from is not None)):
             continue
-        column = pick([c for c in table.columns if str(c) not in used], role, given, source)
+        column = pick([c for c in table.columns if str(c) not in used], role, chosen_name, source)
         if column is None:
             continue
         values = [v.strip() for v in texts(table[column])]
@@ -201,8 +201,8 @@ def take_columns(
         draft.notes.append(f"{role.capitalize()}: column {one_line(column, 60)} of {one_line(Path(source).name)}.")
     for name in [str(c) for c in table.columns if str(c) not in used]:
         values = texts(table[name])
-        kept = f"user_{name}" if name in RESERVED or name in draft.table else name
-        draft.table[kept] = ["" if row is None else values[row] for row in chosen]
+        column_name = f"user_{name}" if name in RESERVED or name in draft.table else name
+        draft.table[column_name] = ["" if row is None else values[row] for row in chosen]
 
 
 @dataclass
@@ -300,8 +300,8 @@ def _matched(pattern: str, role: str, names: list[str], paths: list[str], source
     """
     compiled = re.compile(pattern)
     which = role if role in compiled.groupindex else (1 if compiled.groups else 0)
-    found = [compiled.search(name) for name in names]
-    values = [(m.group(which) or "") if m else "" for m in found]
+    matches = [compiled.search(name) for name in names]
+    values = [(m.group(which) or "") if m else "" for m in matches]
     failed = [path for path, value in zip(paths, values, strict=True) if not value]
     if failed:
         raise InputError(
@@ -421,8 +421,8 @@ def _ordered(table: pd.DataFrame) -> pd.DataFrame:
 def keep_user_columns(table: pd.DataFrame, extra: Mapping[str, pd.Series]) -> pd.DataFrame:
     """A draft's table with a source's other columns beside it, renamed ``user_<name>`` where the name is ours."""
     for name, values in extra.items():
-        kept = name
-        while kept in RESERVED or kept in table:
-            kept = f"user_{kept}"
-        table[kept] = values.array
+        column_name = name
+        while column_name in RESERVED or column_name in table:
+            column_name = f"user_{column_name}"
+        table[column_name] = values.array
     return table

@@ -27,12 +27,12 @@ def refuse_escape(values: Iterable[str], source: str, how: str) -> None:
     Raises:
         InputError: There are such paths.
     """
-    found = list(values)
-    if found:
-        verb = "leads" if len(found) == 1 else "lead"
+    paths = list(values)
+    if paths:
+        verb = "leads" if len(paths) == 1 else "lead"
         raise InputError(
-            f"{one_line(source)}: {len(found):,} {'path' if len(found) == 1 else 'paths'} {verb} out of the folder "
-            f"({listed(found)}); {how}"
+            f"{one_line(source)}: {len(paths):,} {'path' if len(paths) == 1 else 'paths'} {verb} out of the folder "
+            f"({listed(paths)}); {how}"
         )
 
 
@@ -125,11 +125,11 @@ class FileFinder:
         *folders, name = compose_unicode(relative).split("/")
         matches = [(n, f) for f in self._by_name.get(name, []) if (n := _shared_folders(f, folders)) is not None]
         most = max((n for n, _ in matches), default=0)
-        found = [f for n, f in matches if n == most]
-        if len(found) > 1:
+        files = [f for n, f in matches if n == most]
+        if len(files) > 1:
             self.ambiguous.append(value)
             return None
-        return found[0] if found else None
+        return files[0] if files else None
 
 
 def _keys(file: str) -> Iterator[str]:
@@ -218,8 +218,8 @@ def walk_files(root: Path, *, follow_links: bool) -> Walk:
                 walk.files.append(relative)
             else:
                 walk.not_utf8.append(one_line(os.fsencode(relative).decode("utf-8", errors="backslashreplace")))
-    for found in (walk.files, walk.escaping, walk.not_utf8, walk.skipped):
-        found.sort()
+    for paths in (walk.files, walk.escaping, walk.not_utf8, walk.skipped):
+        paths.sort()
     return walk
 
 

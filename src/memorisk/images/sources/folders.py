@@ -57,24 +57,24 @@ def folder_metadata(root: Path, files: list[str], options: ImageOptions) -> Meta
     """
     if options.labels_csv is not None:
         return None
-    found: list[tuple[str, pd.DataFrame]] = []
+    tables: list[tuple[str, pd.DataFrame]] = []
     for file in sorted((f for f in files if f.rsplit("/", 1)[-1] in NAMES), key=lambda f: f.count("/")):
         table = read_described(root / file)
         if file.endswith(CLEAN_MANIFEST) and read_manifest_bytes((root / file).read_bytes()) is not None:
             table = unquote_table(table)
         if FILE_NAME_COLUMN in table.columns:
-            found.append((file, table))
-    if not found:
+            tables.append((file, table))
+    if not tables:
         return None
     paths, escaping = [], []
-    for file, table in found:
+    for file, table in tables:
         for name in texts(table[FILE_NAME_COLUMN]):
             path = _below(file.rpartition("/")[0], name)
             paths.append(path or "")
             escaping += [name] if path is None else []
     refuse_escape(escaping, root.name, f"{FILE_NAME_COLUMN} is a path below the folder that the metadata lie in")
-    joined = pd.concat([table for _, table in found], ignore_index=True)
-    return Metadata(tuple(file for file, _ in found), joined, paths)
+    joined = pd.concat([table for _, table in tables], ignore_index=True)
+    return Metadata(tuple(file for file, _ in tables), joined, paths)
 
 
 def join_metadata(draft: Draft, metadata: Metadata, options: ImageOptions) -> None:
@@ -211,7 +211,7 @@ def folder_labels(files: list[str]) -> tuple[list[str], list[str]]:
 
 def _by_kind(root: Path, files: list[str]) -> tuple[dict[Kind, list[str]], list[str]]:
     """Image files by kind, and the files that are none. A usual suffix is believed here: the reader looks inside."""
-    found: dict[Kind, list[str]] = {}
+    by_kind: dict[Kind, list[str]] = {}
     others = []
     for file in files:
         kind = KIND_BY_SUFFIX.get(suffix(file))
@@ -221,8 +221,8 @@ def _by_kind(root: Path, files: list[str]) -> tuple[dict[Kind, list[str]], list[
         if kind is None or kind == "arrays":
             others.append(file)
         else:
-            found.setdefault(kind, []).append(file)
-    return found, others
+            by_kind.setdefault(kind, []).append(file)
+    return by_kind, others
 
 
 def _refuse_mixed(root: Path, by_kind: dict[Kind, list[str]], n_shards: int, options: ImageOptions) -> None:
@@ -281,8 +281,8 @@ def _ways_out(others: list[str]) -> str:
             "cifar100:FOLDER), or in Python save what torchvision read (memorisk.save_dataset)"
         )
     known = {"data_batch_1.bin": "cifar10", "train_X.bin": "stl10", "train_32x32.mat": "svhn", "train.bin": "cifar100"}
-    found = next((known[name] for name in known if name in names), None)
-    return f"; is it {found}:FOLDER?" if found else ""
+    dataset = next((known[name] for name in known if name in names), None)
+    return f"; is it {dataset}:FOLDER?" if dataset else ""
 
 
 def _note_others(

@@ -100,7 +100,7 @@ def join_manifests(manifests: list[Manifest]) -> Manifest:
         table=table,
         root=root,
         name="+".join(manifest.name for manifest in manifests),
-        notes=(note, *(f"{m.name}: {said}" for m in manifests for said in m.notes)),
+        notes=(note, *(f"{m.name}: {text}" for m in manifests for text in m.notes)),
         skipped=_skipped(manifests),
     )
     joined.validate()
@@ -110,8 +110,8 @@ def join_manifests(manifests: list[Manifest]) -> Manifest:
 def _named(manifest: Manifest) -> pd.DataFrame:
     """A manifest's table with its data set's name before ids and groups."""
     table = manifest.table.copy()
-    given = table["dataset"].tolist() if "dataset" in table else [""] * len(table)
-    table["dataset"] = [name or manifest.name for name in given]
+    names = table["dataset"].tolist() if "dataset" in table else [""] * len(table)
+    table["dataset"] = [name or manifest.name for name in names]
     for column in ("image", "group"):
         table[column] = [f"{name}/{value}" for name, value in zip(table["dataset"], table[column], strict=True)]
     return table
@@ -277,17 +277,17 @@ def _load_file(path: Path, options: ImageOptions) -> Manifest:
         raise InputError(f"layout {options.layout} is for a folder; {one_line(path)} is a file")
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
-    found = file_format(path)
-    of_shards = found is not None and found.module == SHARDS and options.layout in ("auto", "shards")
+    file_type = file_format(path)
+    of_shards = file_type is not None and file_type.module == SHARDS and options.layout in ("auto", "shards")
     if of_shards and (options.layout == "shards" or not is_parquet or is_shard(path, options)):
         return load_shards(path.parent, [Shard(path.name, "")], options, path.stem)
     named_table = path.suffix.lower() in _TABLES and options.layout != "arrays"
     if is_parquet or named_table or options.layout == "table":
         return load_table(path, options)
-    if found is not None and found.kind == "arrays":
+    if file_type is not None and file_type.kind == "arrays":
         return load_arrays(path, options)
-    if found is not None:
-        raise InputError(f"{one_line(path)} is one {found.name} image; give its folder, or a table of images")
+    if file_type is not None:
+        raise InputError(f"{one_line(path)} is one {file_type.name} image; give its folder, or a table of images")
     raise InputError(
         f"{one_line(path)}: neither a table (CSV, TSV, Parquet) nor arrays (npz, npy, HDF5, idx); layout table reads "
         "it as CSV"

@@ -84,7 +84,7 @@ def hub_shards(root: Path, files: Iterable[str]) -> list[Shard]:
     Raises:
         InputError: They belong to several configurations, which are several data sets.
     """
-    found: dict[str, list[Shard]] = {}
+    by_folder: dict[str, list[Shard]] = {}
     for file in files:
         *folders, name = file.split("/")
         kind = file_format(root / file)
@@ -93,11 +93,11 @@ def hub_shards(root: Path, files: Iterable[str]) -> list[Shard]:
         if not _has_images(root / file):
             continue
         parts = [part for part in folders if part.lower() not in SPLITS and part != "data"]
-        found.setdefault("/".join(parts), []).append(Shard(file, _split_of(folders, name.rpartition(".")[0])))
-    if len(found) > 1:
-        shown = listed([name or "the folder itself" for name in sorted(found)])
+        by_folder.setdefault("/".join(parts), []).append(Shard(file, _split_of(folders, name.rpartition(".")[0])))
+    if len(by_folder) > 1:
+        shown = listed([name or "the folder itself" for name in sorted(by_folder)])
         raise InputError(f"{one_line(root)}: holds several data sets ({shown}); give the folder or file of one")
-    return next(iter(found.values()), [])
+    return next(iter(by_folder.values()), [])
 
 
 def is_shard(path: Path, options: ImageOptions) -> bool:
@@ -131,18 +131,18 @@ def _has_images(path: Path) -> bool:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{one_line(path)}: cannot be read ({one_line(error, 120)})") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise InputError(f"{one_line(path)}: is not what dataset.save_to_disk writes")
-    return found
+    return document
 
 
-def _list(found: Any, path: Path) -> list[Any]:
-    if not isinstance(found, list):
+def _list(document: Any, path: Path) -> list[Any]:
+    if not isinstance(document, list):
         raise InputError(f"{one_line(path)}: is not what dataset.save_to_disk writes")
-    return found
+    return document
 
 
 def _plain(entry: Any, path: Path) -> str:
@@ -239,7 +239,7 @@ def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft)
                 "they are no parts of one data set, give the folder or file of one"
             )
     others = [n for n in schema.names if n != roles["pixels"]]
-    given: dict[Role, str | None] = {
+    names: dict[Role, str | None] = {
         "label": options.label_column if options.labels_csv is None else None,
         "group": options.group_column if options.labels_csv is None else None,
         "split": options.split_column if options.labels_csv is None else None,
@@ -247,8 +247,8 @@ def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft)
         "image": None,
     }
     unused = {"label": options.labels_csv or options.label_from, "group": options.group_from}
-    for role, asked in given.items():
-        column = None if unused.get(role) else pick(others, role, asked, draft.name)
+    for role, name in names.items():
+        column = None if unused.get(role) else pick(others, role, name, draft.name)
         if role == "label" and column is None and not unused["label"]:
             column = _only_classes(others, features, draft)
         if column is not None and column not in roles.values():
@@ -297,10 +297,12 @@ def _image_column(schema: pa.Schema, features: Features, options: ImageOptions, 
 
 def _only_classes(columns: list[str], features: Features, draft: Draft) -> str | None:
     """The only column of classes; where there are several, they are noted and none is taken."""
-    found = [column for column in columns if column in features.classes]
-    if len(found) > 1:
-        draft.notes.append(f"No label: several columns hold classes ({listed(found)}); name one with label_column.")
-    return found[0] if len(found) == 1 else None
+    candidates = [column for column in columns if column in features.classes]
+    if len(candidates) > 1:
+        draft.notes.append(
+            f"No label: several columns hold classes ({listed(candidates)}); name one with label_column."
+        )
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _read(root: Path, shard: Shard, features: Features, roles: dict[str, str]) -> _Part:
@@ -378,9 +380,9 @@ def _ids(parts: list[_Part], called: list[str], splits: list[str], roles: dict[s
     several = len(set(splits)) > 1
     before = [f"{split}/" if several and split else "" for split in splits]
     if "image" in roles:
-        given = [text(value).strip() for part in parts for value in part.columns[roles["image"]]]
-        if len(set(given)) == len(given) and "" not in given:
-            return given
+        ids = [text(value).strip() for part in parts for value in part.columns[roles["image"]]]
+        if len(set(ids)) == len(ids) and "" not in ids:
+            return ids
         draft.notes.append(f"Column {one_line(roles['image'], 60)} is no id: it is empty or the same in several rows.")
     names = [b + _relative(name) for b, name in zip(before, called, strict=True)]
     if all(called) and len(set(names)) == len(names):
@@ -411,11 +413,11 @@ def _locate(draft: Draft, called: list[str], embedded: np.ndarray, options: Imag
     folder = options.image_root if options.image_root is not None else draft.root
     follow = options.follow_links
     finder = FileFinder(folder, lambda: walk_files(folder, follow_links=follow).files, follow_links=follow)
-    found = {row: finder.find(called[row]) for row in outside}
+    files = {row: finder.find(called[row]) for row in outside}
     refuse_escape(
         finder.escaping, draft.name, "give image_root if the images lie elsewhere, or embed them in the data set"
     )
-    absent = [called[row] for row, file in found.items() if file is None]
+    absent = [called[row] for row, file in files.items() if file is None]
     if absent:
         raise InputError(
             f"{one_line(draft.name)}: {len(absent):,} images are neither in the data set nor in one file below "
@@ -423,12 +425,12 @@ def _locate(draft: Draft, called: list[str], embedded: np.ndarray, options: Imag
         )
     root = Path(os.path.commonpath([os.path.realpath(folder), os.path.realpath(draft.root)]))
     paths = draft.table["path"].tolist()
-    here, there = (os.path.relpath(os.path.realpath(place), root) for place in (draft.root, folder))
+    here, images_from_root = (os.path.relpath(os.path.realpath(place), root) for place in (draft.root, folder))
     paths = [os.path.normpath(os.path.join(here, path)) for path in paths]  # noqa: PTH118
-    for row, file in found.items():
-        paths[row] = os.path.normpath(os.path.join(there, str(file)))  # noqa: PTH118
+    for row, file in files.items():
+        paths[row] = os.path.normpath(os.path.join(images_from_root, str(file)))  # noqa: PTH118
     draft.root = root
     draft.table["path"] = [path.replace(os.sep, "/") for path in paths]
-    rows = list(found)
+    rows = list(files)
     draft.table.loc[rows, "member"] = ""
     draft.table.loc[rows, "frame"] = pd.NA

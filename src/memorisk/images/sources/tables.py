@@ -41,8 +41,8 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
     roles = _roles(described, options, path.name, draft)
     files = [v.strip() for v in texts(described[roles["path"]])]
     draft.table = _table(described, roles, files, path.name)
-    found = _located(files, draft, options)
-    _leave_out_missing(draft, found, options)
+    paths = _located(files, draft, options)
+    _leave_out_missing(draft, paths, options)
     if "group" in draft.table:
         own = one_line(roles["image"], 60)
         draft.group_from = f"column {one_line(roles['group'], 60)}"
@@ -59,7 +59,7 @@ def _roles(described: pd.DataFrame, options: ImageOptions, source: str, draft: D
         InputError: No column names the images.
     """
     columns = [str(c) for c in described.columns]
-    given: dict[Role, str | None] = {
+    names: dict[Role, str | None] = {
         "path": options.path_column,
         "image": options.image_column,
         "group": options.group_column,
@@ -67,7 +67,7 @@ def _roles(described: pd.DataFrame, options: ImageOptions, source: str, draft: D
         "dataset": options.dataset_column,
     }
     roles: dict[str, str] = {}
-    for role, name in given.items():
+    for role, name in names.items():
         chosen = pick(columns, role, name, source)
         if chosen is not None and not (role == "group" and options.group_from is not None):
             roles[role] = chosen
@@ -150,26 +150,26 @@ def _located(values: list[str], draft: Draft, options: ImageOptions) -> list[str
 def _image_files(root: Path, follow_links: bool) -> Iterator[str]:
     """The image files below a folder: by their suffix, or where that says nothing by their content."""
     for file in walk_files(root, follow_links=follow_links).files:
-        found = None if suffix(file) in KIND_BY_SUFFIX else file_format(root / file)
-        if suffix(file) in KIND_BY_SUFFIX or (found is not None and found.kind != "arrays"):
+        file_type = None if suffix(file) in KIND_BY_SUFFIX else file_format(root / file)
+        if suffix(file) in KIND_BY_SUFFIX or (file_type is not None and file_type.kind != "arrays"):
             yield file
 
 
-def _leave_out_missing(draft: Draft, found: list[str | None], options: ImageOptions) -> None:
+def _leave_out_missing(draft: Draft, paths: list[str | None], options: ImageOptions) -> None:
     """Set the paths; rows without a file are refused, or left out and listed.
 
     Raises:
         InputError: Files are missing and ``skip_missing`` is not set, or none is there.
     """
-    missing = [i for i, file in enumerate(found) if file is None]
+    missing = [i for i, file in enumerate(paths) if file is None]
     images = draft.table["image"].tolist()
-    if len(missing) == len(found) or (missing and not options.skip_missing):
-        way = "give image_root if they lie elsewhere" + ("" if len(missing) == len(found) else ", or skip_missing")
+    if len(missing) == len(paths) or (missing and not options.skip_missing):
+        way = "give image_root if they lie elsewhere" + ("" if len(missing) == len(paths) else ", or skip_missing")
         raise InputError(
-            f"{one_line(draft.name)}: {len(missing):,} of {len(found):,} rows have no file below "
+            f"{one_line(draft.name)}: {len(missing):,} of {len(paths):,} rows have no file below "
             f"{one_line(draft.root)} ({listed([images[i] for i in missing])}); {way}"
         )
-    draft.table["path"] = [file or "" for file in found]
+    draft.table["path"] = [file or "" for file in paths]
     if missing:
         for i in missing:
             draft.skip(images[i], "no such file")
