@@ -83,16 +83,18 @@ def open_autoencoder(text: str, stored: StoredShape, *, size: int | None, books:
     """
     check_library("latents of an autoencoder")
     folder = _folder(text)
-    said = f"autoencoder {one_line(Path(text.removesuffix(f'@{DEFAULT}')).name or folder.resolve().name, 60)}"
-    config = read_config(folder, said)
-    side = _side(config, said)
-    given = (size, size) if size else (side, side)
-    check_channels(said, stored, config["in_channels"])
-    content = _content(folder, said, books)
-    shape = " x ".join(str(n) for n in latent_shape(config, given))
-    notes = size_notes(stored, given, side, trained=True)
+    title = f"autoencoder {one_line(Path(text.removesuffix(f'@{DEFAULT}')).name or folder.resolve().name, 60)}"
+    config = read_config(folder, title)
+    side = _side(config, title)
+    pixel_size = (size, size) if size else (side, side)
+    check_channels(title, stored, config["in_channels"])
+    content = _content(folder, title, books)
+    shape = " x ".join(str(n) for n in latent_shape(config, pixel_size))
+    notes = size_notes(stored, pixel_size, side, trained=True)
     seen = read_training_record(folder)
-    return _encoder(f"{said} ({shape})", config, given, content, lambda: load_autoencoder(folder, said), notes, seen)
+    return _encoder(
+        f"{title} ({shape})", config, pixel_size, content, lambda: load_autoencoder(folder, title), notes, seen
+    )
 
 
 def whole_autoencoder(text: str) -> Any:
@@ -108,19 +110,19 @@ def whole_autoencoder(text: str) -> Any:
     return load_autoencoder(folder, f"autoencoder {one_line(folder.resolve().name, 60)}")
 
 
-def load_autoencoder(folder: Path, said: str) -> Any:
+def load_autoencoder(folder: Path, title: str) -> Any:
     """The whole AutoencoderKL of a folder, float32, frozen, in evaluation mode.
 
     Args:
         folder: Of ``config.json`` and weights.
-        said: What it is called in messages.
+        title: What it is called in messages.
 
     Raises:
         InputError: It cannot be loaded, or a tensor is missing, unknown, of another shape or not finite.
     """
-    tensors = {_current_name(name): tensor for name, tensor in read_tensors(folder, said).items()}
-    network = _built(read_config(folder, said), said)
-    fill_network(network, tensors, said)
+    tensors = {_current_name(name): tensor for name, tensor in read_tensors(folder, title).items()}
+    network = _built(read_config(folder, title), title)
+    fill_network(network, tensors, title)
     return network.eval().requires_grad_(False)
 
 
@@ -130,25 +132,25 @@ def _current_name(tensor_name: str) -> str:
     return tensor_name if match is None else f"{match[1]}.{_ATTENTION_LAYERS[match[2]]}.{match[3]}"
 
 
-def read_config(folder: Path, said: str) -> dict[str, Any]:
+def read_config(folder: Path, title: str) -> dict[str, Any]:
     """What ``config.json`` of an AutoencoderKL says.
 
     Raises:
         InputError: There is none, or it is of another class or without its sizes.
     """
     try:
-        found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        name = found.get("_class_name")
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        name = config.get("_class_name")
         if name != DIFFUSERS_CLASS:
             raise ValueError(f"it is of class {one_line(name, 60)}, and {DIFFUSERS_CLASS} is what is read")
-        sizes = [found.get("in_channels", 3), found.get("latent_channels", 4), len(found["block_out_channels"])]
+        sizes = [config.get("in_channels", 3), config.get("latent_channels", 4), len(config["block_out_channels"])]
         if not all(isinstance(value, int) and value > 0 for value in sizes):
             raise ValueError("its channels are no whole numbers from 1")
         if sizes[0] not in (1, 3):
             raise ValueError(f"it takes images of {sizes[0]} channels, and images have 1 or 3")
     except CONTENT_ERRORS as error:
-        raise InputError(f"{CONFIG} of {said} cannot be used: {one_line(error, 120)}") from None
-    return found | {"in_channels": sizes[0], "latent_channels": sizes[1]}
+        raise InputError(f"{CONFIG} of {title} cannot be used: {one_line(error, 120)}") from None
+    return config | {"in_channels": sizes[0], "latent_channels": sizes[1]}
 
 
 def save_encoder_weights(encoder: LatentEncoder, folder: Path) -> dict[str, Any]:
@@ -167,12 +169,12 @@ def save_encoder_weights(encoder: LatentEncoder, folder: Path) -> dict[str, Any]
     return {"config": module.config, "weights": content, "file": file_fingerprint(folder / ENCODER_FILE)}
 
 
-def load_encoder_weights(folder: Path, found: Mapping[str, Any]) -> LatentEncoder:
+def load_encoder_weights(folder: Path, description: Mapping[str, Any]) -> LatentEncoder:
     """The encoder that `save_encoder_weights` wrote.
 
     Args:
         folder: Where it lies.
-        found: Its description.
+        description: Its description.
 
     Raises:
         InputError: The weights are missing or not those of the description.
@@ -181,10 +183,14 @@ def load_encoder_weights(folder: Path, found: Mapping[str, Any]) -> LatentEncode
     check_library("latents of an autoencoder")
     file = folder / ENCODER_FILE
     try:
-        config = dict(found["config"])
-        content, wanted, height, width = str(found["weights"]), str(found["file"]), *map(int, found["size"])
+        config = dict(description["config"])
+        content, wanted, height, width = (
+            str(description["weights"]),
+            str(description["file"]),
+            *map(int, description["size"]),
+        )
         shape = latent_shape(config, (height, width))
-        if [*shape] != list(found["latent_shape"]) or config["in_channels"] != found["channels"]:
+        if [*shape] != list(description["latent_shape"]) or config["in_channels"] != description["channels"]:
             raise ValueError("its shapes do not agree with each other")
     except CONTENT_ERRORS as error:
         raise InputError(f"the description of the encoder in {one_line(folder)} is damaged: {error}") from None
@@ -193,18 +199,20 @@ def load_encoder_weights(folder: Path, found: Mapping[str, Any]) -> LatentEncode
 
     def network() -> Any:
         """An autoencoder of this configuration with the half that was saved; the caller drops the other."""
-        made = _built(config, str(found["name"]))
+        made = _built(config, str(description["name"]))
         half = PosteriorMean(made)
-        given = load_file(file)
+        tensors = load_file(file)
         own = half.state_dict()
-        wrong = [f"{name} is missing" for name in own if name not in given]
-        wrong += [f"{name} is unknown" for name in given if name not in own]
-        wrong += [f"{n} has another shape" for n in own if n in given and own[n].shape != given[n].shape]
+        wrong = [f"{name} is missing" for name in own if name not in tensors]
+        wrong += [f"{name} is unknown" for name in tensors if name not in own]
+        wrong += [f"{n} has another shape" for n in own if n in tensors and own[n].shape != tensors[n].shape]
         refuse_mismatch(wrong, one_line(file))
-        half.load_state_dict(given)
+        half.load_state_dict(tensors)
         return made
 
-    return _encoder(str(found["name"]), config, (height, width), content, network, [], read_training_record(folder))
+    return _encoder(
+        str(description["name"]), config, (height, width), content, network, [], read_training_record(folder)
+    )
 
 
 def latent_shape(config: Mapping[str, Any], size: tuple[int, int]) -> tuple[int, int, int]:
@@ -303,18 +311,18 @@ _MOST_LAYERS, _WIDEST = 64, 1 << 16
 """Of a block, and of anything else: far above any published network; a damaged description is not built for ever."""
 
 
-def _built(config: Mapping[str, Any], said: str) -> Any:
+def _built(config: Mapping[str, Any], title: str) -> Any:
     """An AutoencoderKL of a configuration, not trained."""
     kind = autoencoder_class("an autoencoder")
     for name, value in config.items():
         most = _MOST_LAYERS if name == "layers_per_block" else _WIDEST
         if any(isinstance(n, int) and n > most for n in (value if isinstance(value, list | tuple) else [value])):
-            raise InputError(f"{said} is described by {one_line(name, 40)}, {one_line(value, 60)}: at most {most:,}")
+            raise InputError(f"{title} is described by {one_line(name, 40)}, {one_line(value, 60)}: at most {most:,}")
     try:
         with quiet_diffusers(), seeded(0):
             return kind.from_config(dict(config))
     except Exception as error:  # diffusers and torch each raise their own kinds
-        raise InputError(f"{said} cannot be built from its configuration: {one_line(error, 160)}") from None
+        raise InputError(f"{title} cannot be built from its configuration: {one_line(error, 160)}") from None
 
 
 def _affine(config: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -333,11 +341,11 @@ def _affine(config: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     return shift.float()[:, None, None], scale.float()[:, None, None]
 
 
-def _side(config: Mapping[str, Any], said: str) -> int:
+def _side(config: Mapping[str, Any], title: str) -> int:
     side = config.get("sample_size", 32)
     side = side[0] if isinstance(side, (list, tuple)) and side else side
     if not isinstance(side, int) or side < 1:
-        raise InputError(f"{CONFIG} of {said} has no sample_size: {one_line(side, 40)}")
+        raise InputError(f"{CONFIG} of {title} has no sample_size: {one_line(side, 40)}")
     return side
 
 
@@ -355,19 +363,19 @@ def _folder(text: str) -> Path:
             f"there is no folder {one_line(text)} of an autoencoder; autoencoder:{one_line(text, 60)}@default looks "
             "for this name on the hub"
         )
-    found = next((root / part for part in _INSIDE if (root / part / CONFIG).is_file()), None)
-    if found is None:
+    folder = next((root / part for part in _INSIDE if (root / part / CONFIG).is_file()), None)
+    if folder is None:
         raise InputError(f"{one_line(text)} has no {CONFIG}: it is no folder of an autoencoder of diffusers")
-    return found
+    return folder
 
 
-def _content(folder: Path, said: str, books: Path | None) -> str:
+def _content(folder: Path, title: str, books: Path | None) -> str:
     """Hash of the weights and of what decides how they are used."""
     weights = weight_files(folder)
     if not weights:
-        raise missing_weights(said)
+        raise missing_weights(title)
     contents = content_fingerprints([str(file) for file in weights], books)
-    config = {name: value for name, value in read_config(folder, said).items() if not name.startswith("_")}
+    config = {name: value for name, value in read_config(folder, title).items() if not name.startswith("_")}
     return fingerprint(config, [[file.name, contents[str(file)]] for file in weights], length=32)
 
 

@@ -180,14 +180,14 @@ def embed_images(
     size = batch or max(1, min(_LARGEST_BATCH, _PIXELS_PER_BATCH // (height * width)))
     prepare = preparation(preprocessing, where, torch.float32)
     network.to(where).eval()
-    found = np.empty((len(images), dimension), np.float32)
+    vectors = np.empty((len(images), dimension), np.float32)
     exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
     with torch.inference_mode(), exact:
         for start in range(0, len(images), size):
             raw = torch.from_numpy(np.array(images[start : start + size])).to(where)
             x = raw.to(torch.float32).div_(top).movedim(-1, 1)
-            found[start : start + size] = network(prepare(x)).cpu().numpy()
-    return found
+            vectors[start : start + size] = network(prepare(x)).cpu().numpy()
+    return vectors
 
 
 def open_backbone(

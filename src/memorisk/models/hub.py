@@ -78,19 +78,19 @@ def weight_files(folder: Path) -> list[Path]:
     return sorted(next((files for files in kinds if any(file.suffix != ".json" for file in files)), []))
 
 
-def read_tensors(folder: Path, said: str) -> dict[str, torch.Tensor]:
+def read_tensors(folder: Path, title: str) -> dict[str, torch.Tensor]:
     """Tensors of a folder, of one file or of several with their index; safetensors come before PyTorch's.
 
     Args:
         folder: Of a network.
-        said: What it is called in messages.
+        title: What it is called in messages.
 
     Raises:
         InputError: There are no such files, or one cannot be read.
     """
     files = weight_files(folder)
     if not files:
-        raise missing_weights(said)
+        raise missing_weights(title)
     safe = any(file.suffix == ".safetensors" for file in files)
     name = WEIGHTS if safe else PYTORCH
     try:
@@ -102,27 +102,27 @@ def read_tensors(folder: Path, said: str) -> dict[str, torch.Tensor]:
         read = load_file if safe else read_state_dict
         return {tensor: t for file in names for tensor, t in read(folder / file).items()}
     except InputError as error:  # PyTorch's, which says what is wrong
-        raise InputError(f"{said} cannot be loaded: {error}") from None
+        raise InputError(f"{title} cannot be loaded: {error}") from None
     except Exception as error:  # safetensors and json each raise their own kinds
         kind = "safetensors" if safe else "PyTorch files"
-        raise InputError(f"{said} cannot be loaded from {kind}: {one_line(error, 160)}") from None
+        raise InputError(f"{title} cannot be loaded from {kind}: {one_line(error, 160)}") from None
 
 
-def missing_weights(said: str) -> InputError:
+def missing_weights(title: str) -> InputError:
     """What is said of a folder without weights that are read."""
     return InputError(
-        f"{said} holds neither {WEIGHTS} nor {PYTORCH}, and other kinds of weights are not read: save it once more by "
+        f"{title} holds neither {WEIGHTS} nor {PYTORCH}, and other kinds of weights are not read: save it once more by "
         "diffusers, with safe_serialization"
     )
 
 
-def fill_network(network: Any, tensors: Mapping[str, torch.Tensor], said: str, *, new: tuple[str, ...] = ()) -> None:
+def fill_network(network: Any, tensors: Mapping[str, torch.Tensor], title: str, *, new: tuple[str, ...] = ()) -> None:
     """Put weights into a network, as float32.
 
     Args:
         network: Whose.
         tensors: By name.
-        said: What it is called in messages.
+        title: What it is called in messages.
         new: Parts of names that keep what they have.
 
     Raises:
@@ -137,11 +137,11 @@ def fill_network(network: Any, tensors: Mapping[str, torch.Tensor], said: str, *
             wrong.append(f"{name} is {list(tensors[name].shape)} and not {list(needed[name].shape)}")
         elif not torch.isfinite(tensors[name]).all():
             wrong.append(f"{name} is not finite")
-    refuse_mismatch(wrong, said)
+    refuse_mismatch(wrong, title)
     network.load_state_dict({**own, **{name: t.float() for name, t in tensors.items()}})
 
 
-def refuse_mismatch(wrong: list[str], said: str) -> None:
+def refuse_mismatch(wrong: list[str], title: str) -> None:
     """One line about what does not fit, if anything.
 
     Raises:
@@ -149,16 +149,16 @@ def refuse_mismatch(wrong: list[str], said: str) -> None:
     """
     if wrong:
         more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
-        raise InputError(f"{said} does not fit its configuration: {'; '.join(wrong[:_LISTED])}{more}")
+        raise InputError(f"{title} does not fit its configuration: {'; '.join(wrong[:_LISTED])}{more}")
 
 
-def download_folder(name: str, parts: tuple[str, ...], said: str, more: tuple[str, ...] = ()) -> Path:
+def download_folder(name: str, parts: tuple[str, ...], title: str, more: tuple[str, ...] = ()) -> Path:
     """The folder of the hub's cache that holds networks; PyTorch files come only where a part has no safetensors.
 
     Args:
         name: On the hub.
         parts: Folders of networks in it, "" for its root; those that it has not are left out.
-        said: What it is called in messages.
+        title: What it is called in messages.
         more: Other files that are wanted.
 
     Raises:
@@ -179,7 +179,7 @@ def download_folder(name: str, parts: tuple[str, ...], said: str, more: tuple[st
         except Exception as error:  # the hub's client and the network each raise their own kinds
             where = one_line(error, 160) if reachable else "the Hugging Face hub cannot be reached, nor is it cached"
             raise InputError(
-                f"{said} could not be downloaded: {where}; download it where there is a network and name the folder"
+                f"{title} could not be downloaded: {where}; download it where there is a network and name the folder"
             ) from None
 
 

@@ -142,15 +142,15 @@ def save_encoder(encoder: LatentEncoder, folder: str | Path) -> None:
     """
     target = Path(folder)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found: dict[str, Any] = {"format": _FORMAT, "kind": encoder.kind, "name": encoder.name}
-    found |= {"channels": encoder.channels, "size": encoder.size, "latent_shape": encoder.latent_shape}
+    description: dict[str, Any] = {"format": _FORMAT, "kind": encoder.kind, "name": encoder.name}
+    description |= {"channels": encoder.channels, "size": encoder.size, "latent_shape": encoder.latent_shape}
     if encoder.kind == "autoencoder":
         from memorisk.models.autoencoder import save_encoder_weights
 
-        found |= save_encoder_weights(encoder, target)
+        description |= save_encoder_weights(encoder, target)
     if encoder.seen is not None:
         encoder.seen.save(target)
-    write_json(target / DESCRIPTION, found)
+    write_json(target / DESCRIPTION, description)
 
 
 def load_encoder(folder: str | Path) -> LatentEncoder:
@@ -167,9 +167,13 @@ def load_encoder(folder: str | Path) -> LatentEncoder:
     if not file.is_file():
         raise InputError(f"{one_line(path)} holds no encoder of latents: there is no {DESCRIPTION} in it")
     try:
-        found = read_json(file)
-        kind, name, form = str(found["kind"]), str(found["name"]), found["format"]
-        channels, size, shape = int(found["channels"]), _sides(found["size"], 2), _sides(found["latent_shape"], 3)
+        description = read_json(file)
+        kind, name, form = str(description["kind"]), str(description["name"]), description["format"]
+        channels, size, shape = (
+            int(description["channels"]),
+            _sides(description["size"], 2),
+            _sides(description["latent_shape"], 3),
+        )
         if form != _FORMAT or kind not in KINDS or channels not in (1, 3):
             raise ValueError(f"format {form}, kind {kind}, {channels} channels")
     except CONTENT_ERRORS as error:
@@ -180,13 +184,13 @@ def load_encoder(folder: str | Path) -> LatentEncoder:
         return _pixel_encoder((size[0], size[1]), channels)
     from memorisk.models.autoencoder import load_encoder_weights
 
-    return load_encoder_weights(path, found)
+    return load_encoder_weights(path, description)
 
 
-def _sides(found: Any, n: int) -> tuple[int, ...]:
-    values = tuple(int(value) for value in found)
+def _sides(sides: Any, n: int) -> tuple[int, ...]:
+    values = tuple(int(value) for value in sides)
     if len(values) != n or min(values) < 1:
-        raise ValueError(f"{found} are not {n} whole numbers from 1")
+        raise ValueError(f"{sides} are not {n} whole numbers from 1")
     return values
 
 
@@ -196,8 +200,8 @@ def _pixels(text: str, side: str | None, stored: StoredShape, size: int | None) 
     named = int(side) if side is not None else None
     if named is not None and size is not None and named != size:
         raise InputError(f"{text} names {named} pixels a side and size {size}: give one of them")
-    given = named or size
-    return _pixel_encoder((given, given) if given else stored[:2], stored[2], stored)
+    side_used = named or size
+    return _pixel_encoder((side_used, side_used) if side_used else stored[:2], stored[2], stored)
 
 
 def _pixel_encoder(size: tuple[int, int], channels: int, stored: StoredShape | None = None) -> LatentEncoder:

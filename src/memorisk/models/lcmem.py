@@ -111,8 +111,8 @@ class LatentNetwork(DetectorNetwork):
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
         """[b, c, h, w] normalised latents to [b, d]."""
-        found = self.projection(self.trunk(x))
-        return found.sigmoid() if self.form.sigmoid else found
+        projected = self.projection(self.trunk(x))
+        return projected.sigmoid() if self.form.sigmoid else projected
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[b, c, h, w] latents to [b, d], normalised as at inference."""
@@ -253,16 +253,16 @@ def new_branch(trunk: Trunk, shape: tuple[int, int, int], form: Form, dimension:
     trunk.eval()
     try:
         with torch.inference_mode():
-            found = trunk(torch.zeros(2, *shape))
+            features = trunk(torch.zeros(2, *shape))
     except (RuntimeError, AttributeError, AssertionError, TypeError, ValueError) as error:
         raise InputError(
             f"the backbone gives no features of latents {list(shape)}: {one_line(error, 160)}; name a convolutional "
             "one, such as convnext_tiny"
         ) from None
-    if found.ndim != 2:
-        raise InputError(f"the backbone gives features of shape {list(found.shape)}; needed is a vector an image")
+    if features.ndim != 2:
+        raise InputError(f"the backbone gives features of shape {list(features.shape)}; needed is a vector an image")
     with seeded(seed):
-        network = LatentNetwork(trunk, nn.Linear(found.shape[1], dimension), form, shape[0])
+        network = LatentNetwork(trunk, nn.Linear(features.shape[1], dimension), form, shape[0])
     if network.head is not None:
         with torch.no_grad():
             network.head.weight.fill_(-_HEAD_SUM / dimension)
@@ -370,13 +370,13 @@ class LatentDetector:
         where = check_device(device)
         size = batch or max(1, min(_LARGEST_BATCH, _VALUES_PER_BATCH // int(np.prod(shape[1:]))))
         self.branch.to(where).eval()
-        found = np.empty((len(latents), self.config.dimension), np.float32)
+        vectors = np.empty((len(latents), self.config.dimension), np.float32)
         exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
         with torch.inference_mode(), exact:
             for start in range(0, len(latents), size):
                 z = torch.from_numpy(np.array(latents[start : start + size], dtype=np.float32)).to(where)
-                found[start : start + size] = self.branch(z).cpu().numpy()
-        return found
+                vectors[start : start + size] = self.branch(z).cpu().numpy()
+        return vectors
 
     def probability(
         self, a: np.ndarray, b: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None

@@ -59,11 +59,11 @@ def freeze_trunk(model: nn.Module) -> None:
 
 
 def _names(model: nn.Module, own: str, timm_key: str) -> tuple[str, ...]:
-    found: str | Iterable[str] | None = getattr(model, own, None)
-    if found is None:
+    names: str | Iterable[str] | None = getattr(model, own, None)
+    if names is None:
         record = getattr(model, "pretrained_cfg", None) or {}
-        found = record.get(timm_key)
-    return (found,) if isinstance(found, str) else tuple(found or ())
+        names = record.get(timm_key)
+    return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 StateDict = dict[str, torch.Tensor]
@@ -105,19 +105,21 @@ WHOLE_FILES = (
 )
 
 
-def whole_file(found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> WholeFile | None:
+def whole_file(tensors: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> WholeFile | None:
     """The kind of a file by the names of its tensors; None where it holds a network's own names."""
     for kind in WHOLE_FILES:
-        if any(name.startswith(kind.trunk) for name in found) and not any(n.startswith(kind.trunk) for n in wanted):
+        if any(name.startswith(kind.trunk) for name in tensors) and not any(n.startswith(kind.trunk) for n in wanted):
             return kind
     return None
 
 
-def take_trunk(found: Mapping[str, torch.Tensor], kind: WholeFile, file: str, note: Callable[[str], None]) -> StateDict:
+def take_trunk(
+    tensors: Mapping[str, torch.Tensor], kind: WholeFile, file: str, note: Callable[[str], None]
+) -> StateDict:
     """The trunk's tensors by timm's names; the other known parts are left out.
 
     Args:
-        found: Tensors of the whole file by name.
+        tensors: Tensors of the whole file by name.
         kind: What `whole_file` told.
         file: The file's name, for messages.
         note: Called with a sentence that says what was taken and what was left out.
@@ -128,7 +130,7 @@ def take_trunk(found: Mapping[str, torch.Tensor], kind: WholeFile, file: str, no
     trunk: StateDict = {}
     others: Counter[str] = Counter()
     unknown = []
-    for name, value in found.items():
+    for name, value in tensors.items():
         part = next((what for start, what in kind.others.items() if f"{name}.".startswith(f"{start}.")), None)
         if name.startswith(kind.trunk):
             own = name.removeprefix(kind.trunk)

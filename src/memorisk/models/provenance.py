@@ -165,24 +165,24 @@ def read_config(folder: Path) -> DetectorConfig:
     if not file.is_file():
         raise InputError(f"{one_line(folder)} holds no detector: there is no {CONFIG} in it")
     try:
-        found = read_json(file)
-        kind = found["kind"]
+        description = read_json(file)
+        kind = description["kind"]
     except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(file)} is no description of a detector: {one_line(error, 120)}") from None
     if kind not in DETECTOR_KINDS:
         raise unknown_name("kind of detector", kind, DETECTOR_KINDS)
     form = _form(kind)
     names = [field.name for field in fields(form)]
-    absent = [name for name in names if name not in found]
-    if absent or found.get("format") != 1:
-        what = f"it lacks {', '.join(absent)}" if absent else f"its format is {found.get('format')}"
+    absent = [name for name in names if name not in description]
+    if absent or description.get("format") != 1:
+        what = f"it lacks {', '.join(absent)}" if absent else f"its format is {description.get('format')}"
         raise InputError(f"{one_line(file)} is not of this version of memorisk: {what}")
-    how = found["preprocessing"]
+    how = description["preprocessing"]
     try:
         preprocessing = Preprocessing(tuple(how["size"]), how["channels"], tuple(how["mean"]), tuple(how["std"]))
-        given: dict[str, Any] = {name: tuple(v) if isinstance(v := found[name], list) else v for name in names}
-        given["preprocessing"] = preprocessing
-        return form(**given)
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v := description[name], list) else v for name in names}
+        values["preprocessing"] = preprocessing
+        return form(**values)
     except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(file)} is damaged: {one_line(error, 120)}") from None
 
@@ -196,30 +196,32 @@ def _form(kind: str) -> type[DetectorConfig]:
     return LatentConfig
 
 
-def copy_tensors(wanted: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor], folder: Path) -> None:
+def copy_tensors(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
     """Copy tensors into a network's if every one is there, fits and is finite.
 
     Args:
         wanted: The live tensors by name.
-        found: What a file holds.
+        tensors: What a file holds.
         folder: Of the file, for the message.
 
     Raises:
         InputError: They do not.
     """
-    wrong = [f"{name} is missing" for name in wanted if name not in found]
-    wrong += [f"{name} is unknown" for name in found if name not in wanted]
-    both = [name for name in wanted if name in found]
+    wrong = [f"{name} is missing" for name in wanted if name not in tensors]
+    wrong += [f"{name} is unknown" for name in tensors if name not in wanted]
+    both = [name for name in wanted if name in tensors]
     wrong += [
-        f"{n} is {list(found[n].shape)}, not {list(wanted[n].shape)}" for n in both if found[n].shape != wanted[n].shape
+        f"{n} is {list(tensors[n].shape)}, not {list(wanted[n].shape)}"
+        for n in both
+        if tensors[n].shape != wanted[n].shape
     ]
-    wrong += [f"{n} is not finite" for n in both if not torch.isfinite(found[n]).all()]
+    wrong += [f"{n} is not finite" for n in both if not torch.isfinite(tensors[n]).all()]
     if wrong:
         more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
         raise InputError(f"{one_line(folder / WEIGHTS)} does not fit its {CONFIG}: {'; '.join(wrong[:_LISTED])}{more}")
     with torch.no_grad():
         for name, tensor in wanted.items():
-            tensor.copy_(found[name])
+            tensor.copy_(tensors[name])
 
 
 ORIGIN, EARLIER = "origin.json", "earlier"
@@ -271,8 +273,8 @@ class TrainingRecord:
         _, height, width, channels = (int(n) for n in store.images.shape)
         depth = store.images.dtype.itemsize * 8
         table = pd.concat(parts, ignore_index=True)
-        given = store.manifest.groups_given
-        return cls(table, store.data_hash, (height, width, channels), depth, given, earlier, unknown)
+        has_groups = store.manifest.groups_given
+        return cls(table, store.data_hash, (height, width, channels), depth, has_groups, earlier, unknown)
 
     @property
     def n_training(self) -> int:
@@ -301,8 +303,8 @@ class TrainingRecord:
             met |= np.isin(hashes, known["pixel_hash"].tolist()) & alike
             part[met] = name
         trained = self.table.loc[self.table["part"] == "training"]
-        there = trained["pixel_hash"].isin(hashes) if alike else trained["group_hash"].isin(groups)
-        missing = frozenset(trained["pixel_hash"][~there]) if alike or by_group else None
+        present = trained["pixel_hash"].isin(hashes) if alike else trained["group_hash"].isin(groups)
+        missing = frozenset(trained["pixel_hash"][~present]) if alike or by_group else None
         own = SeenImages(part, alike, missing, (self.unknown,) if self.unknown else ())
         if self.earlier is None:
             return own
@@ -357,8 +359,8 @@ def read_training_record(folder: Path) -> TrainingRecord | None:
         earlier = read_training_record(folder / EARLIER) if origin.get(EARLIER, False) else None
         if earlier is None and origin.get(EARLIER, False):
             raise ValueError(f"{EARLIER}/{ORIGIN}, of what it began with, is missing")
-        given, unknown = bool(origin.get("groups_given", True)), one_line(origin.get("unknown", ""), 80)
+        has_groups, unknown = bool(origin.get("groups_given", True)), one_line(origin.get("unknown", ""), 80)
         size, depth = (height, width, channels), int(origin["depth"])
-        return TrainingRecord(table, str(origin["data_hash"]), size, depth, given, earlier, unknown)
+        return TrainingRecord(table, str(origin["data_hash"]), size, depth, has_groups, earlier, unknown)
     except CONTENT_ERRORS as error:
         raise InputError(f"what {one_line(folder)} was trained on cannot be read: {one_line(error, 120)}") from None

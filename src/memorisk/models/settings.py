@@ -117,16 +117,18 @@ class GanSpec:
     """Most feature maps of a layer."""
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> "GanSpec":
+    def of(cls, numbers: Mapping[str, Any]) -> "GanSpec":
         """What JSON says of one.
 
         Raises:
             InputError: Something is missing, unknown or out of range.
         """
         names = {field.name for field in fields(cls)}
-        if set(given) != names or not all(isinstance(n, int) and not isinstance(n, bool) for n in given.values()):
-            raise InputError(f"a GAN is described by whole numbers: {', '.join(sorted(names))}; not {one_line(given)}")
-        spec = cls(**given)
+        if set(numbers) != names or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers.values()):
+            raise InputError(
+                f"a GAN is described by whole numbers: {', '.join(sorted(names))}; not {one_line(numbers)}"
+            )
+        spec = cls(**numbers)
         spec.validate()
         return spec
 

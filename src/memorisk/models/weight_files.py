@@ -88,20 +88,20 @@ def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = N
     note = on_note or (lambda text: None)
     wanted = model.state_dict()
     file = Path(path).name
-    found = _strip_prefixes(read_state_dict(path), wanted)
-    kind = whole_file(found, wanted)
+    tensors = _strip_prefixes(read_state_dict(path), wanted)
+    kind = whole_file(tensors, wanted)
     if kind is not None:
-        found = take_trunk(found, kind, file, note)
-    if _mismatch(model, wanted, _adapt_stem(model, found, wanted, _silent)):
-        found = _convert(model, found, wanted, note, kind)
-    found = _adapt_stem(model, found, wanted, note)
-    found = _fill_counters(found, wanted)
-    problem = _mismatch(model, wanted, found)
+        tensors = take_trunk(tensors, kind, file, note)
+    if _mismatch(model, wanted, _adapt_stem(model, tensors, wanted, _silent)):
+        tensors = _convert(model, tensors, wanted, note, kind)
+    tensors = _adapt_stem(model, tensors, wanted, note)
+    tensors = _fill_counters(tensors, wanted)
+    problem = _mismatch(model, wanted, tensors)
     if problem:
         which = f" ({kind.trunk[:-1]} of a file as {kind.name} has it)" if kind is not None else ""
         raise InputError(f"weights file {one_line(file)}{which} does not fit {type(model).__name__}: {problem}")
-    found = _settle_head(model, found, wanted, note)
-    model.load_state_dict(found)
+    tensors = _settle_head(model, tensors, wanted, note)
+    model.load_state_dict(tensors)
 
 
 def head_and_stem(model: nn.Module, path: str | Path) -> tuple[int | None, int | None]:
@@ -117,11 +117,11 @@ def head_and_stem(model: nn.Module, path: str | Path) -> tuple[int | None, int |
     Raises:
         InputError: as `read_state_dict`.
     """
-    found = _strip_prefixes(read_state_dict(path), model.state_dict())
-    given = [found[key] for key in _head_keys(model, found) if key.endswith(("weight", "bias"))]
-    stems = [found[f"{name}.weight"] for name in stem_names(model) if f"{name}.weight" in found]
+    tensors = _strip_prefixes(read_state_dict(path), model.state_dict())
+    head = [tensors[key] for key in _head_keys(model, tensors) if key.endswith(("weight", "bias"))]
+    stems = [tensors[f"{name}.weight"] for name in stem_names(model) if f"{name}.weight" in tensors]
     return (
-        max((value.shape[0] for value in given if value.ndim), default=None),
+        max((value.shape[0] for value in head if value.ndim), default=None),
         next((value.shape[1] for value in stems if value.ndim == 4), None),
     )
 
@@ -209,22 +209,22 @@ def _unwrap(content: Any, file: Path) -> StateDict:
     return {str(name): value for name, value in content.items()}
 
 
-def _strip_prefixes(found: StateDict, wanted: StateDict) -> StateDict:
+def _strip_prefixes(tensors: StateDict, wanted: StateDict) -> StateDict:
     """Remove what wrappers put before every name, unless the network's own names begin so."""
     changed = True
     while changed:
         changed = False
         for prefix in _PREFIXES:
-            if found and all(n.startswith(prefix) for n in found) and not any(n.startswith(prefix) for n in wanted):
-                found = {name.removeprefix(prefix): value for name, value in found.items()}
+            if tensors and all(n.startswith(prefix) for n in tensors) and not any(n.startswith(prefix) for n in wanted):
+                tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
                 changed = True
-    return found
+    return tensors
 
 
-def _fill_counters(found: StateDict, wanted: StateDict) -> StateDict:
+def _fill_counters(tensors: StateDict, wanted: StateDict) -> StateDict:
     """Batch normalisation's step counters, absent from files before PyTorch 0.4.1 and without effect on the output."""
-    counters = {n: t for n, t in wanted.items() if n.endswith("num_batches_tracked") and n not in found}
-    return {**found, **counters}
+    counters = {n: t for n, t in wanted.items() if n.endswith("num_batches_tracked") and n not in tensors}
+    return {**tensors, **counters}
 
 
 def _head_keys(model: nn.Module, state: Mapping[str, Any]) -> list[str]:
@@ -232,16 +232,16 @@ def _head_keys(model: nn.Module, state: Mapping[str, Any]) -> list[str]:
     return [name for name in state if prefixes and name.startswith(prefixes)]
 
 
-def _mismatch(model: nn.Module, wanted: StateDict, found: StateDict) -> str:
+def _mismatch(model: nn.Module, wanted: StateDict, tensors: StateDict) -> str:
     """What does not match outside the head, in one line; empty if all does."""
-    heads = {*_head_keys(model, wanted), *_head_keys(model, found)}
+    heads = {*_head_keys(model, wanted), *_head_keys(model, tensors)}
     counters = {name for name in wanted if name.endswith("num_batches_tracked")}
-    missing = [name for name in wanted if name not in found and name not in heads and name not in counters]
-    unexpected = [name for name in found if name not in wanted and name not in heads]
+    missing = [name for name in wanted if name not in tensors and name not in heads and name not in counters]
+    unexpected = [name for name in tensors if name not in wanted and name not in heads]
     shapes = [
-        f"{name} {list(found[name].shape)} instead of {list(wanted[name].shape)}"
+        f"{name} {list(tensors[name].shape)} instead of {list(wanted[name].shape)}"
         for name in wanted
-        if name in found and name not in heads and found[name].shape != wanted[name].shape
+        if name in tensors and name not in heads and tensors[name].shape != wanted[name].shape
     ]
     parts = (("missing", missing), ("unexpected", unexpected), ("wrong shape", shapes))
     return "; ".join(f"{label}: {_listing(names)}" for label, names in parts if names)
@@ -252,40 +252,40 @@ def _listing(names: list[str]) -> str:
     return shown + (f", ... ({len(names)} in all)" if len(names) > _LISTED else "")
 
 
-def _settle_head(model: nn.Module, found: StateDict, wanted: StateDict, note: Note) -> StateDict:
+def _settle_head(model: nn.Module, tensors: StateDict, wanted: StateDict, note: Note) -> StateDict:
     """The file's head where it fits, else the network's own; said either way."""
     keys = _head_keys(model, wanted)
-    given = _head_keys(model, found)
+    file_keys = _head_keys(model, tensors)
     if not keys:
-        return found
+        return tensors
     name = ", ".join(head_names(model))
-    if set(given) == set(keys) and all(found[key].shape == wanted[key].shape for key in keys):
+    if set(file_keys) == set(keys) and all(tensors[key].shape == wanted[key].shape for key in keys):
         note(f"the head ({name}) comes from the file")
-        return found
-    outputs = max((found[key].shape[0] for key in given if found[key].ndim), default=0)
-    held = f"the file's has {outputs} outputs" if given else "the file has none"
+        return tensors
+    outputs = max((tensors[key].shape[0] for key in file_keys if tensors[key].ndim), default=0)
+    held = f"the file's has {outputs} outputs" if file_keys else "the file has none"
     note(f"the head ({name}) is new and randomly initialised: {held}")
-    rest = {key: value for key, value in found.items() if key not in given}
+    rest = {key: value for key, value in tensors.items() if key not in file_keys}
     return {**rest, **{key: wanted[key] for key in keys}}
 
 
-def _adapt_stem(model: nn.Module, found: StateDict, wanted: StateDict, note: Note) -> StateDict:
+def _adapt_stem(model: nn.Module, tensors: StateDict, wanted: StateDict, note: Note) -> StateDict:
     """Fit the first convolution to another number of channels, by timm's rule."""
-    adapted = dict(found)
+    adapted = dict(tensors)
     for name in stem_names(model):
         key = f"{name}.weight"
-        if key not in found or key not in wanted or found[key].ndim != 4:
+        if key not in tensors or key not in wanted or tensors[key].ndim != 4:
             continue
-        have, need = found[key].shape, wanted[key].shape
+        have, need = tensors[key].shape, wanted[key].shape
         if have[1] != need[1] and (have[0], *have[2:]) == (need[0], *need[2:]) and have[1] == 3:
             from timm.models import adapt_input_conv
 
-            adapted[key] = adapt_input_conv(need[1], found[key])
+            adapted[key] = adapt_input_conv(need[1], tensors[key])
             note(f"the stem ({name}) was adapted from {have[1]} to {need[1]} channels")
     return adapted
 
 
-def _convert(model: nn.Module, found: StateDict, wanted: StateDict, note: Note, kind: WholeFile | None) -> StateDict:
+def _convert(model: nn.Module, tensors: StateDict, wanted: StateDict, note: Note, kind: WholeFile | None) -> StateDict:
     """Names and sizes by timm's own filter for the architecture, and SAM's positions to the image size.
 
     What does not fit afterwards either is given back in the file's own names and sizes; the trunk of a whole file with
@@ -293,15 +293,15 @@ def _convert(model: nn.Module, found: StateDict, wanted: StateDict, note: Note, 
     """
     convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
     if convert is None or not type(model).__module__.startswith("timm."):
-        return found
+        return tensors
     try:
-        converted = dict(convert(dict(found), model))
+        converted = dict(convert(dict(tensors), model))
     except (KeyError, RuntimeError, TypeError, ValueError, AttributeError, IndexError):
-        return found  # the mismatch is then reported in the file's own names
+        return tensors  # the mismatch is then reported in the file's own names
     resized = {name: _resize_position(name, value, wanted.get(name), converted) for name, value in converted.items()}
     if _mismatch(model, wanted, _adapt_stem(model, resized, wanted, _silent)):
-        return found if kind is None else resized
-    left_out = len(found) - len(resized)
+        return tensors if kind is None else resized
+    left_out = len(tensors) - len(resized)
     more = f", {left_out} tensors of other parts left out" if left_out > 0 else ""
     positions = sum(value is not converted[name] for name, value in resized.items())
     more += f", {positions} tables of positions resized" if positions else ""
@@ -309,7 +309,7 @@ def _convert(model: nn.Module, found: StateDict, wanted: StateDict, note: Note, 
     return resized
 
 
-def _resize_position(name: str, value: torch.Tensor, wanted: torch.Tensor | None, found: StateDict) -> torch.Tensor:
+def _resize_position(name: str, value: torch.Tensor, wanted: torch.Tensor | None, tensors: StateDict) -> torch.Tensor:
     """SAM's absolute positions [1, h, w, d] (bicubic), relative ones [2s - 1, d] (linear), as SAM does on the fly.
 
     Relative positions are resized only where s is a side of the file's own grid, that is in blocks of global attention;
@@ -326,7 +326,7 @@ def _resize_position(name: str, value: torch.Tensor, wanted: torch.Tensor | None
         from timm.layers.pos_embed import resample_abs_pos_embed_nhwc
 
         return resample_abs_pos_embed_nhwc(value, [wanted.shape[1], wanted.shape[2]])
-    grid = found["pos_embed"].shape if "pos_embed" in found and found["pos_embed"].ndim == 4 else (0, 0, 0, 0)
+    grid = tensors["pos_embed"].shape if "pos_embed" in tensors and tensors["pos_embed"].ndim == 4 else (0, 0, 0, 0)
     side = {"rel_pos_h": grid[1], "rel_pos_w": grid[2]}.get(name.rpartition(".")[2])
     if side is not None and value.ndim == 2 and value.shape[0] == 2 * side - 1:
         resized = nn.functional.interpolate(value.t()[None], size=wanted.shape[0], mode="linear")

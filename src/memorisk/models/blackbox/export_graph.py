@@ -75,27 +75,27 @@ def read_archive(file: Path) -> ExportArchive:
         InputError: Not such a file, a damaged one, one of another version, or one that holds pickled weights, custom
             objects, compiled code or more than one network.
     """
-    said = one_line(file.name, 80)
+    title = one_line(file.name, 80)
     try:
         with zipfile.ZipFile(file) as archive:
-            names = _names(archive, said, file.stat().st_size)
-            program = _json(archive, names, _GRAPH, said)
-            _check_version(program, said)
-            tensors = _tensors(archive, names, _WEIGHTS, "weights", said)
-            tensors |= _tensors(archive, names, _CONSTANTS, "constants", said)
+            names = _names(archive, title, file.stat().st_size)
+            program = _json(archive, names, _GRAPH, title)
+            _check_version(program, title)
+            tensors = _tensors(archive, names, _WEIGHTS, "weights", title)
+            tensors |= _tensors(archive, names, _CONSTANTS, "constants", title)
             return ExportArchive(program, tensors)
     except (zipfile.BadZipFile, EOFError, OSError, UnicodeDecodeError, NotImplementedError) as error:
-        raise InputError(f"{said} is no file of torch.export.save, or is damaged: {one_line(error, 120)}") from error
+        raise InputError(f"{title} is no file of torch.export.save, or is damaged: {one_line(error, 120)}") from error
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
-        raise _damaged(said, error) from error
+        raise _damaged(title, error) from error
 
 
-def _damaged(said: str, error: object) -> InputError:
+def _damaged(title: str, error: object) -> InputError:
     shown = f"{type(error).__name__} {one_line(error, 120)}" if isinstance(error, Exception) else one_line(error, 120)
-    return InputError(f"{said} is damaged or not as torch.export.save writes it ({shown}): export it again")
+    return InputError(f"{title} is damaged or not as torch.export.save writes it ({shown}): export it again")
 
 
-def _names(archive: zipfile.ZipFile, said: str, size: int) -> dict[str, str]:
+def _names(archive: zipfile.ZipFile, title: str, size: int) -> dict[str, str]:
     """Entries by their name below the one folder that holds all; what does not belong there is refused."""
     entries = archive.infolist()
     names = {entry.filename.partition("/")[2]: entry.filename for entry in entries}
@@ -104,52 +104,53 @@ def _names(archive: zipfile.ZipFile, said: str, size: int) -> dict[str, str]:
         held = "several networks" if len(models) > 1 else "no exported program named model"
         if any(name in names for name in ("constants.pkl", "data.pkl")):
             held = "TorchScript or pickled objects, whose loading runs code from the file"
-        raise InputError(f"{said} holds {held}: export the network in evaluation mode with torch.export.save")
+        raise InputError(f"{title} holds {held}: export the network in evaluation mode with torch.export.save")
     strange = [name for name in names if not _ALLOWED.fullmatch(name)]
     if strange:
         listed = ", ".join(one_line(name, 60) for name in strange[:5])
         raise InputError(
-            f"{said} is refused: beside the network it holds {listed}, which is pickled, compiled or custom and would "
+            f"{title} is refused: beside the network it holds {listed}, which is pickled, compiled or custom and would "
             "run code; export it again with PyTorch 2.9 or later, plain tensors only"
         )
     packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
     if packed or len(names) < len(entries) or sum(entry.file_size for entry in entries) > size:
-        raise InputError(f"{said} is not as torch.export.save writes it (doubled or packed entries): export it again")
+        raise InputError(f"{title} is not as torch.export.save writes it (doubled or packed entries): export it again")
     if "byteorder" in names and archive.read(names["byteorder"]) != b"little":
-        raise InputError(f"{said} was written on a machine of another byte order: export it on this kind of machine")
+        raise InputError(f"{title} was written on a machine of another byte order: export it on this kind of machine")
     return names
 
 
-def _json(archive: zipfile.ZipFile, names: dict[str, str], name: str, said: str) -> dict[str, Any]:
+def _json(archive: zipfile.ZipFile, names: dict[str, str], name: str, title: str) -> dict[str, Any]:
     if name not in names:
-        raise InputError(f"{said} holds no {name}: export it again with PyTorch 2.9 or later")
+        raise InputError(f"{title} holds no {name}: export it again with PyTorch 2.9 or later")
     if archive.getinfo(names[name]).file_size > _GRAPH_LIMIT:
-        raise InputError(f"{said}: {name} is larger than {_GRAPH_LIMIT >> 20} MiB; no network's graph is")
+        raise InputError(f"{title}: {name} is larger than {_GRAPH_LIMIT >> 20} MiB; no network's graph is")
     content = json.loads(archive.read(names[name]))
     if not isinstance(content, dict):
         raise ValueError(f"{name} is no table")
     return content
 
 
-def _check_version(program: dict[str, Any], said: str) -> None:
+def _check_version(program: dict[str, Any], title: str) -> None:
     major = program["schema_version"]["major"]
     if major != SCHEMA:
         raise InputError(
-            f"{said} is of export schema {one_line(major, 20)} (PyTorch {one_line(program.get('torch_version'), 20)}); "
-            f"{SCHEMA} is read: export it again with PyTorch 2.9 or later, or to ONNX"
+            f"{title} is of export schema {one_line(major, 20)} (PyTorch "
+            f"{one_line(program.get('torch_version'), 20)}); {SCHEMA} is read: "
+            "export it again with PyTorch 2.9 or later, or to ONNX"
         )
 
 
-def _tensors(archive: zipfile.ZipFile, names: dict[str, str], folder: str, kind: str, said: str) -> dict[str, Any]:
+def _tensors(archive: zipfile.ZipFile, names: dict[str, str], folder: str, kind: str, title: str) -> dict[str, Any]:
     """Tensors by the network's names; those that share memory share it again."""
-    config = _json(archive, names, f"{folder}model_{kind}_config.json", said)["config"]
+    config = _json(archive, names, f"{folder}model_{kind}_config.json", title)["config"]
     raw: dict[str, torch.Tensor] = {}
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     for name, payload in config.items():
         path = payload["path_name"]
         if payload["use_pickle"] or not re.fullmatch(r"(weight|tensor)_\d+", path):
             raise InputError(
-                f"{said} is refused: {one_line(name, 80)} is a pickled object, whose loading would run code from the "
+                f"{title} is refused: {one_line(name, 80)} is a pickled object, whose loading would run code from the "
                 "file; export the network with plain tensors"
             )
         meta = payload["tensor_meta"]
@@ -160,8 +161,8 @@ def _tensors(archive: zipfile.ZipFile, names: dict[str, str], folder: str, kind:
         flat = raw[path].view(dtype)
         shape, strides = _ints(meta["sizes"]), _ints(meta["strides"])
         (offset,) = _ints([meta["storage_offset"]])
-        found[name] = torch.as_strided(flat, shape, strides, offset)
-    return found
+        tensors[name] = torch.as_strided(flat, shape, strides, offset)
+    return tensors
 
 
 def _dtype(number: int) -> torch.dtype:
@@ -232,7 +233,7 @@ class ExportGraph:
 
     Args:
         archive: As `read_archive` gives it.
-        said: The file's name for errors.
+        title: The file's name for errors.
         device: Where to run; devices that the file names are not used.
 
     Raises:
@@ -240,14 +241,14 @@ class ExportGraph:
             number of inputs than one.
     """
 
-    def __init__(self, archive: ExportArchive, said: str, device: torch.device) -> None:
-        self._said = said
+    def __init__(self, archive: ExportArchive, title: str, device: torch.device) -> None:
+        self._title = title
         self._device = device
         module = archive.program["graph_module"]
         graph, signature = module["graph"], module["signature"]
-        self.held, self.image = _bind(archive, signature, said, device)
-        self.outputs = _results(graph, signature, said)
-        self._steps = _schedule([_step(node, said) for node in graph["nodes"]], self.outputs)
+        self.held, self.image = _bind(archive, signature, title, device)
+        self.outputs = _results(graph, signature, title)
+        self._steps = _schedule([_step(node, title) for node in graph["nodes"]], self.outputs)
         meta = graph["tensor_values"][self.image]
         self.dtype = DTYPES.get(meta["dtype"])
         self.shape = [side.get("as_int") for side in meta["sizes"]]
@@ -290,7 +291,7 @@ class ExportGraph:
         }
         if kind in tables and value in tables[kind]:
             return tables[kind][value]
-        raise InputError(f"{self._said} uses {one_line(kind, 40)}, which is not read: export it to ONNX instead")
+        raise InputError(f"{self._title} uses {one_line(kind, 40)}, which is not read: export it to ONNX instead")
 
     @staticmethod
     def _optional(value: dict[str, Any], known: dict[str, Any]) -> Any:
@@ -298,7 +299,7 @@ class ExportGraph:
 
 
 def _bind(
-    archive: ExportArchive, signature: dict[str, Any], said: str, device: torch.device
+    archive: ExportArchive, signature: dict[str, Any], title: str, device: torch.device
 ) -> tuple[dict[str, torch.Tensor], str]:
     """Weights by their names in the graph, and the name of the one image input."""
     held: dict[str, torch.Tensor] = {}
@@ -312,41 +313,41 @@ def _bind(
             held[value["arg"]["name"]] = archive.tensors[target].to(device)
         else:
             raise InputError(
-                f"{said} takes {one_line(kind.replace('_', ' '), 40)} beside images: export a network whose forward "
+                f"{title} takes {one_line(kind.replace('_', ' '), 40)} beside images: export a network whose forward "
                 "takes the images alone"
             )
     if len(images) != 1:
-        raise InputError(f"{said} takes {len(images)} tensors; it must take one, images [n, C, H, W]")
+        raise InputError(f"{title} takes {len(images)} tensors; it must take one, images [n, C, H, W]")
     return held, images[0]
 
 
-def _results(graph: dict[str, Any], signature: dict[str, Any], said: str) -> list[str]:
+def _results(graph: dict[str, Any], signature: dict[str, Any], title: str) -> list[str]:
     """Names of the tensors that the network returns."""
     names = []
     for spec, output in zip(signature["output_specs"], graph["outputs"], strict=True):
         ((kind, _),) = spec.items()
         if kind != "user_output":
-            raise _in_training(said, f"it changes its own state ({one_line(kind, 40)})")
+            raise _in_training(title, f"it changes its own state ({one_line(kind, 40)})")
         if "as_tensor" in output:
             names.append(output["as_tensor"]["name"])
     if not names:
-        raise InputError(f"{said} returns no tensor; it must return [n, classes]")
+        raise InputError(f"{title} returns no tensor; it must return [n, classes]")
     return names
 
 
-def _step(node: dict[str, Any], said: str) -> Step:
+def _step(node: dict[str, Any], title: str) -> Step:
     target = node["target"]
     match = _ATEN.fullmatch(target) if isinstance(target, str) else None
     function = _SIZES.get(target) if match is None else _aten(*match.groups())
     if function is None:
         raise InputError(
-            f"{said} needs {one_line(target, 100)}, which is not one of ATen's operators: its code is not in the file; "
-            "export the network without custom operators and nested graphs, or to ONNX"
+            f"{title} needs {one_line(target, 100)}, which is not one of ATen's operators: its code is not in the "
+            "file; export the network without custom operators and nested graphs, or to ONNX"
         )
     inputs = node["inputs"]
     for item in inputs:
         if item["name"] in _MODES and item["arg"].get("as_bool") is True and match is not None:
-            raise _in_training(said, f"{match.group(1)} is exported with {item['name']}=True")
+            raise _in_training(title, f"{match.group(1)} is exported with {item['name']}=True")
     outputs, whole = _outputs(node["outputs"])
     return Step(function, match is None, inputs, outputs, whole)
 
@@ -356,8 +357,8 @@ def _aten(name: str, overload: str) -> Callable[..., Any] | None:
     known = f"aten::{name}" + (f".{overload}" if overload != "default" else "")
     if name in _REFUSED or not _has_kernel(known):
         return None
-    found = getattr(getattr(torch.ops.aten, name), overload)
-    return found if isinstance(found, _OVERLOAD) else None
+    function = getattr(getattr(torch.ops.aten, name), overload)
+    return function if isinstance(function, _OVERLOAD) else None
 
 
 @cache
@@ -411,8 +412,8 @@ def _schedule(steps: list[Step], outputs: list[str]) -> list[Step]:
     scheduled: list[Step] = []
     for step in reversed(steps):
         used = {name for item in step.inputs for name in _named(item["arg"])}
-        given = {name for name in step.outputs if isinstance(name, str)}
-        done = tuple((used | given) - needed)
+        made = {name for name in step.outputs if isinstance(name, str)}
+        done = tuple((used | made) - needed)
         needed |= used
         scheduled.append(Step(step.function, step.positional, step.inputs, step.outputs, step.whole, done))
     return scheduled[::-1]
@@ -438,10 +439,10 @@ def _batch_range(sizes: list[dict[str, Any]], ranges: dict[str, Any]) -> tuple[i
         fixed = sizes[0]["as_int"] if sizes else 1
         return fixed, fixed
     symbol = re.search(r"\bs\d+\b", sizes[0]["as_expr"]["expr_str"])
-    found = ranges.get(symbol.group(), {}) if symbol else {}
-    low, high = found.get("min_val"), found.get("max_val")
+    bounds = ranges.get(symbol.group(), {}) if symbol else {}
+    low, high = bounds.get("min_val"), bounds.get("max_val")
     return max(low or 1, 1), high if isinstance(high, int) and high < 1 << 20 else None
 
 
-def _in_training(said: str, why: str) -> InputError:
-    return InputError(f"{said} was exported in training mode: {why}; call model.eval() before torch.export.export")
+def _in_training(title: str, why: str) -> InputError:
+    return InputError(f"{title} was exported in training mode: {why}; call model.eval() before torch.export.export")

@@ -45,18 +45,18 @@ def check_onnx(file: Path) -> Any:
         import onnx
     except ImportError:
         raise MissingExtraError("onnx", "onnx", "reading ONNX files") from None
-    said = one_line(file.name, 80)
+    title = one_line(file.name, 80)
     try:
         model = onnx.load_model(str(file), format="protobuf", load_external_data=False)
     except Exception as error:  # protobuf raises kinds of its own
-        raise InputError(f"{said} cannot be read as ONNX: {one_line(error, 120)}; export it again") from error
+        raise InputError(f"{title} cannot be read as ONNX: {one_line(error, 120)}; export it again") from error
     if not model.graph.node or not model.graph.output:
-        raise InputError(f"{said} is no ONNX file of a network, or is damaged: it holds no graph; export it again")
-    _check_operators(model, said)
-    _check_opset(model, said, onnx.defs.onnx_opset_version())
+        raise InputError(f"{title} is no ONNX file of a network, or is damaged: it holds no graph; export it again")
+    _check_operators(model, title)
+    _check_opset(model, title, onnx.defs.onnx_opset_version())
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _check_external(tensor, file, said)
+            _check_external(tensor, file, title)
     return model
 
 
@@ -65,7 +65,7 @@ def external_files(model: Any) -> list[str]:
     return sorted({_entries(tensor).get("location", "") for tensor in _tensors(model) if tensor.data_location == 1})
 
 
-def _check_operators(model: Any, said: str) -> None:
+def _check_operators(model: Any, title: str) -> None:
     local = {(function.domain, function.name) for function in model.functions}
     custom = sorted(
         {
@@ -78,21 +78,21 @@ def _check_operators(model: Any, said: str) -> None:
         listed = ", ".join(one_line(name, 60) for name in custom[:_LISTED])
         listed += f", ... ({len(custom)} in all)" if len(custom) > _LISTED else ""
         raise InputError(
-            f"{said} needs custom operators, whose code is not in the file: {listed}; export it with ONNX's own "
+            f"{title} needs custom operators, whose code is not in the file: {listed}; export it with ONNX's own "
             "operators, or give saved outputs"
         )
 
 
-def _check_opset(model: Any, said: str, known: int) -> None:
+def _check_opset(model: Any, title: str, known: int) -> None:
     for opset in model.opset_import:
         if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= known:
             raise InputError(
-                f"{said} is of ONNX opset {opset.version}; the installed onnx knows 1 to {known}: export it with "
+                f"{title} is of ONNX opset {opset.version}; the installed onnx knows 1 to {known}: export it with "
                 f"opset_version={known} or lower, or upgrade onnx and onnxruntime"
             )
 
 
-def _check_external(tensor: Any, file: Path, said: str) -> None:
+def _check_external(tensor: Any, file: Path, title: str) -> None:
     """Refuse data outside the ONNX file's own folder, by name and after links are followed."""
     entries = _entries(tensor)
     location = entries.get("location", "")
@@ -109,18 +109,18 @@ def _check_external(tensor: Any, file: Path, said: str) -> None:
     folder = file.parent
     if outside or not (folder / location).resolve().is_relative_to(folder.resolve()):
         raise InputError(
-            f"{said} keeps weights in {name or 'a file without a name'}, outside its own folder: put that file beside "
+            f"{title} keeps weights in {name or 'a file without a name'}, outside its own folder: put that file beside "
             "it and export it so, or save it as one file (external_data=False)"
         )
     beside = folder / location
     if not beside.is_file():
-        raise InputError(f"{said} keeps weights in {name}, which is not beside it: put it there under that name")
+        raise InputError(f"{title} keeps weights in {name}, which is not beside it: put it there under that name")
     try:
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", 0))
     except ValueError:
         offset, length = -1, -1
     if offset < 0 or length < 0 or offset + length > beside.stat().st_size:
-        raise InputError(f"{said} keeps weights in {name}, which is too short or damaged: copy it again")
+        raise InputError(f"{title} keeps weights in {name}, which is too short or damaged: copy it again")
 
 
 def _entries(tensor: Any) -> dict[str, str]:
@@ -192,18 +192,18 @@ def open_onnx(file: Path, preprocessing: Preprocessing, device: str, threads: in
         InputError: As `check_onnx`; no single image input, one of another shape or type than declared, or no
             output [n, classes].
     """
-    said = one_line(file.name, 80)
+    title = one_line(file.name, 80)
     try:
-        return _open(file, said, preprocessing, device, threads)
+        return _open(file, title, preprocessing, device, threads)
     except UnicodeDecodeError as error:  # names are read where they are needed, by two libraries
-        raise InputError(f"{said} is damaged: it holds names that are no text; export it again") from error
+        raise InputError(f"{title} is damaged: it holds names that are no text; export it again") from error
 
 
-def _open(file: Path, said: str, preprocessing: Preprocessing, device: str, threads: int | None) -> BlackBoxModel:
+def _open(file: Path, title: str, preprocessing: Preprocessing, device: str, threads: int | None) -> BlackBoxModel:
     proto = check_onnx(file)
     notes: list[str] = []
-    session = _session(file, said, device, threads, notes)
-    image = _image_input(session, said, preprocessing)
+    session = _session(file, title, device, threads, notes)
+    image = _image_input(session, title, preprocessing)
     if image.channels_last:
         notes.append("the file takes channels last: images are transposed for it")
     if image.batch:
@@ -211,11 +211,11 @@ def _open(file: Path, said: str, preprocessing: Preprocessing, device: str, thre
     if image.dtype is not np.float32:
         notes.append(f"the file takes {np.dtype(image.dtype).name}: images are cast for it")
     grey = np.full((2, *preprocessing.size, preprocessing.channels), 0.5, np.float32)
-    output = _output(session, image, said, preprocessing.apply(grey), notes)
+    output = _output(session, image, title, preprocessing.apply(grey), notes)
     beside = external_files(proto)
     facts: dict[str, Any] = {
         "kind": "onnx",
-        "file": said,
+        "file": title,
         "fingerprint": file_fingerprint(file),
         "data": {one_line(name, 120): file_fingerprint(file.parent / name) for name in beside},
         "network": one_line(proto.graph.name, 80),
@@ -227,7 +227,7 @@ def _open(file: Path, said: str, preprocessing: Preprocessing, device: str, thre
     return BlackBoxModel(file.name, _ask(session, image, output), facts)
 
 
-def _session(file: Path, said: str, device: str, threads: int | None, notes: list[str]) -> Any:
+def _session(file: Path, title: str, device: str, threads: int | None, notes: list[str]) -> Any:
     try:
         import onnxruntime
     except ImportError:
@@ -248,23 +248,23 @@ def _session(file: Path, said: str, device: str, threads: int | None, notes: lis
     except Exception as error:  # onnxruntime has a dozen kinds of its own
         why = str(error).replace(str(file), file.name)  # no absolute paths in reports
         raise InputError(
-            f"{said} cannot be loaded by onnxruntime {onnxruntime.__version__}: {one_line(why, 240)}; export it again"
+            f"{title} cannot be loaded by onnxruntime {onnxruntime.__version__}: {one_line(why, 240)}; export it again"
         ) from error
     if kind != "cpu" and "CUDAExecutionProvider" not in session.get_providers():
         notes.append(f"{one_line(device, 40)} was asked for; the installed onnxruntime has none: on the processor")
     return session
 
 
-def _image_input(session: Any, said: str, preprocessing: Preprocessing) -> ImageInput:
+def _image_input(session: Any, title: str, preprocessing: Preprocessing) -> ImageInput:
     """The one input, compared with the declared preprocessing."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         listed = "; ".join(f"{one_line(i.name, 40)} {i.type} {_shape(i.shape)}" for i in inputs[:5]) or "none"
-        raise InputError(f"{said} must have one input, images of rank 4; its inputs: {listed}")
+        raise InputError(f"{title} must have one input, images of rank 4; its inputs: {listed}")
     only = inputs[0]
     if only.type not in _TYPES:
         raise InputError(
-            f"{said} takes {one_line(only.type, 40)}; it must take floating-point images, normalised as declared: "
+            f"{title} takes {one_line(only.type, 40)}; it must take floating-point images, normalised as declared: "
             "export it without the preprocessing"
         )
     batch, *rest = only.shape
@@ -273,13 +273,13 @@ def _image_input(session: Any, said: str, preprocessing: Preprocessing) -> Image
     last = not first and _fits(rest, (height, width, channels))
     if not first and not last:
         raise InputError(
-            f"{said} takes images {_shape(only.shape)}; the preprocessing declares [n, {channels}, {height}, {width}]: "
-            "give size and channels as the file has them"
+            f"{title} takes images {_shape(only.shape)}; the preprocessing declares [n, {channels}, {height}, "
+            f"{width}]: give size and channels as the file has them"
         )
     return ImageInput(only.name, _TYPES[only.type], batch if isinstance(batch, int) else None, last)
 
 
-def _output(session: Any, image: ImageInput, said: str, x: np.ndarray, notes: list[str]) -> str:
+def _output(session: Any, image: ImageInput, title: str, x: np.ndarray, notes: list[str]) -> str:
     """Name of the first output of rank 2, found on an answer, since files need not state shapes."""
     names = [output.name for output in session.get_outputs()]
     part = x[: image.batch] if image.batch else x
@@ -289,7 +289,7 @@ def _output(session: Any, image: ImageInput, said: str, x: np.ndarray, notes: li
         answers = session.run(names, {image.name: _fed(part, image)})
     except Exception as error:  # onnxruntime has a dozen kinds of its own
         raise InputError(
-            f"{said} failed on images {list(part.shape)}, as the preprocessing declares them: {one_line(error, 200)}"
+            f"{title} failed on images {list(part.shape)}, as the preprocessing declares them: {one_line(error, 200)}"
         ) from error
     fit = [n for n, a in zip(names, answers, strict=True) if isinstance(a, np.ndarray) and a.ndim == 2]
     if not fit:
@@ -297,7 +297,7 @@ def _output(session: Any, image: ImageInput, said: str, x: np.ndarray, notes: li
             f"{one_line(n, 40)} {list(a.shape) if isinstance(a, np.ndarray) else type(a).__name__}"
             for n, a in zip(names, answers, strict=True)
         ]
-        raise InputError(f"{said} has no output [n, classes]; its outputs: {', '.join(shapes[:5])}")
+        raise InputError(f"{title} has no output [n, classes]; its outputs: {', '.join(shapes[:5])}")
     if len(names) > 1:
         listed = ", ".join(one_line(name, 40) for name in names[:5])
         notes.append(f"of the outputs {listed}, {one_line(fit[0], 40)} is read: the first of rank 2")

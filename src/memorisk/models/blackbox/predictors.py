@@ -405,16 +405,16 @@ def _file(text: str) -> Path:
 
 def _refuse_others(text: str, suffix: str) -> None:
     """Files that are no model by themselves, each with its way out."""
-    said = one_line(Path(text).name, 80)
+    title = one_line(Path(text).name, 80)
     if suffix in WEIGHTS_ALONE:
         raise InputError(
-            f"{said} is no model by itself: such files hold weights alone, TorchScript, or a pickled network whose "
+            f"{title} is no model by itself: such files hold weights alone, TorchScript, or a pickled network whose "
             f"loading runs code from the file; give the network's name and this file as its weights, or export it with "
             "torch.export.save (.pt2) or to ONNX"
         )
     if suffix == ".npz":
-        raise InputError(f"{said} holds arrays, no model: give saved outputs as saved outputs, weights as weights")
+        raise InputError(f"{title} holds arrays, no model: give saved outputs as saved outputs, weights as weights")
     if Path(text).is_file() or "/" in text:
-        raise InputError(f"{said} is no kind of model that is known: give {_KINDS}")
+        raise InputError(f"{title} is no kind of model that is known: give {_KINDS}")
     if difflib.get_close_matches(suffix, _FILES, n=1, cutoff=0.7):  # net.onx, which is no network of timm either
-        raise InputError(f"there is no model file {said}; its name would end with {' or '.join(_FILES)}")
+        raise InputError(f"there is no model file {title}; its name would end with {' or '.join(_FILES)}")

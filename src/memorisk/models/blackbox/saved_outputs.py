@@ -209,12 +209,12 @@ def write_saved_outputs(
     Raises:
         InputError: Arrays that `SavedOutputs.read` would refuse, or another suffix than ``.npz``.
     """
-    given = {
+    by_name = {
         "clean": clean, "marked": marked, "controls": controls, "transparent": transparent,
         "references_clean": references_clean, "references_marked": references_marked,
         "references_controls": references_controls,
     }  # fmt: skip
-    arrays = {name: np.asarray(value) for name, value in given.items() if value is not None}
+    arrays = {name: np.asarray(value) for name, value in by_name.items() if value is not None}
     target = Path(path)
     if target.suffix != ".npz":
         raise InputError(f"saved outputs are an .npz file; {one_line(target.name, 80)} is named otherwise")
@@ -232,49 +232,49 @@ def write_saved_outputs(
 
 def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
     """Shapes of all arrays, after checking names, types and sizes against each other."""
-    said = one_line(file.name, 80)
-    found: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
+    title = one_line(file.name, 80)
+    headers: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
     try:
         with zipfile.ZipFile(file) as archive:
             for member in archive.namelist():
                 name = member.removesuffix(".npy")
-                if name not in ARRAY_SHAPES or name in found or not member.endswith(".npy"):
+                if name not in ARRAY_SHAPES or name in headers or not member.endswith(".npy"):
                     raise InputError(
-                        f"{said} holds {one_line(member, 60)}, once each of {', '.join(ARRAY_SHAPES)} may be there: "
+                        f"{title} holds {one_line(member, 60)}, once each of {', '.join(ARRAY_SHAPES)} may be there: "
                         "leave other arrays out"
                     )
                 with archive.open(member) as stream:
-                    found[name] = _header(stream)[:2]
+                    headers[name] = _header(stream)[:2]
     except ARRAY_ERRORS as error:
         raise InputError(
-            f"{said} cannot be read as an .npz of arrays: {one_line(error, 120)}; save it again"
+            f"{title} cannot be read as an .npz of arrays: {one_line(error, 120)}; save it again"
         ) from error
-    return _check_shapes(found, said)
+    return _check_shapes(headers, title)
 
 
-def _check_shapes(found: dict[str, tuple[tuple[int, ...], np.dtype]], said: str) -> dict[str, tuple[int, ...]]:
-    missing = [name for name in REQUIRED_ARRAYS if name not in found]
+def _check_shapes(headers: dict[str, tuple[tuple[int, ...], np.dtype]], title: str) -> dict[str, tuple[int, ...]]:
+    missing = [name for name in REQUIRED_ARRAYS if name not in headers]
     if missing:
-        raise InputError(f"{said} lacks {', '.join(missing)}; it must hold {', '.join(REQUIRED_ARRAYS)}")
-    absent = [name for name in _REFERENCES if name not in found]
+        raise InputError(f"{title} lacks {', '.join(missing)}; it must hold {', '.join(REQUIRED_ARRAYS)}")
+    absent = [name for name in _REFERENCES if name not in headers]
     if 0 < len(absent) < len(_REFERENCES):
-        raise InputError(f"{said} lacks {', '.join(absent)}: references need all of {', '.join(_REFERENCES)}")
+        raise InputError(f"{title} lacks {', '.join(absent)}: references need all of {', '.join(_REFERENCES)}")
     sizes: dict[str, tuple[int, str]] = {}
-    for name in sorted(found, key=list(ARRAY_SHAPES).index):
-        shape, dtype = found[name]
+    for name in sorted(headers, key=list(ARRAY_SHAPES).index):
+        shape, dtype = headers[name]
         axes = ARRAY_SHAPES[name]
         if dtype.kind != "f":
             held = "objects" if dtype.hasobject else one_line(dtype, 40)
-            raise InputError(f"{said}: {name} holds {held}; it must hold floating-point logits or probabilities")
+            raise InputError(f"{title}: {name} holds {held}; it must hold floating-point logits or probabilities")
         if len(shape) != len(axes) or 0 in shape:
-            raise InputError(f"{said}: {name} is {list(shape)}; it must be [{', '.join(axes)}], each 1 or more")
+            raise InputError(f"{title}: {name} is {list(shape)}; it must be [{', '.join(axes)}], each 1 or more")
         for axis, size in zip(axes, shape, strict=True):
             known, where = sizes.setdefault(axis, (size, name))
             if size != known:
                 raise InputError(
-                    f"{said}: {name} has {size} {_WORDS[axis]}, {where} has {known}; they must be the same"
+                    f"{title}: {name} has {size} {_WORDS[axis]}, {where} has {known}; they must be the same"
                 )
-    return {name: shape for name, (shape, _) in found.items()}
+    return {name: shape for name, (shape, _) in headers.items()}
 
 
 def _header(stream: Any) -> tuple[tuple[int, ...], np.dtype, bool]:
@@ -287,7 +287,7 @@ def _header(stream: Any) -> tuple[tuple[int, ...], np.dtype, bool]:
 
 def _blocks(file: Path, name: str) -> Iterator[np.ndarray]:
     """An array's rows [m, K], in order, so many at a time that memory stays small."""
-    said = one_line(file.name, 80)
+    title = one_line(file.name, 80)
     try:
         with zipfile.ZipFile(file) as archive, archive.open(f"{name}.npy") as stream:
             shape, dtype, fortran = _header(stream)
@@ -302,7 +302,7 @@ def _blocks(file: Path, name: str) -> Iterator[np.ndarray]:
                 count = min(step, rows - start)
                 yield np.frombuffer(_exactly(stream, count * columns * dtype.itemsize), dtype).reshape(count, columns)
     except ARRAY_ERRORS as error:
-        raise InputError(f"{said}: {name} is damaged: {one_line(error, 120)}; save it again") from error
+        raise InputError(f"{title}: {name} is damaged: {one_line(error, 120)}; save it again") from error
 
 
 def _exactly(stream: Any, size: int) -> bytes:

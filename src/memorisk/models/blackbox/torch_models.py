@@ -51,18 +51,18 @@ def open_function(
     """
     where = check_device(device)
     function = load_named(name, "the model", python_path)
-    said = one_line(name, 80)
-    model = _call(function, said)
+    title = one_line(name, 80)
+    model = _call(function, title)
     facts: dict[str, Any] = {"kind": "function", "source": source_fingerprint(function), "device": str(where)}
     if isinstance(model, nn.Module):
         facts |= module_facts(model)
         return BlackBoxModel(name, _module_ask(model, where, threads), facts, PROPAGATED_ERRORS)
     if not callable(model):
         raise InputError(
-            f"the model {said} returned {one_line(type(model).__name__, 60)}; it must return a torch.nn.Module or a "
+            f"the model {title} returned {one_line(type(model).__name__, 60)}; it must return a torch.nn.Module or a "
             "callable from images [n, C, H, W] to [n, classes]"
         )
-    ask, form = _callable_ask(model, said, preprocessing, where, threads)
+    ask, form = _callable_ask(model, title, preprocessing, where, threads)
     return BlackBoxModel(name, ask, {**facts, "network": _type_name(model), "given": form}, PROPAGATED_ERRORS)
 
 
@@ -150,12 +150,12 @@ def as_array(answers: Any, name: str) -> np.ndarray:
     )
 
 
-def _call(function: Callable[..., Any], said: str) -> Any:
+def _call(function: Callable[..., Any], title: str) -> Any:
     try:
         inspect.signature(function).bind()
     except TypeError:
         raise InputError(
-            f"the model {said} takes arguments; it must take none and return the network, loaded once"
+            f"the model {title} takes arguments; it must take none and return the network, loaded once"
         ) from None
     except ValueError:
         pass  # a function written in C tells nothing of its parameters
@@ -164,7 +164,7 @@ def _call(function: Callable[..., Any], said: str) -> Any:
     except InputError:
         raise
     except (Exception, SystemExit) as error:  # the function is the user's: anything may go wrong in it
-        raise InputError(f"the model {said} failed: {type(error).__name__}: {one_line(error, 200)}") from error
+        raise InputError(f"the model {title} failed: {type(error).__name__}: {one_line(error, 200)}") from error
 
 
 def _module_ask(model: nn.Module, where: torch.device, threads: int | None) -> Callable[[np.ndarray], np.ndarray]:
@@ -180,19 +180,19 @@ def _module_ask(model: nn.Module, where: torch.device, threads: int | None) -> C
 
 
 def _callable_ask(
-    model: Callable[..., Any], said: str, preprocessing: Preprocessing, where: torch.device, threads: int | None
+    model: Callable[..., Any], title: str, preprocessing: Preprocessing, where: torch.device, threads: int | None
 ) -> tuple[Callable[[np.ndarray], np.ndarray], str]:
     """Ask a callable with tensors or, where it fails on one, with arrays; settled once, on two grey images."""
 
     def with_tensor(x: np.ndarray) -> np.ndarray:
         """Answers to a tensor."""
         with torch.no_grad(), torch_threads(threads):
-            return as_array(model(torch.from_numpy(x).to(where)), said)
+            return as_array(model(torch.from_numpy(x).to(where)), title)
 
     def with_array(x: np.ndarray) -> np.ndarray:
         """Answers to an array."""
         with torch.no_grad(), torch_threads(threads):
-            return as_array(model(x), said)
+            return as_array(model(x), title)
 
     grey = preprocessing.apply(np.full((2, *preprocessing.size, preprocessing.channels), 0.5, np.float32))
     failures = []
@@ -204,7 +204,7 @@ def _callable_ask(
             raise
         except Exception as error:  # the callable is the user's: anything may go wrong in it
             failures.append(f"given a {form}, {type(error).__name__}: {one_line(error, 120)}")
-    raise InputError(f"the model {said} failed on float32 {list(grey.shape)}: {'; '.join(failures)}")
+    raise InputError(f"the model {title} failed on float32 {list(grey.shape)}: {'; '.join(failures)}")
 
 
 def _weights_file(name: str, weights: str | Path | None) -> Path:
@@ -238,29 +238,29 @@ def open_export(file: Path, preprocessing: Preprocessing, device: str, threads: 
             [n, classes], or a graph that changes its own weights.
     """
     where = check_device(device)
-    said = one_line(file.name, 80)
+    title = one_line(file.name, 80)
     archive = read_archive(file)
     try:
-        graph = ExportGraph(archive, said, where)
+        graph = ExportGraph(archive, title, where)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         raise InputError(
-            f"{said} is damaged or not as torch.export.save writes it ({type(error).__name__} "
+            f"{title} is damaged or not as torch.export.save writes it ({type(error).__name__} "
             f"{one_line(error, 120)}): export it again"
         ) from error
     notes: list[str] = []
-    _check_input(graph, said, preprocessing, notes)
+    _check_input(graph, title, preprocessing, notes)
     grey = np.full((2, *preprocessing.size, preprocessing.channels), 0.5, np.float32)
-    position = _choose(graph, said, preprocessing.apply(grey), where, threads, notes)
+    position = _choose(graph, title, preprocessing.apply(grey), where, threads, notes)
     low, high = graph.batch
 
     def once(x: np.ndarray) -> np.ndarray:
         """Answers of one pass."""
         with torch.no_grad(), torch_threads(threads):
-            return as_array(graph.run(torch.from_numpy(x).to(where, graph.dtype))[position], said)
+            return as_array(graph.run(torch.from_numpy(x).to(where, graph.dtype))[position], title)
 
     facts: dict[str, Any] = {
         "kind": "export",
-        "file": said,
+        "file": title,
         "fingerprint": file_fingerprint(file),
         "exported_by": f"PyTorch {one_line(archive.program.get('torch_version', 'unknown'), 40)}",
         "parameters": sum(value.numel() for value in archive.tensors.values()),
@@ -270,18 +270,18 @@ def open_export(file: Path, preprocessing: Preprocessing, device: str, threads: 
     return BlackBoxModel(file.name, lambda x: predict_in_batches(once, x, low, high), facts, PROPAGATED_ERRORS)
 
 
-def _check_input(graph: ExportGraph, said: str, preprocessing: Preprocessing, notes: list[str]) -> None:
+def _check_input(graph: ExportGraph, title: str, preprocessing: Preprocessing, notes: list[str]) -> None:
     wanted = (preprocessing.channels, *preprocessing.size)
     shape = ", ".join("any" if side is None else str(side) for side in graph.shape)
     if len(graph.shape) != 4:
-        raise InputError(f"{said} must take images of rank 4, [n, C, H, W]; it takes [{shape}]")
+        raise InputError(f"{title} must take images of rank 4, [n, C, H, W]; it takes [{shape}]")
     if any(side not in (None, want) for side, want in zip(graph.shape[1:], wanted, strict=True)):
         raise InputError(
-            f"{said} takes images [{shape}]; the preprocessing declares [n, {', '.join(map(str, wanted))}]: declare "
+            f"{title} takes images [{shape}]; the preprocessing declares [n, {', '.join(map(str, wanted))}]: declare "
             "the file's size and channels"
         )
     if graph.dtype is None or not graph.dtype.is_floating_point:
-        raise InputError(f"{said} takes {graph.dtype}; it must take floating-point images, normalised as declared")
+        raise InputError(f"{title} takes {graph.dtype}; it must take floating-point images, normalised as declared")
     low, high = graph.batch
     if low == high:
         notes.append(f"the file takes {low} images at a time: the last batch is filled up")
@@ -290,7 +290,7 @@ def _check_input(graph: ExportGraph, said: str, preprocessing: Preprocessing, no
 
 
 def _choose(
-    graph: ExportGraph, said: str, grey: np.ndarray, where: torch.device, threads: int | None, notes: list[str]
+    graph: ExportGraph, title: str, grey: np.ndarray, where: torch.device, threads: int | None, notes: list[str]
 ) -> int:
     """Which of the network's results is [n, classes]; the first such one."""
     size = min(max(len(grey), graph.batch[0]), graph.batch[1] or len(grey))
@@ -303,15 +303,15 @@ def _choose(
         raise
     except Exception as error:  # an operator may refuse what the file gives it
         raise InputError(
-            f"{said} failed on images {list(x.shape)}, as the preprocessing declares them: {type(error).__name__}: "
+            f"{title} failed on images {list(x.shape)}, as the preprocessing declares them: {type(error).__name__}: "
             f"{one_line(error, 160)}"
         ) from error
     if any(value._version != versions[name] for name, value in graph.held.items()):
-        raise InputError(f"{said} changes its own weights or buffers when asked: export it after model.eval()")
+        raise InputError(f"{title} changes its own weights or buffers when asked: export it after model.eval()")
     fit = [i for i, result in enumerate(results) if isinstance(result, torch.Tensor) and result.ndim == 2]
     if not fit:
         shapes = ", ".join(str(list(getattr(result, "shape", ()))) for result in results[:5])
-        raise InputError(f"{said} returns no [n, classes]; it returns {shapes}")
+        raise InputError(f"{title} returns no [n, classes]; it returns {shapes}")
     if len(results) > 1:
         notes.append(f"of {len(results)} outputs the one at place {fit[0] + 1} is read: the first of rank 2")
     return fit[0]

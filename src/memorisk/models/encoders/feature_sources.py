@@ -222,14 +222,14 @@ def check_network(name: str, weights: str | Path | None) -> ModelSpec:
         InputError: It is such a network.
     """
     spec = model_spec(name)
-    said = one_line(name, 60)
+    title = one_line(name, 60)
     if weights is None or weights == "":
         raise InputError(
-            f"features of {said} need its pre-trained weights: {said}@FILE, {said}@default to download them, or "
-            f"{said}@none for random ones"
+            f"features of {title} need its pre-trained weights: {title}@FILE, {title}@default to download them, or "
+            f"{title}@none for random ones"
         )
     if weights != RANDOM and not is_download(weights, spec) and not local_source(weights).is_file():
-        raise InputError(f"there is no weights file {one_line(weights)} for {said}")
+        raise InputError(f"there is no weights file {one_line(weights)} for {title}")
     return spec
 
 
@@ -270,16 +270,16 @@ def _transformers(text: str) -> FeatureSource:
 
 def _pixels(text: str, kind: str) -> FeatureSource:
     """``pixels[:SIDE]`` or ``pca:K[:SIDE][@FILE]``."""
-    said = one_line(text, 80)
+    title = one_line(text, 80)
     plain, at, weights = text.partition("@")
     numbers = plain.split(":")[1:]
     wanted = {"pixels": (0, 1), "pca": (1, 2)}[kind]
     if not wanted[0] <= len(numbers) <= wanted[1] or not all(n.isdecimal() and int(n) > 0 for n in numbers):
         form = "pixels or pixels:SIDE" if kind == "pixels" else "pca:K or pca:K:SIDE"
-        raise InputError(f"features {said!r} are not of the form {form}, with whole numbers of at least 1")
+        raise InputError(f"features {title!r} are not of the form {form}, with whole numbers of at least 1")
     if kind == "pixels":
         if at:
-            raise InputError(f"features {said!r}: pixels have no weights, leave out what follows @")
+            raise InputError(f"features {title!r}: pixels have no weights, leave out what follows @")
         side = int(numbers[0]) if numbers else None
         return FeatureSource(text=text, kind="pixels", name="pixels", side=side)
     if at and not Path(weights).is_file():

@@ -102,15 +102,15 @@ class PixelPca:
         try:
             check_arrays(path)
             with np.load(path, allow_pickle=False) as archive:
-                found = {key: archive[key] for key in _KEYS}
+                arrays = {key: archive[key] for key in _KEYS}
             loaded = cls(
-                mean=found["mean"].astype(np.float64),
-                directions=found["directions"].astype(np.float64),
-                variance=found["variance"].astype(np.float64),
-                total_variance=float(found["total_variance"]),
-                n_fitted=int(found["n_fitted"]),
-                shape=(int(found["shape"][0]), int(found["shape"][1]), int(found["shape"][2])),
-                side=int(found["side"]) or None,
+                mean=arrays["mean"].astype(np.float64),
+                directions=arrays["directions"].astype(np.float64),
+                variance=arrays["variance"].astype(np.float64),
+                total_variance=float(arrays["total_variance"]),
+                n_fitted=int(arrays["n_fitted"]),
+                shape=(int(arrays["shape"][0]), int(arrays["shape"][1]), int(arrays["shape"][2])),
+                side=int(arrays["side"]) or None,
             )
             width = int(np.prod(loaded.shape))
             if loaded.mean.shape != (width,) or loaded.directions.shape != (len(loaded.variance), width):
@@ -285,34 +285,34 @@ def open_encoder(
 
 def state_fingerprint(model: nn.Module) -> str:
     """Hash of a network's parameters and buffers: names, types, shapes and bytes."""
-    found = []
+    parts = []
     for name, value in sorted(model.state_dict().items()):
-        found += [[name, str(value.dtype), list(value.shape)]]
-        found += [value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()]
-    return fingerprint(*found, length=32)
+        parts += [[name, str(value.dtype), list(value.shape)]]
+        parts += [value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()]
+    return fingerprint(*parts, length=32)
 
 
-def size_notes(stored: StoredShape, given: tuple[int, int], made_for: int | None, trained: bool) -> list[str]:
+def size_notes(stored: StoredShape, size: tuple[int, int], made_for: int | None, trained: bool) -> list[str]:
     """What must be said of the size a network gets its images in."""
     height, width, _ = stored
     notes = []
-    if made_for is not None and given != (made_for, made_for):
+    if made_for is not None and size != (made_for, made_for):
         what = "was trained at" if trained else "is made for"
-        notes.append(f"The network gets images of {given[0]} x {given[1]} pixels and {what} {made_for} x {made_for}.")
-    if height != width and given[0] == given[1]:
+        notes.append(f"The network gets images of {size[0]} x {size[1]} pixels and {what} {made_for} x {made_for}.")
+    if height != width and size[0] == size[1]:
         notes.append(f"Images of {height} x {width} pixels are squashed to the network's square.")
-    if min(given) > max(height, width):
+    if min(size) > max(height, width):
         notes.append(
-            f"Images are stored at {height} x {width} pixels and enlarged to {given[0]} x {given[1]}: that adds no "
+            f"Images are stored at {height} x {width} pixels and enlarged to {size[0]} x {size[1]}: that adds no "
             "detail."
         )
     return notes
 
 
-def check_channels(said: str, stored: StoredShape, channels: int) -> None:
+def check_channels(title: str, stored: StoredShape, channels: int) -> None:
     """Refuse colour images for a network of grey ones; grey ones are repeated where it needs three channels."""
     if channels == 1 and stored[2] != 1:
-        raise InputError(f"{said} takes grey images and these have {stored[2]} channels: store them with channels 1")
+        raise InputError(f"{title} takes grey images and these have {stored[2]} channels: store them with channels 1")
 
 
 def random_note(name: str) -> str:
@@ -327,16 +327,16 @@ def _network_encoder(
     kind = RANDOM if source.weights == RANDOM else "download" if is_download(source.weights, spec) else "file"
     own = spec.source == "memorisk"
     channels = _channels_of_file(spec, source) if kind == "file" and own else 3
-    said = one_line(source.name.removeprefix("timm:"), 60)
-    check_channels(said, stored, channels)
-    given = (size, size) if size else stored[:2] if own else (spec.image_size, spec.image_size)
-    preprocessing = _preprocessing(spec, given, channels, normalise)
-    notes = [random_note(said)] if kind == RANDOM else []
+    title = one_line(source.name.removeprefix("timm:"), 60)
+    check_channels(title, stored, channels)
+    size_in = (size, size) if size else stored[:2] if own else (spec.image_size, spec.image_size)
+    preprocessing = _preprocessing(spec, size_in, channels, normalise)
+    notes = [random_note(title)] if kind == RANDOM else []
     if kind != RANDOM:
-        notes += size_notes(stored, given, spec.image_size, trained=not own)
+        notes += size_notes(stored, size_in, spec.image_size, trained=not own)
         if spec.normalise == "dataset" and normalise is None:
             notes.append(
-                f"{said} has no published normalisation; ImageNet's is used: name its training's with normalise."
+                f"{title} has no published normalisation; ImageNet's is used: name its training's with normalise."
             )
 
     @cache
@@ -347,7 +347,7 @@ def _network_encoder(
             source.name,
             num_classes=2,
             in_chans=channels,
-            image_size=max(given),
+            image_size=max(size_in),
             weights=source.weights,
             seed=seed,
             on_note=lambda text: done.append(text) if "head" not in text else None,
@@ -357,7 +357,7 @@ def _network_encoder(
     file = str(source.weights)
     content = content_fingerprints([file], books)[file] if kind == "file" else state_fingerprint(load()[0])
     return Encoder(
-        name=said,
+        name=title,
         weights=_weights_words(source, kind, spec, seed),
         state="random" if kind == RANDOM else "pretrained",
         preprocessing=preprocessing,
@@ -373,8 +373,8 @@ def _identity(architecture: str, content: str, preprocessing: Preprocessing, own
     from importlib.metadata import version
 
     library = "memorisk" if own else f"timm {version('timm')}"
-    found = {"code": _CODE, "architecture": architecture, "library": library, "weights": content}
-    return found | {"preprocessing": preprocessing.describe(), "torch": str(torch.__version__)}
+    identity = {"code": _CODE, "architecture": architecture, "library": library, "weights": content}
+    return identity | {"preprocessing": preprocessing.describe(), "torch": str(torch.__version__)}
 
 
 def _channels_of_file(spec: ModelSpec, source: FeatureSource) -> int:
@@ -383,13 +383,13 @@ def _channels_of_file(spec: ModelSpec, source: FeatureSource) -> int:
     return 1 if head_and_stem(bare, str(source.weights))[1] == 1 else 3
 
 
-def _preprocessing(spec: ModelSpec, given: tuple[int, int], channels: int, normalise: str | None) -> Preprocessing:
+def _preprocessing(spec: ModelSpec, size: tuple[int, int], channels: int, normalise: str | None) -> Preprocessing:
     if normalise is not None:
-        return preprocessing_from(normalise, given, channels)
+        return preprocessing_from(normalise, size, channels)
     mean, std = spec.mean, spec.std
     if len(mean) != channels:
         mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
-    return Preprocessing(given, channels, mean, std)
+    return Preprocessing(size, channels, mean, std)
 
 
 def _weights_words(source: FeatureSource, kind: str, spec: ModelSpec, seed: int) -> str:

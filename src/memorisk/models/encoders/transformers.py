@@ -66,29 +66,29 @@ def open_transformers(
     """
     version = _library().__version__
     folder = _downloaded(source.name) if source.weights == DEFAULT else Path(source.name)
-    said = one_line(source.shown.partition("@")[0], 80)
-    config = _config(folder, said)
-    record = _record(folder / "preprocessor_config.json", said)
+    title = one_line(source.shown.partition("@")[0], 80)
+    config = _config(folder, title)
+    record = _record(folder / "preprocessor_config.json", title)
     vision = getattr(config, "vision_config", None) or config
     channels = int(getattr(vision, "num_channels", 3) or 3)
-    check_channels(said, stored, channels)
+    check_channels(title, stored, channels)
     made_for = _first_side(getattr(vision, "image_size", None))
     side = size or _first_side(record.get("crop_size") if record.get("do_center_crop", True) else None)
     side = side or _first_side(record.get("size")) or made_for or _FALLBACK_SIDE
     is_random = source.weights == RANDOM
     preprocessing, assumed = _preprocessing(record, side, channels, normalise)
-    notes = [random_note(said)] if is_random else size_notes(stored, (side, side), made_for, trained=True)
+    notes = [random_note(title)] if is_random else size_notes(stored, (side, side), made_for, trained=True)
     if assumed and not is_random:
-        notes.append(f"{said} has no preprocessor_config.json with a mean: {assumed} is used.")
+        notes.append(f"{title} has no preprocessor_config.json with a mean: {assumed} is used.")
 
     @cache
     def load() -> tuple[nn.Module, list[str]]:
         """The network, built once, and what was noted on the way."""
-        return _loaded(folder, config, said, None if not is_random else seed, (channels, side, side))
+        return _loaded(folder, config, title, None if not is_random else seed, (channels, side, side))
 
-    content = state_fingerprint(load()[0]) if is_random else _folder_fingerprint(folder, said, books)
+    content = state_fingerprint(load()[0]) if is_random else _folder_fingerprint(folder, title, books)
     return Encoder(
-        name=said,
+        name=title,
         weights=f"random (seed {seed})" if is_random else "the hub's, by name" if source.weights else "the folder's",
         state="random" if is_random else "pretrained",
         preprocessing=preprocessing,
@@ -128,13 +128,13 @@ class PooledFeatures(nn.Module):
         """[b, C, h, w] to [b, d]."""
         more = {"interpolate_pos_encoding": True} if self.resizes and x.shape[-1] != self.side else {}
         if hasattr(self.network, "get_image_features"):
-            found = self.network.get_image_features(pixel_values=x, **more)
-            return found if isinstance(found, torch.Tensor) else found.pooler_output
-        found = self.network(pixel_values=x, **more)
-        pooled = getattr(found, "pooler_output", None)
+            outputs = self.network.get_image_features(pixel_values=x, **more)
+            return outputs if isinstance(outputs, torch.Tensor) else outputs.pooler_output
+        outputs = self.network(pixel_values=x, **more)
+        pooled = getattr(outputs, "pooler_output", None)
         if self.pooler and pooled is not None:
             return pooled.flatten(1)
-        tokens = found.last_hidden_state
+        tokens = outputs.last_hidden_state
         if tokens.ndim == 4:
             return tokens.mean(dim=(2, 3))
         patches = (x.shape[-2] // self.patch) * (x.shape[-1] // self.patch) if self.patch else tokens.shape[1]
@@ -164,30 +164,30 @@ def _quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _config(folder: Path, said: str) -> Any:
+def _config(folder: Path, title: str) -> Any:
     if not (folder / "config.json").is_file():
-        raise InputError(f"{said} has no config.json: it is not a folder of transformers")
+        raise InputError(f"{title} has no config.json: it is not a folder of transformers")
     try:
         with _quietly():
             return _library().AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the library raises its own kinds, and asks for trust in some of them
         reason = one_line(error, 160)
         raise InputError(
-            f"{said} is no network that transformers knows without running the folder's code, which is never done: "
+            f"{title} is no network that transformers knows without running the folder's code, which is never done: "
             f"{reason}"
         ) from None
 
 
-def _record(file: Path, said: str) -> dict[str, Any]:
+def _record(file: Path, title: str) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
             raise ValueError("it is no table")
     except (OSError, ValueError) as error:
-        raise InputError(f"preprocessor_config.json of {said} cannot be read: {one_line(error, 100)}") from None
-    return found
+        raise InputError(f"preprocessor_config.json of {title} cannot be read: {one_line(error, 100)}") from None
+    return record
 
 
 def _first_side(size: Any) -> int | None:
@@ -221,7 +221,7 @@ def _preprocessing(
 
 
 def _loaded(
-    folder: Path, config: Any, said: str, seed: int | None, shape: tuple[int, int, int]
+    folder: Path, config: Any, title: str, seed: int | None, shape: tuple[int, int, int]
 ) -> tuple[nn.Module, list[str]]:
     """The module in evaluation mode, float32, and what a reader must know of its loading."""
     library, notes, pooler = _library(), [], True
@@ -240,17 +240,17 @@ def _loaded(
                     dtype=torch.float32,
                     output_loading_info=True,
                 )
-                pooler = _check_loading(info, said, notes)
+                pooler = _check_loading(info, title, notes)
     except InputError:
         raise
     except Exception as error:  # the library, torch and safetensors each raise their own kinds
-        raise InputError(f"{said} cannot be loaded from safetensors: {one_line(error, 160)}") from None
+        raise InputError(f"{title} cannot be loaded from safetensors: {one_line(error, 160)}") from None
     module = PooledFeatures(network, pooler=pooler).eval()
-    _check_repeats(module, said, shape)
+    _check_repeats(module, title, shape)
     return module, notes
 
 
-def _check_loading(info: dict[str, Any], said: str, notes: list[str]) -> bool:
+def _check_loading(info: dict[str, Any], title: str, notes: list[str]) -> bool:
     """Whether the pooled output was trained.
 
     Raises:
@@ -261,7 +261,7 @@ def _check_loading(info: dict[str, Any], said: str, notes: list[str]) -> bool:
     wrong = [str(key) for key in info["mismatched_keys"]]
     if other or wrong:
         shown = ", ".join(one_line(key, 80) for key in [*other, *wrong][:5])
-        raise InputError(f"{said}: {len(other) + len(wrong)} tensors are missing or of another shape: {shown}")
+        raise InputError(f"{title}: {len(other) + len(wrong)} tensors are missing or of another shape: {shown}")
     if missing:
         notes.append("the pooling layer is not in the file; the class token, or the mean of patches, is taken instead")
     if left := len(info["unexpected_keys"]):
@@ -269,7 +269,7 @@ def _check_loading(info: dict[str, Any], said: str, notes: list[str]) -> bool:
     return not missing
 
 
-def _check_repeats(module: nn.Module, said: str, shape: tuple[int, int, int]) -> None:
+def _check_repeats(module: nn.Module, title: str, shape: tuple[int, int, int]) -> None:
     """Ask the same twice: some networks mask or drop patches at random in evaluation, too.
 
     Raises:
@@ -280,15 +280,15 @@ def _check_repeats(module: nn.Module, said: str, shape: tuple[int, int, int]) ->
         with torch.inference_mode(), seeded(0):
             first, second = module(x), module(x)
     except Exception as error:  # each network raises its own kinds
-        raise InputError(f"{said} gives no features of images {list(shape)}: {one_line(error, 160)}") from None
+        raise InputError(f"{title} gives no features of images {list(shape)}: {one_line(error, 160)}") from None
     if not torch.allclose(first, second, rtol=1e-4, atol=1e-5):
-        raise InputError(f"{said} gives other features at each call (it masks or drops at random): it cannot be used")
+        raise InputError(f"{title} gives other features at each call (it masks or drops at random): it cannot be used")
 
 
-def _folder_fingerprint(folder: Path, said: str, books: Path | None) -> str:
+def _folder_fingerprint(folder: Path, title: str, books: Path | None) -> str:
     files = sorted({file for pattern in _FILES for file in folder.glob(pattern)} | set(folder.glob("*.safetensors")))
     if not any(file.suffix == ".safetensors" for file in files):
-        raise InputError(f"{said} holds no safetensors file; other kinds of weights are not read (or use @none)")
+        raise InputError(f"{title} holds no safetensors file; other kinds of weights are not read (or use @none)")
     contents = content_fingerprints([str(file) for file in files], books)
     return fingerprint([[file.name, contents[str(file)]] for file in files], length=32)
 
@@ -297,13 +297,13 @@ def _downloaded(name: str) -> Path:
     """The folder of the hub's cache that holds a network's configuration and safetensors, nothing else of it."""
     from huggingface_hub import snapshot_download
 
-    said = one_line(name, 80)
+    title = one_line(name, 80)
     with quiet_hub() as reachable:
         try:
             return Path(snapshot_download(name, allow_patterns=list(_FILES), local_files_only=not reachable))
         except Exception as error:  # the hub's client and the network each raise their own kinds
             where = one_line(error, 160) if reachable else "the Hugging Face hub cannot be reached, nor is it cached"
             raise InputError(
-                f"transformers:{said} could not be downloaded: {where}; download it where there is a network and name "
+                f"transformers:{title} could not be downloaded: {where}; download it where there is a network and name "
                 "the folder"
             ) from None

@@ -82,10 +82,10 @@ class Conditions:
         file = folder / CONDITIONS
         try:
             check_arrays(file)
-            with np.load(file, allow_pickle=False) as found:
-                texts = {name: check_characters(found[name]) for name in _TEXTS}
+            with np.load(file, allow_pickle=False) as arrays:
+                texts = {name: check_characters(arrays[name]) for name in _TEXTS}
                 notes = tuple(str(note) for note in texts["notes"].tolist())
-                return cls(found["values"], texts["images"], texts["labels"], str(found["conditioning"]), notes)
+                return cls(arrays["values"], texts["images"], texts["labels"], str(arrays["conditioning"]), notes)
         except FileNotFoundError:
             raise InputError(f"{one_line(folder)} holds no conditions: there is no {CONDITIONS} in it") from None
         except ARRAY_ERRORS as error:

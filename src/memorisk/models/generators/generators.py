@@ -135,8 +135,8 @@ def check_draw(config: GeneratorConfig, draw: Draw) -> Draw:
     seeds = np.asarray(draw.seeds)
     if seeds.ndim != 1 or seeds.dtype.kind not in "iu" or (len(seeds) and int(seeds.min()) < 0):
         raise InputError(f"seeds are {seeds.dtype} of shape {seeds.shape}: give whole numbers from 0, one an image")
-    given = {"class": draw.labels, "vector": draw.conditions}
-    for name, value in given.items():
+    by_conditioning = {"class": draw.labels, "vector": draw.conditions}
+    for name, value in by_conditioning.items():
         if (value is not None) != (config.conditioned_on == name):
             wanted = {"none": "nothing", "class": "labels", "vector": "conditions"}[config.conditioned_on]
             raise InputError(
@@ -175,12 +175,12 @@ def read_description(folder: Path) -> GeneratorConfig:
         inside = " (its folder `generator` may be meant)" if (folder / "generator" / DESCRIPTION).is_file() else ""
         raise InputError(f"{one_line(folder)} holds no generator: there is no {DESCRIPTION} in it{inside}")
     try:
-        found = read_json(file)
-        if found.pop("format") != _FORMAT:
+        description = read_json(file)
+        if description.pop("format") != _FORMAT:
             raise ValueError("another format")
         for name in ("size", "classes", "class_counts"):
-            found[name] = tuple(found.get(name, ()))
-        config = GeneratorConfig(**found)
+            description[name] = tuple(description.get(name, ()))
+        config = GeneratorConfig(**description)
         sizes = [*config.size, config.channels, config.condition_dim + 1]
         good = len(config.size) == 2 and all(isinstance(n, int) and n > 0 for n in sizes)
         good &= isinstance(config.details, dict) and isinstance(config.name, str) and isinstance(config.latent, str)
@@ -215,8 +215,8 @@ def load_generator(text: str | Path, *, python_path: Sequence[str | Path] = ()) 
     if config.kind == "dit":
         from memorisk.models.generators.dit.folder import load_dit
 
-        found: Any = load_dit(folder, config)  # pyright takes no cached_property for a protocol's property
-        return found
+        generator: Any = load_dit(folder, config)  # pyright takes no cached_property for a protocol's property
+        return generator
     if config.kind == "gan":
         from memorisk.models.generators.stylegan2_generator import load_gan
 
@@ -246,13 +246,13 @@ class FunctionGenerator:
         """
         how = how or SamplingOptions()
         how.refuse_diffusion(self.config.name)
-        given, batch = check_draw(self.config, draw), how.batch
-        parts = [given.rows(slice(begin, begin + batch)) for begin in range(0, len(given), batch)]
+        checked, batch = check_draw(self.config, draw), how.batch
+        parts = [checked.rows(slice(begin, begin + batch)) for begin in range(0, len(checked), batch)]
         shape = (*self.config.size, self.config.channels)
-        found = [_asked(self.call, part, self.config.name) for part in parts]
-        if any(images.shape[1:] != shape for images in found):
+        blocks = [_asked(self.call, part, self.config.name) for part in parts]
+        if any(images.shape[1:] != shape for images in blocks):
             raise InputError(f"{one_line(self.config.name, 60)} gives images of several sizes or channels: give one")
-        return np.concatenate(found) if found else np.zeros((0, *shape), dtype=np.uint8)
+        return np.concatenate(blocks) if blocks else np.zeros((0, *shape), dtype=np.uint8)
 
     def seen_parts(self, store: ImageStore) -> SeenImages | None:
         """None: nobody knows."""
@@ -289,17 +289,17 @@ def _asked(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, nam
         MemoriskError: It fails, named as the user's own.
     """
     try:
-        given = call(part.seeds, part.labels)
+        answer = call(part.seeds, part.labels)
     except (MemoriskError, MemoryError):
         raise
     except Exception as error:  # the function is the user's: anything may go wrong in it
         shown = ", ".join(map(str, part.seeds[:2].tolist())) + (", ..." if len(part) > 2 else "")
-        asked = f"{plural(len(part), 'seed', 'seeds')} ({shown})"
+        request = f"{plural(len(part), 'seed', 'seeds')} ({shown})"
         raise MemoriskError(
-            f"your own function {one_line(name, 60)} failed for {asked}{_place(error)}: {type(error).__name__}: "
+            f"your own function {one_line(name, 60)} failed for {request}{_place(error)}: {type(error).__name__}: "
             f"{one_line(error, 120)}; mend it and give the same command again"
         ) from error
-    return _checked(given, len(part), name)
+    return _checked(answer, len(part), name)
 
 
 def _place(error: Exception) -> str:
@@ -309,17 +309,17 @@ def _place(error: Exception) -> str:
     return f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
 
 
-def _checked(given: Any, n: int, name: str) -> np.ndarray:
+def _checked(answer: Any, n: int, name: str) -> np.ndarray:
     """[n, H, W, C] of what a function gave.
 
     Raises:
         InputError: It is something else.
     """
-    images = np.asarray(given)
+    images = np.asarray(answer)
     images = images[..., None] if images.ndim == 3 else images
     if images.dtype != np.uint8 or images.ndim != 4 or len(images) != n or images.shape[3] not in (1, 3):
         raise InputError(
-            f"{one_line(name, 60)} gave {images.dtype}, shape {np.shape(given)} for {n} seeds; uint8 images [n, H, W] "
+            f"{one_line(name, 60)} gave {images.dtype}, shape {np.shape(answer)} for {n} seeds; uint8 images [n, H, W] "
             "or [n, H, W, C] with 1 or 3 channels are needed"
         )
     return images

@@ -164,11 +164,11 @@ def load_gan(folder: str | Path, config: GeneratorConfig) -> GanGenerator:
     """
     target, details = Path(folder), config.details
     where = f"{one_line(target / DESCRIPTION)} is no description of a GAN"
-    given, truncation = details.get(NETWORK), details.get(TRUNCATION, 1.0)
-    if not isinstance(given, dict) or isinstance(truncation, bool) or not isinstance(truncation, int | float):
+    architecture, truncation = details.get(NETWORK), details.get(TRUNCATION, 1.0)
+    if not isinstance(architecture, dict) or isinstance(truncation, bool) or not isinstance(truncation, int | float):
         raise InputError(f"{where}: details lack its network, or truncation is no number")
     try:
-        spec = GanSpec.of(given)
+        spec = GanSpec.of(architecture)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     if (*config.size, config.channels) != (spec.size, spec.size, spec.channels) or config.conditioned_on != "none":
@@ -185,12 +185,12 @@ def _put(network: GeneratorNetwork, file: Path) -> None:
         InputError: They do not.
     """
     try:
-        found = load_file(file)
+        tensors = load_file(file)
     except (SafetensorError, OSError) as error:
         raise InputError(f"{one_line(file)} cannot be read: {one_line(error, 120)}") from None
     wanted = network.state_dict()
-    wrong = [f"{name} is missing" for name in wanted if name not in found]
-    for name, value in found.items():
+    wrong = [f"{name} is missing" for name in wanted if name not in tensors]
+    for name, value in tensors.items():
         if name not in wanted:
             wrong.append(f"{name} is unknown")
         elif value.shape != wanted[name].shape or value.dtype != wanted[name].dtype:
@@ -200,4 +200,4 @@ def _put(network: GeneratorNetwork, file: Path) -> None:
     if wrong:
         more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
         raise InputError(f"{one_line(file)} does not fit its {DESCRIPTION}: {'; '.join(wrong[:_LISTED])}{more}")
-    network.load_state_dict(found)
+    network.load_state_dict(tensors)

@@ -143,13 +143,13 @@ def open_dit(
         MissingExtraError: diffusers is not there.
     """
     check_library("a diffusion transformer")
-    found = find_dit(text)
-    said = f"DiT {found.name}"
-    config = read_architecture(found.transformer, said)
-    tensors = read_tensors(found.transformer, said)
+    source = find_dit(text)
+    title = f"DiT {source.name}"
+    config = read_architecture(source.transformer, title)
+    tensors = read_tensors(source.transformer, title)
     with seeded(seed):
-        own = spec_of(build_from_config(config, said))
-    _check_fit(said, own, channels=channels, learn_sigma=learn_sigma, size=size)
+        own = spec_of(build_from_config(config, title))
+    _check_fit(title, own, channels=channels, learn_sigma=learn_sigma, size=size)
     spec = DiTSpec(
         **{name: getattr(own, name) for name in ("hidden", "depth", "heads", "patch", "channels", "learn_sigma")},
         side=side,
@@ -158,45 +158,45 @@ def open_dit(
         condition_dim=condition_dim,
     )
     spec.validate()
-    kept = conditioned_on == "class" and classes == config["num_embeds_ada_norm"]
+    keeps_classes = conditioned_on == "class" and classes == config["num_embeds_ada_norm"]
     with seeded(seed):
-        network = build_from_config({**config, "sample_size": side, "num_embeds_ada_norm": spec.rows}, said)
+        network = build_from_config({**config, "sample_size": side, "num_embeds_ada_norm": spec.rows}, title)
         adapt_conditions(network, condition_dim)
         init_conditions(network)
-    if not kept:
+    if not keeps_classes:
         tensors = {name: t for name, t in tensors.items() if _TABLE not in name}
-    fill_network(network, tensors, said, new=() if kept else (_TABLE,))
+    fill_network(network, tensors, title, new=() if keeps_classes else (_TABLE,))
     return network.train()
 
 
-def read_architecture(folder: Path, said: str) -> dict[str, Any]:
+def read_architecture(folder: Path, title: str) -> dict[str, Any]:
     """What ``config.json`` says a network is built from.
 
     Args:
         folder: Of a transformer.
-        said: What it is called in messages.
+        title: What it is called in messages.
 
     Raises:
         InputError: There is none, or it is of another class.
     """
     try:
-        found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        name, norm = found.get("_class_name"), found.get("norm_type", "ada_norm_zero")
-        if name not in _CLASSES or norm != "ada_norm_zero" or not isinstance(found["num_embeds_ada_norm"], int):
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        name, norm = config.get("_class_name"), config.get("norm_type", "ada_norm_zero")
+        if name not in _CLASSES or norm != "ada_norm_zero" or not isinstance(config["num_embeds_ada_norm"], int):
             raise ValueError(f"it is of class {one_line(name, 60)} ({one_line(norm, 40)}), and {_CLASSES[0]} is read")
-        sizes = [found[key] for key in ("num_attention_heads", "attention_head_dim", "in_channels", "num_layers")]
-        sizes += [found["sample_size"], found["patch_size"], found["num_embeds_ada_norm"]]
+        sizes = [config[key] for key in ("num_attention_heads", "attention_head_dim", "in_channels", "num_layers")]
+        sizes += [config["sample_size"], config["patch_size"], config["num_embeds_ada_norm"]]
         if (
             not all(isinstance(value, int) and value > 0 for value in sizes)
-            or found["sample_size"] % found["patch_size"]
+            or config["sample_size"] % config["patch_size"]
         ):
             raise ValueError("its sizes are no whole numbers from 1 that fit each other")
     except CONTENT_ERRORS as error:
-        raise InputError(f"{CONFIG} of {said} cannot be used: {one_line(error, 120)}") from None
-    return found
+        raise InputError(f"{CONFIG} of {title} cannot be used: {one_line(error, 120)}") from None
+    return config
 
 
-def build_from_config(config: Mapping[str, Any], said: str) -> Any:
+def build_from_config(config: Mapping[str, Any], title: str) -> Any:
     """A network of a configuration, in which other classes of diffusers may have left settings of theirs.
 
     Raises:
@@ -208,22 +208,22 @@ def build_from_config(config: Mapping[str, Any], said: str) -> Any:
     try:
         return build_transformer({name: value for name, value in config.items() if name in known})
     except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
-        raise InputError(f"{said} cannot be built from its configuration: {one_line(error, 160)}") from None
+        raise InputError(f"{title} cannot be built from its configuration: {one_line(error, 160)}") from None
 
 
-def _check_fit(said: str, own: DiTSpec, *, channels: int, learn_sigma: bool | None, size: str | None) -> None:
+def _check_fit(title: str, own: DiTSpec, *, channels: int, learn_sigma: bool | None, size: str | None) -> None:
     """Refuse weights whose input, output or size is another."""
     if own.channels != channels:
         raise InputError(
-            f"{said} draws {own.channels} channels, and {channels} are asked for: name the autoencoder whose latents "
+            f"{title} draws {own.channels} channels, and {channels} are asked for: name the autoencoder whose latents "
             "have as many, or train without these weights"
         )
     if learn_sigma is not None and own.learn_sigma != learn_sigma:
         has = "gives a variance beside the noise" if own.learn_sigma else "gives no variance"
-        raise InputError(f"{said} {has}: set learn_sigma to {str(own.learn_sigma).lower()}, or leave it out")
+        raise InputError(f"{title} {has}: set learn_sigma to {str(own.learn_sigma).lower()}, or leave it out")
     if size is not None and parse_size(size) != (own.hidden, own.depth, own.heads, own.patch):
         raise InputError(
-            f"{said} has {own.depth} blocks of width {own.hidden} with {own.heads} heads and a patch of {own.patch}, "
+            f"{title} has {own.depth} blocks of width {own.hidden} with {own.heads} heads and a patch of {own.patch}, "
             f"which is not {one_line(size, 40)}"
         )
 
@@ -267,8 +267,8 @@ class DiTGenerator:
                 f"{one_line(config.name, 60)} draws {side} x {side} pixels, and its description says "
                 f"{config.size[0]} x {config.size[1]}"
             )
-        given = (spec.rows, spec.condition_dim, spec.channels if self.vae is None else config.channels)
-        if given != (max(len(config.classes), 1), config.condition_dim, config.channels):
+        architecture = (spec.rows, spec.condition_dim, spec.channels if self.vae is None else config.channels)
+        if architecture != (max(len(config.classes), 1), config.condition_dim, config.channels):
             raise InputError(
                 f"{one_line(config.name, 60)} and its description differ in classes, conditions or channels"
             )
@@ -299,11 +299,11 @@ class DiTGenerator:
         """
         how = how or SamplingOptions()
         how.validate()
-        given, where = check_draw(self.config, draw), check_device(device)
+        checked, where = check_draw(self.config, draw), check_device(device)
         self._check_guidance(how.guidance)
         network = self.network.to(where)
         decoder = None if self.vae is None else self.vae.to(where)
-        return DiffusionSampler(network, self.scheduler, decoder, self.config.channels, how, where).draw(given)
+        return DiffusionSampler(network, self.scheduler, decoder, self.config.channels, how, where).draw(checked)
 
     def seen_parts(self, store: ImageStore) -> SeenImages | None:
         """Which images of a store it or its autoencoder was trained or chosen on; None where that is not known."""
@@ -380,24 +380,24 @@ def load_dit(folder: Path, config: GeneratorConfig) -> DiTGenerator:
         MissingExtraError: diffusers is not there.
     """
     check_library("a diffusion transformer")
-    said = one_line(config.name, 60)
-    architecture = read_architecture(folder / TRANSFORMER, said)
-    tensors = read_tensors(folder / TRANSFORMER, said)
+    title = one_line(config.name, 60)
+    architecture = read_architecture(folder / TRANSFORMER, title)
+    tensors = read_tensors(folder / TRANSFORMER, title)
     with seeded(0):
-        network = build_from_config(architecture, said)
+        network = build_from_config(architecture, title)
         adapt_conditions(network, config.condition_dim)
-    fill_network(network, tensors, said)
-    vae = load_autoencoder(folder / VAE, f"autoencoder of {said}") if (folder / VAE / CONFIG).is_file() else None
+    fill_network(network, tensors, title)
+    vae = load_autoencoder(folder / VAE, f"autoencoder of {title}") if (folder / VAE / CONFIG).is_file() else None
     if (vae is None) != (config.latent == "pixels"):
-        raise InputError(f"{said} draws {one_line(config.latent, 60)}, and its folder says otherwise: {VAE} is amiss")
+        raise InputError(f"{title} draws {one_line(config.latent, 60)}, and its folder says otherwise: {VAE} is amiss")
     known = Conditions.load(folder) if (folder / CONDITIONS).is_file() else None
     if known is not None and known.dimension != config.condition_dim:
         raise InputError(
-            f"{CONDITIONS} of {said} has {known.dimension} numbers a row, and it takes {config.condition_dim}"
+            f"{CONDITIONS} of {title} has {known.dimension} numbers a row, and it takes {config.condition_dim}"
         )
     network.eval().requires_grad_(False)
     scheduler, seen = (
-        _scheduler(folder / SCHEDULER, said),
+        _scheduler(folder / SCHEDULER, title),
         [read_training_record(part) for part in (folder, folder / VAE)],
     )
     return DiTGenerator(network, config, scheduler, vae, known, *seen)
@@ -432,7 +432,7 @@ def _as_ddim(scheduler: Any, *, pixels: bool) -> dict[str, Any]:
         }
 
 
-def _scheduler(folder: Path, said: str) -> Any:
+def _scheduler(folder: Path, title: str) -> Any:
     """Of ``scheduler_config.json``."""
     try:
         with quiet_diffusers():
@@ -440,7 +440,7 @@ def _scheduler(folder: Path, said: str) -> Any:
 
             return DDPMScheduler.from_config(_public(read_json(folder / SCHEDULER_CONFIG)))
     except Exception as error:  # diffusers, json and the disk each raise their own kinds
-        raise InputError(f"{SCHEDULER_CONFIG} of {said} cannot be used: {one_line(error, 120)}") from None
+        raise InputError(f"{SCHEDULER_CONFIG} of {title} cannot be used: {one_line(error, 120)}") from None
 
 
 def _index(config: GeneratorConfig) -> dict[str, Any]:

@@ -87,12 +87,12 @@ class CachedForward:
 
     def times(self, timesteps: torch.Tensor) -> torch.Tensor:
         """Embeddings of times: [S] to [S, depth, d]."""
-        found = []
+        embeddings = []
         for block in self.blocks:
             emb = block.embedding
             wave = emb.time_proj(timesteps).to(emb.timestep_embedder.linear_1.weight.dtype)
-            found.append(emb.timestep_embedder(wave))
-        return torch.stack(found, dim=1)
+            embeddings.append(emb.timestep_embedder(wave))
+        return torch.stack(embeddings, dim=1)
 
     def conditions(self, labels: torch.Tensor) -> torch.Tensor:
         """Embeddings of conditions: [m] int64 or [m, k] float32 to [m, depth, d]."""
@@ -109,9 +109,9 @@ class CachedForward:
         active = F.silu(times[:, None] + conditions[None])  # [s, m, depth, d]
         blocks = []
         for k, block in enumerate(self.blocks):
-            found = block.modulation(active[:, :, k].reshape(s * m, d)).view(s, m, 6, d)
-            found[:, :, [1, 4]] += 1
-            blocks.append(found)
+            modulation = block.modulation(active[:, :, k].reshape(s * m, d)).view(s, m, 6, d)
+            modulation[:, :, [1, 4]] += 1
+            blocks.append(modulation)
         final = self.last_modulation(active[:, :, 0].reshape(s * m, d)).view(s, m, 2, d)
         final[:, :, 1] += 1
         return Modulations(tuple(blocks), final)
@@ -130,8 +130,8 @@ class CachedForward:
         m, n, p = len(x), self.grid, self.patch
         patches = x.view(m, -1, n, p, n, p).permute(0, 2, 4, 1, 3, 5).clone(memory_format=torch.contiguous_format)
         hidden = patches.view(m, n * n, -1) @ self.first + self.positions
-        for weights, given in zip(self.blocks, blocks, strict=True):
-            shift, scale, gate, shift_2, scale_2, gate_2 = given.unbind(1)
+        for weights, modulation in zip(self.blocks, blocks, strict=True):
+            shift, scale, gate, shift_2, scale_2, gate_2 = modulation.unbind(1)
             normed = _modulated(hidden, scale, shift, weights.eps[0])
             hidden = torch.addcmul(hidden, gate[:, None], F.linear(self._attention(normed, weights), *weights.out))
             normed = _modulated(hidden, scale_2, shift_2, weights.eps[1])
@@ -171,14 +171,14 @@ def rows_are_independent(images: int, tokens: int, hidden: int, heads: int, inpu
         """Moved by one, and with zeros beside the first."""
         alone = torch.zeros_like(x)
         alone[0] = x[0]
-        found = layer(x)
-        same = torch.equal(layer(x.roll(1, 0)), found.roll(1, 0)) and torch.equal(layer(alone)[0], found[0])
+        outputs = layer(x)
+        same = torch.equal(layer(x.roll(1, 0)), outputs.roll(1, 0)) and torch.equal(layer(alone)[0], outputs[0])
         return same
 
     shapes = [(inputs, hidden), (hidden, 3 * hidden), (hidden, hidden), (hidden, 4 * hidden), (4 * hidden, hidden)]
-    for given, made in [*shapes, (hidden, outputs)]:
-        x = torch.randn(images, tokens, given, generator=noise)
-        weight, bias = torch.randn(made, given, generator=noise), torch.randn(made, generator=noise)
+    for n_in, made in [*shapes, (hidden, outputs)]:
+        x = torch.randn(images, tokens, n_in, generator=noise)
+        weight, bias = torch.randn(made, n_in, generator=noise), torch.randn(made, generator=noise)
         if not apart(x, lambda x, w=weight, b=bias: F.linear(x, w, b)):
             return False
     if not apart(torch.randn(images, tokens, 4 * hidden, generator=noise), _activation):

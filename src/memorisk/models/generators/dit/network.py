@@ -139,9 +139,9 @@ class VectorEmbedding(nn.Module):
     def forward(self, conditions: torch.Tensor) -> torch.Tensor:
         """[b, k] conditions to [b, hidden]."""
         missing = conditions.isnan().any(dim=1, keepdim=True)
-        given = torch.where(missing, 0.0, conditions).to(self.linear_1.weight.dtype)
-        found = self.linear_2(nn.functional.silu(self.linear_1(given)))
-        return torch.where(missing, self.null.to(found.dtype), found)
+        filled = torch.where(missing, 0.0, conditions).to(self.linear_1.weight.dtype)
+        embedding = self.linear_2(nn.functional.silu(self.linear_1(filled)))
+        return torch.where(missing, self.null.to(embedding.dtype), embedding)
 
 
 def parse_size(text: str) -> tuple[int, int, int, int]:

@@ -62,21 +62,21 @@ def sampling_scheduler(trained: Any, how: SamplingOptions, *, pixels: bool, lear
         from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler
 
         if how.sampler == "ddim":
-            found: Any = DDIMScheduler.from_config(config, clip_sample=pixels)
+            scheduler: Any = DDIMScheduler.from_config(config, clip_sample=pixels)
         elif how.sampler == "ddpm":
             fixed = config.get("variance_type", "fixed_small")
             fixed = "fixed_small" if fixed is None or fixed.startswith("learned") else fixed
             variance = "learned_range" if learn_sigma else fixed
-            found = DDPMScheduler.from_config(config, clip_sample=pixels, variance_type=variance)
+            scheduler = DDPMScheduler.from_config(config, clip_sample=pixels, variance_type=variance)
         else:  # it has no clip_sample: dynamic thresholding whose threshold is at most 1 is that
             solver: dict[str, Any] = {"algorithm_type": "dpmsolver++", "solver_order": 2, "solver_type": "midpoint"}
             solver |= {"variance_type": None, "thresholding": pixels, "sample_max_value": 1.0}
             solver |= {"timestep_spacing": "linspace"}  # as it is meant: few steps begin at the very noise
             if config["beta_schedule"] == "squaredcos_cap_v2":
                 solver |= {"lambda_min_clipped": _COSINE_LEAST}
-            found = DPMSolverMultistepScheduler.from_config(config, **solver)
-    found.set_timesteps(how.sampling_steps)
-    return found
+            scheduler = DPMSolverMultistepScheduler.from_config(config, **solver)
+    scheduler.set_timesteps(how.sampling_steps)
+    return scheduler
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,11 +176,11 @@ class DiffusionSampler:
             times = self._times[begin : begin + STEP_BLOCK]
             forward = self._forward(times, labels, rows)
             for k, time in enumerate(steps.timesteps[begin : begin + STEP_BLOCK]):
-                found = forward(x, k)
+                predicted = forward(x, k)
                 if self.how.sampler == "ddpm":
-                    x = _noisy_step(steps, found, time, x, generators)
+                    x = _noisy_step(steps, predicted, time, x, generators)
                 else:
-                    x = steps.step(found, time, x).prev_sample
+                    x = steps.step(predicted, time, x).prev_sample
         return x
 
     def _distinct(self, draw: Draw) -> tuple[torch.Tensor, np.ndarray]:
@@ -202,18 +202,18 @@ class DiffusionSampler:
             size = self._group
             each = [lean.modulations(times, lean.conditions(label)) for label in labels.split(1)]
             filled = np.resize(rows, -(-len(rows) // size) * size)
-            told = [Modulations.side_by_side([each[k] for k in filled[part]]) for part in _parts(len(filled), size)]
+            groups = [Modulations.side_by_side([each[k] for k in filled[part]]) for part in _parts(len(filled), size)]
             without = [lean.modulations(times, lean.conditions(null))] * size if guided else []
             free = Modulations.side_by_side(without) if guided else None
 
             def by_groups(x: torch.Tensor, k: int) -> torch.Tensor:
                 """[b, outputs, h, w]."""
                 whole = torch.cat([x, x.new_zeros(len(filled) - len(x), *x.shape[1:])])
-                found = []
-                for images, group in zip(whole.split(size), told, strict=True):
-                    given = lean(images, *group.at(k))
-                    found.append(self._guided(given, None if free is None else lean(images, *free.at(k))))
-                return torch.cat(found)[: len(x)]
+                predicted = []
+                for images, group in zip(whole.split(size), groups, strict=True):
+                    conditional = lean(images, *group.at(k))
+                    predicted.append(self._guided(conditional, None if free is None else lean(images, *free.at(k))))
+                return torch.cat(predicted)[: len(x)]
 
             return by_groups
         chosen = labels[torch.from_numpy(rows).to(self.device)]
@@ -223,17 +223,19 @@ class DiffusionSampler:
         def batch(x: torch.Tensor, k: int) -> torch.Tensor:
             """[b, outputs, h, w]."""
             at: Modulations = lean.modulations(times[k : k + 1], conditions)
-            given, *free = lean(torch.cat([x, x]) if guided else x, *at.at(0)).split(len(x))
-            return self._guided(given, free[0] if free else None)
+            conditional, *free = lean(torch.cat([x, x]) if guided else x, *at.at(0)).split(len(x))
+            return self._guided(conditional, free[0] if free else None)
 
         return batch
 
-    def _guided(self, given: torch.Tensor, free: torch.Tensor | None) -> torch.Tensor:
+    def _guided(self, conditional: torch.Tensor, free: torch.Tensor | None) -> torch.Tensor:
         """What the scheduler gets of the passes with and without the condition."""
         c = self.spec.channels
-        noise = given[:, :c] if free is None else free[:, :c] + self.how.guidance * (given[:, :c] - free[:, :c])
+        noise = (
+            conditional[:, :c] if free is None else free[:, :c] + self.how.guidance * (conditional[:, :c] - free[:, :c])
+        )
         if self.spec.learn_sigma and self.how.sampler == "ddpm":
-            return torch.cat([noise, given[:, c:]], dim=1)
+            return torch.cat([noise, conditional[:, c:]], dim=1)
         return noise
 
     def _images(self, latents: torch.Tensor) -> np.ndarray:
@@ -253,10 +255,10 @@ class DiffusionSampler:
 
 
 def _noisy_step(
-    steps: Any, found: torch.Tensor, time: torch.Tensor, x: torch.Tensor, generators: list[torch.Generator]
+    steps: Any, predicted: torch.Tensor, time: torch.Tensor, x: torch.Tensor, generators: list[torch.Generator]
 ) -> torch.Tensor:
     """One of DDPM, image by image: an exponential of a learned variance may depend on its place in memory."""
-    parts = zip(found.split(1), x.split(1), generators, strict=True)
+    parts = zip(predicted.split(1), x.split(1), generators, strict=True)
     return torch.cat([steps.step(f, time, image, generator=[g]).prev_sample for f, image, g in parts])
 
 
