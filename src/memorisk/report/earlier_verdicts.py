@@ -54,11 +54,16 @@ def current_result(result: "Result") -> "Result":
     why = _may_not_stand(kind, result.status, verdict_form(v), method=str(v.get("method")), promised=promised)
     if not why:
         return result
-    told = {**v, "status": UNDECIDED, "why": [why], "what_would_decide": [AGAIN if kind == "classifier" else AFRESH]}
+    undecided = {
+        **v,
+        "status": UNDECIDED,
+        "why": [why],
+        "what_would_decide": [AGAIN if kind == "classifier" else AFRESH],
+    }
     if why != EARLIER_GUARANTEE:
-        return result.replace(verdict=told)
+        return result.replace(verdict=undecided)
     numbers = {**result.summary["numbers"], "guarantee": ""}
-    return result.replace(verdict={**told, "guarantee": ""}, summary={**result.summary, "numbers": numbers})
+    return result.replace(verdict={**undecided, "guarantee": ""}, summary={**result.summary, "numbers": numbers})
 
 
 def current_audit(audit: AuditStatement) -> AuditStatement:

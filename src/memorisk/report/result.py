@@ -239,8 +239,8 @@ def refuse_changed(folder: Path, cure: str = "issue the run's command again") ->
     """
     if not (folder / SEAL).is_file():
         return
-    there = {f"{EXTRA_FOLDER}/{path.name}" for path in (folder / EXTRA_FOLDER).glob("*.parquet")}
-    unsealed = ({*_CORE_FILES} | there) - sealed_files(folder).keys()
+    extra = {f"{EXTRA_FOLDER}/{path.name}" for path in (folder / EXTRA_FOLDER).glob("*.parquet")}
+    unsealed = ({*_CORE_FILES} | extra) - sealed_files(folder).keys()
     if odd := sorted({*changed_files(folder)} | unsealed):
         raise InputError(
             f"{one_line(folder)}: {one_line(odd[0] or SEAL, 80)} is not what the run wrote: it was changed or damaged "

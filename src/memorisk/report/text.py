@@ -49,13 +49,13 @@ def shorten(text: str, limit: int) -> str:
     """Cut a text to about ``limit`` letters' width (see :func:`text_width`), with an ellipsis."""
     if text_width(text) <= limit:
         return text
-    kept, width = "", _character_width("\N{HORIZONTAL ELLIPSIS}")
+    shortened, width = "", _character_width("\N{HORIZONTAL ELLIPSIS}")
     for character in text:
         width += _character_width(character)
         if width > limit:
             break
-        kept += character
-    return kept + "\N{HORIZONTAL ELLIPSIS}"
+        shortened += character
+    return shortened + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def text_width(text: str) -> float:

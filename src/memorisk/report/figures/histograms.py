@@ -41,20 +41,20 @@ def distance_plot(
     Returns:
         SVG text.
     """
-    kept = {name: _finite(values) for name, values in pools.items()}
-    kept = {name: values for name, values in kept.items() if len(values)}
+    finite = {name: _finite(values) for name, values in pools.items()}
+    finite = {name: values for name, values in finite.items() if len(values)}
     spots = _finite(marked)
-    ends = [float(np.quantile(values, _TAIL)) for values in kept.values()]
-    starts = [float(np.quantile(values, 1 - _TAIL)) for values in kept.values()]
+    ends = [float(np.quantile(values, _TAIL)) for values in finite.values()]
+    starts = [float(np.quantile(values, 1 - _TAIL)) for values in finite.values()]
     low = min([0.0, *starts, float(spots.min(initial=0.0))])
     high = max([*ends, float(spots.max(initial=low))], default=0.0)
     high = high if high > low else low + 1.0
     edges = np.linspace(low, high, _BINS + 1)
     entries: list[tuple[str, Any, str]] = []
-    below = 16 * ((len(kept) + bool(len(spots)) + 1) // 2)
+    below = 16 * ((len(finite) + bool(len(spots)) + 1) // 2)
     sheet = Sheet(250 + below, left=52, top=28, right=20, bottom=52 + below)
     top = 0.0
-    for i, (name, values) in enumerate(kept.items()):
+    for i, (name, values) in enumerate(finite.items()):
         share = np.histogram(np.clip(values, low, high), bins=edges)[0] / len(values)
         top = max(top, float(share.max()))
         look = SERIES[i % len(SERIES)], DASHES[i % len(DASHES)]
@@ -77,8 +77,8 @@ def distance_plot(
 
 
 def _finite(values: ArrayLike) -> np.ndarray:
-    found = np.asarray(values, dtype=np.float64).ravel()
-    return found[np.isfinite(found)]
+    array = np.asarray(values, dtype=np.float64).ravel()
+    return array[np.isfinite(array)]
 
 
 def logit_plot(edges: ArrayLike, counts: Mapping[str, ArrayLike]) -> str:
@@ -92,12 +92,12 @@ def logit_plot(edges: ArrayLike, counts: Mapping[str, ArrayLike]) -> str:
         SVG text.
     """
     bins = np.asarray(edges, dtype=np.float64)
-    found = {name: np.asarray(values, dtype=np.float64) for name, values in counts.items()}
-    found = {name: values for name, values in found.items() if values.sum()}
-    below = 16 * ((len(found) + 1) // 2)
+    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in counts.items()}
+    arrays = {name: values for name, values in arrays.items() if values.sum()}
+    below = 16 * ((len(arrays) + 1) // 2)
     sheet = Sheet(250 + below, left=52, top=28, right=20, bottom=52 + below)
     entries: list[tuple[str, Any, str]] = []
-    for i, (name, values) in enumerate(found.items()):
+    for i, (name, values) in enumerate(arrays.items()):
         look = SERIES[i % len(SERIES)], DASHES[i % len(DASHES)]
         sheet.axes.stairs(values / values.sum(), bins, color=colour(look[0]), linewidth=1.8, linestyle=look[1])
         entries.append((*look, name))

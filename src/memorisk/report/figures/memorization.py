@@ -250,8 +250,8 @@ def _thin_log(x: np.ndarray, y: np.ndarray, start: float) -> tuple[np.ndarray, n
     if len(x) <= _CURVE_POINTS:
         return x, y
     last = np.searchsorted(x, np.geomspace(start, 1.0, _CURVE_POINTS), side="right") - 1
-    kept = np.unique(np.r_[last[last >= 0], len(x) - 1])
-    return x[kept], y[kept]
+    points = np.unique(np.r_[last[last >= 0], len(x) - 1])
+    return x[points], y[points]
 
 
 def _percent_axis(axis: Axis, low: float, high: float) -> None:

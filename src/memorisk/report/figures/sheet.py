@@ -231,9 +231,9 @@ def _flatten_style(node: ET.Element) -> None:
     pairs = [d.split(":", 1) for d in node.attrib.pop("style", "").split(";") if ":" in d]
     declarations = {name.strip(): value.strip() for name, value in pairs}
     if shorthand := declarations.pop("font", None):
-        found = _FONT_SHORTHAND.search(shorthand)
-        if found:
-            declarations |= {"font-size": found["size"]} | ({"font-weight": found["weight"]} if found["weight"] else {})
+        match = _FONT_SHORTHAND.search(shorthand)
+        if match:
+            declarations |= {"font-size": match["size"]} | ({"font-weight": match["weight"]} if match["weight"] else {})
     declarations.pop("font-family", None)
     classes = [f"{kind[0]}-{_NAMES[v]}" for kind in ("fill", "stroke") if (v := declarations.get(kind)) in _NAMES]
     node.attrib.update(declarations)
@@ -299,7 +299,7 @@ def place_labels(
         return
     spots = _on_sheet(sheet, points)
     area = np.asarray(sheet.axes.bbox.extents) * 72 / sheet.figure.dpi
-    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in spots]
+    occupied = [(x - 4, y - 4, x + 4, y + 4) for x, y in spots]
     lines = [
         (low[0] - 1, low[1], high[0] + 1, high[1])
         for low, high in zip(
@@ -309,12 +309,12 @@ def place_labels(
     ]
     for index in sorted(range(len(points)), key=lambda i: (-points[i, 1], i))[:_MOST_LABELS]:
         width = LETTER * text_width(shorten(visible(labels[index]), limit))
-        others = [*taken[:index], *taken[index + 1 :], *lines]
+        others = [*occupied[:index], *occupied[index + 1 :], *lines]
         for align, dx, dy in _TRIES:
             box = _box(spots[index, 0] + dx, spots[index, 1] + dy, width, align)
             inside = box[0] >= area[0] and box[2] <= sheet.width - 2 and box[1] >= area[1] and box[3] <= area[3]
             if inside and not any(_overlap(box, other) for other in others):
-                taken.append(box)
+                occupied.append(box)
                 yield index, align, (dx, dy)
                 break
 

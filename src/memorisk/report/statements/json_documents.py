@@ -56,33 +56,33 @@ def violations(value: Any, schema: dict[str, Any]) -> Iterator[str]:
 def _check(value: Any, part: Any, root: dict[str, Any], place: str) -> Iterator[str]:
     """One value by one part of a schema."""
     where = place or "the document"
-    for word, asked in part.items():
+    for word, rule in part.items():
         if word in _TYPE_WORDS:
             continue
         elif word == "$ref":
-            yield from _check(value, _referenced(root, asked), root, place)
+            yield from _check(value, _referenced(root, rule), root, place)
         elif word == "type":
-            names = [asked] if isinstance(asked, str) else asked
+            names = [rule] if isinstance(rule, str) else rule
             if not any(_has_type(value, name) for name in names):
                 yield f"{where} must be {' or '.join(names)}"
         elif word == "const":
-            if not _same(value, asked):
-                yield f"{where} must be {asked!r}"
+            if not _same(value, rule):
+                yield f"{where} must be {rule!r}"
         elif word == "enum":
-            if not any(_same(value, one) for one in asked):
-                yield f"{where} must be one of {', '.join(map(repr, asked))}"
+            if not any(_same(value, one) for one in rule):
+                yield f"{where} must be one of {', '.join(map(repr, rule))}"
         elif word in _BY_TYPE:
-            yield from _BY_TYPE[word](value, asked, part, root, place)
+            yield from _BY_TYPE[word](value, rule, part, root, place)
         else:
             raise ValueError(f"the schema says {word!r}, which is not known here")
 
 
 def _referenced(root: dict[str, Any], reference: str) -> dict[str, Any]:
     """What ``#/$defs/NAME`` stands for."""
-    found: Any = root
+    node: Any = root
     for name in reference.removeprefix("#/").split("/"):
-        found = found[name]
-    return found
+        node = node[name]
+    return node
 
 
 def _has_type(value: Any, name: str) -> bool:
@@ -99,47 +99,47 @@ def _same(value: Any, other: Any) -> bool:
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
-def _required(value: Any, asked: list[str], part: dict, root: dict, place: str) -> Iterator[str]:
+def _required(value: Any, rule: list[str], part: dict, root: dict, place: str) -> Iterator[str]:
     if isinstance(value, dict):
-        yield from (f"{place}{'.' if place else ''}{name} is missing" for name in asked if name not in value)
+        yield from (f"{place}{'.' if place else ''}{name} is missing" for name in rule if name not in value)
 
 
-def _properties(value: Any, asked: dict, part: dict, root: dict, place: str) -> Iterator[str]:
+def _properties(value: Any, rule: dict, part: dict, root: dict, place: str) -> Iterator[str]:
     if isinstance(value, dict):
-        for name, inner in asked.items():
+        for name, inner in rule.items():
             if name in value:
                 yield from _check(value[name], inner, root, f"{place}{'.' if place else ''}{name}")
 
 
-def _additional(value: Any, asked: Any, part: dict, root: dict, place: str) -> Iterator[str]:
+def _additional(value: Any, rule: Any, part: dict, root: dict, place: str) -> Iterator[str]:
     for name in value if isinstance(value, dict) else ():
         if name in part.get("properties", {}):
             continue
         inner = f"{place}{'.' if place else ''}{name}"
-        if asked is False:
+        if rule is False:
             yield f"{inner} is not known"
         else:
-            yield from _check(value[name], asked, root, inner)
+            yield from _check(value[name], rule, root, inner)
 
 
-def _items(value: Any, asked: dict, part: dict, root: dict, place: str) -> Iterator[str]:
+def _items(value: Any, rule: dict, part: dict, root: dict, place: str) -> Iterator[str]:
     for number, one in enumerate(value if isinstance(value, list) else ()):
-        yield from _check(one, asked, root, f"{place}[{number}]")
+        yield from _check(one, rule, root, f"{place}[{number}]")
 
 
-def _fewest(value: Any, asked: int, part: dict, root: dict, place: str) -> Iterator[str]:
-    if isinstance(value, list) and len(value) < asked:
-        yield f"{place or 'the document'} must hold at least {asked}"
+def _fewest(value: Any, rule: int, part: dict, root: dict, place: str) -> Iterator[str]:
+    if isinstance(value, list) and len(value) < rule:
+        yield f"{place or 'the document'} must hold at least {rule}"
 
 
-def _minimum(value: Any, asked: float, part: dict, root: dict, place: str) -> Iterator[str]:
-    if _has_type(value, "number") and value < asked:
-        yield f"{place or 'the document'} must be at least {asked}"
+def _minimum(value: Any, rule: float, part: dict, root: dict, place: str) -> Iterator[str]:
+    if _has_type(value, "number") and value < rule:
+        yield f"{place or 'the document'} must be at least {rule}"
 
 
-def _pattern(value: Any, asked: str, part: dict, root: dict, place: str) -> Iterator[str]:
-    if isinstance(value, str) and not re.search(asked.replace("$", r"\Z"), value):
-        yield f"{place or 'the document'} must be like {asked}"
+def _pattern(value: Any, rule: str, part: dict, root: dict, place: str) -> Iterator[str]:
+    if isinstance(value, str) and not re.search(rule.replace("$", r"\Z"), value):
+        yield f"{place or 'the document'} must be like {rule}"
 
 
 _BY_TYPE = {

@@ -80,9 +80,9 @@ def _audit(number: int, audit: AuditStatement) -> Iterator[str]:
     yield from _bullets(audit.why)
     if audit.subject.why:
         yield from (escaped(audit.subject.why), "")
-    said = [_number(figure) for figure in audit.figures if figure.value is not None or figure.high is not None
+    rows = [_number(figure) for figure in audit.figures if figure.value is not None or figure.high is not None
             or figure.low is not None or figure.p_value is not None]  # fmt: skip
-    yield from _table(("Figure", "Value", "Interval", "p", "Counted"), said)
+    yield from _table(("Figure", "Value", "Interval", "p", "Counted"), rows)
     yield from _titled("Not examined", audit.not_examined)
     yield from _titled("What the figures rest on", audit.assumptions)
     yield from _titled("Limits", audit.limits)
@@ -132,8 +132,8 @@ def _titled(title: str, texts: Sequence[str]) -> Iterator[str]:
 
 
 def _bullets(texts: Iterable[str]) -> Iterator[str]:
-    found = [f"- {escaped(text)}" for text in texts]
-    yield from (*found, "") if found else ()
+    lines = [f"- {escaped(text)}" for text in texts]
+    yield from (*lines, "") if lines else ()
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

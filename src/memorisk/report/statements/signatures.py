@@ -133,8 +133,10 @@ def verify(
     if not signers:
         raise SignatureError(_refusal(envelope, tuple(trusted)))
     if envelope.payload_type != payload_type:
-        found = one_line(repr(envelope.payload_type), 80)
-        raise SignatureError(f"the signature is good, but what was signed is of type {found}, not {payload_type!r}")
+        payload_shown = one_line(repr(envelope.payload_type), 80)
+        raise SignatureError(
+            f"the signature is good, but what was signed is of type {payload_shown}, not {payload_type!r}"
+        )
     return signers
 
 
@@ -156,14 +158,14 @@ def _verifies(key: "Ed25519PublicKey", sig: bytes, message: bytes) -> bool:
 
 def _refusal(envelope: Envelope, trusted: tuple[str, ...]) -> str:
     """Say why no signature verifies, as far as the unsigned hints tell."""
-    given = ", ".join(_shown(name) for name in trusted)
+    trusted_shown = ", ".join(_shown(name) for name in trusted)
     hints = {one.keyid for one in envelope.signatures if one.keyid}
     if hints & {*trusted}:
-        return f"changed after it was signed by key {given}, or signed by another one that took its id"
+        return f"changed after it was signed by key {trusted_shown}, or signed by another one that took its id"
     if hints:
         others = ", ".join(_shown(name) for name in sorted(hints))
-        return f"signed by another key: by {others}, not by {given}"
-    return f"not signed by key {given}, or changed after it was signed"
+        return f"signed by another key: by {others}, not by {trusted_shown}"
+    return f"not signed by key {trusted_shown}, or changed after it was signed"
 
 
 def _shown(keyid: str) -> str:
@@ -175,12 +177,12 @@ def _read(path: Path) -> _File:
     """Read a small file, and who may read it."""
     try:
         with path.open("rb") as file:
-            found = _File(file.read(_LARGEST_KEY + 1), os.fstat(file.fileno()).st_mode)
+            content = _File(file.read(_LARGEST_KEY + 1), os.fstat(file.fileno()).st_mode)
     except OSError as error:
         raise InputError(f"{one_line(path)} cannot be read: {one_line(error.strerror or error, 80)}") from None
-    if len(found.data) > _LARGEST_KEY:
+    if len(content.data) > _LARGEST_KEY:
         raise InputError(f"{one_line(path)} is too large for a key: at most {_LARGEST_KEY:,} bytes")
-    return found
+    return content
 
 
 def _secret(file: _File, name: str) -> bytes:
@@ -240,9 +242,9 @@ def _ed25519(load: Callable[[], Any], name: str, kind: str) -> Any:
         raise InputError(f"{name} is not an Ed25519 key: {_MAKE_KEY}") from None
     except ValueError:
         raise InputError(f"{name} is not a public key in PEM, or a damaged one: {_MAKE_PUBLIC}") from None
-    found = type(key).__name__.removeprefix("_").removesuffix(kind)
-    if found != "Ed25519":
-        raise InputError(f"{name} is a key for {found}, and statements are signed with Ed25519: {_MAKE_KEY}")
+    key_type = type(key).__name__.removeprefix("_").removesuffix(kind)
+    if key_type != "Ed25519":
+        raise InputError(f"{name} is a key for {key_type}, and statements are signed with Ed25519: {_MAKE_KEY}")
     return key
 
 

@@ -56,8 +56,8 @@ class Figure:
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high", "confidence", "p_value"):
-            given = getattr(self, name)
-            object.__setattr__(self, name, None if given is None or not math.isfinite(given) else float(given))
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None or not math.isfinite(value) else float(value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,13 +177,13 @@ class Statement:
             for file, sha256 in one.listing.items()
         ]
         subject += [ResourceDescriptor(f"{RUNS}/{n}", audit.run_sha256) for n, audit in enumerate(self.audits, 1)]
-        told = {
+        content = {
             name: _plain(getattr(self, name)) for name in ("format", "format_version", "memorisk", "verdict", "audits")
         }
-        told["released"] = [
+        content["released"] = [
             {"name": name, **{k: v for k, v in _plain(one).items() if k != "listing"}} for name, one in named.items()
         ]
-        predicate = json.loads(json.dumps(told, allow_nan=False))
+        predicate = json.loads(json.dumps(content, allow_nan=False))
         whole = {**predicate, "content_sha256": content_sha256(predicate, subject)}
         if odd := next(violations(whole, load_schema(SCHEMA)), None):
             raise ValueError(f"the statement is not as its schema says: {odd}")
@@ -194,39 +194,39 @@ class Statement:
         return self.as_in_toto().as_json()
 
     @classmethod
-    def from_in_toto(cls, found: InTotoStatement, name: str) -> Self:
+    def from_in_toto(cls, statement: InTotoStatement, name: str) -> Self:
         """Read the statement that an in-toto Statement carries.
 
         Args:
-            found: The Statement.
+            statement: The Statement.
             name: What it is called, for messages.
 
         Raises:
             NotWholeError: It is not as the schema says, or was changed since.
             InputError: It is none, or of another version of the format.
         """
-        told = found.predicate
-        if told.get("format") != FORMAT:
+        predicate = statement.predicate
+        if predicate.get("format") != FORMAT:
             raise InputError(f"{name} is no privacy statement of memorisk: make one with memorisk statement RUN")
-        if told.get("format_version") != VERSION:
-            version = one_line(told.get("format_version"), 20)
+        if predicate.get("format_version") != VERSION:
+            version = one_line(predicate.get("format_version"), 20)
             raise InputError(
                 f"{name} has format version {version}, known here is {VERSION}: use the memorisk that wrote it"
             )
-        if odd := next(violations(told, load_schema(SCHEMA)), None):
+        if odd := next(violations(predicate, load_schema(SCHEMA)), None):
             raise InvalidStatementError(
                 f"{name} is not whole: {one_line(odd, 160)}; write it again with memorisk statement"
             )
-        content = {key: value for key, value in told.items() if key != "content_sha256"}
-        if content_sha256(content, found.subject) != told["content_sha256"]:
+        content = {key: value for key, value in predicate.items() if key != "content_sha256"}
+        if content_sha256(content, statement.subject) != predicate["content_sha256"]:
             raise InvalidStatementError(
                 f"{name} was changed since it was written: write it again with memorisk statement"
             )
         return cls(
-            memorisk=told["memorisk"],
-            verdict=Verdict(**_tuples(told["verdict"])),
-            released=tuple(_released(one, found.subject, name) for one in told["released"]),
-            audits=tuple(_audit(one) for one in told["audits"]),
+            memorisk=predicate["memorisk"],
+            verdict=Verdict(**_tuples(predicate["verdict"])),
+            released=tuple(_released(one, statement.subject, name) for one in predicate["released"]),
+            audits=tuple(_audit(one) for one in predicate["audits"]),
         )
 
 
@@ -252,47 +252,47 @@ def _named(released: Sequence[Released]) -> dict[str, Released]:
     return names
 
 
-def _released(told: Mapping[str, Any], subject: Sequence[ResourceDescriptor], name: str) -> Released:
+def _released(record: Mapping[str, Any], subject: Sequence[ResourceDescriptor], name: str) -> Released:
     """One part of a release with the subjects that are its files.
 
     Raises:
         NotWholeError: They are not the files that the checksum of the part is of.
     """
-    own = told["name"]
+    own = record["name"]
     listing = {
         one.name[len(own) :].removeprefix("/"): one.sha256
         for one in subject
         if one.name == own or one.name.startswith(f"{own}/")
     }
-    sha256 = listing.get("") if told["form"] == "file" else listing_sha256(listing)
-    if sha256 != told["sha256"] or len(listing) != told["files"]:
+    sha256 = listing.get("") if record["form"] == "file" else listing_sha256(listing)
+    if sha256 != record["sha256"] or len(listing) != record["files"]:
         raise InvalidStatementError(
             f"{name} is not whole: its files are not those of {one_line(own, 40)}; write it again"
         )
-    return Released(**_tuples({k: v for k, v in told.items() if k != "name"}), listing=listing)
+    return Released(**_tuples({k: v for k, v in record.items() if k != "name"}), listing=listing)
 
 
-def content_sha256(told: Mapping[str, Any], subject: Sequence[ResourceDescriptor]) -> str:
+def content_sha256(predicate: Mapping[str, Any], subject: Sequence[ResourceDescriptor]) -> str:
     """SHA-256 of a statement and its subjects: JSON with sorted keys and no spaces, in UTF-8."""
-    whole = {"predicate": told, "subject": sorted((one.name, one.sha256) for one in subject)}
+    whole = {"predicate": predicate, "subject": sorted((one.name, one.sha256) for one in subject)}
     text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
-def _audit(found: dict[str, Any]) -> AuditStatement:
+def _audit(record: dict[str, Any]) -> AuditStatement:
     """One run's part."""
     return AuditStatement(
-        **_tuples({k: v for k, v in found.items() if k not in ("subject", "data", "figures", "method")}),
-        subject=Subject(**_tuples(found["subject"])),
-        data=tuple(Part(**one) for one in found["data"]),
-        figures=tuple(Figure(**one) for one in found["figures"]),
-        method=Method(**found["method"]),
+        **_tuples({k: v for k, v in record.items() if k not in ("subject", "data", "figures", "method")}),
+        subject=Subject(**_tuples(record["subject"])),
+        data=tuple(Part(**one) for one in record["data"]),
+        figures=tuple(Figure(**one) for one in record["figures"]),
+        method=Method(**record["method"]),
     )
 
 
-def _tuples(found: Mapping[str, Any]) -> dict[str, Any]:
+def _tuples(record: Mapping[str, Any]) -> dict[str, Any]:
     """The same with tuples for lists."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -305,23 +305,25 @@ def _plain(value: Any) -> Any:
 _SHOWN = 3
 
 
-def describe_differences(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
+def describe_differences(known: Mapping[str, str], current: Mapping[str, str]) -> str | None:
     """Name the files that were added, taken away or changed.
 
     Args:
         known: SHA-256 of each file by its name, as it was audited.
-        found: Likewise, as it is.
+        current: Likewise, as it is.
 
     Returns:
         A phrase; None where there is no difference.
     """
-    told = {
-        "not among the files that were audited": sorted(found.keys() - known.keys()),
-        "missing": sorted(known.keys() - found.keys()),
-        "changed": sorted(name for name in found.keys() & known.keys() if found[name] != known[name]),
+    by_change = {
+        "not among the files that were audited": sorted(current.keys() - known.keys()),
+        "missing": sorted(known.keys() - current.keys()),
+        "changed": sorted(name for name in current.keys() & known.keys() if current[name] != known[name]),
     }
-    said = [f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {what}" for what, names in told.items() if names]
-    return "; ".join(said) or None
+    sentences = [
+        f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {what}" for what, names in by_change.items() if names
+    ]
+    return "; ".join(sentences) or None
 
 
 def _listed(names: list[str]) -> str:
