@@ -127,7 +127,7 @@ def plan_benchmark(
     parts, todo = ready.parts, missing_cells(ready.jobs)
     counts = {name: int((parts.part == name).sum()) for name in PARTS}
     n_copies = len(parts.copied) * len(ready.options.strengths)
-    told = {job.cell.backbone.name: weights_problem(job.cell.backbone) for job in todo}
+    problems = {job.cell.backbone.name: weights_problem(job.cell.backbone) for job in todo}
     measures = sum(len(job.missing) for job in todo)
     asking = [job for job in todo if job.cell.backbone.source.kind not in WITHOUT_NETWORK]
     return BenchmarkPlan(
@@ -141,7 +141,7 @@ def plan_benchmark(
             bytes_images=ready.store.images.nbytes,
         )
         + total([_training_cost(job) for job in todo if job.cell.trained]),
-        problems={name: why for name, why in told.items() if why},
+        problems={name: why for name, why in problems.items() if why},
         memory=_memory(ready, todo),
     )
 
@@ -209,25 +209,25 @@ def _backbones(options: BenchDetectorsOptions) -> list[Backbone]:
     Raises:
         InputError: One cannot be, or two would look the same in the tables.
     """
-    found = [read_backbone(text) for text in options.backbones]
-    names = [b.name for b in found]
+    backbones = [read_backbone(text) for text in options.backbones]
+    names = [b.name for b in backbones]
     for name in names:
         if names.count(name) > 1:
             raise InputError(
                 f"two backbones would be called {one_line(name, 80)} in the tables: name their weights, as in "
                 "resnet50@FILE=ImageNet"
             )
-    return found
+    return backbones
 
 
 def _study(ready: BenchmarkSetup) -> Study[Benchmark]:
     """The benchmark as a study: whose images are where, and the copies, may not change; the grid may grow."""
     o = ready.options
-    kept = {"shares": list(o.shares), "split_seed": o.split_seed, "strengths": list(o.strengths)}
+    settings = {"shares": list(o.shares), "split_seed": o.split_seed, "strengths": list(o.strengths)}
     return Study(
         out=ready.out,
         settings={"images": str(ready.images), "out": str(ready.out), **asdict(o)},
-        identity={"benchmark": "detectors", "data_hash": ready.store.data_hash, **kept},
+        identity={"benchmark": "detectors", "data_hash": ready.store.data_hash, **settings},
         run=lambda run, progress: _run(run, ready, progress),
         read=lambda: _read(ready),
         report=benchmark_report,
@@ -257,25 +257,25 @@ def _run(run: RunFolder, ready: BenchmarkSetup, progress: Progress) -> None:
 def _read(ready: BenchmarkSetup) -> Benchmark:
     """Every number from what is finished."""
     options, parts = ready.options, ready.parts
-    found = detectors(read_cells(ready.jobs), options.split_seed)
-    board = leaderboard(found, options.strengths)
+    measured = detectors(read_cells(ready.jobs), options.split_seed)
+    board = leaderboard(measured, options.strengths)
     tables = [
-        *paper_tables(found, options.strength),
-        *measure_tables(found, options.strength),
+        *paper_tables(measured, options.strength),
+        *measure_tables(measured, options.strength),
         cell_table(ready.jobs),
         folder_table(ready.jobs),
-        fitted_table(found, options.strength),
-        refused_table(found, options.strength),
+        fitted_table(measured, options.strength),
+        refused_table(measured, options.strength),
     ]
     failed = {job.name: job.failure or "not run" for job in ready.jobs if not job.done}
     return Benchmark(
         source=ready.store.manifest.name,
         options=options,
-        detectors=found,
+        detectors=measured,
         board=board,
         tables=tables,
-        figure_1=architecture_frame(found, board.rows, options.strength),
-        numbers=number_table(found, options.strengths),
+        figure_1=architecture_frame(measured, board.rows, options.strength),
+        numbers=number_table(measured, options.strengths),
         failed=failed,
         patients={name: parts.patients(name) for name in PARTS},
         references=len(parts.pools["test"]),

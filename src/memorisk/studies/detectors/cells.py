@@ -76,21 +76,21 @@ class Backbone:
         return self.source.weights == RANDOM
 
 
-def read_backbone(given: str) -> Backbone:
+def read_backbone(spec: str) -> Backbone:
     """A backbone as it is named on the command line: ``NAME@WEIGHTS``, ``pixels``, ``pca:16``; ``=LABEL`` behind it.
 
     Args:
-        given: As `memorisk.models.encoders.feature_sources.parse_source` reads it; what stands behind the last ``=``
-            names the
-            pre-training in the tables (``resnet50@radimagenet.safetensors=RadImageNet``), else the weights do.
+        spec: As `memorisk.models.encoders.feature_sources.parse_source` reads it; what stands behind the last ``=``
+            names the pre-training in the tables (``resnet50@radimagenet.safetensors=RadImageNet``),
+            else the weights do.
 
     Raises:
         InputError: An unknown name, weights that are not there, or features that are computed already: nobody can
             compute them of copies.
     """
-    text, label = given, ""
-    head, equals, tail = given.rpartition("=")
-    if equals and head and tail and not Path(given.partition("@")[2]).is_file():
+    text, label = spec, ""
+    head, equals, tail = spec.rpartition("=")
+    if equals and head and tail and not Path(spec.partition("@")[2]).is_file():
         text, label = head.strip(), tail.strip()
     source = parse_source(text)
     if source.kind == "saved":
@@ -179,12 +179,12 @@ def grid(backbones: Sequence[Backbone], losses: Sequence[str], seeds: Sequence[i
 
     Pixels and PCA are not trained and stand once; so does an untrained network whose weights are given.
     """
-    found = []
+    cells = []
     for backbone in backbones:
         for loss in losses if backbone.trainable else (NO_TRAINING,):
             several = loss != NO_TRAINING or backbone.seeded
-            found += [Cell(backbone, loss, seed) for seed in (seeds if several else seeds[:1])]
-    return found
+            cells += [Cell(backbone, loss, seed) for seed in (seeds if several else seeds[:1])]
+    return cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,8 +267,10 @@ def encoder_key(cell: Cell, options: BenchDetectorsOptions, device: str) -> str:
     made = {"size": options.network_size, "precision": options.precision, "device": torch.device(device).type}
     content = {"format": _FORMAT, "name": name, "weights": weights, "loss": cell.loss, "seed": cell.seed}
     if cell.trained:
-        told = asdict(options.training("", cell.loss, cell.seed))
-        content["training"] = {k: v for k, v in told.items() if k not in ("backbone", "device", "checkpoint_seconds")}
+        settings = asdict(options.training("", cell.loss, cell.seed))
+        content["training"] = {
+            k: v for k, v in settings.items() if k not in ("backbone", "device", "checkpoint_seconds")
+        }
     return fingerprint(content | made)
 
 
@@ -315,9 +317,9 @@ def embed(job: CellJob) -> tuple[Features, dict[str, np.ndarray]]:
     _refuse_not_finite(features, "images")
     copies = {}
     for strength, copied in job.copied.items():
-        found = load_features(copied.store(job.manifest), source, cache=False, **how)
-        _refuse_not_finite(found, f"{strength} copies")
-        copies[strength] = found.values
+        copy_features = load_features(copied.store(job.manifest), source, cache=False, **how)
+        _refuse_not_finite(copy_features, f"{strength} copies")
+        copies[strength] = copy_features.values
     return features, copies
 
 
@@ -369,14 +371,14 @@ def _refuse_not_finite(features: Features, what: str) -> None:
 
 def _encoder_description(job: CellJob, features: Features) -> dict[str, Any]:
     """What is said of the encoder: no time, so that the same run writes the same bytes, and no id, for the tables."""
-    said, checks = features.described, features.checks
-    of_images = checks.sentences(features.ids, said.dimension)
-    notes = [note for note in said.notes if note not in of_images]
-    for bad, what in ((checks.constant_rows, "images"), (checks.constant_columns, f"{said.dimension:,} features")):
+    described, checks = features.described, features.checks
+    of_images = checks.sentences(features.ids, described.dimension)
+    notes = [note for note in described.notes if note not in of_images]
+    for bad, what in ((checks.constant_rows, "images"), (checks.constant_columns, f"{described.dimension:,} features")):
         if len(bad):
             notes.append(f"{len(bad):,} {'of ' * (what != 'images')}{what} are one number throughout.")
-    told = asdict(said) | {"notes": notes}
-    return {"detector": job.cell.name, "loss": job.cell.loss, "seed": job.cell.seed} | told
+    description = asdict(described) | {"notes": notes}
+    return {"detector": job.cell.name, "loss": job.cell.loss, "seed": job.cell.seed} | description
 
 
 def _hash_folder(options: BenchDetectorsOptions) -> Path:

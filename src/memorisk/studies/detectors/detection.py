@@ -90,14 +90,14 @@ class Measurement:
 
 def read_cells(jobs: Sequence[CellJob]) -> list[Measurement]:
     """Everything that finished cells measured, in their order."""
-    found = []
+    measurements = []
     for job in jobs:
         if not job.done:
             continue
         for measure in job.options.chosen_measures:
             arrays = read_result(job.file(measure))
-            found += [_read_measurement(job, measure, strength, arrays) for strength in job.options.strengths]
-    return found
+            measurements += [_read_measurement(job, measure, strength, arrays) for strength in job.options.strengths]
+    return measurements
 
 
 def _read_measurement(job: CellJob, measure: str, strength: str, arrays: Arrays) -> Measurement:
@@ -122,24 +122,24 @@ def _corrected(job: CellJob, strength: str, arrays: Arrays) -> dict[str, PoolRea
         pool: Queries(arrays[f"null_{pool}"], _ids(parts, parts.rows(NULLS[pool])), len(parts.pools[pool]))
         for pool in POOLS
     }
-    found = {}
+    by_pool = {}
     for pair in (("train", "validation"), ("validation", "test")):
-        given = [queries[pool] for pool in pair for queries in (copies, nulls)]
-        detections = corrected_pools(*given, specificity=job.options.specificity, seed=seed)
+        pool_queries = [queries[pool] for pool in pair for queries in (copies, nulls)]
+        detections = corrected_pools(*pool_queries, specificity=job.options.specificity, seed=seed)
         for pool, detection in zip(pair, detections, strict=True):
-            found[pool] = replace(detection, name=f"{pool} copies -> {pool}")
-    return {pool: _pool(found[pool], copies[pool], nulls[pool], seed) for pool in POOLS}
+            by_pool[pool] = replace(detection, name=f"{pool} copies -> {pool}")
+    return {pool: _pool(by_pool[pool], copies[pool], nulls[pool], seed) for pool in POOLS}
 
 
-def _pool(found: PoolDetection, copies: Queries, null: Queries, seed: int) -> PoolReading:
+def _pool(detection: PoolDetection, copies: Queries, null: Queries, seed: int) -> PoolReading:
     distance, group = np.asarray(null.distance), np.asarray(null.group)
     _, other = null_halves(null, seed)
     smallest = group_values(distance[other], group[other]) if other.any() else np.empty(0)
     return PoolReading(
-        found=found,
-        recognised=found.threshold.flags(copies.distance),
+        found=detection,
+        recognised=detection.threshold.flags(copies.distance),
         nearest_is_source=np.asarray(copies.right, dtype=bool),
-        flagged=found.threshold.flags(smallest),
+        flagged=detection.threshold.flags(smallest),
         source=np.asarray(copies.group),
     )
 
@@ -203,10 +203,10 @@ class Detector:
 
     @cached_property
     def _by(self) -> dict[tuple[str, str], list[Measurement]]:
-        found: dict[tuple[str, str], list[Measurement]] = {}
+        by_measure: dict[tuple[str, str], list[Measurement]] = {}
         for m in self.measured:
-            found.setdefault((m.measure, m.strength), []).append(m)
-        return found
+            by_measure.setdefault((m.measure, m.strength), []).append(m)
+        return by_measure
 
     def of(self, measure: str, strength: str) -> list[Measurement]:
         """A measure at a strength, a reading a seed."""
@@ -273,7 +273,7 @@ def detectors(measured: Sequence[Measurement], seed: int) -> list[Detector]:
         measured: Of `reading.read_cells`.
         seed: Of the copies that are drawn for the intervals.
     """
-    found: dict[tuple[str, str], list[Measurement]] = {}
+    by_detector: dict[tuple[str, str], list[Measurement]] = {}
     for m in measured:
-        found.setdefault((m.job.cell.backbone.name, m.job.cell.loss), []).append(m)
-    return [Detector(own[0].job.cell.backbone, own[0].job.cell.loss, own, seed) for own in found.values()]
+        by_detector.setdefault((m.job.cell.backbone.name, m.job.cell.loss), []).append(m)
+    return [Detector(own[0].job.cell.backbone, own[0].job.cell.loss, own, seed) for own in by_detector.values()]

@@ -68,14 +68,14 @@ def measure_pools(
     how: dict[str, Any] = {"threads": threads, "device": device}
     try:
         measure = fit_corrected(name, take_rows(features, parts.rows("train")), domain=domain)
-        found = _corrected(measure, features, copies, parts, how) | {"words": np.array(measure.plain_words)}
+        arrays = _corrected(measure, features, copies, parts, how) | {"words": np.array(measure.plain_words)}
     except InputError as error:
-        found = {"refused": np.array(str(error))}
+        arrays = {"refused": np.array(str(error))}
     try:
-        found |= _published(name, features, copies, parts, how)
+        arrays |= _published(name, features, copies, parts, how)
     except InputError as error:
-        found["published_refused"] = np.array(str(error))
-    return found
+        arrays["published_refused"] = np.array(str(error))
+    return arrays
 
 
 def fit_corrected(name: str, references: np.ndarray, *, domain: str) -> FittedMeasure:
@@ -99,46 +99,48 @@ def _corrected(
     measure: FittedMeasure, features: np.ndarray, copies: Mapping[str, np.ndarray], parts: Parts, how: dict[str, Any]
 ) -> Arrays:
     """As many references in each pool, each with its own null, one frozen measure."""
-    found: Arrays = {}
+    arrays: Arrays = {}
     for pool in POOLS:
         rows = parts.pools[pool]
         references = take_rows(features, rows)
         null = nearest(take_rows(features, parts.rows(NULLS[pool])), references, measure, **how)
-        found[f"null_{pool}"] = null.distances[:, 0]
+        arrays[f"null_{pool}"] = null.distances[:, 0]
         for strength, values in copies.items():
-            asked = nearest(take_rows(values, _copy_places(parts, rows)), references, measure, **how)
-            found[f"{strength}_{pool}_distance"] = asked.distances[:, 0]
-            found[f"{strength}_{pool}_index"] = rows[asked.indices[:, 0]]
-    return found
+            neighbours = nearest(take_rows(values, _copy_places(parts, rows)), references, measure, **how)
+            arrays[f"{strength}_{pool}_distance"] = neighbours.distances[:, 0]
+            arrays[f"{strength}_{pool}_index"] = rows[neighbours.indices[:, 0]]
+    return arrays
 
 
 def _published(
     name: str, features: np.ndarray, copies: Mapping[str, np.ndarray], parts: Parts, how: dict[str, Any]
 ) -> Arrays:
     """All images of the train and validation parts, the measure fitted anew in every call."""
-    found: Arrays = {}
+    arrays: Arrays = {}
     rows = {pool: parts.rows(pool) for pool in PUBLISHED_POOLS}
     null = take_rows(features, parts.rows("null", "test_null"))
     both = [take_rows(features, rows[pool]) for pool in ("train", "validation")]
-    asked = published_neighbours(name, *both, **how)
-    found["published_baseline"] = asked.scores
+    neighbours = published_neighbours(name, *both, **how)
+    arrays["published_baseline"] = neighbours.scores
     for pool in PUBLISHED_POOLS:
         references = take_rows(features, rows[pool])
-        found[f"published_null_{pool}"] = published_neighbours(name, null, references, **how).scores
+        arrays[f"published_null_{pool}"] = published_neighbours(name, null, references, **how).scores
         for strength, values in copies.items():
-            asked = published_neighbours(name, take_rows(values, _copy_places(parts, rows[pool])), references, **how)
-            found[f"published_{strength}_{pool}_score"] = asked.scores
-            found[f"published_{strength}_{pool}_index"] = rows[pool][asked.indices]
-    return found
+            neighbours = published_neighbours(
+                name, take_rows(values, _copy_places(parts, rows[pool])), references, **how
+            )
+            arrays[f"published_{strength}_{pool}_score"] = neighbours.scores
+            arrays[f"published_{strength}_{pool}_index"] = rows[pool][neighbours.indices]
+    return arrays
 
 
 def take_rows(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Rows of a table, on a file without a name where they are many, copied a few at a time."""
-    found = scratch_array((len(rows), values.shape[1]), values.dtype)
+    table = scratch_array((len(rows), values.shape[1]), values.dtype)
     step = rows_per_block(values.shape[1])
     for first in range(0, len(rows), step):
-        found[first : first + step] = values[rows[first : first + step]]
-    return found
+        table[first : first + step] = values[rows[first : first + step]]
+    return table
 
 
 def _copy_places(parts: Parts, rows: np.ndarray) -> np.ndarray:

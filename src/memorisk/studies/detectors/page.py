@@ -50,22 +50,22 @@ _LABELS = ("name", "model", "pretraining", "loss")
 NUMBERED = {"triplet": "Figure 2", "infonce": "Figure 4", "none": "Figure 2, untrained"}
 
 
-def architecture_frame(found: Sequence[Detector], board: pd.DataFrame, strength: str) -> pd.DataFrame:
+def architecture_frame(measured: Sequence[Detector], board: pd.DataFrame, strength: str) -> pd.DataFrame:
     """Figure 1's numbers: of each detector the published mean over measures with its standard error, and the corrected.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
         board: Rows of the leaderboard.
         strength: Of the copies.
     """
     made = []
-    by = {d.name: d for d in found}
+    by = {d.name: d for d in measured}
     for row in board.to_dict("records"):
         values = list(by[row["name"]].published_values(strength).values())
         middle = float(np.mean(values)) if values else np.nan
         error = float(stats.sem(values)) if len(values) > 1 else np.nan
-        kept = {k: row[k] for k in (*_LABELS, "measure", "detected", "detected_low", "detected_high")}
-        made.append({**kept, "mean": middle, "mean_low": middle - error, "mean_high": middle + error})
+        columns = {k: row[k] for k in (*_LABELS, "measure", "detected", "detected_low", "detected_high")}
+        made.append({**columns, "mean": middle, "mean_low": middle - error, "mean_high": middle + error})
     return pd.DataFrame(made)
 
 
@@ -82,7 +82,7 @@ def architecture_figure(frame: pd.DataFrame) -> list[Block]:
     best = frame.to_dict("records")[0]
     equal = int((frame["detected"] == best["detected"]).sum())
     most = "most test copies are detected by " if equal == 1 else f"nothing separates the first {equal}, among them "
-    said = (
+    caption = (
         "Published: mean over the measures of the detection ratio of validation copies, with the standard error over "
         "measures, which is what the published code draws. Corrected: test copies that are recognised as what they are "
         "copies of, by the measure chosen on validation, with the exact 95 % interval over patients."
@@ -97,7 +97,7 @@ def architecture_figure(frame: pd.DataFrame) -> list[Block]:
     ]
     table = Table(frame=frame, columns=columns, caption="The drawn numbers.")
     title = "Figure 1: network architectures in their configurations"
-    return [Figure(svg=svg, title=title, caption=said, alternative=words, table=table)]
+    return [Figure(svg=svg, title=title, caption=caption, alternative=words, table=table)]
 
 
 def measure_figure(table: StudyTable) -> Figure:
@@ -110,7 +110,7 @@ def measure_figure(table: StudyTable) -> Figure:
     series = {PUBLISHED: estimate_arrays(own, "published"), CORRECTED: estimate_arrays(own, "detected")}
     svg = series_plot(column_texts(own, "measure"), series, x_title="Share of copies", reference=None, cut=False)
     first = own.to_dict("records")[0]
-    said = (
+    caption = (
         "Means over detectors. Published: detection ratio of validation copies; its 95 % interval is of the spread "
         "between networks and is not drawn for one alone. Corrected: test copies, with 95 % limits over patients."
     )
@@ -124,7 +124,7 @@ def measure_figure(table: StudyTable) -> Figure:
     ]
     drawn = Table(frame=own, columns=columns, caption="The drawn numbers.")
     title = f"{NUMBERED[loss]}: measures, {LOSS_NAMES[loss]}"
-    return Figure(svg=svg, title=title, caption=said, alternative=words, table=drawn)
+    return Figure(svg=svg, title=title, caption=caption, alternative=words, table=drawn)
 
 
 CAPTIONS = {
@@ -137,91 +137,95 @@ CAPTIONS = {
 LAYOUT = TableLayout(columns=COLUMNS, captions=CAPTIONS)
 
 
-def benchmark_page(found: Benchmark) -> Page:
+def benchmark_page(benchmark: Benchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page."""
     sections = [
-        Section("Leaderboard", [*_board_blocks(found), *architecture_figure(found.figure_1)], "leaderboard"),
-        Section("Best combinations", _tables(found, "table_1"), "combinations"),
-        Section("Training", _tables(found, "trained", "table_3"), "training"),
-        Section("Pre-training and architecture", _tables(found, "table_2", "table_4"), "networks"),
-        Section("Measures", _measures(found), "measures"),
-        Section("What was run", [*_pools(found), *_tables(found, "cells", "folders", "fitted", "refused")], "setup"),
-        Section("How to read this", [Steps(_how_to_read(found))], "reading"),
+        Section("Leaderboard", [*_board_blocks(benchmark), *architecture_figure(benchmark.figure_1)], "leaderboard"),
+        Section("Best combinations", _tables(benchmark, "table_1"), "combinations"),
+        Section("Training", _tables(benchmark, "trained", "table_3"), "training"),
+        Section("Pre-training and architecture", _tables(benchmark, "table_2", "table_4"), "networks"),
+        Section("Measures", _measures(benchmark), "measures"),
+        Section(
+            "What was run", [*_pools(benchmark), *_tables(benchmark, "cells", "folders", "fitted", "refused")], "setup"
+        ),
+        Section("How to read this", [Steps(_how_to_read(benchmark))], "reading"),
     ]
     return Page(
         title="Copy detectors",
-        subtitle=["Which detector recognises copies of patients' images? ", Name(found.source)],
-        lead=_lead(found),
+        subtitle=["Which detector recognises copies of patients' images? ", Name(benchmark.source)],
+        lead=_lead(benchmark),
         sections=sections,
         footer=[Paragraph("This page holds no image and no id. Distances of every query are in cells/, who is in which "
                           "part in split.parquet.")],
     )  # fmt: skip
 
 
-def benchmark_report(found: Benchmark) -> StudyReport:
+def benchmark_report(benchmark: Benchmark) -> StudyReport:
     """What is written of a benchmark.
 
     Args:
-        found: The benchmark.
+        benchmark: The benchmark.
     """
-    board = found.board.rows
-    frames = {"leaderboard": board, "numbers": found.numbers, "figure_1": found.figure_1}
+    board = benchmark.board.rows
+    frames = {"leaderboard": board, "numbers": benchmark.numbers, "figure_1": benchmark.figure_1}
     beside = [markdown_table(board, board_columns(board, "beside"))] if len(board) else []
-    return StudyReport(page=benchmark_page(found), layout=LAYOUT, frames=frames, opening=[board_text(found), *beside])
+    return StudyReport(
+        page=benchmark_page(benchmark), layout=LAYOUT, frames=frames, opening=[board_text(benchmark), *beside]
+    )
 
 
-def _lead(found: Benchmark) -> list[Block]:
-    board = found.board.rows
+def _lead(benchmark: Benchmark) -> list[Block]:
+    board = benchmark.board.rows
     blocks: list[Block] = []
     if len(board):
         blocks.append(Callout("note", "What is found of the copies of patients who chose nothing?",
-                              [Steps(findings(found))]))  # fmt: skip
+                              [Steps(findings(benchmark))]))  # fmt: skip
     else:
         blocks.append(Callout("warning", "No detector was measured", [Paragraph("What failed is told below.")]))
     blocks.append(
         Facts(
             [
                 Fact("Detectors", count(len(board))),
-                Fact("Measures", count(len(found.options.chosen_measures))),
+                Fact("Measures", count(len(benchmark.options.chosen_measures))),
                 Fact("Test patients", count(board["n_patients"].iloc[0] if len(board) else 0)),
-                Fact("References in each pool", count(found.references)),
-                Fact("Failed", count(len(found.failed))),
+                Fact("References in each pool", count(benchmark.references)),
+                Fact("Failed", count(len(benchmark.failed))),
             ]
         )
     )
-    return [*blocks, *failure_blocks(found.failed)]
+    return [*blocks, *failure_blocks(benchmark.failed)]
 
 
-def findings(found: Benchmark) -> list[Text]:
+def findings(benchmark: Benchmark) -> list[Text]:
     """The benchmark in a few sentences."""
-    board, options = found.board.rows, found.options
+    board, options = benchmark.board.rows, benchmark.options
     by = {str(row["name"]): row for row in board.to_dict("records")}
-    row = by[found.board.chosen]
+    row = by[benchmark.board.chosen]
     limits = f"{percent(row['detected'])} (95 %: {percent(row['detected_low'])} to {percent(row['detected_high'])})"
-    said: list[Text] = [
+    sentences: list[Text] = [
         [
-            *_first_place(found, row), f" by {row['measure']}{_tied_measures(row)}: of {options.strength} "
+            *_first_place(benchmark, row), f" by {row['measure']}{_tied_measures(row)}: of {options.strength} "
             f"copies of {count(row['n_patients'])} test patients it finds {limits}, where a new patient is flagged "
             f"with probability {percent(1 - options.specificity)}; {percent(row['flagged'])} of "
-            f"{count(found.patients['test_null'] // 2)} new patients were.",
+            f"{count(benchmark.patients['test_null'] // 2)} new patients were.",
         ]
     ]  # fmt: skip
     if len(board) > 1:
-        first = found.board.undecided
+        first = benchmark.board.undecided
         named: list[str | Name] = []
         for i, name in enumerate(first):
             named += ([", "] if i else []) + [Name(name)]
-        told = ("Paired tests put ", " before every other detector.") if len(first) == 1 else (
+        wording = ("Paired tests put ", " before every other detector.") if len(first) == 1 else (
             "Paired tests do not tell which of these is first: ", ".")  # fmt: skip
-        said.append([told[0], *named, told[1]])
-    said += _published_words(found)
-    return said
+        sentences.append([wording[0], *named, wording[1]])
+    sentences += _published_words(benchmark)
+    return sentences
 
 
-def _first_place(found: Benchmark, row: dict[str, Any]) -> list[str | Name]:
+def _first_place(benchmark: Benchmark, row: dict[str, Any]) -> list[str | Name]:
     """Who stands first, and whether validation patients chose it: a tie is no choice."""
-    tied = found.board.tied
-    if len(found.board.rows) == 1:
+    tied = benchmark.board.tied
+    if len(benchmark.board.rows) == 1:
         return ["The only detector is ", Name(tied[0])]
     if len(tied) == 1:
         return ["Validation patients chose ", Name(tied[0])]
@@ -238,21 +242,21 @@ def _tied_measures(row: dict[str, Any]) -> str:
     return "" if n == 1 else f" (the first of {n} measures that detect as many of validation patients' copies)"
 
 
-def _published_words(found: Benchmark) -> list[Text]:
+def _published_words(benchmark: Benchmark) -> list[Text]:
     """What the published rules say of the same distances."""
-    held = [row for row in found.table("table_1").ours.to_dict("records") if row["published_measure"]]
+    held = [row for row in benchmark.table("table_1").ours.to_dict("records") if row["published_measure"]]
     if not held:
         return []
     first = held[0]
     equal = sum(row["published"] == first["published"] for row in held)
     best = "is best" if equal == 1 else f"is the first of {equal} detectors that nothing separates,"
-    said: list[Text] = [
+    sentences: list[Text] = [
         [
             "Under the published rules ", Name(str(first["name"])), f" by {first['published_measure']} {best} with "
             f"{percent(first['published'])} of validation copies" + _corrected_words(first) + ".",
         ]
     ]  # fmt: skip
-    return said
+    return sentences
 
 
 def _corrected_words(row: dict) -> str:
@@ -266,15 +270,15 @@ def board_columns(board: pd.DataFrame, name: str = "leaderboard") -> Sequence[Co
     dropped = {"n_seeds"} if set(column_numbers(board, "n_seeds")) == {1.0} else set()
     if np.allclose(board["detected"], board["detected_all"]):
         dropped |= {"detected_all"}
-    there = [c for c in COLUMNS[name] if c.source in board and c.source not in dropped]
-    return [c for c in there if has_values(board, c.source)]
+    available = [c for c in COLUMNS[name] if c.source in board and c.source not in dropped]
+    return [c for c in available if has_values(board, c.source)]
 
 
-def _board_blocks(found: Benchmark) -> list[Block]:
-    board = found.board.rows
+def _board_blocks(benchmark: Benchmark) -> list[Block]:
+    board = benchmark.board.rows
     if not len(board):
         return []
-    strength = found.options.strength
+    strength = benchmark.options.strength
     caption = (
         f"Detectors by what they find of {strength} copies of test patients, each by the measure that validation "
         "chose, or the first of equals. A place is a range: paired tests over patients, Holm-adjusted over all pairs, "
@@ -294,30 +298,35 @@ def _board_blocks(found: Benchmark) -> list[Block]:
     return [table, Paragraph([Strong("How it is made. "), note]), beside]
 
 
-def _tables(found: Benchmark, *names: str) -> list[Block]:
-    return table_blocks(LAYOUT, *(found.table(name) for name in names))
+def _tables(benchmark: Benchmark, *names: str) -> list[Block]:
+    return table_blocks(LAYOUT, *(benchmark.table(name) for name in names))
 
 
-def _measures(found: Benchmark) -> list[Block]:
+def _measures(benchmark: Benchmark) -> list[Block]:
     """Figures 2 and 4, each with its table."""
-    tables = [table for table in found.tables if table.name.startswith("measures_")]
+    tables = [table for table in benchmark.tables if table.name.startswith("measures_")]
     blocks = [block for table in tables for block in (measure_figure(table), *table_blocks(LAYOUT, table))]
     return blocks or [Paragraph("Empty: no detector was measured.")]
 
 
-def _pools(found: Benchmark) -> list[Block]:
+def _pools(benchmark: Benchmark) -> list[Block]:
     """Who is in which part."""
-    parts = ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in found.patients.items())
-    said = [f"Patients: {parts}. Images: {count(found.n_images)}, references in each pool {count(found.references)}."]
-    if found.left_out:
-        said.append(f"{count(found.left_out)} images of one grey level are left out: nobody can recognise a copy.")
-    if not found.groups_given:
-        said.append("Whose each image is was not said: each image counts as a patient of its own.")
-    return [Paragraph(" ".join(said))]
+    parts = ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in benchmark.patients.items())
+    sentences = [
+        f"Patients: {parts}. Images: {count(benchmark.n_images)}, references in each pool "
+        f"{count(benchmark.references)}."
+    ]
+    if benchmark.left_out:
+        sentences.append(
+            f"{count(benchmark.left_out)} images of one grey level are left out: nobody can recognise a copy."
+        )
+    if not benchmark.groups_given:
+        sentences.append("Whose each image is was not said: each image counts as a patient of its own.")
+    return [Paragraph(" ".join(sentences))]
 
 
-def _how_to_read(found: Benchmark) -> list[Text]:
-    options = found.options
+def _how_to_read(benchmark: Benchmark) -> list[Text]:
+    options = benchmark.options
     return [
         "Train patients train detectors and fit measures; validation patients choose the epoch and the measure of each "
         "detector; test patients choose nothing. The patients of the nulls have no image in any pool.",
@@ -332,16 +341,16 @@ def _how_to_read(found: Benchmark) -> list[Text]:
     ]
 
 
-def board_text(found: Benchmark) -> str:
+def board_text(benchmark: Benchmark) -> str:
     """The sentences and the leaderboard; empty without a measured detector.
 
     Args:
-        found: The benchmark.
+        benchmark: The benchmark.
     """
-    rows = found.board.rows
+    rows = benchmark.board.rows
     if not len(rows):
         return ""
-    lines = "\n".join(f"- {_plain(item)}" for item in findings(found))
+    lines = "\n".join(f"- {_plain(item)}" for item in findings(benchmark))
     return "\n\n".join([lines, "## Leaderboard", markdown_table(rows, board_columns(rows))])
 
 

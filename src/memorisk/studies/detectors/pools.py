@@ -192,19 +192,19 @@ def make_copies(
     """
     from memorisk.training.detectors.contrastive.augmentations import augmented_copies
 
-    found = CopyRows(out / COPIES / strength)
-    if found.done:
-        return found
-    found.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with atomic_path(found.folder / _IMAGES) as temporary:
+    copies = CopyRows(out / COPIES / strength)
+    if copies.done:
+        return copies
+    copies.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with atomic_path(copies.folder / _IMAGES) as temporary:
         reserve_array(temporary, (len(rows), *store.images.shape[1:]), store.images.dtype)
         images = np.load(temporary, mmap_mode="r+", allow_pickle=False)
-        told = partial(progress, f"making {strength} copies")
-        augmented_copies(store.images, rows, strength, seed=seed, out=images, progress=told)
+        report_progress = partial(progress, f"making {strength} copies")
+        augmented_copies(store.images, rows, strength, seed=seed, out=images, progress=report_progress)
         hashes = [hash_pixels(image) for image in images]
         images.flush()
-    write_table(found.folder / _ROWS, pd.DataFrame({"row": rows, "pixel_hash": np.array(hashes, dtype=object)}))
-    return found
+    write_table(copies.folder / _ROWS, pd.DataFrame({"row": rows, "pixel_hash": np.array(hashes, dtype=object)}))
+    return copies
 
 
 def remove_copies(out: Path) -> None:

@@ -59,15 +59,15 @@ class Leaderboard:
         return [str(name) for name in self.rows["name"] if self.places[str(name)].first == 1] if len(self.rows) else []
 
 
-def leaderboard(found: Sequence[Detector], strengths: Sequence[str]) -> Leaderboard:
+def leaderboard(measured: Sequence[Detector], strengths: Sequence[str]) -> Leaderboard:
     """Rank detectors at the last of the strengths.
 
     Args:
-        found: The detectors; those without a measure stand in no row.
+        measured: The detectors; those without a measure stand in no row.
         strengths: Of the copies.
     """
     strength = strengths[-1]
-    able = [d for d in found if d.chosen(strength)]
+    able = [d for d in measured if d.chosen(strength)]
     if not able:
         return Leaderboard(pd.DataFrame(), {}, [], [])
     comparisons = paired_tests(list(combinations(able, 2)), strength)
@@ -116,11 +116,11 @@ def detector_columns(d: Detector) -> dict[str, object]:
     }
 
 
-def share_columns(name: str, found: Proportion) -> dict[str, float]:
+def share_columns(name: str, proportion: Proportion) -> dict[str, float]:
     """A share with its limits as columns; missing without trials."""
-    if not found.trials:
+    if not proportion.trials:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"), float("nan"))
-    return {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
+    return {name: proportion.estimate, f"{name}_low": proportion.low, f"{name}_high": proportion.high}
 
 
 def _row(d: Detector, strengths: Sequence[str]) -> dict[str, object]:
@@ -179,9 +179,13 @@ def cell_table(jobs: list[CellJob]) -> StudyTable:
     for job in jobs:
         row: dict[str, object] = {"detector": job.cell.name, "state": "measured" if job.done else "not run"}
         if job.done:
-            told = job.described
-            row |= {"dimension": told["dimension"], "weights": told["weights"], "preprocessing": told["preprocessing"]}
-            row["notes"] = " ".join(told["notes"])
+            description = job.described
+            row |= {
+                "dimension": description["dimension"],
+                "weights": description["weights"],
+                "preprocessing": description["preprocessing"],
+            }
+            row["notes"] = " ".join(description["notes"])
         elif job.failure:
             row |= {"state": "failed", "notes": job.failure}
         rows.append(row)
@@ -198,15 +202,15 @@ def folder_table(jobs: list[CellJob]) -> StudyTable:
     return StudyTable("folders", "Trained detectors", pd.DataFrame(), pd.DataFrame(rows), note, why)
 
 
-def number_table(found: list[Detector], strengths: tuple[str, ...]) -> pd.DataFrame:
+def number_table(measured: list[Detector], strengths: tuple[str, ...]) -> pd.DataFrame:
     """Every rate of every cell, in both forms.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
         strengths: Of the copies.
     """
     rows = []
-    for d in found:
+    for d in measured:
         for m in d.measured:
             if m.strength not in strengths:
                 continue
@@ -217,23 +221,27 @@ def number_table(found: list[Detector], strengths: tuple[str, ...]) -> pd.DataFr
             }  # fmt: skip
             for pool, read in m.pools.items():
                 drawn = one_per_group(read.source, seed=d.seed)
-                told = share_columns("nearest", clopper_pearson(int(read.nearest_is_source[drawn].sum()), len(drawn)))
-                rows.append({**named, "form": "corrected", "pool": pool} | _rates(read.found) | told)
+                rates = share_columns("nearest", clopper_pearson(int(read.nearest_is_source[drawn].sum()), len(drawn)))
+                rows.append({**named, "form": "corrected", "pool": pool} | _rates(read.found) | rates)
             for pool, detection in (m.published.pools if m.published else {}).items():
                 flags = m.published.new_patients[pool] if m.published else None
-                told = {} if flags is None else {"new_patients": flags.estimate, "n_new_patients": flags.trials}
-                rows.append({**named, "form": "published", "pool": pool} | _rates(detection) | told)
+                rates = {} if flags is None else {"new_patients": flags.estimate, "n_new_patients": flags.trials}
+                rows.append({**named, "form": "published", "pool": pool} | _rates(detection) | rates)
     return pd.DataFrame(rows)
 
 
-def _rates(found: PoolDetection) -> dict[str, float | int | bool]:
+def _rates(pool_detection: PoolDetection) -> dict[str, float | int | bool]:
     """One pool's rates as columns."""
-    detection, row = found.detection, {}
-    for name, rate in (("recognised", detection.recognised), ("right", detection.right), ("flags", found.false_flags)):
+    detection, row = pool_detection.detection, {}
+    for name, rate in (
+        ("recognised", detection.recognised),
+        ("right", detection.right),
+        ("flags", pool_detection.false_flags),
+    ):
         row |= share_columns(name, rate) | {f"n_{name}": rate.trials}
     row |= {"share": detection.share, "right_share": detection.right_share, "n_copies": detection.n_copies}
-    row |= {"threshold": found.threshold.value, "threshold_kept": found.threshold.kept}
-    return row | {"references": found.n_references}
+    row |= {"threshold": pool_detection.threshold.value, "threshold_kept": pool_detection.threshold.kept}
+    return row | {"references": pool_detection.n_references}
 
 
 _DETECTOR = (words("model", "Model", row=True), words("pretraining", "Pre-training"), words("loss", "Loss"))

@@ -27,14 +27,14 @@ TOP = 10
 Pair = tuple[Detector, Detector]
 
 
-def paper_tables(found: Sequence[Detector], strength: str) -> list[StudyTable]:
+def paper_tables(measured: Sequence[Detector], strength: str) -> list[StudyTable]:
     """Tables 1 to 4, and trained detectors beside their untrained backbones.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
         strength: Of the copies.
     """
-    able = [d for d in found if d.chosen(strength)]
+    able = [d for d in measured if d.chosen(strength)]
     return [
         _table_1(able, strength),
         _table_2(able, strength),
@@ -44,9 +44,9 @@ def paper_tables(found: Sequence[Detector], strength: str) -> list[StudyTable]:
     ]
 
 
-def _table_1(found: list[Detector], strength: str) -> StudyTable:
+def _table_1(measured: list[Detector], strength: str) -> StudyTable:
     rows = []
-    for d in found:
+    for d in measured:
         values = d.published_values(strength)
         best = max(values, key=lambda m: values[m]) if values else ""
         measure = d.chosen(strength)
@@ -77,9 +77,9 @@ def _table_1(found: list[Detector], strength: str) -> StudyTable:
                       "" if rows else "no detector was measured")  # fmt: skip
 
 
-def _table_2(found: list[Detector], strength: str) -> StudyTable:
+def _table_2(measured: list[Detector], strength: str) -> StudyTable:
     pairs = [
-        pair for pair in combinations(found, 2)
+        pair for pair in combinations(measured, 2)
         if pair[0].backbone.model == pair[1].backbone.model and pair[0].loss == pair[1].loss
     ]  # fmt: skip
     tests = paired_tests(pairs, strength)
@@ -97,8 +97,8 @@ def _table_2(found: list[Detector], strength: str) -> StudyTable:
     return StudyTable("table_2", "Pre-trainings compared", pd.DataFrame(paper), ours, note, why)
 
 
-def _table_3(found: list[Detector], strength: str) -> StudyTable:
-    by = {(d.backbone.name, d.loss): d for d in found}
+def _table_3(measured: list[Detector], strength: str) -> StudyTable:
+    by = {(d.backbone.name, d.loss): d for d in measured}
     both = [name for name, loss in by if loss == "triplet" and (name, "infonce") in by]
     pairs = [(by[name, "triplet"], by[name, "infonce"]) for name in both]
     tests = paired_tests(pairs, strength)
@@ -116,9 +116,9 @@ def _table_3(found: list[Detector], strength: str) -> StudyTable:
     return StudyTable("table_3", "Comparison of Triplet and InfoNCE", pd.DataFrame(paper), ours, note, why)
 
 
-def _table_4(found: list[Detector], strength: str) -> StudyTable:
-    published = _best_of_model(found, lambda d: published_mean(d, strength))
-    ours_best = _best_of_model(found, lambda d: d.share(d.chosen(strength), strength, "validation"))
+def _table_4(measured: list[Detector], strength: str) -> StudyTable:
+    published = _best_of_model(measured, lambda d: published_mean(d, strength))
+    ours_best = _best_of_model(measured, lambda d: d.share(d.chosen(strength), strength, "validation"))
     pairs = list(combinations(ours_best, 2))
     tests = paired_tests(pairs, strength)
     ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
@@ -138,9 +138,9 @@ def _table_4(found: list[Detector], strength: str) -> StudyTable:
     return StudyTable("table_4", "Pairwise comparison of network architectures", pd.DataFrame(paper), ours, note, why)
 
 
-def _training_table(found: list[Detector], strength: str) -> StudyTable:
-    plain = {d.backbone.name: d for d in found if d.loss == NO_TRAINING}
-    pairs = [(d, plain[d.backbone.name]) for d in found if d.loss != NO_TRAINING and d.backbone.name in plain]
+def _training_table(measured: list[Detector], strength: str) -> StudyTable:
+    plain = {d.backbone.name: d for d in measured if d.loss == NO_TRAINING}
+    pairs = [(d, plain[d.backbone.name]) for d in measured if d.loss != NO_TRAINING and d.backbone.name in plain]
     tests = paired_tests(pairs, strength)
     ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
     note = (
@@ -173,10 +173,10 @@ def published_mean(d: Detector, strength: str) -> float:
     return float(np.mean(values)) if values else float("nan")
 
 
-def _best_of_model(found: list[Detector], score: Callable[[Detector], float]) -> list[Detector]:
+def _best_of_model(measured: list[Detector], score: Callable[[Detector], float]) -> list[Detector]:
     """Of each architecture the detector with the largest score; those without a score are left out."""
     best: dict[str, Detector] = {}
-    for d in found:
+    for d in measured:
         value = score(d)
         if np.isfinite(value) and (d.backbone.model not in best or value > score(best[d.backbone.model])):
             best[d.backbone.model] = d
@@ -187,18 +187,18 @@ def _comparison_row(pair: Pair, test: DetectorComparison, strength: str) -> dict
     """A row of a comparison: both detectors, the difference on test patients' copies, and the paper's numbers."""
     a, b = pair
     hits = test.hits
-    found: dict[str, object] = {"model": a.backbone.model, "pretraining": a.backbone.pretraining}
-    found |= {"loss": LOSS_NAMES[a.loss], "first": a.name, "second": b.name}
+    row: dict[str, object] = {"model": a.backbone.model, "pretraining": a.backbone.pretraining}
+    row |= {"loss": LOSS_NAMES[a.loss], "first": a.name, "second": b.name}
     for which, d in (("first", a), ("second", b)):
         measure = d.chosen(strength)
-        found |= {f"{which}_measure": measure, f"{which}_detected": d.share(measure, strength, "test")}
-        found |= {f"{which}_train": d.share(measure, strength, "train"), f"{which}_mean": published_mean(d, strength)}
-    found |= {
+        row |= {f"{which}_measure": measure, f"{which}_detected": d.share(measure, strength, "test")}
+        row |= {f"{which}_train": d.share(measure, strength, "train"), f"{which}_mean": published_mean(d, strength)}
+    row |= {
         "difference": hits.difference.estimate, "difference_low": hits.difference.low,
         "difference_high": hits.difference.high, "p": hits.p_value, "adjusted": test.adjusted,
         "n_discordant": hits.n_discordant, "n_patients": hits.difference.n_groups, "p_paper": t_test(a, b, strength),
     }  # fmt: skip
-    return found
+    return row
 
 
 def _four_digits(value: object) -> str:
@@ -212,16 +212,16 @@ def _p_text(value: float) -> str:
     return "<0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
-def measure_tables(found: Sequence[Detector], strength: str) -> list[StudyTable]:
+def measure_tables(measured: Sequence[Detector], strength: str) -> list[StudyTable]:
     """A table a loss, a row a measure: the mean over the detectors of that loss, published and corrected.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
         strength: Of the copies.
     """
     tables = []
     for loss in LOSSES:
-        rows = _loss_rows([d for d in found if d.loss == loss and d.chosen(strength)], strength)
+        rows = _loss_rows([d for d in measured if d.loss == loss and d.chosen(strength)], strength)
         if rows:
             title = f"Measures, {LOSS_NAMES[loss]}"
             tables.append(StudyTable(f"measures_{loss}", title, pd.DataFrame(), pd.DataFrame(rows), _note()))
@@ -237,10 +237,10 @@ def _note() -> str:
     )
 
 
-def fitted_table(found: Sequence[Detector], strength: str) -> StudyTable:
+def fitted_table(measured: Sequence[Detector], strength: str) -> StudyTable:
     """How the corrected measures were fitted: domain, binarisation, shrinkage; a row for each way."""
     rows: dict[tuple[str, str], dict[str, object]] = {}
-    for m in (m for d in found for m in d.measured if m.strength == strength and m.pools):
+    for m in (m for d in measured for m in d.measured if m.strength == strength and m.pools):
         way = re.sub(r"[\d.e+-]+", "", m.words)  # whatever the numbers are
         row = rows.setdefault((m.measure, way), {"measure": m.measure, "n": 0, "words": m.words})
         row["n"] = int(str(row["n"])) + 1
@@ -250,10 +250,10 @@ def fitted_table(found: Sequence[Detector], strength: str) -> StudyTable:
                       "" if rows else "no detector was measured")  # fmt: skip
 
 
-def refused_table(found: Sequence[Detector], strength: str) -> StudyTable:
+def refused_table(measured: Sequence[Detector], strength: str) -> StudyTable:
     """Measures that are not defined for some detector's features, and why."""
     rows: dict[tuple[str, str], dict[str, object]] = {}
-    for m in (m for d in found for m in d.measured if m.strength == strength):
+    for m in (m for d in measured for m in d.measured if m.strength == strength):
         for form, why in (("corrected", "" if m.pools else m.words), ("as published", m.published_refused)):
             if why:
                 first = {"measure": m.measure, "form": form, "n": 0, "detector": m.job.cell.name, "why": why}
@@ -265,23 +265,23 @@ def refused_table(found: Sequence[Detector], strength: str) -> StudyTable:
                       "" if rows else "every measure is defined for every detector, in both forms")  # fmt: skip
 
 
-def _loss_rows(found: list[Detector], strength: str) -> list[dict[str, object]]:
+def _loss_rows(measured: list[Detector], strength: str) -> list[dict[str, object]]:
     """The measures under one loss, in the order of their detection on test."""
-    if not found:
+    if not measured:
         return []
-    named = [m for m in MEASURES if any(d.of(m, strength) for d in found)]
-    every = [value for d in found for value in d.published_values(strength).values()]
-    rows = [_row(found, m, strength, len(every)) for m in named]
-    able = [m for m in named if any(m in d.measures(strength) for d in found)]
-    chosen = max(able, key=lambda m: _mean(found, m, strength, "validation"))
+    named = [m for m in MEASURES if any(d.of(m, strength) for d in measured)]
+    every = [value for d in measured for value in d.published_values(strength).values()]
+    rows = [_row(measured, m, strength, len(every)) for m in named]
+    able = [m for m in named if any(m in d.measures(strength) for d in measured)]
+    chosen = max(able, key=lambda m: _mean(measured, m, strength, "validation"))
     hits: dict[str, np.ndarray] = {}
     pairs = []
     for m in able:
-        both = [d for d in found if {m, chosen} <= set(d.measures(strength))]
+        both = [d for d in measured if {m, chosen} <= set(d.measures(strength))]
         if m != chosen and both:
             hits |= {m: _stack(both, m, strength), f"{chosen} beside {m}": _stack(both, chosen, strength)}
             pairs.append((m, f"{chosen} beside {m}"))
-    tests = {t.first: t for t in compare_pairs(pairs, hits, _source(found, strength))}
+    tests = {t.first: t for t in compare_pairs(pairs, hits, _source(measured, strength))}
     for row in rows:
         if (test := tests.get(str(row["measure"]))) is not None:
             d = test.hits.difference
@@ -291,10 +291,10 @@ def _loss_rows(found: list[Detector], strength: str) -> list[dict[str, object]]:
     return sorted(rows, key=lambda r: -np.nan_to_num(float(str(r.get("detected", np.nan))), nan=-1.0))
 
 
-def _row(found: list[Detector], measure: str, strength: str, n_values: int) -> dict[str, object]:
+def _row(measured: list[Detector], measure: str, strength: str, n_values: int) -> dict[str, object]:
     row: dict[str, object] = {"measure": measure}
-    row |= _published(found, measure, strength, n_values)
-    able = [d for d in found if measure in d.measures(strength)]
+    row |= _published(measured, measure, strength, n_values)
+    able = [d for d in measured if measure in d.measures(strength)]
     row["n_detectors"] = len(able)
     if not able:
         return row
@@ -306,13 +306,13 @@ def _row(found: list[Detector], measure: str, strength: str, n_values: int) -> d
     return row
 
 
-def _published(found: list[Detector], measure: str, strength: str, n_values: int) -> dict[str, float]:
+def _published(measured: list[Detector], measure: str, strength: str, n_values: int) -> dict[str, float]:
     """Mean over networks with the published interval: standard error times t with all values' degrees of freedom."""
-    values = [v for d in found if np.isfinite(v := d.published(measure, strength, "validation"))]
+    values = [v for d in measured if np.isfinite(v := d.published(measure, strength, "validation"))]
     if not values:
         return {}
     row = {"published": float(np.mean(values))}
-    flags = [d.published_flags(measure, strength, "validation").estimate for d in found]
+    flags = [d.published_flags(measure, strength, "validation").estimate for d in measured]
     row["new_flagged"] = float(np.nanmean(flags)) if np.isfinite(flags).any() else float("nan")
     if len(values) > 1:
         half = float(stats.sem(values) * stats.t.ppf(0.975, n_values - 1))
@@ -320,20 +320,20 @@ def _published(found: list[Detector], measure: str, strength: str, n_values: int
     return row
 
 
-def _mean(found: Sequence[Detector], measure: str, strength: str, pool: str) -> float:
-    able = [d for d in found if measure in d.measures(strength)]
+def _mean(measured: Sequence[Detector], measure: str, strength: str, pool: str) -> float:
+    able = [d for d in measured if measure in d.measures(strength)]
     return float(np.mean([d.share(measure, strength, pool) for d in able])) if able else float("nan")
 
 
 def _stack(
-    found: Sequence[Detector], measure: str, strength: str, pick: HitSelector = lambda p: p.detected
+    measured: Sequence[Detector], measure: str, strength: str, pick: HitSelector = lambda p: p.detected
 ) -> np.ndarray:
     """[R, n] hits of several detectors, each as often as the others."""
-    hits = [d.hits(measure, strength, "test", pick) for d in found]
+    hits = [d.hits(measure, strength, "test", pick) for d in measured]
     n = int(np.lcm.reduce([len(h) for h in hits]))
     return np.concatenate([np.tile(h, (n // len(h), 1)) for h in hits])
 
 
-def _source(found: Sequence[Detector], strength: str) -> np.ndarray:
-    first = found[0]
+def _source(measured: Sequence[Detector], strength: str) -> np.ndarray:
+    first = measured[0]
     return first.of(first.chosen(strength), strength)[0].pools["test"].source

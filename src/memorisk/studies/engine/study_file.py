@@ -44,17 +44,17 @@ def reading_study() -> Iterator[None]:
         ) from error
 
 
-def check_keys(what: str, given: Any, allowed: Collection[str]) -> None:
+def check_keys(what: str, settings: Any, allowed: Collection[str]) -> None:
     """Refuse what has no keys, and keys that do not exist.
 
     Args:
         what: The part of the file, as in "the study".
-        given: What stands there.
+        settings: What stands there.
         allowed: The keys that exist.
 
     Raises:
         InputError: As said.
     """
-    if not isinstance(given, Mapping):
-        raise InputError(f"{what} needs settings by name, not {one_line(given, 60)}")
-    check_names(f"key of {what}", given, allowed)
+    if not isinstance(settings, Mapping):
+        raise InputError(f"{what} needs settings by name, not {one_line(settings, 60)}")
+    check_names(f"key of {what}", settings, allowed)

@@ -172,16 +172,16 @@ class Detectors:
         """Features of all images of a data set; what is fitted is fitted on them, of both parts alike."""
         key = (source, data.name)
         if key not in self._real:
-            found = self.features(source, data.store, data, progress)
-            self._real[key] = replace(found, groups=data.groups.astype(str).astype(object))
+            features = self.features(source, data.store, data, progress)
+            self._real[key] = replace(features, groups=data.groups.astype(str).astype(object))
         return self._real[key]
 
     def features(self, source: str, store: ImageStore, data: SetData, progress: Progress = no_progress) -> Features:
         """Features of any images that are stored as a data set's are."""
-        found = self.open(source).features(store, reference=data.store, device=self.device, progress=progress)
-        if len(wrong := found.checks.not_finite):
+        features = self.open(source).features(store, reference=data.store, device=self.device, progress=progress)
+        if len(wrong := features.checks.not_finite):
             raise InputError(f"{one_line(source, 80)} gives no finite numbers for {len(wrong):,} images")
-        return found
+        return features
 
     def similarity(self, source: str, data: SetData) -> Similarity:
         """What compares images of a data set."""
@@ -245,23 +245,23 @@ def measure(
         nearest training image of another patient), ``held_train`` [m]; with ``last`` also ``weak`` and ``strong`` [n]
         and what `_pairs` and `_shown` add.
     """
-    found: Arrays = {"source": drawn.source, "seeds": drawn.seeds}
+    arrays: Arrays = {"source": drawn.source, "seeds": drawn.seeds}
     sets = {"synthetic": store_of(drawn.images, cell, "synthetic")}
     if last:
         sets |= copies_of(cell)
     shown: list[np.ndarray] = []
     for i, source in enumerate(cell.options.detectors):
         values = {name: detectors.features(source, one, cell.data, progress).values for name, one in sets.items()}
-        told = _distances(cell, detectors, source, values)
+        distances = _distances(cell, detectors, source, values)
         if drawn.source.max(initial=-1) >= 0:
-            told |= _pairs(cell, detectors, source, values, drawn.source)
-        shown.append(_closest(told, cell.options.closest))
-        found |= {f"{i}.{name}": array for name, array in told.items()}
+            distances |= _pairs(cell, detectors, source, values, drawn.source)
+        shown.append(_closest(distances, cell.options.closest))
+        arrays |= {f"{i}.{name}": array for name, array in distances.items()}
     if last:
-        found["shown"] = np.unique(np.concatenate(shown))
-        found["shown_pixels"] = drawn.images[found["shown"]]
+        arrays["shown"] = np.unique(np.concatenate(shown))
+        arrays["shown_pixels"] = drawn.images[arrays["shown"]]
     shutil.rmtree(cell.folder / WORK, ignore_errors=True)
-    return found
+    return arrays
 
 
 def copies_of(cell: Cell) -> dict[str, ImageStore]:
@@ -296,18 +296,18 @@ def _distances(cell: Cell, detectors: Detectors, source: str, values: Mapping[st
     nearest = back.rows[:, 0]
     codes = np.unique(training.groups, return_inverse=True)[1]
     others = similar.nearest(made, train, exclude_same=(codes[nearest], codes))
-    found = {
+    distances = {
         "train_distance": -forward.scores[:, 0], "train_nearest": forward.rows[:, 0],
         "held_distance": -similar.nearest(held, made).scores[:, 0],
         "synthetic_distance": -back.scores[:, 0], "synthetic_nearest": nearest,
         "synthetic_second": -others.scores[:, 0], "held_train": -similar.nearest(held, train).scores[:, 0],
     }  # fmt: skip
     nearest_held = similar.nearest(held, train).rows[:, 0]
-    found["held_nearest"] = nearest_held
+    distances["held_nearest"] = nearest_held
     for strength in ("weak", "strong"):
         if strength in values:
-            found[strength] = -similar.nearest(values[strength], train).scores[:, 0]
-    return found
+            distances[strength] = -similar.nearest(values[strength], train).scores[:, 0]
+    return distances
 
 
 def _pairs(
@@ -318,7 +318,7 @@ def _pairs(
     real, similar = detectors.real(source, data).values, detectors.similarity(source, data)
     own = np.flatnonzero(conditioned >= 0)
     beside = held_partners(data, cell.training.rows, cell.options.seed)
-    found = {
+    scores = {
         "pair_image": own,
         "pair_row": conditioned[own],
         "pair_score": similar.scores(values["synthetic"][own], real[conditioned[own]]),
@@ -327,8 +327,8 @@ def _pairs(
         "at_half": np.array(similar.at_half),
     }
     if "held_copy" in values:
-        found["copy_score"] = similar.scores(values["held_copy"], real[data.held_out])
-    return found
+        scores["copy_score"] = similar.scores(values["held_copy"], real[data.held_out])
+    return scores
 
 
 def held_partners(data: SetData, rows: np.ndarray, seed: int) -> np.ndarray:
@@ -339,20 +339,20 @@ def held_partners(data: SetData, rows: np.ndarray, seed: int) -> np.ndarray:
         rows: [n] training images.
         seed: Of the draw.
     """
-    labels, found = data.store.manifest.labels, np.full(len(data.held_out), -1, dtype=np.int64)
+    labels, partners = data.store.manifest.labels, np.full(len(data.held_out), -1, dtype=np.int64)
     rng = np.random.default_rng([_STREAM, seed])
     for label in sorted(set(labels[data.held_out].tolist())):
         mine, pool = np.flatnonzero(labels[data.held_out] == label), rows[labels[rows] == label]
         if len(pool):
             turns = -(-len(mine) // len(pool))
-            found[mine] = np.concatenate([rng.permutation(pool) for _ in range(turns)])[: len(mine)]
-    return found
+            partners[mine] = np.concatenate([rng.permutation(pool) for _ in range(turns)])[: len(mine)]
+    return partners
 
 
-def _closest(told: Arrays, n: int) -> np.ndarray:
+def _closest(distances: Arrays, n: int) -> np.ndarray:
     """Synthetic images of the closest pairs, asked from either side."""
-    near = np.argsort(told["synthetic_distance"], kind="stable")[:n]
-    exposing = told["train_nearest"][np.argsort(told["train_distance"], kind="stable")[:n]]
+    near = np.argsort(distances["synthetic_distance"], kind="stable")[:n]
+    exposing = distances["train_nearest"][np.argsort(distances["train_distance"], kind="stable")[:n]]
     return np.concatenate([near, exposing])
 
 
@@ -404,13 +404,13 @@ def evaluate_generator(cell: Cell, snapshot: Snapshot, detectors: Detectors, pro
     progress(f"drawing {cell.n_images:,} images", 0, 0)
     drawn = draw_images(cell, snapshot.generator)
     progress("measuring", 0, 0)
-    found = measure(cell, drawn, detectors, last=last)
+    arrays = measure(cell, drawn, detectors, last=last)
     nan = float("nan")
     held = snapshot.held_out_loss
-    found |= {"loss": np.array(snapshot.loss, dtype=float), "held_out_loss": np.array(nan if held is None else held)}
+    arrays |= {"loss": np.array(snapshot.loss, dtype=float), "held_out_loss": np.array(nan if held is None else held)}
     if last and cell.options.quality_source != NO_QUALITY:
         write_table(cell.quality_file(snapshot.step), quality(cell, drawn.images, detectors))
-    write_result(cell.reading_file(snapshot.step), found)
+    write_result(cell.reading_file(snapshot.step), arrays)
 
 
 def quality(cell: Cell, images: np.ndarray, detectors: Detectors) -> Any:
@@ -421,6 +421,6 @@ def quality(cell: Cell, images: np.ndarray, detectors: Detectors) -> Any:
     real = detectors.real(source, cell.data)
     made = detectors.features(source, store_of(images, cell, "synthetic"), cell.data)
     train, held = real.select(cell.training.rows), real.select(cell.data.held_out)
-    found = measure_quality(train, made, held, seed=cell.options.seed).table
+    table = measure_quality(train, made, held, seed=cell.options.seed).table
     shutil.rmtree(cell.folder / WORK, ignore_errors=True)
-    return found
+    return table

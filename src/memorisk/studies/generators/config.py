@@ -151,9 +151,9 @@ class Arm:
         """
         own = {"steps": self.snapshots[-1], "snapshot_every": math.gcd(*self.snapshots), "seed": seed}
         machine = {"device": options.device, "threads": options.threads}
-        found = GeneratorOptions(**{**self.generator, **own, **machine})
-        found.validate()
-        return found
+        checked = GeneratorOptions(**{**self.generator, **own, **machine})
+        checked.validate()
+        return checked
 
     @property
     def conditioning(self) -> str:
@@ -197,13 +197,13 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
     check_keys("the study", config, STUDY_KEYS)
     settings = config.get("settings") or {}
     check_keys("settings", settings, setting_names(GeneratorsOptions))
-    given = dict(settings)
-    if given.get("pseudonym_key"):
-        given["pseudonym_key"] = Path(given["pseudonym_key"])
+    values = dict(settings)
+    if values.get("pseudonym_key"):
+        values["pseudonym_key"] = Path(values["pseudonym_key"])
     for name in ("detectors", "strengths"):
-        if name in given:
-            given[name] = _names(f"settings: {name}", given[name]) if given[name] else ()
-    options = GeneratorsOptions(**given)
+        if name in values:
+            values[name] = _names(f"settings: {name}", values[name]) if values[name] else ()
+    options = GeneratorsOptions(**values)
     options.validate()
     for source in sorted({*options.detectors, options.quality_source} - {NO_QUALITY}):
         open_pair_detector(source)
@@ -220,110 +220,113 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
 
 
 def _section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = config.get(name)
-    if not isinstance(found, Mapping) or not found:
+    section = config.get(name)
+    if not isinstance(section, Mapping) or not section:
         raise InputError(f"the study needs {name}: names, each with its settings below it")
-    return {str(key): value or {} for key, value in found.items()}
+    return {str(key): value or {} for key, value in section.items()}
 
 
-def _read_set(name: str, given: Any) -> GeneratorSet:
+def _read_set(name: str, values: Any) -> GeneratorSet:
     """One data set.
 
     Raises:
         InputError: Something is missing, unknown or not allowed.
     """
-    said, reading = one_line(name, 60), setting_names(ImageOptions)
-    check_keys(f"data set {said}", given, [*SET_KEYS, *reading])
-    if not isinstance(given.get("images"), str) or not given["images"]:
-        raise InputError(f"data set {said} names no images: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
-    asked: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in given.items() if k in reading}
-    options = ImageOptions(**asked)
+    title, reading = one_line(name, 60), setting_names(ImageOptions)
+    check_keys(f"data set {title}", values, [*SET_KEYS, *reading])
+    if not isinstance(values.get("images"), str) or not values["images"]:
+        raise InputError(f"data set {title} names no images: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
+    reading_values: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in values.items() if k in reading}
+    options = ImageOptions(**reading_values)
     options.validate()
-    found = GeneratorSet(given["images"], options, **{k: v for k, v in given.items() if k in SET_KEYS[1:]})
-    if found.splits not in ("redraw", "given"):
-        raise unknown_name(f"splits of {said}", found.splits, ("redraw", "given"))
-    if not isinstance(found.held_out, float) or not 0 < found.held_out < 1:
-        raise InputError(f"data set {said}: held_out is {one_line(found.held_out, 40)}; it must lie between 0 and 1")
-    if not _is_whole_number(found.split_seed, 0):
-        raise InputError(f"data set {said}: split_seed is {one_line(found.split_seed, 40)}; give a whole number from 0")
-    return found
+    dataset = GeneratorSet(values["images"], options, **{k: v for k, v in values.items() if k in SET_KEYS[1:]})
+    if dataset.splits not in ("redraw", "given"):
+        raise unknown_name(f"splits of {title}", dataset.splits, ("redraw", "given"))
+    if not isinstance(dataset.held_out, float) or not 0 < dataset.held_out < 1:
+        raise InputError(f"data set {title}: held_out is {one_line(dataset.held_out, 40)}; it must lie between 0 and 1")
+    if not _is_whole_number(dataset.split_seed, 0):
+        raise InputError(
+            f"data set {title}: split_seed is {one_line(dataset.split_seed, 40)}; give a whole number from 0"
+        )
+    return dataset
 
 
 def _read_arm(
-    name: str, given: Any, shared: Mapping[str, Any], datasets: tuple[str, ...], options: GeneratorsOptions
+    name: str, values: Any, shared: Mapping[str, Any], datasets: tuple[str, ...], options: GeneratorsOptions
 ) -> Arm:
     """One generator.
 
     Raises:
         InputError: Something is missing, unknown or not allowed.
     """
-    said = f"arm {one_line(name, 60)}"
-    check_keys(said, given, ARM_KEYS)
-    own = given.get("generator") or {}
-    check_keys(f"generator of {said}", own, setting_names(GeneratorOptions))
+    title = f"arm {one_line(name, 60)}"
+    check_keys(title, values, ARM_KEYS)
+    own = values.get("generator") or {}
+    check_keys(f"generator of {title}", own, setting_names(GeneratorOptions))
     generator = {**shared, **own}
     for key in STUDY_SETTINGS:
         if key in generator:
-            raise InputError(f"{said}: {key} is set by the study: leave it out of generator, give seeds and snapshots")
-    on = _names(f"{said}: datasets", given["datasets"]) if "datasets" in given else datasets
+            raise InputError(f"{title}: {key} is set by the study: leave it out of generator, give seeds and snapshots")
+    on = _names(f"{title}: datasets", values["datasets"]) if "datasets" in values else datasets
     for one in on:
         if one not in datasets:
-            raise unknown_name(f"data set of {said}", one, datasets)
-    sizes = _as_list(given.get("training_images", ALL))
+            raise unknown_name(f"data set of {title}", one, datasets)
+    sizes = _as_list(values.get("training_images", ALL))
     if not sizes or not all(size == ALL or _is_whole_number(size, 2) for size in sizes):
-        raise InputError(f"{said}: training_images is {one_line(sizes, 60)}; give numbers from 2 up, or all")
-    seeds = _as_list(given.get("seeds", 0))
+        raise InputError(f"{title}: training_images is {one_line(sizes, 60)}; give numbers from 2 up, or all")
+    seeds = _as_list(values.get("seeds", 0))
     if not seeds or len(set(map(str, seeds))) != len(seeds) or not all(_is_whole_number(seed, 0) for seed in seeds):
-        raise InputError(f"{said}: seeds is {one_line(seeds, 60)}; give different whole numbers from 0, as in [0, 1]")
-    images = given.get("images", options.images)
+        raise InputError(f"{title}: seeds is {one_line(seeds, 60)}; give different whole numbers from 0, as in [0, 1]")
+    images = values.get("images", options.images)
     if not _is_whole_number(images, 0):
-        raise InputError(f"{said}: images is {one_line(images, 40)}; give a whole number from 0")
-    steps = _snapshots(said, given.get("snapshots"), generator.pop("steps", None))
-    copies = _duplicates(said, given.get("duplicates"))
+        raise InputError(f"{title}: images is {one_line(images, 40)}; give a whole number from 0")
+    steps = _snapshots(title, values.get("snapshots"), generator.pop("steps", None))
+    copies = _duplicates(title, values.get("duplicates"))
     arm = Arm(name, tuple(on), generator, tuple(dict.fromkeys(sizes)), copies, steps, tuple(seeds), images)
     try:
         arm.training(seeds[0], options)
     except InputError as error:
-        raise InputError(f"{said}: {error}") from None
+        raise InputError(f"{title}: {error}") from None
     return arm
 
 
-def _snapshots(said: str, given: Any, steps: Any) -> tuple[int, ...]:
+def _snapshots(title: str, requested: Any, steps: Any) -> tuple[int, ...]:
     """Steps at which a generator is read.
 
     Raises:
         InputError: They are none, or beyond the end of the training.
     """
-    listed: list[Any] = list(given) if isinstance(given, list | tuple) else []
+    listed: list[Any] = list(requested) if isinstance(requested, list | tuple) else []
     last: Any = listed[-1] if listed and steps is None else steps
     if not _is_whole_number(last, 1):
-        raise InputError(f"{said}: the generator needs steps, a whole number of at least 1")
-    many: Any = 1 if given is None else given
+        raise InputError(f"{title}: the generator needs steps, a whole number of at least 1")
+    many: Any = 1 if requested is None else requested
     if not listed and _is_whole_number(many, 1):
         listed = [round(last * (i + 1) / many) for i in range(many)]
     if not listed or not all(_is_whole_number(step, 1) and step <= last for step in listed):
         raise InputError(
-            f"{said}: snapshots is {one_line(given, 60)}; give steps up to {last:,}, or how many evenly spaced ones"
+            f"{title}: snapshots is {one_line(requested, 60)}; give steps up to {last:,}, or how many "
+            "evenly spaced ones"
         )
     return tuple(sorted({*listed, last}))
 
 
-def _duplicates(said: str, given: Any) -> Duplicates | None:
+def _duplicates(title: str, values: Any) -> Duplicates | None:
     """Which images stand several times.
 
     Raises:
         InputError: Levels or patients that cannot be.
     """
-    if given is None:
+    if values is None:
         return None
-    check_keys(f"duplicates of {said}", given, ("levels", "patients"))
-    levels, patients = _as_list(given.get("levels", ())), given.get("patients", 0)
+    check_keys(f"duplicates of {title}", values, ("levels", "patients"))
+    levels, patients = _as_list(values.get("levels", ())), values.get("patients", 0)
     if not levels or not all(_is_whole_number(level, 1) for level in levels) or max(levels) < 2:
-        raise InputError(f"{said}: levels is {one_line(levels, 60)}; give numbers of copies, as in [1, 4, 16, 64]")
+        raise InputError(f"{title}: levels is {one_line(levels, 60)}; give numbers of copies, as in [1, 4, 16, 64]")
     share = isinstance(patients, float) and 0 < patients < 1
     if not share and not _is_whole_number(patients, 1):
         raise InputError(
-            f"{said}: patients is {one_line(patients, 40)}; give how many patients each level of copies has, or their "
+            f"{title}: patients is {one_line(patients, 40)}; give how many patients each level of copies has, or their "
             "share, as in 0.05"
         )
     return Duplicates(tuple(sorted({level for level in levels if level > 1})), patients)
@@ -333,12 +336,12 @@ def _is_whole_number(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 62
 
 
-def _as_list(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list | tuple) else [given]
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _names(said: str, given: Any) -> tuple[str, ...]:
-    chosen = _as_list(given)
+def _names(title: str, value: Any) -> tuple[str, ...]:
+    chosen = _as_list(value)
     if not chosen or not all(isinstance(one, str) for one in chosen):
-        raise InputError(f"{said} is {one_line(given, 60)}; give names, as in [a, b]")
+        raise InputError(f"{title} is {one_line(value, 60)}; give names, as in [a, b]")
     return tuple(dict.fromkeys(chosen))

@@ -42,9 +42,9 @@ def pools(read: Evaluation) -> dict[str, np.ndarray]:
     Args:
         read: At the end of a training.
     """
-    found = {SYNTHETIC: read.found["synthetic_distance"]}
-    found |= {words: read.found[name] for name, words in COPIES.items() if name in read.found}
-    return found | {HELD_OUT: read.found["held_train"]}
+    by_words = {SYNTHETIC: read.found["synthetic_distance"]}
+    by_words |= {words: read.found[name] for name, words in COPIES.items() if name in read.found}
+    return by_words | {HELD_OUT: read.found["held_train"]}
 
 
 def distance_rows(reading: StudyEvaluations) -> pd.DataFrame:
@@ -53,16 +53,16 @@ def distance_rows(reading: StudyEvaluations) -> pd.DataFrame:
     Args:
         reading: What was measured.
     """
-    found = []
+    rows = []
     for read in reading.last:
         groups = {SYNTHETIC: None} | dict.fromkeys(COPIES.values(), read.cell.training.groups)
         drawn = pools(read)
         held = drawn.pop(HELD_OUT)
         for name, values in drawn.items():
             apart = wasserstein_distance(values, held, groups[name], read.held_groups)
-            found.append({**_evaluation_columns(read), "pool": name, "median": float(np.median(values)),
+            rows.append({**_evaluation_columns(read), "pool": name, "median": float(np.median(values)),
                           "held_median": float(np.median(held)), **_w1_columns(apart)})  # fmt: skip
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def closest_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
@@ -72,14 +72,14 @@ def closest_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
         reading: What was measured.
         names: In place of ids.
     """
-    found = []
+    rows = []
     for read in reading.last:
         own, images = read.found, read.cell.data.store.manifest.images
         order = np.argsort(own["synthetic_distance"], kind="stable")[: read.cell.options.closest]
         train = read.cell.training.rows[own["synthetic_nearest"][order]]
         ids, patients = names.names(images[train]), names.names(read.cell.data.groups[train])
         for place, (image, who, made) in enumerate(zip(ids, patients, order, strict=True), start=1):
-            found.append(
+            rows.append(
                 {
                     **_evaluation_columns(read), "place": place, "image": str(image), "patient": str(who),
                     "synthetic": int(made), "synthetic_seed": int(own["seeds"][made]),
@@ -87,7 +87,7 @@ def closest_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
                     "second": float(own["synthetic_second"][made]),
                 }
             )  # fmt: skip
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def source_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
@@ -97,24 +97,24 @@ def source_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
         reading: What was measured.
         names: In place of ids.
     """
-    found = []
+    sources = []
     for read in reading.last:
         own, images = read.found, read.cell.data.store.manifest.images
         training = read.cell.training
-        told = exposures(read.asked, own["train_distance"], own["train_nearest"], training.groups)
+        exposed = exposures(read.asked, own["train_distance"], own["train_nearest"], training.groups)
         p = dict(zip(read.asked.unit.tolist(), read.asked.p_value.tolist(), strict=True))
-        rows = training.rows[told.image]
-        ids, patients = names.names(images[rows]), names.names(told.unit)
+        rows = training.rows[exposed.image]
+        ids, patients = names.names(images[rows]), names.names(exposed.unit)
         for i in range(len(rows)):
-            found.append(
+            sources.append(
                 {
                     **_evaluation_columns(read), "image": str(ids[i]), "patient": str(patients[i]),
-                    "copies": int(training.copies[told.image[i]]), "distance": float(told.distance[i]),
-                    "p": p[told.unit[i]], "synthetic": int(told.synthetic[i]),
-                    "synthetic_seed": int(own["seeds"][told.synthetic[i]]),
+                    "copies": int(training.copies[exposed.image[i]]), "distance": float(exposed.distance[i]),
+                    "p": p[exposed.unit[i]], "synthetic": int(exposed.synthetic[i]),
+                    "synthetic_seed": int(own["seeds"][exposed.synthetic[i]]),
                 }
             )  # fmt: skip
-    return pd.DataFrame(found)
+    return pd.DataFrame(sources)
 
 
 def _evaluation_columns(read: Evaluation) -> dict[str, Any]:
@@ -154,14 +154,14 @@ def level_rows(reading: StudyEvaluations) -> pd.DataFrame:
     Args:
         reading: What was measured.
     """
-    found = []
+    rows = []
     for read in reading.last:
         copies = read.patient_copies
         for level in np.unique(copies) if _levels(read) > 1 else ():
             own = copies == level
-            asked = own & _has_enough_held_out(read)
-            share = clopper_pearson(int(read.flagged[asked].sum()), int(asked.sum()))
-            found.append(
+            tested = own & _has_enough_held_out(read)
+            share = clopper_pearson(int(read.flagged[tested].sum()), int(tested.sum()))
+            rows.append(
                 {
                     **named_columns(read.cell), "detector": read.detector, "copies": int(level),
                     "share": share.estimate, "share_low": share.low, "share_high": share.high,
@@ -169,7 +169,7 @@ def level_rows(reading: StudyEvaluations) -> pd.DataFrame:
                     "level_patients": int(own.sum()),
                 }
             )  # fmt: skip
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def permutation_p(values: np.ndarray, copies: np.ndarray, *, seed: int, draws: int = 9999) -> float:
@@ -242,10 +242,10 @@ def retrieval(read: Evaluation) -> dict[str, Any]:
     n = min(len(made), len(held))
     rng = np.random.default_rng(read.cell.options.seed)
     total = len(read.cell.training.rows)
-    found = {"irs_all": irs_of(made, total)}
-    found["irs"] = irs_of(rng.permutation(made)[:n], total)
-    found["irs_held"] = irs_of(rng.permutation(held)[:n], total)
-    return {key: v for name, score in found.items() for key, v in _irs_columns(name, score).items()} | {"irs_n": n}
+    scores = {"irs_all": irs_of(made, total)}
+    scores["irs"] = irs_of(rng.permutation(made)[:n], total)
+    scores["irs_held"] = irs_of(rng.permutation(held)[:n], total)
+    return {key: v for name, score in scores.items() for key, v in _irs_columns(name, score).items()} | {"irs_n": n}
 
 
 def _row(read: Evaluation) -> dict[str, Any]:
@@ -272,10 +272,10 @@ def _threshold(read: Evaluation) -> tuple[float, str]:
     if "copy_score" not in read.found:
         return float("nan"), f"{NO_THRESHOLD}: no copies were measured"
     chosen = one_per_group(read.held_groups, seed=read.cell.options.seed)
-    kept = miss_guarantee(read.found["copy_score"][chosen], miss_rate=MISS_RATE)
-    if not kept.kept:
-        return float("nan"), f"{NO_THRESHOLD}: {kept.missing} held-out patients are missing"
-    return float(np.nextafter(kept.threshold, -np.inf)), f"misses at most {MISS_RATE:.0%} of weak copies"
+    guarantee = miss_guarantee(read.found["copy_score"][chosen], miss_rate=MISS_RATE)
+    if not guarantee.kept:
+        return float("nan"), f"{NO_THRESHOLD}: {guarantee.missing} held-out patients are missing"
+    return float(np.nextafter(guarantee.threshold, -np.inf)), f"misses at most {MISS_RATE:.0%} of weak copies"
 
 
 def _rate(name: str, rate: MemorizationRate) -> dict[str, float]:

@@ -44,15 +44,15 @@ MOST_DISTANCES = 12
 
 def distance_figures(reading: StudyEvaluations) -> list[Block]:
     """Figure 3: a drawing a generator and detector, the first seed of each."""
-    found: list[Block] = []
+    figures: list[Block] = []
     seen: set[tuple[object, ...]] = set()
     for read in reading.last:
         key = (read.cell.data.name, read.cell.arm.name, read.cell.size, read.detector)
-        if key in seen or len(found) == MOST_DISTANCES:
+        if key in seen or len(figures) == MOST_DISTANCES:
             continue
         seen.add(key)
-        found.append(_distance_figure(read))
-    return found
+        figures.append(_distance_figure(read))
+    return figures
 
 
 def _distance_figure(read: Evaluation) -> Figure:
@@ -61,7 +61,9 @@ def _distance_figure(read: Evaluation) -> Figure:
     medians = pd.DataFrame({"pool": list(drawn), "median": [float(np.median(v)) for v in drawn.values()],
                             "n": [len(v) for v in drawn.values()]})  # fmt: skip
     nearer = float(np.mean(drawn["generated"] < np.median(drawn[HELD_OUT])))
-    said = f"{percent(nearer)} of generated images lie nearer to the training images than half of the held-out ones."
+    sentence = (
+        f"{percent(nearer)} of generated images lie nearer to the training images than half of the held-out ones."
+    )
     columns = [
         Column(source="pool", heading="Images", row_heading=True),
         Column(source="median", heading="Median distance", format="power"),
@@ -70,8 +72,8 @@ def _distance_figure(read: Evaluation) -> Figure:
     return Figure(
         svg=distance_plot(drawn, x_title="Distance to the nearest training image"),
         title="Figure 3: distances to the training images",
-        caption=[Name(name), ", by ", Name(read.detector), f", seed {read.cell.seed}. {said}"],
-        alternative=[Name(name), f": {said}"],
+        caption=[Name(name), ", by ", Name(read.detector), f", seed {read.cell.seed}. {sentence}"],
+        alternative=[Name(name), f": {sentence}"],
         table=Table(frame=medians, columns=columns, caption="The drawn distances in short."),
     )
 
@@ -111,7 +113,7 @@ def _shares(table: StudyTable, column: str, unit: str, title: str) -> list[Block
 
 def _share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> list[Block]:
     """A drawing a data set: a row an arm and value, a series a detector."""
-    found: list[Block] = []
+    figures: list[Block] = []
     for dataset in dict.fromkeys(column_texts(frame, "dataset")):
         own = rows(frame, [name == dataset for name in column_texts(frame, "dataset")])
         if not np.isfinite(column_numbers(own, "share")).any():  # held-out patients too few for any share
@@ -124,7 +126,7 @@ def _share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> l
         known = np.concatenate([limits[0] for limits in series.values()])
         reference = float(np.nanmax(column_numbers(own, "attained"))) if "attained" in own else None
         svg = series_plot(labels, series, x_title="Memorized share, 95 % limits", reference=reference, cut=False)
-        said = f"from {percent(np.nanmin(known))} to {percent(np.nanmax(known))}"
+        shares_range = f"from {percent(np.nanmin(known))} to {percent(np.nanmax(known))}"
         line = "; the line is what a generator without memory shows" if reference is not None else ""
         columns = [
             Column(source="arm", heading="Generator", row_heading=True),
@@ -133,16 +135,16 @@ def _share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> l
             Column(source="detector", heading="Detector"),
             Column(source="share", heading="Share [95 %]", format="percent", interval=("share_low", "share_high")),
         ]
-        found.append(
+        figures.append(
             Figure(
                 svg=svg,
                 title=title,
-                caption=[Name(dataset), f": shares {said}{line}."],
-                alternative=[Name(dataset), f": shares {said}."],
+                caption=[Name(dataset), f": shares {shares_range}{line}."],
+                alternative=[Name(dataset), f": shares {shares_range}."],
                 table=Table(frame=own, columns=columns, caption="The drawn numbers."),
             )
         )
-    return found
+    return figures
 
 
 def _keys(frame: pd.DataFrame, column: str) -> list[tuple[str, int, int]]:
@@ -159,12 +161,12 @@ def _series(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[n] shares of one detector with their limits, in an order; NaN where there is none."""
     values = [column_numbers(frame, name) for name in ("share", "share_low", "share_high")]
-    found = np.full((3, len(order)), np.nan)
+    columns = np.full((3, len(order)), np.nan)
     place = {key: i for i, key in enumerate(order)}
     for row, (key, name) in enumerate(zip(keys, column_texts(frame, "detector"), strict=True)):
         if name == detector and key in place:
-            found[:, place[key]] = [column[row] for column in values]
-    return found[0], found[1], found[2]
+            columns[:, place[key]] = [column[row] for column in values]
+    return columns[0], columns[1], columns[2]
 
 
 MOST_PAIRS = 6
@@ -177,16 +179,16 @@ def pair_gallery(reading: StudyEvaluations) -> list[Block]:
     Args:
         reading: What was measured.
     """
-    found: list[Block] = []
+    blocks: list[Block] = []
     seen: set[tuple[object, ...]] = set()
     for read in reading.last:
         key = (read.cell.data.name, read.cell.arm.name, read.cell.size, read.detector)
         items = [] if key in seen else _pairs(read)
         seen.add(key)
         if items:
-            said = "Training image, generated image, size of their difference."
-            found += [Heading([Name(f"{read.cell.name}, by {read.detector}")]), Gallery(items=items, caption=said)]
-    return found
+            caption = "Training image, generated image, size of their difference."
+            blocks += [Heading([Name(f"{read.cell.name}, by {read.detector}")]), Gallery(items=items, caption=caption)]
+    return blocks
 
 
 def _pairs(read: Evaluation) -> list[Thumbnail]:

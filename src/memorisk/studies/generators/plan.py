@@ -62,19 +62,19 @@ class SetData:
         return self.held_out[one_per_group(self.groups[self.held_out].astype(str), seed=seed)]
 
 
-def prepare_set(name: str, asked: GeneratorSet, progress: Progress) -> SetData:
+def prepare_set(name: str, dataset: GeneratorSet, progress: Progress) -> SetData:
     """Decode a data set and hold patients out.
 
     Raises:
         InputError: Images cannot be read, or nobody is left on one side.
     """
-    manifest = load_manifest(asked.images, asked.reading)
-    store = build_store(manifest, asked.reading, progress=partial(progress, f"{name}: decoding images"))
+    manifest = load_manifest(dataset.images, dataset.reading)
+    store = build_store(manifest, dataset.reading, progress=partial(progress, f"{name}: decoding images"))
     if store.images.dtype != np.uint8:
         raise InputError(f"{one_line(name, 60)}: generators are trained on images of 8 bits: leave depth out")
-    half = asked.held_out / 2
+    half = dataset.held_out / 2
     options = PartOptions(
-        splits=asked.splits, split_seed=asked.split_seed, validation_share=half, test_share=half
+        splits=dataset.splits, split_seed=dataset.split_seed, validation_share=half, test_share=half
     )  # both halves are held out
     division = divide(store.manifest, store.pixel_hashes, options)
     blank = set(blank_rows(store.images, np.arange(len(store.images))).tolist())
@@ -211,7 +211,7 @@ def plan_cells(study: GeneratorsStudy, sets: Mapping[str, SetData], out: Path) -
     Raises:
         InputError: No generator can be trained: data sets have too few images or patients for what every arm asks for.
     """
-    found: dict[str, Cell] = {}
+    cells: dict[str, Cell] = {}
     refused: dict[str, str] = {}
     for arm in study.arms:
         for dataset in arm.datasets:
@@ -224,10 +224,10 @@ def plan_cells(study: GeneratorsStudy, sets: Mapping[str, SetData], out: Path) -
                         refused[cell_name(data.name, arm.name, size, seed)] = one_line(error, 300)
                         continue
                     cell = Cell(out, arm, data, size, seed, training, study.options, study.classifiers)
-                    found.setdefault(f"{arm.name}/{cell.key}", cell)
-    if not found:
+                    cells.setdefault(f"{arm.name}/{cell.key}", cell)
+    if not cells:
         raise InputError(next(iter(refused.values())))
-    return list(found.values()), refused
+    return list(cells.values()), refused
 
 
 def cell_name(dataset: str, arm: str, size: int | str, seed: int) -> str:
@@ -260,23 +260,23 @@ def draw_training(
     Raises:
         InputError: There are too few images or patients.
     """
-    said = f"{one_line(data.name, 60)}, {one_line(name, 60)}"
+    title = f"{one_line(data.name, 60)}, {one_line(name, 60)}"
     groups = data.groups[data.pool].astype(str)
     patients, index = np.unique(groups, return_inverse=True)
     n = len(data.pool) if size == ALL else int(size)
     if n > len(data.pool):
-        raise InputError(f"{said}: {n:,} training images are asked for, of {len(data.pool):,} that are not held out")
+        raise InputError(f"{title}: {n:,} training images are asked for, of {len(data.pool):,} that are not held out")
     place = np.random.default_rng([_STREAM, seed, _TRAINING]).permutation(len(patients))
     order = np.lexsort((np.arange(len(index)), place[index]))
-    taken = np.sort(order[:n])
-    rows, own = data.pool[taken], groups[taken]
+    training = np.sort(order[:n])
+    rows, own = data.pool[training], groups[training]
     copies = np.ones(n, dtype=np.int64)
     if duplicates is not None:
         who = np.unique(own)
         each = duplicates.count(len(who))
         if each * len(duplicates.levels) >= len(who):
             raise InputError(
-                f"{said}: {each} patients for each of {len(duplicates.levels)} levels of copies leave none of "
+                f"{title}: {each} patients for each of {len(duplicates.levels)} levels of copies leave none of "
                 f"{len(who):,} whose images stand once: ask for fewer"
             )
         drawn = np.random.default_rng([_STREAM, seed, _COPIES]).permutation(len(who))

@@ -120,13 +120,13 @@ def read_evaluations(cells: Sequence[Cell]) -> StudyEvaluations:
         for step in cell.arm.snapshots:
             if not cell.reading_file(step).is_file():
                 continue
-            found = read_result(cell.reading_file(step))
+            arrays = read_result(cell.reading_file(step))
             for number, detector in enumerate(cell.options.detectors):
-                reads.append(_read_evaluation(cell, step, number, detector, found))
-                losses.append(found)
+                reads.append(_read_evaluation(cell, step, number, detector, arrays))
+                losses.append(arrays)
             if cell.quality_file(step).is_file():
                 qualities.append(read_table(cell.quality_file(step)).assign(**named_columns(cell)))
-    table = pd.DataFrame([_row(read, found) for read, found in zip(reads, losses, strict=True)])
+    table = pd.DataFrame([_row(read, arrays) for read, arrays in zip(reads, losses, strict=True)])
     return StudyEvaluations(
         cells, reads, table, pd.concat(qualities, ignore_index=True) if qualities else pd.DataFrame()
     )
@@ -142,33 +142,33 @@ def named_columns(cell: Cell) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _read_evaluation(cell: Cell, step: int, number: int, detector: str, found: Arrays) -> Evaluation:
+def _read_evaluation(cell: Cell, step: int, number: int, detector: str, arrays: Arrays) -> Evaluation:
     """The statistics of one detector's distances."""
-    own = {name.partition(".")[2]: v for name, v in found.items() if name.partition(".")[0] == str(number)}
-    own |= {name: v for name, v in found.items() if "." not in name}
+    own = {name.partition(".")[2]: v for name, v in arrays.items() if name.partition(".")[0] == str(number)}
+    own |= {name: v for name, v in arrays.items() if "." not in name}
     held = cell.data.groups[cell.data.held_out].astype(str)
-    given = (own["train_distance"], own["held_distance"], cell.training.groups, held)
+    distances = (own["train_distance"], own["held_distance"], cell.training.groups, held)
     counted = image_counts(cell.training.groups, held, seed=cell.options.seed)
-    alike = [values[rows] for values, rows in zip(given, (counted.train, counted.held) * 2, strict=True)]
+    alike = [values[rows] for values, rows in zip(distances, (counted.train, counted.held) * 2, strict=True)]
     share = memorized_share(*alike, nominal=cell.options.nominal)
-    asked = reversed_queries(*given, q=cell.options.q)
-    return Evaluation(cell, step, number, detector, own, share, asked, counted.words)
+    listing = reversed_queries(*distances, q=cell.options.q)
+    return Evaluation(cell, step, number, detector, own, share, listing, counted.words)
 
 
-def _row(read: Evaluation, found: Arrays) -> dict[str, Any]:
+def _row(read: Evaluation, arrays: Arrays) -> dict[str, Any]:
     """One reading by one detector."""
-    share, asked, own = read.share, read.asked, read.found
+    share, listing, own = read.share, read.asked, read.found
     near = nearness(own["synthetic_distance"], own["held_train"], read.held_groups, _second_distances(own))
     return {
         **named_columns(read.cell), "detector": read.detector, "step": read.step,
         "epochs": read.cell.epochs(read.step), "last": read.last,
         "share": share.estimate, "share_low": share.low, "share_high": share.high, "nominal": share.nominal,
         "attained": share.attained, "share_p": share.p_value, "n_held": share.n_held,
-        "flagged": len(share.flagged), "listed": len(asked.flagged), "shortest_list": asked.shortest_list,
-        "ahead": asked.ahead, "p_ahead": asked.p_ahead,
+        "flagged": len(share.flagged), "listed": len(listing.flagged), "shortest_list": listing.shortest_list,
+        "ahead": listing.ahead, "p_ahead": listing.p_ahead,
         "nearer_than_new": float(near.share.mean()), "ratio": float(np.median(near.ratio)),
         "n_synthetic": len(own["synthetic_distance"]),
-        "loss": float(found["loss"]), "held_out_loss": float(found["held_out_loss"]),
+        "loss": float(arrays["loss"]), "held_out_loss": float(arrays["held_out_loss"]),
     }  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def _second_distances(own: Mapping[str, np.ndarray]) -> np.ndarray | None:
 
 
 def mean_over_seeds(
-    table: pd.DataFrame, by: Sequence[str], values: Mapping[str, tuple[float, float]], kept: Sequence[str] = ()
+    table: pd.DataFrame, by: Sequence[str], values: Mapping[str, tuple[float, float]], averaged: Sequence[str] = ()
 ) -> pd.DataFrame:
     """The rows of a table that differ in the seed alone as one.
 
@@ -193,14 +193,14 @@ def mean_over_seeds(
         table: A row a seed, with ``NAME``, ``NAME_low`` and ``NAME_high``.
         by: Columns that tell rows apart.
         values: Names with the least and greatest value that each can have.
-        kept: Columns of which the mean is taken along.
+        averaged: Columns of which the mean is taken along.
 
     Returns:
         A row for each different ``by``, in their order, with ``n_seeds``.
     """
     if not len(table):
         return pd.DataFrame()
-    found = []
+    records = []
     for key, own in table.groupby(list(by), sort=False, dropna=False):
         row: dict[str, Any] = dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True))
         for name, ends in values.items():
@@ -208,8 +208,10 @@ def mean_over_seeds(
                 *(column_numbers(own, f"{name}{end}") for end in ("", "_low", "_high")), ends=ends
             )
             row |= {name: estimate, f"{name}_low": low, f"{name}_high": high}
-        found.append({**row, **{name: float(np.mean(column_numbers(own, name))) for name in kept}, "n_seeds": len(own)})
-    return pd.DataFrame(found)
+        records.append(
+            {**row, **{name: float(np.mean(column_numbers(own, name))) for name in averaged}, "n_seeds": len(own)}
+        )
+    return pd.DataFrame(records)
 
 
 def combine_seeds(
@@ -254,15 +256,15 @@ def quality_rows(reading: StudyEvaluations, by: tuple[str, ...]) -> pd.DataFrame
         reading: What was measured.
         by: Columns that tell generators apart.
     """
-    found = []
+    tables = []
     for figure, ends in FIGURE_RANGES.items():
         table = reading.quality
         own = rows(table, [name == figure for name in column_texts(table, "figure")]) if len(table) else table
         own = own.rename(columns={"low": "estimate_low", "high": "estimate_high"})
-        kept = ("n_real", "n_synthetic", "n_reference", "n_real_patients", "n_reference_patients")
+        averaged = ("n_real", "n_synthetic", "n_reference", "n_real_patients", "n_reference_patients")
         values = dict.fromkeys(_VALUES, ends)
-        found.append(mean_over_seeds(own, (*by, "features", "figure", "better"), values, kept))
-    table = pd.concat(found, ignore_index=True)
+        tables.append(mean_over_seeds(own, (*by, "features", "figure", "better"), values, averaged))
+    table = pd.concat(tables, ignore_index=True)
     if not len(table):
         return table
     order = {key: i for i, key in enumerate(dict.fromkeys(_keys(table, by)))}

@@ -72,14 +72,14 @@ def _cell_cost(cell: Cell, detectors: Detectors) -> Cost:
     last = cell.arm.snapshots[-1] in missing
     copied = sum(name in options.strengths for name in ("weak", "strong"))
     conditions = blank_conditions(cell)
-    found = steps_cost(cell.data.store, cell.training.repeated, settings, cell.data.held_out, conditions)
-    found += kind_cost(settings.kind, options.of_kind(settings.kind), len(missing) * s)
+    cost = steps_cost(cell.data.store, cell.training.repeated, settings, cell.data.held_out, conditions)
+    cost += kind_cost(settings.kind, options.of_kind(settings.kind), len(missing) * s)
     networks = sum(_uses_network(detectors, source) for source in options.detectors)
     passed = networks * (len(missing) * s + last * (copied * n + (m if cell.arm.conditioning else 0)))
     if last and options.quality_source != NO_QUALITY:
         passed += s * _uses_network(detectors, options.quality_source)
     each = len(missing) * (3 * n * s + m * s + 2 * m * n) + last * copied * n**2
-    return found + Cost(
+    return cost + Cost(
         images_passed=passed,
         pairs=len(options.detectors) * each,
         bytes_weights=weight_bytes(cell) if options.keep_generators else 0,
@@ -90,20 +90,20 @@ def _cell_cost(cell: Cell, detectors: Detectors) -> Cost:
 def _shared_costs(cell: Cell, detectors: Detectors) -> dict[object, Cost]:
     """Of what other generators of the study find there, each under a name of its own."""
     data, settings = cell.data, cell.arm.training(cell.seed, cell.options)
-    found: dict[object, Cost] = {}
+    costs: dict[object, Cost] = {}
     for mirrored in (False, True) if settings.kind == "dit" and settings.flip else (False,):
-        found["latents", data.name, settings.latent, mirrored] = latents_cost(data.store, replace(settings, flip=False))
+        costs["latents", data.name, settings.latent, mirrored] = latents_cost(data.store, replace(settings, flip=False))
     sources = {*cell.options.detectors, cell.options.quality_source} - {NO_QUALITY}
     for source in sources:
         opened = detectors.open(source)
-        found["features", data.name, source] = features_cost(
+        costs["features", data.name, source] = features_cost(
             opened.source, [data.store.pixel_hashes], data.store.images.shape, opened.detector
         )
     if cell.arm.conditioning:
-        which, told = cell.arm.conditioning, cell.classifiers
-        folds = fold_data(data.store, cell.training.rows, None if which == "label-noise" else told.seed)
-        found |= classifiers_cost(folds, told, which, conditions_folder(cell))
-    return found
+        which, classifiers = cell.arm.conditioning, cell.classifiers
+        folds = fold_data(data.store, cell.training.rows, None if which == "label-noise" else classifiers.seed)
+        costs |= classifiers_cost(folds, classifiers, which, conditions_folder(cell))
+    return costs
 
 
 def _uses_network(detectors: Detectors, source: str) -> int:
@@ -232,7 +232,7 @@ def _prepare(study: GeneratorsStudy, folder: Path, progress: Progress) -> tuple[
     Raises:
         InputError: A data set cannot be read or is too small for every arm, or a detector knows some of its patients.
     """
-    sets = {name: prepare_set(name, asked, progress) for name, asked in study.datasets.items()}
+    sets = {name: prepare_set(name, dataset, progress) for name, dataset in study.datasets.items()}
     cells, refused = plan_cells(study, sets, folder)
     detectors = Detectors(study.options.device)
     for source in study.options.detectors:
@@ -261,8 +261,8 @@ def _check_knowledge(detectors: Detectors, source: str, data: SetData) -> None:
 
 def _identity(study: GeneratorsStudy) -> dict[str, Any]:
     """What may not change in a folder: how generators are read. Data sets and arms may be added."""
-    told = asdict(study.options) | {"quality_source": study.options.quality_source}
-    return {"study": "generators", **{key: told[key] for key in (*MEASUREMENT_SETTINGS, "nominal", "q")}}
+    settings = asdict(study.options) | {"quality_source": study.options.quality_source}
+    return {"study": "generators", **{key: settings[key] for key in (*MEASUREMENT_SETTINGS, "nominal", "q")}}
 
 
 def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Progress) -> None:

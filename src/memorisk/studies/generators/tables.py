@@ -51,8 +51,8 @@ def memorization_table(reading: StudyEvaluations) -> StudyTable:
     """How many training patients the finished generators' images are nearer to than to new ones."""
     table = _last_evaluations(reading)
     counts = ("listed", "flagged", "ahead", "shortest_list", "n_synthetic")
-    kept = ("n_patients", "n_held", "nominal", "attained", *counts)
-    ours = mean_over_seeds(table, (*_TRAINING_COLUMNS, "repeated", "detector"), _SHARE, kept)
+    averaged = ("n_patients", "n_held", "nominal", "attained", *counts)
+    ours = mean_over_seeds(table, (*_TRAINING_COLUMNS, "repeated", "detector"), _SHARE, averaged)
     note = (
         "Share: of training patients nearer to the generated images than all but the nominal rate of held-out patients "
         "are; a generator that memorized nobody has the nominal rate. Exact limits over patients of both parts; of "
@@ -89,8 +89,8 @@ def size_table(reading: StudyEvaluations) -> StudyTable:
 
 def step_table(reading: StudyEvaluations) -> StudyTable:
     """Memorization against steps and epochs."""
-    kept = ("epochs", "loss", "held_out_loss", "n_patients", "n_held", "attained")
-    ours = mean_over_seeds(reading.table, (*_TRAINING_COLUMNS, "repeated", "detector", "step"), _SHARE, kept)
+    averaged = ("epochs", "loss", "held_out_loss", "n_patients", "n_held", "attained")
+    ours = mean_over_seeds(reading.table, (*_TRAINING_COLUMNS, "repeated", "detector", "step"), _SHARE, averaged)
     several = _has_several(ours, (*_TRAINING_COLUMNS, "repeated", "detector"), "step")
     ours = rows(ours, several) if len(ours) else ours
     note = (
@@ -228,11 +228,11 @@ def _closest_table(reading: StudyEvaluations, names: Pseudonyms) -> StudyTable:
 
 def setup_table(reading: StudyEvaluations) -> StudyTable:
     """Each generator."""
-    found = []
+    records = []
     for cell in reading.cells:
         training, settings = cell.training, cell.arm.training(cell.seed, cell.options)
         end = cell.arm.snapshots[-1]
-        found.append(
+        records.append(
             {
                 "dataset": cell.data.name, "arm": cell.arm.name, "kind": cell.arm.kind,
                 "network": settings.network if settings.kind == "dit" else "StyleGAN2", "seed": cell.seed,
@@ -243,7 +243,7 @@ def setup_table(reading: StudyEvaluations) -> StudyTable:
             }
         )  # fmt: skip
     note = "Rows: what a training goes through in an epoch, an image of 16 copies counted 16 times."
-    return StudyTable("trained", "What was run", _EMPTY, pd.DataFrame(found), note)
+    return StudyTable("trained", "What was run", _EMPTY, pd.DataFrame(records), note)
 
 
 def _last_evaluations(reading: StudyEvaluations) -> pd.DataFrame:

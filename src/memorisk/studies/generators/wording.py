@@ -31,11 +31,11 @@ def findings(memorized: pd.DataFrame, copies: pd.DataFrame) -> list[Finding]:
     for row in copies.to_dict("records"):
         name = f"{row['dataset']}, {row['arm']}, by {row['detector']}"
         sure = row["positive"] != "not shown"
-        said = "more copies, more memorized." if sure else "no trend over copies shown."
+        answer = "more copies, more memorized." if sure else "no trend over copies shown."
         slope = (
             f" Flagged per doubling: {decimal(row['flagged'])} ({_interval_words(row, 'flagged', decimal)}); nearness "
         )
-        lines.append([Name(name), ": ", Strong(said), f"{slope}{decimal(row['nearness'])} "
+        lines.append([Name(name), ": ", Strong(answer), f"{slope}{decimal(row['nearness'])} "
                       f"({_interval_words(row, 'nearness', decimal)})."])  # fmt: skip
     return lines
 

@@ -160,7 +160,7 @@ def run_reid(cell: Cell, judge: ImageSimilarity) -> None:
 
 
 def _score_listed_pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
-    found: Arrays = {}
+    arrays: Arrays = {}
     for part in (VALIDATION, TEST):
         for some in reid_pairs(cell, part):
             place = cell.division.names.index(some.dataset)
@@ -171,20 +171,20 @@ def _score_listed_pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
                 if bad:
                     raise InputError(f"{bad:,} of {len(scores):,} {part} pairs have no score: their features are zero "
                                      "or constant")  # fmt: skip
-                found[f"{part}/{place}/{kind}"] = scores
-    return found
+                arrays[f"{part}/{place}/{kind}"] = scores
+    return arrays
 
 
 def _search_all_pairs(cell: Cell, judge: ImageSimilarity, scores: Arrays) -> Arrays:
     """Of each test image the closest one of another patient, and how many pairs have which score; a data set each."""
-    found: Arrays = {"why_not": np.array("")}
+    arrays: Arrays = {"why_not": np.array("")}
     for place, dataset in enumerate(cell.division.names):
         rows = cell.division.rows(TEST, dataset)
         groups = cell.division.groups[rows].astype(str)
         closest = judge.closest(rows, groups)
         if closest is None:
             return {"why_not": np.array(NO_SEARCH)}
-        found[f"{place}/closest"] = closest
+        arrays[f"{place}/closest"] = closest
         same, other = (scores.get(f"test/{place}/{kind}", np.empty(0)) for kind in KINDS[:2])
         if not len(same):
             continue
@@ -194,13 +194,13 @@ def _search_all_pairs(cell: Cell, judge: ImageSimilarity, scores: Arrays) -> Arr
         counts = judge.histogram(rows, groups, edges)
         assert counts is not None  # what has a closest image has a histogram
         total = (len(rows) ** 2 - int(np.square(np.unique(groups, return_counts=True)[1]).sum())) // 2
-        found |= {
+        arrays |= {
             f"{place}/edges": edges,
             f"{place}/different": counts,
             f"{place}/same": np.histogram(same, edges)[0],
             f"{place}/n_different": np.array(total),
         }
-    return found
+    return arrays
 
 
 PAIRS = "pairs"
@@ -251,7 +251,7 @@ def copy_pairs(cell: Cell, part: str) -> dict[str, CopyPairs]:
     """
     d, seed = cell.division, cell.options.seed
     positive = {p.dataset: p for p in part_pairs(d, part, d.names, seed=seed)}
-    found = {}
+    pairs = {}
     for place, dataset in enumerate(d.names):
         rows = d.rows(part, dataset)
         groups = d.groups[rows].astype(str)
@@ -261,12 +261,12 @@ def copy_pairs(cell: Cell, part: str) -> dict[str, CopyPairs]:
         drawn = negative_pairs(groups, NEGATIVES, seed=draw)
         none = np.empty(0, dtype=np.intp)
         own = positive.get(dataset)
-        found[dataset] = CopyPairs(
+        pairs[dataset] = CopyPairs(
             Pairs(rows[drawn.first], rows[drawn.second]),
             own.pairs["positive"] if own else Pairs(none, none),
             own.weight if own else np.empty(0),
         )
-    return found
+    return pairs
 
 
 def run_copies(cell: Cell, judge: ImageSimilarity) -> None:
@@ -283,7 +283,7 @@ def run_copies(cell: Cell, judge: ImageSimilarity) -> None:
 
 
 def _pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
-    found: Arrays = {}
+    arrays: Arrays = {}
     for part in (VALIDATION, TEST):
         for dataset, pairs in copy_pairs(cell, part).items():
             for kind in ("negative", "positive"):
@@ -291,13 +291,13 @@ def _pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
                 scores = judge.scores(some.first, some.second)
                 if not np.isfinite(scores).all():
                     raise InputError(f"{part} pairs of {dataset} have no score: their features are zero or constant")
-                found[f"{part}/{cell.division.names.index(dataset)}/{kind}"] = scores
-    return found
+                arrays[f"{part}/{cell.division.names.index(dataset)}/{kind}"] = scores
+    return arrays
 
 
 def _family(cell: Cell, judge: ImageSimilarity, family: str) -> Arrays:
     """[strengths, n] scores of copies with their sources, a data set each; NaN where a copy has none."""
-    found: Arrays = {"strengths": np.array(FAMILIES[family])}
+    arrays: Arrays = {"strengths": np.array(FAMILIES[family])}
     images = cell.store.images
     for place, dataset in enumerate(cell.division.names):
         rows = sampled_rows(cell, dataset)
@@ -309,5 +309,5 @@ def _family(cell: Cell, judge: ImageSimilarity, family: str) -> Arrays:
                 made = augmented(images, some, family, strength, seed=cell.options.seed)
                 store = copies_store(cell.store, made, some, [hash_pixels(image) for image in made])
                 scores[i, start : start + len(some)] = judge.copies(store, some)
-        found[f"{place}"] = scores
-    return found
+        arrays[f"{place}"] = scores
+    return arrays

@@ -36,14 +36,14 @@ from memorisk.studies.pairs.scores import RULE_WORDS, RULES, CopiesScores, read_
 ALL = "all, strongest"
 
 
-def figure_4_table(found: Sequence[CopiesScores]) -> StudyTable:
+def figure_4_table(measured: Sequence[CopiesScores]) -> StudyTable:
     """Share of the strongest copies that are recognised, mean over families, of every data set and macro-averaged.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
     """
     rows = []
-    for m in found:
+    for m in measured:
         for rule in RULES:
             made, intervals = [], []
             for dataset in m.datasets:
@@ -63,14 +63,14 @@ def figure_4_table(found: Sequence[CopiesScores]) -> StudyTable:
     return StudyTable("figure_4", "Strongest copies", pd.DataFrame(), pd.DataFrame(rows), note, why)
 
 
-def recall_frame(found: Sequence[CopiesScores]) -> pd.DataFrame:
+def recall_frame(measured: Sequence[CopiesScores]) -> pd.DataFrame:
     """Recall of every family at every strength: a row for each detector, threshold and data set, and macro-averaged.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
     """
     rows = []
-    for m in found:
+    for m in measured:
         for rule in RULES:
             for family in m.families:
                 for place, strength in enumerate(m.copies[family, m.datasets[0]].strengths):
@@ -111,25 +111,27 @@ def strongest_table(figure_5: pd.DataFrame) -> StudyTable:
         figure_5: Of `recall_frame`, `overall`.
     """
     rows: dict[tuple[str, str], dict[str, object]] = {}
-    for told in figure_5.to_dict("records"):  # from the weakest to the strongest: the last one stays
-        row = rows.setdefault((told["detector"], told["rule"]), {"detector": told["detector"], "rule": told["rule"]})
-        family = str(told["family"])
+    for record in figure_5.to_dict("records"):  # from the weakest to the strongest: the last one stays
+        row = rows.setdefault(
+            (record["detector"], record["rule"]), {"detector": record["detector"], "rule": record["rule"]}
+        )
+        family = str(record["family"])
         names = ("recall", "recall_low", "recall_high")
-        row |= {name.replace("recall", family): told[name] for name in names}
+        row |= {name.replace("recall", family): record[name] for name in names}
     ours = pd.DataFrame(list(rows.values()))
     note = "The strongest of each family; every strength is in tables/recall.parquet and in figure 5."
     why = "" if rows else "no detector was measured"
     return StudyTable("strongest", "Strongest copies by family", pd.DataFrame(), ours, note, why)
 
 
-def thresholds_table(found: Sequence[CopiesScores]) -> StudyTable:
+def thresholds_table(measured: Sequence[CopiesScores]) -> StudyTable:
     """Thresholds, what they are made from, and what they do to pairs of test patients.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
     """
     rows = []
-    for m in found:
+    for m in measured:
         for rule in RULES:
             for dataset in m.datasets:
                 cut = m.cuts[rule][dataset]
@@ -152,18 +154,18 @@ def thresholds_table(found: Sequence[CopiesScores]) -> StudyTable:
     return StudyTable("thresholds", "Thresholds", pd.DataFrame(), pd.DataFrame(rows), note, why)
 
 
-def differences_table(found: Sequence[CopiesScores], reference: str) -> StudyTable:
+def differences_table(measured: Sequence[CopiesScores], reference: str) -> StudyTable:
     """Recall of every detector less that of the reference, on the same strongest copies.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
         reference: Name of the one that the others are compared with.
     """
-    base = next((m for m in found if m.name == reference), None)
+    base = next((m for m in measured if m.name == reference), None)
     rows: list[dict[str, object]] = []
     if base is not None:
         kinds = [(rule, families) for families in ((ALL,), base.families) for rule in RULES]
-        rows = [row for rule, families in kinds for row in _comparison_rows(found, base, rule, families)]
+        rows = [row for rule, families in kinds for row in _comparison_rows(measured, base, rule, families)]
     note = (
         "Difference: macro average, every patient alike, with a paired interval over patients. p: exact sign-flip test "
         "over patients of who recognises how many of their copies; Holm-adjusted over the detectors, and over "
@@ -174,10 +176,10 @@ def differences_table(found: Sequence[CopiesScores], reference: str) -> StudyTab
 
 
 def _comparison_rows(
-    found: Sequence[CopiesScores], base: CopiesScores, rule: str, families: Sequence[str]
+    measured: Sequence[CopiesScores], base: CopiesScores, rule: str, families: Sequence[str]
 ) -> list[dict[str, object]]:
     """Every other detector by every family, Holm-adjusted over them."""
-    some = [_comparison_row(m, base, rule, family) for m in found if m is not base for family in families]
+    some = [_comparison_row(m, base, rule, family) for m in measured if m is not base for family in families]
     some = [row for row in some if row]
     adjusted = holm([float(str(row["p"])) for row in some]) if some else []
     return [{**row, "adjusted": float(p)} for row, p in zip(some, adjusted, strict=True)]
@@ -302,12 +304,12 @@ def _prepare(images: str | Path, out: Path, options: BenchCopiesOptions, progres
 
 def _read(ready: BenchmarkSetup, options: BenchCopiesOptions, reid: pd.DataFrame | None) -> PairBenchmark:
     """Every number from what is finished."""
-    found = read_copies(ready.cells, options.chosen_families())
-    recall, n_sets = recall_frame(found), len(ready.division.names)
+    measured = read_copies(ready.cells, options.chosen_families())
+    recall, n_sets = recall_frame(measured), len(ready.division.names)
     figure_5 = overall(recall, n_sets)
-    strongest, apart = figure_4_table(found), differences_table(found, ready.reference)
-    tables = [strongest, strongest_table(figure_5), apart, thresholds_table(found), *setup_tables(ready)]
-    board = _board(found, overall(strongest.ours, n_sets), apart.ours, options)
+    strongest, apart = figure_4_table(measured), differences_table(measured, ready.reference)
+    tables = [strongest, strongest_table(figure_5), apart, thresholds_table(measured), *setup_tables(ready)]
+    board = _board(measured, overall(strongest.ours, n_sets), apart.ours, options)
     figures = {"recall": recall, "figure_5": figure_5}
     if reid is not None:
         figures["figure_1"] = figure_1_frame(reid, board)
@@ -327,10 +329,10 @@ def _read(ready: BenchmarkSetup, options: BenchCopiesOptions, reid: pd.DataFrame
 
 
 def _board(
-    found: Sequence[CopiesScores], strongest: pd.DataFrame, apart: pd.DataFrame, options: BenchCopiesOptions
+    measured: Sequence[CopiesScores], strongest: pd.DataFrame, apart: pd.DataFrame, options: BenchCopiesOptions
 ) -> pd.DataFrame:
     """A row a detector: its macro average, or its only data set."""
-    if not found:
+    if not measured:
         return pd.DataFrame()
     by = {(str(r["detector"]), str(r["rule"])): r for r in strongest.to_dict("records")}
     beside = {
@@ -338,7 +340,7 @@ def _board(
         if r["family"] == ALL and r["rule"] == RULE_WORDS["specificity"]
     }  # fmt: skip
     rows = []
-    for m in found:
+    for m in measured:
         first, second = (by.get((m.name, RULE_WORDS[rule]), {}) for rule in RULES)
         row: dict[str, object] = {"section": m.contender.section, "detector": m.name}
         names = ("recall", "recall_low", "recall_high")

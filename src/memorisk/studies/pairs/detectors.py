@@ -93,20 +93,20 @@ def section_place(section: str) -> int:
     return _ORDER.index(section)
 
 
-def available_baselines(given: Iterable[str], *, download: bool) -> tuple[list[str], dict[str, str]]:
+def available_baselines(names: Iterable[str], *, download: bool) -> tuple[list[str], dict[str, str]]:
     """Baselines of table 2 that are not given by the user already.
 
     Args:
-        given: Names of the detectors that the user gave.
+        names: Names of the detectors that the user gave.
         download: Whether published weights may be fetched.
 
     Returns:
         Those at hand, as ``--detectors`` takes them, and of the others what to give, by name.
     """
-    taken = {name.lower() for name in given}
+    lower_names = {name.lower() for name in names}
     texts, missing = [], {}
     for baseline in TABLE_2:
-        if baseline.name.lower() in taken:
+        if baseline.name.lower() in lower_names:
             continue
         if baseline.text is not None and (baseline.hub is None or download or _in_cache(baseline.hub)):
             texts.append(f"{baseline.text}={baseline.name}")
@@ -180,11 +180,13 @@ class BenchmarkDetector:
         if self.detector is not None:
             source = self.detector.source
             made |= {"size": options.network_size, "precision": options.precision, "device": torch.device(device).type}
-            given = Path(source.name if source.kind in ("transformers", "detector", "saved") else source.weights or "")
+            weights = Path(
+                source.name if source.kind in ("transformers", "detector", "saved") else source.weights or ""
+            )
             name = source.text.partition("@")[0] if source.kind == "network" else source.kind
-            if source.weights and not given.is_file():
+            if source.weights and not weights.is_file():
                 name = source.text
-            held = _contents(given, options)
+            held = _contents(weights, options)
             made |= {"name": name if held else source.text, "files": held, "domain": self.detector.domain}
         return fingerprint(made)
 
@@ -198,37 +200,37 @@ def _contents(path: Path, options: PairBenchOptions) -> list[list[str]]:
     return [[str(p.relative_to(path)) if path.is_dir() else "", held[str(p)]] for p in files]
 
 
-def read_detector(given: str, *, measure: str = "auto") -> BenchmarkDetector:
+def read_detector(named_text: str, *, measure: str = "auto") -> BenchmarkDetector:
     """A detector as it is named on the command line.
 
     Args:
-        given: ``mse``, ``ncc``, ``ssim``, ``random``, a folder of a detector, or a source of features
+        named_text: ``mse``, ``ncc``, ``ssim``, ``random``, a folder of a detector, or a source of features
             (`memorisk.models.encoders.feature_sources`); what stands behind the last ``=`` is its name.
         measure: Of encoders; "auto" is cosine. Detectors have their own.
 
     Raises:
         InputError: There is no such detector, or its files are damaged.
     """
-    text, name = _with_name(given)
+    text, name = _with_name(named_text)
     low = text.lower()
     if low in PIXEL_NAMES:
         return BenchmarkDetector(name or PIXEL_NAMES[low], low, low, None)
     if low == RANDOM:
         return BenchmarkDetector(name or "Random", low, None, open_pair_detector(_RANDOM_SOURCE, measure=measure))
-    found = open_pair_detector(text, measure="auto")
-    if measure != "auto" and found.detector is None:
-        found = open_pair_detector(text, measure=measure)
-    shown = found.source.shown.removeprefix("detector:").removeprefix("timm:").removeprefix("transformers:")
-    return BenchmarkDetector(name or shown, text, None, found)
+    detector = open_pair_detector(text, measure="auto")
+    if measure != "auto" and detector.detector is None:
+        detector = open_pair_detector(text, measure=measure)
+    shown = detector.source.shown.removeprefix("detector:").removeprefix("timm:").removeprefix("transformers:")
+    return BenchmarkDetector(name or shown, text, None, detector)
 
 
-def _with_name(given: str) -> tuple[str, str]:
+def _with_name(named_text: str) -> tuple[str, str]:
     """The text and the name behind it, empty where there is none."""
-    head, equals, tail = given.rpartition("=")
-    if not equals or not head.strip() or not tail.strip() or Path(given).exists():
-        return given.strip(), ""
-    weights = given.partition("@")[2]
-    return (given.strip(), "") if weights and Path(weights).is_file() else (head.strip(), tail.strip())
+    head, equals, tail = named_text.rpartition("=")
+    if not equals or not head.strip() or not tail.strip() or Path(named_text).exists():
+        return named_text.strip(), ""
+    weights = named_text.partition("@")[2]
+    return (named_text.strip(), "") if weights and Path(weights).is_file() else (head.strip(), tail.strip())
 
 
 def read_detectors(options: PairBenchOptions) -> tuple[list[BenchmarkDetector], dict[str, str]]:
@@ -240,12 +242,12 @@ def read_detectors(options: PairBenchOptions) -> tuple[list[BenchmarkDetector], 
     Raises:
         InputError: One cannot be had, two have one name, or the reference is none of them.
     """
-    found = [read_detector(text, measure=options.measure) for text in options.detectors]
+    detectors = [read_detector(text, measure=options.measure) for text in options.detectors]
     missing: dict[str, str] = {}
     if options.baselines == "table2":
-        texts, missing = available_baselines([c.name for c in found], download=options.download)
-        found += [read_detector(text, measure=options.measure) for text in texts]
-    names = [c.name for c in found]
+        texts, missing = available_baselines([c.name for c in detectors], download=options.download)
+        detectors += [read_detector(text, measure=options.measure) for text in texts]
+    names = [c.name for c in detectors]
     for name in names:
         if [n.lower() for n in names].count(name.lower()) > 1:
             raise InputError(
@@ -254,7 +256,7 @@ def read_detectors(options: PairBenchOptions) -> tuple[list[BenchmarkDetector], 
             )
     if options.reference is not None and options.reference not in names:
         raise InputError(f"reference is {one_line(options.reference, 80)}; it must be one of {one_line(names, 200)}")
-    return found, missing
+    return detectors, missing
 
 
 def reference_name(options: PairBenchOptions, contenders: Sequence[BenchmarkDetector]) -> str:

@@ -95,29 +95,29 @@ def divide(store: ImageStore, contenders: Sequence[BenchmarkDetector], options: 
     notes = [f"{plural(len(blank), 'image', 'images')} of one grey level left out."] if len(blank) else []
     if not manifest.groups_given:
         notes.append("Whose each image is was not said: each counts as a patient of its own.")
-    known, told = _known_patients(store, groups, contenders)
-    given = options.splits == "given" or (options.splits == "auto" and manifest.splits is not None)
-    if given:
+    known, notes_known = _known_patients(store, groups, contenders)
+    as_given = options.splits == "given" or (options.splits == "auto" and manifest.splits is not None)
+    if as_given:
         part = _given_parts(manifest, groups)
         untold = _sets_without_split(part, datasets)
         if untold and options.splits == "auto":
             here = np.isin(datasets, untold)
             part[here] = _draw_parts(groups, datasets, known, options)[here]
         part, more = _exclude_known(part, groups, known, options.leave_out_seen)
-        notes += [*told, *more]
+        notes += [*notes_known, *more]
         if untold:
             what = "drawn by patient there" if options.splits == "auto" else "none of their images is asked about"
             notes.append(f"No test images are named in {', '.join(untold)}: {what}.")
     else:
         part = _draw_parts(groups, datasets, known, options)
-        notes += [*told, *_placement_words(groups, known)]
+        notes += [*notes_known, *_placement_words(groups, known)]
     part[blank] = ""
-    found = Division(
+    division = Division(
         part, groups, datasets, pd.factorize(np.asarray(store.pixel_hashes, dtype=object))[0],
-        "given" if given else "drawn", tuple(notes),
+        "given" if as_given else "drawn", tuple(notes),
     )  # fmt: skip
-    _refuse_few(found, manifest)
-    return found
+    _refuse_few(division, manifest)
+    return division
 
 
 def _datasets(manifest: Manifest) -> np.ndarray:
@@ -144,7 +144,7 @@ def _known_patients(
 
     Where patients are not given, on either side, pixels alone are compared: names of files occur anywhere.
     """
-    found, told = {}, []
+    parts_known, notes = {}, []
     _, index = np.unique(groups.astype(str), return_inverse=True)
     for contender in contenders:
         detector = contender.detector.detector if contender.detector is not None else None
@@ -154,7 +154,7 @@ def _known_patients(
         part = seen.part.copy()
         if not (detector.config.groups_given and store.manifest.groups_given):
             if not seen.pixels_compared:
-                told.append(f"Whom {contender.name} knows cannot be seen: its images were stored otherwise, and "
+                notes.append(f"Whom {contender.name} knows cannot be seen: its images were stored otherwise, and "
                             "patients are not given.")  # fmt: skip
                 continue
             hashes = store.pixel_hashes.astype(str)
@@ -164,8 +164,8 @@ def _known_patients(
         for name in (VALIDATION, TRAINING):  # a patient of whom one image was trained on is known
             of = np.bincount(index, part == name, minlength=index.max() + 1) > 0
             part[of[index]] = name
-        found[contender.name] = part
-    return found, told
+        parts_known[contender.name] = part
+    return parts_known, notes
 
 
 def _given_parts(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
@@ -253,30 +253,30 @@ def _draw_parts(
 
 def _placement_words(groups: np.ndarray, known: dict[str, np.ndarray]) -> list[str]:
     """Whom each detector knows, in words."""
-    found = []
+    lines = []
     for name, seen in known.items():
         counts = {p: len(np.unique(groups[seen == p].astype(str))) for p in (TRAINING, VALIDATION)}
         if sum(counts.values()):
-            found.append(
+            lines.append(
                 f"{name} was trained on {counts[TRAINING]:,} of these patients and chosen on {counts[VALIDATION]:,}: "
                 "none of them is a test patient."
             )
-    return found
+    return lines
 
 
-def _refuse_few(found: Division, manifest: Manifest) -> None:
+def _refuse_few(division: Division, manifest: Manifest) -> None:
     """Refuse a division without test images or without two patients to tell apart.
 
     Raises:
         InputError: It is one.
     """
-    if not found.names:
+    if not division.names:
         raise InputError(
             f"{one_line(manifest.name)} has no test images: none so named in the split, or the detectors know everybody"
         )
-    for name in found.names:
+    for name in division.names:
         for part in (TEST, VALIDATION):
-            n = found.patients(part, name)
+            n = division.patients(part, name)
             if n == 1 or (n == 0 and part == TEST):
                 raise InputError(f"{one_line(name, 60)} has one {part} patient: there is nobody to tell apart")
 
@@ -301,8 +301,8 @@ class PartPairs:
 
     def identities(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
         """Patients of the first and second images of a kind of pairs."""
-        found = self.pairs[kind]
-        return self.groups[found.first].astype(str), self.groups[found.second].astype(str)
+        pairs = self.pairs[kind]
+        return self.groups[pairs.first].astype(str), self.groups[pairs.second].astype(str)
 
     @property
     def n_identities(self) -> int:
@@ -325,7 +325,7 @@ def part_pairs(division: Division, part: str, datasets: Sequence[str], *, seed: 
         datasets: In this order.
         seed: Of the negatives.
     """
-    found = []
+    parts = []
     for place, dataset in enumerate(datasets):
         rows = division.rows(part, dataset)
         groups = division.groups[rows].astype(str)
@@ -342,5 +342,5 @@ def part_pairs(division: Division, part: str, datasets: Sequence[str], *, seed: 
         }
         pairs = {kind: Pairs(rows[p.first], rows[p.second]) for kind, p in local.items()}
         weight = pair_weights(groups[positive.first])
-        found.append(PartPairs(dataset, pairs, division.groups, weight, int(same.sum())))
-    return found
+        parts.append(PartPairs(dataset, pairs, division.groups, weight, int(same.sum())))
+    return parts

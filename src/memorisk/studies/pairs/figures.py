@@ -31,11 +31,11 @@ STRENGTH_WORDS = {
 }
 
 
-def joint_figure(found: PairBenchmark) -> list[Block]:
+def joint_figure(benchmark: PairBenchmark) -> list[Block]:
     """Figure 1: re-identification against copies."""
-    frame = found.figures.get("figure_1")
+    frame = benchmark.figures.get("figure_1")
     if frame is None:
-        other = "copies" if found.kind == "reid" else "reid"
+        other = "copies" if benchmark.kind == "reid" else "reid"
         return [Paragraph(f"Figure 1 sets this beside bench {other}: name its run folder after --{other}.")]
     if not len(frame):
         return [Paragraph("No detector stands in both benchmarks under one name, so that figure 1 has no point.")]
@@ -44,8 +44,8 @@ def joint_figure(found: PairBenchmark) -> list[Block]:
         column_texts(frame, "detector"), x, y, column_numbers(frame, "dimension"), x_title="Re-identification: AUC",
         y_title="Copies: recall at the strongest",
     )  # fmt: skip
-    table = Table(frame=frame, columns=list(found.columns["figure_1"]), caption="The drawn numbers.")
-    said = (
+    table = Table(frame=frame, columns=list(benchmark.columns["figure_1"]), caption="The drawn numbers.")
+    caption = (
         "Macro averages with their 95 % intervals; a larger point is a longer vector. A detector for both tasks lies "
         "in the upper right corner."
     )
@@ -53,17 +53,17 @@ def joint_figure(found: PairBenchmark) -> list[Block]:
     for row in frame.to_dict("records"):
         words += [Name(str(row["detector"])), f": AUC {decimal(row['auc'])}, recall {percent(row['recall'])}. "]
     title = "Figure 1: re-identification and copies"
-    return [Figure(svg=svg, title=title, caption=said, alternative=words, table=table)]
+    return [Figure(svg=svg, title=title, caption=caption, alternative=words, table=table)]
 
 
-def score_figures(found: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]:
+def score_figures(benchmark: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]:
     """Figure 6: all pairs by score, a drawing for each detector and data set.
 
     Args:
-        found: The benchmark.
+        benchmark: The benchmark.
         thresholds: Rows of the table of false matches.
     """
-    frame = found.figures["figure_6"]
+    frame = benchmark.figures["figure_6"]
     if not len(frame):
         return [Paragraph("No detector compares one against all.")]
     blocks: list[Block] = []
@@ -79,21 +79,21 @@ def score_figures(found: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]
         counts = {"of one patient": same, "of two patients": different}
         svg = score_plot(edges, counts, x_title="Score", marks=marks)
         under = int(below.sum())
-        said = f": all {count(int(same.sum()))} pairs of one patient and all "
-        said += f"{count(int(different.sum()) + under)} of two, each as a share of its own"
-        said += f"; {count(under)} of two lie below the axis." if under else "."
+        sentence = f": all {count(int(same.sum()))} pairs of one patient and all "
+        sentence += f"{count(int(different.sum()) + under)} of two, each as a share of its own"
+        sentence += f"; {count(under)} of two lie below the axis." if under else "."
         words = f"Pairs of one patient reach from {edges[0]:.4g} to {edges[-1]:.4g}."
-        named = [Name(detector), ", ", Name(dataset), said]
+        named = [Name(detector), ", ", Name(dataset), sentence]
         blocks.append(Figure(svg=svg, title="Figure 6: all pairs by score", caption=named, alternative=words))
     if len(keys) > MOST_HISTOGRAMS:
         blocks.append(Paragraph(f"{len(keys) - MOST_HISTOGRAMS} more are in tables/figure_6.parquet."))
     return blocks
 
 
-def strongest_figure(found: PairBenchmark) -> list[Block]:
+def strongest_figure(benchmark: PairBenchmark) -> list[Block]:
     """Figure 4: recall of the strongest copies, both thresholds, macro-averaged."""
-    frame = _overall(found.table("figure_4").ours)
-    names = [str(name) for name in found.board["detector"]]
+    frame = _overall(benchmark.table("figure_4").ours)
+    names = [str(name) for name in benchmark.board["detector"]]
     series = {}
     for rule, words in RULE_WORDS.items():
         by = {str(r["detector"]): r for r in frame.to_dict("records") if r["rule"] == words}
@@ -103,27 +103,27 @@ def strongest_figure(found: PairBenchmark) -> list[Block]:
         if rule == "specificity" or np.isfinite(picked[0]).any():
             series[f"threshold of {words}"] = tuple(picked)
     svg = series_plot(names, series, x_title="Recall of the strongest copies", reference=None, cut=False)
-    said = (
+    caption = (
         "Mean over families and data sets of the share of copies that are recognised as their source, at the strongest "
         "of each family, with 95 % intervals over patients. The drawn numbers are those of the table below."
     )
-    best = found.board.to_dict("records")[0]
-    equal = int((found.board["recall"] == best["recall"]).sum())
+    best = benchmark.board.to_dict("records")[0]
+    equal = int((benchmark.board["recall"] == best["recall"]).sum())
     most = " recognises most" if equal == 1 else f" and {equal - 1} more recognise as many"
     most += f": {percent(best['recall'])}."
     words = [f"{len(names)} detectors; ", Name(str(best["detector"])), most]
-    return [Figure(svg=svg, title="Figure 4: copies, strongest", caption=said, alternative=words)]
+    return [Figure(svg=svg, title="Figure 4: copies, strongest", caption=caption, alternative=words)]
 
 
-def strength_figures(found: PairBenchmark) -> list[Block]:
+def strength_figures(benchmark: PairBenchmark) -> list[Block]:
     """Figure 5: recall against strength, a drawing a family, macro-averaged, at 50 % specificity."""
-    frame = found.figures["figure_5"]
+    frame = benchmark.figures["figure_5"]
     if not len(frame):
         return []
-    names = [str(name) for name in found.board["detector"]]
+    names = [str(name) for name in benchmark.board["detector"]]
     chosen = names[:MOST_DETECTORS]
-    if found.reference in names and found.reference not in chosen:
-        chosen[-1] = found.reference
+    if benchmark.reference in names and benchmark.reference not in chosen:
+        chosen[-1] = benchmark.reference
     blocks: list[Block] = []
     for family in dict.fromkeys(column_texts(frame, "family")):
         own = [r for r in frame.to_dict("records") if r["family"] == family and r["rule"] == RULE_WORDS["specificity"]]
@@ -140,11 +140,11 @@ def strength_figures(found: PairBenchmark) -> list[Block]:
             Column(source="recall", heading="Recall [95 %]", format="percent", interval=("recall_low", "recall_high")),
         ]
         table = Table(frame=pd.DataFrame(own), columns=columns, caption="The drawn numbers, of all detectors.")
-        said = "Threshold of 50 % specificity on validation pairs; mean over data sets, every patient alike."
+        caption = "Threshold of 50 % specificity on validation pairs; mean over data sets, every patient alike."
         if len(names) > len(chosen):
-            said += f" The {len(chosen)} detectors drawn are the first of the leaderboard and the reference."
+            caption += f" The {len(chosen)} detectors drawn are the first of the leaderboard and the reference."
         title = f"Figure 5: {family}"
-        blocks.append(Figure(svg=svg, title=title, caption=said, alternative=words, table=table))
+        blocks.append(Figure(svg=svg, title=title, caption=caption, alternative=words, table=table))
     return blocks
 
 
@@ -171,10 +171,10 @@ def read_board(run: Path, kind: str) -> pd.DataFrame:
     needed = "auc" if kind == "reid" else "recall"
     if not file.is_file():
         raise InputError(f"{one_line(run)} holds no finished run of bench {kind}: there is no {BOARD} in it")
-    found = read_table(file)
-    if needed not in found or "detector" not in found:
+    board = read_table(file)
+    if needed not in board or "detector" not in board:
         raise InputError(f"{one_line(run)} is a run of another benchmark; name one of bench {kind}")
-    return found
+    return board
 
 
 def figure_1_frame(reid: pd.DataFrame, copies: pd.DataFrame) -> pd.DataFrame:

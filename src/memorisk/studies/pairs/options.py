@@ -154,12 +154,12 @@ def copies_options(settings: dict[str, Any]) -> BenchCopiesOptions:
 
 def _as_lists(settings: dict[str, Any], *names: str) -> dict[str, Any]:
     """The settings, one text alone as a list of one."""
-    given = dict(settings)
+    by_name = dict(settings)
     for name in names:
-        if name in given:
-            value = given[name]
-            given[name] = (str(value),) if isinstance(value, str | Path) else tuple(map(str, value))
-    return given
+        if name in by_name:
+            value = by_name[name]
+            by_name[name] = (str(value),) if isinstance(value, str | Path) else tuple(map(str, value))
+    return by_name
 
 
 def _paths(settings: dict[str, Any], name: str) -> dict[str, Any]:

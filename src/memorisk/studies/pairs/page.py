@@ -67,10 +67,12 @@ def pair_study(
         write_table(folder / SPLIT, ready.division.table(ready.store.manifest))
         run_pair_cells(folder, ready.cells, work, progress)
 
-    def report(found: PairBenchmark) -> StudyReport:
+    def report(benchmark: PairBenchmark) -> StudyReport:
         """The leaderboard, the tables, the figures."""
-        frames = {"leaderboard": found.board, **found.figures}
-        return StudyReport(page=page(found), layout=_layout(found), frames=frames, opening=[board_text(found)])
+        frames = {"leaderboard": benchmark.board, **benchmark.figures}
+        return StudyReport(
+            page=page(benchmark), layout=_layout(benchmark), frames=frames, opening=[board_text(benchmark)]
+        )
 
     identity = {"benchmark": kind, "data_hash": ready.store.data_hash, "division": ready.division_hash}
     return Study(
@@ -83,28 +85,28 @@ def pair_study(
     )
 
 
-def board_text(found: PairBenchmark) -> str:
+def board_text(benchmark: PairBenchmark) -> str:
     """The sentences and the leaderboard as Markdown; empty without a measured detector.
 
     Args:
-        found: The benchmark.
+        benchmark: The benchmark.
     """
-    if not len(found.board):
+    if not len(benchmark.board):
         return ""
-    lines = "\n".join(f"- {escape_markdown(line)}" for line in findings(found))
-    return "\n\n".join([lines, "## Leaderboard", markdown_table(found.board, board_columns(found))])
+    lines = "\n".join(f"- {escape_markdown(line)}" for line in findings(benchmark))
+    return "\n\n".join([lines, "## Leaderboard", markdown_table(benchmark.board, board_columns(benchmark))])
 
 
-def board_columns(found: PairBenchmark) -> list[Column]:
+def board_columns(benchmark: PairBenchmark) -> list[Column]:
     """The columns of the leaderboard that tell something, those of the protocol first."""
-    columns = _layout(found).shown(found.board, "leaderboard")
-    if found.options.protocol == "corrected":
+    columns = _layout(benchmark).shown(benchmark.board, "leaderboard")
+    if benchmark.options.protocol == "corrected":
         return columns
     return sorted(columns, key=lambda c: (not c.row_heading, not c.source.endswith("_paper")))
 
 
-def _layout(found: PairBenchmark) -> TableLayout:
-    return TableLayout(columns=found.columns, captions=CAPTIONS)
+def _layout(benchmark: PairBenchmark) -> TableLayout:
+    return TableLayout(columns=benchmark.columns, captions=CAPTIONS)
 
 
 CAPTIONS = {
@@ -114,76 +116,85 @@ CAPTIONS = {
 }
 
 
-def lead(found: PairBenchmark, question: str) -> list[Block]:
+def lead(benchmark: PairBenchmark, question: str) -> list[Block]:
     """What stands before the contents: the findings, counts, and what failed.
 
     Args:
-        found: The benchmark.
+        benchmark: The benchmark.
         question: That it answers.
     """
     blocks: list[Block] = []
-    if len(found.board):
-        items: list[Text] = [[Name(line)] for line in findings(found)]
+    if len(benchmark.board):
+        items: list[Text] = [[Name(line)] for line in findings(benchmark)]
         blocks.append(Callout("note", question, [Steps(items)]))
     else:
         blocks.append(Callout("warning", "No detector was measured", [Paragraph("What failed is told below.")]))
-    d = found.division
+    d = benchmark.division
     facts = [
-        Fact("Detectors", count(len(found.board))),
+        Fact("Detectors", count(len(benchmark.board))),
         Fact("Data sets", count(len(d.names))),
         Fact("Test patients", count(d.patients("test"))),
         Fact("Test images", count(len(d.rows("test")))),
-        Fact("Failed", count(len(found.failed))),
+        Fact("Failed", count(len(benchmark.failed))),
     ]
-    return [*blocks, Facts(facts), *failure_blocks(found.failed)]
+    return [*blocks, Facts(facts), *failure_blocks(benchmark.failed)]
 
 
-def board_blocks(found: PairBenchmark, caption: str) -> list[Block]:
+def board_blocks(benchmark: PairBenchmark, caption: str) -> list[Block]:
     """The leaderboard.
 
     Args:
-        found: The benchmark.
+        benchmark: The benchmark.
         caption: Of it.
     """
-    if not len(found.board):
+    if not len(benchmark.board):
         return []
-    said = f"{caption} The reference is {found.reference}."
+    shown_caption = f"{caption} The reference is {benchmark.reference}."
     saved = "tables/leaderboard.parquet"
-    return [Table(frame=texts_as_missing(found.board), columns=board_columns(found), caption=said, elsewhere=saved)]
+    return [
+        Table(
+            frame=texts_as_missing(benchmark.board),
+            columns=board_columns(benchmark),
+            caption=shown_caption,
+            elsewhere=saved,
+        )
+    ]
 
 
-def _tables(found: PairBenchmark, *names: str) -> list[Block]:
-    return table_blocks(_layout(found), *(found.table(name) for name in names))
+def _tables(benchmark: PairBenchmark, *names: str) -> list[Block]:
+    return table_blocks(_layout(benchmark), *(benchmark.table(name) for name in names))
 
 
-def setup_blocks(found: PairBenchmark) -> list[Block]:
+def setup_blocks(benchmark: PairBenchmark) -> list[Block]:
     """What was run, and what must be said of the division."""
-    split = "as given" if found.division.how == "given" else "drawn by patient"
-    said: list[Text] = [f"Validation and test patients: {split}."]
-    said += [[Name(note)] for note in found.division.notes]
-    return [Steps(said), *_tables(found, "parts", "detectors", "missing")]
+    split = "as given" if benchmark.division.how == "given" else "drawn by patient"
+    sentences: list[Text] = [f"Validation and test patients: {split}."]
+    sentences += [[Name(note)] for note in benchmark.division.notes]
+    return [Steps(sentences), *_tables(benchmark, "parts", "detectors", "missing")]
 
 
-def reid_page(found: PairBenchmark) -> Page:
+def reid_page(benchmark: PairBenchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page.
 
     Args:
-        found: Of `benchmark_reid`.
+        benchmark: Of `benchmark_reid`.
     """
-    matches = found.table("false_matches")
+    matches = benchmark.table("false_matches")
     sections = [
-        Section("Leaderboard", [*board_blocks(found, _REID_CAPTION), *joint_figure(found)], "leaderboard"),
-        Section("Data sets", _tables(found, "table_2"), "datasets"),
-        Section("Less the reference", _tables(found, "differences"), "differences"),
-        Section("Decisions", _tables(found, "table_4"), "decisions"),
-        Section("One against all", [*_tables(found, "false_matches"), *score_figures(found, matches.ours)], "all"),
-        Section("What was run", setup_blocks(found), "setup"),
+        Section("Leaderboard", [*board_blocks(benchmark, _REID_CAPTION), *joint_figure(benchmark)], "leaderboard"),
+        Section("Data sets", _tables(benchmark, "table_2"), "datasets"),
+        Section("Less the reference", _tables(benchmark, "differences"), "differences"),
+        Section("Decisions", _tables(benchmark, "table_4"), "decisions"),
+        Section(
+            "One against all", [*_tables(benchmark, "false_matches"), *score_figures(benchmark, matches.ours)], "all"
+        ),
+        Section("What was run", setup_blocks(benchmark), "setup"),
         Section("How to read this", [Steps(_REID_READING)], "reading"),
     ]
     return Page(
         title="Re-identification",
-        subtitle=["Which detector tells that two images are of one patient? ", Name(found.source)],
-        lead=lead(found, "What is told of patients who chose nothing?"),
+        subtitle=["Which detector tells that two images are of one patient? ", Name(benchmark.source)],
+        lead=lead(benchmark, "What is told of patients who chose nothing?"),
         sections=sections,
         footer=[Paragraph("This page holds no image and no id. Scores are in cells/, who is in which part in "
                           "split.parquet.")],
@@ -204,26 +215,26 @@ _REID_READING = [
 ]
 
 
-def copies_page(found: PairBenchmark) -> Page:
+def copies_page(benchmark: PairBenchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page.
 
     Args:
-        found: Of `benchmark_copies`.
+        benchmark: Of `benchmark_copies`.
     """
-    strongest = [*strongest_figure(found)] if len(found.board) else []
+    strongest = [*strongest_figure(benchmark)] if len(benchmark.board) else []
     sections = [
-        Section("Leaderboard", [*board_blocks(found, _COPIES_CAPTION), *joint_figure(found)], "leaderboard"),
-        Section("Strongest copies", [*strongest, *_tables(found, "figure_4", "strongest")], "strongest"),
-        Section("Less the reference", _tables(found, "differences"), "differences"),
-        Section("Recall against strength", strength_figures(found), "strength"),
-        Section("Thresholds", _tables(found, "thresholds"), "thresholds"),
-        Section("What was run", setup_blocks(found), "setup"),
+        Section("Leaderboard", [*board_blocks(benchmark, _COPIES_CAPTION), *joint_figure(benchmark)], "leaderboard"),
+        Section("Strongest copies", [*strongest, *_tables(benchmark, "figure_4", "strongest")], "strongest"),
+        Section("Less the reference", _tables(benchmark, "differences"), "differences"),
+        Section("Recall against strength", strength_figures(benchmark), "strength"),
+        Section("Thresholds", _tables(benchmark, "thresholds"), "thresholds"),
+        Section("What was run", setup_blocks(benchmark), "setup"),
         Section("How to read this", [Steps(_COPIES_READING)], "reading"),
     ]
     return Page(
         title="Augmented copies",
-        subtitle=["Which detector still recognises an image that was changed? ", Name(found.source)],
-        lead=lead(found, "What is recognised of copies of patients who chose nothing?"),
+        subtitle=["Which detector still recognises an image that was changed? ", Name(benchmark.source)],
+        lead=lead(benchmark, "What is recognised of copies of patients who chose nothing?"),
         sections=sections,
         footer=[Paragraph("This page holds no image and no id. Scores are in cells/, who is in which part in "
                           "split.parquet.")],

@@ -166,8 +166,8 @@ def copies_cost(cell: Cell, options: BenchCopiesOptions) -> Cost:
     if PAIRS in cell.missing:
         both = [some for part in (VALIDATION, TEST) for some in copy_pairs(cell, part).values()]
         pairs += sum(len(some.negative) + len(some.positive) for some in both)
-    asked = made if _has_network(cell) else 0
-    return _features(cell) + Cost(images_passed=asked, pairs=pairs, at_most=("images_passed",) if asked else ())
+    n_images = made if _has_network(cell) else 0
+    return _features(cell) + Cost(images_passed=n_images, pairs=pairs, at_most=("images_passed",) if n_images else ())
 
 
 def _searched_pairs(cell: Cell, known: set[str]) -> int:
@@ -187,13 +187,13 @@ def _searched_pairs(cell: Cell, known: set[str]) -> int:
 
 def _features(cell: Cell) -> Cost:
     """Of all images, once."""
-    found = cell.contender.detector
-    if found is None:
+    detector = cell.contender.detector
+    if detector is None:
         return Cost()
-    return features_cost(found.source, [cell.store.pixel_hashes], cell.store.images.shape, found.detector)
+    return features_cost(detector.source, [cell.store.pixel_hashes], cell.store.images.shape, detector.detector)
 
 
 def _has_network(cell: Cell) -> bool:
     """Whether images go through a network, and not only their pixels through arithmetic."""
-    found = cell.contender.detector
-    return found is not None and found.source.kind not in WITHOUT_NETWORK
+    detector = cell.contender.detector
+    return detector is not None and detector.source.kind not in WITHOUT_NETWORK

@@ -49,14 +49,14 @@ _STAGE_TWO = "Rotate, Flip, Blur, Noise, Brightness, Contrast, JPEG"
 _FORM_WORDS = {"corrected": "every patient alike", "paper": "every pair alike"}
 
 
-def table_2(found: Sequence[ReidScores], sensitivity: float) -> StudyTable:
+def table_2(measured: Sequence[ReidScores], sensitivity: float) -> StudyTable:
     """AUC and specificity of every detector on every data set, and their macro averages.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
         sensitivity: At which the specificity is read.
     """
-    rows = [row for m in sorted(found, key=_place) for row in _rows_of(m, sensitivity)]
+    rows = [row for m in sorted(measured, key=_place) for row in _rows_of(m, sensitivity)]
     ours = pd.DataFrame(rows)
     note = (
         "As printed: every pair counts alike, and a negative's second image is any other patient's. Corrected: every "
@@ -125,15 +125,15 @@ def _table_2_paper(ours: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(list(rows.values()))
 
 
-def differences(found: Sequence[ReidScores], reference: str) -> StudyTable:
+def differences(measured: Sequence[ReidScores], reference: str) -> StudyTable:
     """AUC of every detector less that of the reference, on the same pairs.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
         reference: Name of the one that the others are compared with.
     """
-    base = next((m for m in found if m.name == reference), None)
-    others = [m for m in found if base is not None and m is not base]
+    base = next((m for m in measured if m.name == reference), None)
+    others = [m for m in measured if base is not None and m is not base]
     rows = [row for m in others for row in _comparison_rows(m, base)] if base is not None else []
     note = "The same pairs for both; each patient is left out of both at once. An interval without 0 tells them apart."
     why = "" if rows else ("the reference was not measured" if base is None else "only one detector was measured")
@@ -159,28 +159,28 @@ def _comparison_rows(m: ReidScores, base: ReidScores) -> list[dict[str, object]]
     return rows
 
 
-def table_4(found: Sequence[ReidScores]) -> StudyTable:
+def table_4(measured: Sequence[ReidScores]) -> StudyTable:
     """Decisions at a probability of one half, all data sets together, of the detectors that have one.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
     """
-    heads = [m for m in found if np.isfinite(m.at_half)]
+    heads = [m for m in measured if np.isfinite(m.at_half)]
     ours, paper = [], []
     for m in heads:
         for form in FORMS:
             every = pool_sets([some.listed(form) for some in m.test.values()])
-            told = pair_decisions(every.score >= m.at_half, *every[1:4], weight=every.weight)
+            decisions = pair_decisions(every.score >= m.at_half, *every[1:4], weight=every.weight)
             auc = pair_auc(*every[:4], weights=every.weight).interval
             names = ("accuracy", "f1", "precision", "recall")
             row: dict[str, object] = {"detector": m.name, **_design(m), "form": _FORM_WORDS[form]}
             row["n_pairs"] = len(every.score)
             for name in names:
-                row |= limits(name, getattr(told, name))
+                row |= limits(name, getattr(decisions, name))
             ours.append(row | limits("auc", auc))
             if form == "paper":
                 heads_of = ("Accuracy", "F1-Score", "Precision", "Recall")
-                each = {h: _four_digits(getattr(told, n).estimate) for h, n in zip(heads_of, names, strict=True)}
+                each = {h: _four_digits(getattr(decisions, n).estimate) for h, n in zip(heads_of, names, strict=True)}
                 design = {_GRID[name]: value for name, value in _design(m).items()}
                 paper.append({"Detector": m.name, **design, **each, "AUC": _four_digits(auc.estimate)})
     note = (
@@ -208,15 +208,15 @@ def _design(m: ReidScores) -> dict[str, str]:
     }
 
 
-def false_matches(found: Sequence[ReidScores], sensitivity: float) -> StudyTable:
+def false_matches(measured: Sequence[ReidScores], sensitivity: float) -> StudyTable:
     """Of every test image, whether any image of another patient of its data set is called the same patient.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
         sensitivity: That the calibrated threshold keeps on validation patients.
     """
     rows = []
-    for m in found:
+    for m in measured:
         for dataset in m.division.names if not m.why_no_pairs else ():
             closest, groups = m.closest(dataset)
             at = {f"{100 * sensitivity:g} % of validation pairs": m.calibrated(dataset), "P = 0.5": m.at_half}
@@ -227,34 +227,36 @@ def false_matches(found: Sequence[ReidScores], sensitivity: float) -> StudyTable
                 row = {"detector": m.name, "dataset": dataset, "at": what, "threshold": threshold}
                 if dataset in m.test:
                     same = m.test[dataset]
-                    kept = identity_share(same.scores["positive"] >= threshold, same.pairs.identities("positive")[0])
-                    row |= limits("sensitivity", kept)
+                    sensitivity_share = identity_share(
+                        same.scores["positive"] >= threshold, same.pairs.identities("positive")[0]
+                    )
+                    row |= limits("sensitivity", sensitivity_share)
                 row |= {
                     "n_matched": int(hit.sum()),
                     "n_images": len(hit),
                     **limits("matched", identity_share(hit, groups)),
                 }
                 rows.append(row | {"n_patients": len(np.unique(groups))})
-    left = [m.name for m in found if m.why_no_pairs]
+    left = [m.name for m in measured if m.why_no_pairs]
     note = (
         "Exact, all pairs of test images of a data set. What a filter would reject of new, real images: the more there "
         "are to compare with, the more are matched. Intervals are over the patients of the images that are asked "
         "about, with the others as they are."
     )
     if left:
-        note += f" Not of {', '.join(left)}: {found[[m.name for m in found].index(left[0])].why_no_pairs}."
+        note += f" Not of {', '.join(left)}: {measured[[m.name for m in measured].index(left[0])].why_no_pairs}."
     why = "" if rows else "no detector compares one against all"
     return StudyTable("false_matches", "False matches, one against all", pd.DataFrame(), pd.DataFrame(rows), note, why)
 
 
-def figure_6_frame(found: Sequence[ReidScores]) -> pd.DataFrame:
+def figure_6_frame(measured: Sequence[ReidScores]) -> pd.DataFrame:
     """The numbers of figure 6: pairs of one patient and of two by score, all of them; a row a bin.
 
     Args:
-        found: The detectors.
+        measured: The detectors.
     """
     rows = []
-    for m in found:
+    for m in measured:
         for place, dataset in enumerate(m.division.names):
             if m.why_no_pairs or f"{place}/edges" not in m.all_pairs:
                 continue
@@ -348,11 +350,11 @@ def _prepare(images: str | Path, out: Path, options: BenchReidOptions, progress:
 
 def _read(ready: BenchmarkSetup, options: BenchReidOptions, copies: pd.DataFrame | None) -> PairBenchmark:
     """Every number from what is finished."""
-    found = read_reid(ready.cells)
-    main, apart = table_2(found, options.sensitivity), differences(found, ready.reference)
-    tables = [main, apart, table_4(found), false_matches(found, options.sensitivity), *setup_tables(ready)]
-    board = _board(found, main, apart, options)
-    figures = {"figure_6": figure_6_frame(found)}
+    measured = read_reid(ready.cells)
+    main, apart = table_2(measured, options.sensitivity), differences(measured, ready.reference)
+    tables = [main, apart, table_4(measured), false_matches(measured, options.sensitivity), *setup_tables(ready)]
+    board = _board(measured, main, apart, options)
+    figures = {"figure_6": figure_6_frame(measured)}
     if copies is not None:
         figures["figure_1"] = figure_1_frame(board, copies)
     return PairBenchmark(
@@ -370,18 +372,20 @@ def _read(ready: BenchmarkSetup, options: BenchReidOptions, copies: pd.DataFrame
     )
 
 
-def _board(found: Sequence[ReidScores], main: StudyTable, apart: StudyTable, options: BenchReidOptions) -> pd.DataFrame:
+def _board(
+    measured: Sequence[ReidScores], main: StudyTable, apart: StudyTable, options: BenchReidOptions
+) -> pd.DataFrame:
     """A row a detector: its macro average, or its only data set."""
-    if not found:
+    if not measured:
         return pd.DataFrame()
     made = []
     by = {str(r["first"]): r for r in _overall(apart.ours).to_dict("records")}
-    dimension = {m.name: m.cell.described.get("dimension") for m in found}
+    dimension = {m.name: m.cell.described.get("dimension") for m in measured}
     for row in _overall(main.ours).to_dict("records"):
         name = str(row["detector"])
-        kept = {k: v for k, v in row.items() if k not in ("dataset", "sensitivity_low")}
+        columns = {k: v for k, v in row.items() if k not in ("dataset", "sensitivity_low")}
         beside = {k: v for k, v in by.get(name, {}).items() if k.startswith("difference")}
-        made.append({**kept, **beside, "dimension": dimension[name]})
+        made.append({**columns, **beside, "dimension": dimension[name]})
     suffix = "_paper" if options.protocol == "paper" else ""
     board = pd.DataFrame(made)
     order = np.argsort(-board[f"auc{suffix}"].to_numpy(dtype=float), kind="stable")

@@ -61,8 +61,12 @@ def _parts_table(ready: BenchmarkSetup) -> StudyTable:
             row: dict[str, object] = {"dataset": name, "part": part, "images": len(d.rows(part, name))}
             row |= {"patients": d.patients(part, name), "repeated": d.repeated(part, name), "pairs": 0}
             if name in pairs:
-                found = pairs[name]
-                row |= {"pairs": len(found.weight), "largest": found.largest_share, "identical": found.identical}
+                listed_pairs = pairs[name]
+                row |= {
+                    "pairs": len(listed_pairs.weight),
+                    "largest": listed_pairs.largest_share,
+                    "identical": listed_pairs.identical,
+                }
             rows.append(row)
     note = (
         "Validation patients make the thresholds, test patients are judged. Positive pairs grow with the square of a "
@@ -77,9 +81,9 @@ def _detector_table(cells: Sequence[Cell]) -> StudyTable:
         row: dict[str, object] = {"detector": cell.name, "state": "measured" if cell.done else "not run"}
         row |= {"compares": cell.contender.compares}
         if cell.done:
-            told = cell.described
-            row |= {name: told.get(name) for name in ("dimension", "weights", "preprocessing")}
-            row["notes"] = " ".join(told.get("notes") or [])
+            description = cell.described
+            row |= {name: description.get(name) for name in ("dimension", "weights", "preprocessing")}
+            row["notes"] = " ".join(description.get("notes") or [])
         elif cell.failure:
             row |= {"state": "failed", "notes": cell.failure}
         rows.append(row)
@@ -101,40 +105,40 @@ def failures(cells: Sequence[Cell]) -> dict[str, str]:
 _DIFFERENCE = ("difference", "difference_low", "difference_high")
 
 
-def findings(found: PairBenchmark) -> list[str]:
+def findings(benchmark: PairBenchmark) -> list[str]:
     """What came of it: the best detector, who differs from the reference, what is not there.
 
     Args:
-        found: With a detector at least.
+        benchmark: With a detector at least.
     """
     return [
-        *(_reid(found) if found.kind == "reid" else _copies(found)),
-        *_reference_words(found),
-        *_missing_words(found),
+        *(_reid(benchmark) if benchmark.kind == "reid" else _copies(benchmark)),
+        *_reference_words(benchmark),
+        *_missing_words(benchmark),
     ]
 
 
-def _reid(found: PairBenchmark) -> list[str]:
-    rows = found.board.to_dict("records")
-    first, suffix = rows[0], "_paper" if found.options.protocol == "paper" else ""
-    what = "AUC" if len(found.division.names) == 1 else "macro-averaged AUC"
+def _reid(benchmark: PairBenchmark) -> list[str]:
+    rows = benchmark.board.to_dict("records")
+    first, suffix = rows[0], "_paper" if benchmark.options.protocol == "paper" else ""
+    what = "AUC" if len(benchmark.division.names) == 1 else "macro-averaged AUC"
     place = _first_place(rows, f"auc{suffix}", "has the largest", "have the same")
-    told = f"{place} {what}, {_auc(first, f'auc{suffix}')}"
+    leader = f"{place} {what}, {_auc(first, f'auc{suffix}')}"
     at = f" {first['at']}" if first["at"] and not suffix else ""
-    said = [f"{told}; the specificity{at} of {first['detector']} is {_share(first, f'specificity{suffix}')}."]
+    sentences = [f"{leader}; the specificity{at} of {first['detector']} is {_share(first, f'specificity{suffix}')}."]
     if not is_missing(first["auc_paper"]):
-        said.append(
+        sentences.append(
             f"Counted as papers do, every pair alike, its AUC is {decimal(first['auc_paper'])}; every patient alike it "
             f"is {decimal(first['auc'])}."
         )
-    return said
+    return sentences
 
 
-def _copies(found: PairBenchmark) -> list[str]:
-    rows = found.board.to_dict("records")
-    told = _first_place(rows, "recall", "recognises most", "recognise as many")
+def _copies(benchmark: PairBenchmark) -> list[str]:
+    rows = benchmark.board.to_dict("records")
+    leader = _first_place(rows, "recall", "recognises most", "recognise as many")
     return [
-        f"{told} of the strongest copies, {_share(rows[0], 'recall')}, at the threshold above which half of the "
+        f"{leader} of the strongest copies, {_share(rows[0], 'recall')}, at the threshold above which half of the "
         "validation pairs of two patients lie."
     ]
 
@@ -147,26 +151,26 @@ def _first_place(rows: list[dict], column: str, alone: str, tied: str) -> str:
     return f"Nothing separates {', '.join(equal)}: they {tied}"
 
 
-def _reference_words(found: PairBenchmark) -> list[str]:
+def _reference_words(benchmark: PairBenchmark) -> list[str]:
     """Who is told from the reference by an interval without 0."""
     better, worse, open_ = [], [], []
-    for row in found.board.to_dict("records"):
+    for row in benchmark.board.to_dict("records"):
         values = [row.get(name) for name in _DIFFERENCE]
-        if row["detector"] == found.reference or any(is_missing(v) for v in values):
+        if row["detector"] == benchmark.reference or any(is_missing(v) for v in values):
             continue
         low, high = float(str(values[1])), float(str(values[2]))
         (better if low > 0 else worse if high < 0 else open_).append(str(row["detector"]))
-    said = []
+    sentences = []
     for names, what in ((better, "better than"), (worse, "worse than"), (open_, "not told apart from")):
         if names:
-            said.append(f"By paired intervals over patients {what} {found.reference}: {', '.join(names)}.")
-    return said
+            sentences.append(f"By paired intervals over patients {what} {benchmark.reference}: {', '.join(names)}.")
+    return sentences
 
 
-def _missing_words(found: PairBenchmark) -> list[str]:
-    if not found.missing:
+def _missing_words(benchmark: PairBenchmark) -> list[str]:
+    if not benchmark.missing:
         return []
-    return [f"Not at hand and not measured: {', '.join(found.missing)}; the table below says what to give."]
+    return [f"Not at hand and not measured: {', '.join(benchmark.missing)}; the table below says what to give."]
 
 
 def _auc(row: dict, name: str) -> str:
@@ -186,14 +190,14 @@ FAMILY_NAMES = ("blur", "noise", "rotation", "brightness", "darkening", "contras
 """Of copies, as `memorisk.training.detectors.lcmem.augmentations` has them."""
 
 
-def limits(name: str, found: JackknifeInterval) -> dict[str, float]:
+def limits(name: str, interval: JackknifeInterval) -> dict[str, float]:
     """An estimate with its limits as columns.
 
     Args:
         name: Of the estimate's column.
-        found: With NaN where it cannot be had.
+        interval: With NaN where it cannot be had.
     """
-    return {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
+    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def _family(name: str) -> str:

@@ -128,8 +128,8 @@ class ReidScores:
             dataset: Its name.
         """
         rows = self.division.rows(TEST, dataset)
-        found = self.all_pairs[f"{self.division.names.index(dataset)}/closest"]
-        return found, self.division.groups[rows].astype(str)
+        scores = self.all_pairs[f"{self.division.names.index(dataset)}/closest"]
+        return scores, self.division.groups[rows].astype(str)
 
 
 def read_reid(cells: Sequence[Cell]) -> list[ReidScores]:
@@ -142,7 +142,7 @@ def read_reid(cells: Sequence[Cell]) -> list[ReidScores]:
     if not done:
         return []
     parts = {part: reid_pairs(done[0], part) for part in (TEST, VALIDATION)}
-    found = []
+    measured = []
     for cell in done:
         scores, names = cell.read(SCORES), cell.division.names
         read = {
@@ -153,10 +153,10 @@ def read_reid(cells: Sequence[Cell]) -> list[ReidScores]:
             for part, listed in parts.items()
         }
         at_half = cell.described.get("at_half")
-        found.append(
+        measured.append(
             ReidScores(cell, read[TEST], read[VALIDATION], float("nan") if at_half is None else float(at_half))
         )
-    return found
+    return measured
 
 
 def pool_sets(parts: Sequence[PairScores]) -> PairScores:
@@ -271,13 +271,13 @@ class CopiesScores:
     @cached_property
     def copies(self) -> dict[tuple[str, str], CopyScores]:
         """Scores of the copies by family and data set."""
-        found = {}
+        by_family = {}
         for family in self.families:
             arrays = self.cell.read(family)
             for dataset in self.datasets:
                 scores = arrays[str(self.cell.division.names.index(dataset))]
-                found[family, dataset] = CopyScores(arrays["strengths"], scores)
-        return found
+                by_family[family, dataset] = CopyScores(arrays["strengths"], scores)
+        return by_family
 
     def hits(self, rule: str, family: str, dataset: str, strength: int = -1) -> np.ndarray:
         """[n] which copies of a data set are recognised.

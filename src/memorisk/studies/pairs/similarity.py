@@ -52,11 +52,11 @@ def pixel_scores(name: str, first: np.ndarray, second: np.ndarray, *, device: st
     if first.shape != second.shape or first.dtype != second.dtype or first.ndim != 4:
         raise InputError(f"images {first.shape} and {second.shape} cannot be compared pixel by pixel")
     size = max(1, _AT_ONCE // int(np.prod(first.shape[1:])))
-    found = np.empty(len(first))
+    scores = np.empty(len(first))
     for start in range(0, len(first), size):
         some = slice(start, start + size)
-        found[some] = _batch(name, first[some], second[some], device)
-    return found
+        scores[some] = _batch(name, first[some], second[some], device)
+    return scores
 
 
 def _batch(name: str, first: np.ndarray, second: np.ndarray, device: str) -> FloatArray:
@@ -154,16 +154,16 @@ class VectorSimilarity:
 
     def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
         """Their features are computed and not kept."""
-        found = load_features(copies, self.source, cache=False, **self.how)
-        if len(found.checks.not_finite):
-            raise InputError(f"the features of {len(found.checks.not_finite):,} copies are not finite")
-        return self._between(found.values, self.values[rows])
+        features = load_features(copies, self.source, cache=False, **self.how)
+        if len(features.checks.not_finite):
+            raise InputError(f"the features of {len(features.checks.not_finite):,} copies are not finite")
+        return self._between(features.values, self.values[rows])
 
     def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
         """Exact, all pairs."""
         some = self.values[rows]
-        found = self.similarity.nearest(some, some, 1, exclude_same=(groups, groups), device=self.device)
-        return found.scores[:, 0] + self.shift
+        nearest = self.similarity.nearest(some, some, 1, exclude_same=(groups, groups), device=self.device)
+        return nearest.scores[:, 0] + self.shift
 
     def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
         """Exact, all pairs."""
@@ -171,11 +171,11 @@ class VectorSimilarity:
         return self.similarity.histogram(self.values[rows], bounds, exclude_same=groups, device=self.device)
 
     def _between(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
-        found = np.full(len(first), np.nan)
+        scores = np.full(len(first), np.nan)
         good = self._defined(first) & self._defined(second)
         if good.any():
-            found[good] = self.similarity.scores(first[good], second[good]) + self.shift
-        return found
+            scores[good] = self.similarity.scores(first[good], second[good]) + self.shift
+        return scores
 
     def _defined(self, values: np.ndarray) -> NDArray[np.bool_]:
         """Rows that the measure takes: of no length there is no cosine, of one value no correlation."""
@@ -198,13 +198,13 @@ class PixelSimilarity:
 
     def scores(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
         """In blocks, so that few images are in memory at once."""
-        found = np.empty(len(first))
+        scores = np.empty(len(first))
         for start in range(0, len(first), 4096):
             some = slice(start, start + 4096)
-            found[some] = pixel_scores(
+            scores[some] = pixel_scores(
                 self.name, self.images[first[some]], self.images[second[some]], device=self.device
             )
-        return found
+        return scores
 
     def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
         """Row by row."""
@@ -212,13 +212,13 @@ class PixelSimilarity:
 
     def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
         """MSE and NCC as squared Euclidean and correlation distance; SSIM has no such form."""
-        found = self._vectors(rows)
-        return None if found is None else found.closest(np.arange(len(rows)), groups)
+        vectors = self._vectors(rows)
+        return None if vectors is None else vectors.closest(np.arange(len(rows)), groups)
 
     def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
         """Likewise."""
-        found = self._vectors(rows)
-        return None if found is None else found.histogram(np.arange(len(rows)), groups, edges)
+        vectors = self._vectors(rows)
+        return None if vectors is None else vectors.histogram(np.arange(len(rows)), groups, edges)
 
     def _vectors(self, rows: np.ndarray) -> VectorSimilarity | None:
         """The pixels as vectors of which the distance is the score."""
@@ -262,8 +262,8 @@ def open_similarity(
         InputError: The features cannot be computed or are not finite, or the measure does not take them.
     """
     if contender.pixel is not None:
-        said = {"encoder": contender.compares, "dimension": int(np.prod(store.images.shape[1:])), "notes": []}
-        return PixelSimilarity(contender.pixel, store.images, device, said, workplace.search)
+        description = {"encoder": contender.compares, "dimension": int(np.prod(store.images.shape[1:])), "notes": []}
+        return PixelSimilarity(contender.pixel, store.images, device, description, workplace.search)
     assert contender.detector is not None
     detector = contender.detector.working_at(workplace)
     source: Any = detector.source
@@ -272,22 +272,22 @@ def open_similarity(
     how: dict[str, Any] = {"device": device, "precision": precision, "work": workplace.features}
     if detector.source.kind in ("network", "transformers"):
         how["size"] = size
-    found = load_features(store, source, progress=progress, **how)
-    if len(found.checks.not_finite):
-        raise InputError(f"the features of {len(found.checks.not_finite):,} images are not finite")
-    similarity = detector.similarity(found.values[reference])
+    features = load_features(store, source, progress=progress, **how)
+    if len(features.checks.not_finite):
+        raise InputError(f"the features of {len(features.checks.not_finite):,} images are not finite")
+    similarity = detector.similarity(features.values[reference])
     shift = 1.0 if detector.measure in SIMILARITIES else 0.0
-    return VectorSimilarity(found.values, similarity, shift, source, how, _feature_description(contender, found))
+    return VectorSimilarity(features.values, similarity, shift, source, how, _feature_description(contender, features))
 
 
-def _feature_description(contender: BenchmarkDetector, found: Features) -> dict[str, Any]:
+def _feature_description(contender: BenchmarkDetector, features: Features) -> dict[str, Any]:
     """What a report says of features; no id, for the tables."""
-    of_images = found.checks.sentences(found.ids, found.described.dimension)
-    notes = [note for note in found.described.notes if note not in of_images]
-    if len(found.checks.constant_columns):
-        of = f"{len(found.checks.constant_columns):,} of {found.described.dimension:,}"
+    of_images = features.checks.sentences(features.ids, features.described.dimension)
+    notes = [note for note in features.described.notes if note not in of_images]
+    if len(features.checks.constant_columns):
+        of = f"{len(features.checks.constant_columns):,} of {features.described.dimension:,}"
         notes.append(f"{of} features are one number throughout.")
-    return asdict(found.described) | {"encoder": contender.compares, "notes": notes}
+    return asdict(features.described) | {"encoder": contender.compares, "notes": notes}
 
 
 def copies_store(store: ImageStore, images: np.ndarray, rows: np.ndarray, hashes: Sequence[str]) -> ImageStore:

@@ -108,7 +108,7 @@ def _class_rows(reading: StudyReading, dataset: str) -> list[dict[str, str]]:
     names = [cell.architecture for cell in cells]
     first = next((name for name in names if name.lower().startswith("vit")), names[0])
     table = class_table(cells, sort_by=first)
-    found = []
+    lines = []
     for row in table.to_dict("records"):
         line = {
             "Dataset": dataset,
@@ -118,8 +118,8 @@ def _class_rows(reading: StudyReading, dataset: str) -> list[dict[str, str]]:
         }
         for name in reading.architectures:
             line[_heading(name, line)] = signed_number(row[name]) if name in names else "n/a"
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 def _class_figures(cell: StudyCell) -> pd.DataFrame:
@@ -160,14 +160,14 @@ def table_8(reading: StudyReading) -> StudyTable:
 def _attack_figures(cell: StudyCell) -> pd.DataFrame:
     attacks = cell.result.attacks
     of_paper = [name for name, spec in ATTACKS.items() if not spec.control]
-    found = []
+    records = []
     for row in cell.result.per_class.to_dict("records"):
         own = rows(attacks, [name == row["label"] for name in column_texts(attacks, "label")])
         chosen = rows(own, [name == STRONGEST for name in column_texts(own, "attack")]).to_dict("records")
         fixed: dict[str, Any] = dict(chosen[0]) if chosen else {}
         best = largest_first(rows(own, [name in of_paper for name in column_texts(own, "attack")]), "auc").head(1)
         best_auc = float(column_numbers(best, "auc")[0]) if len(best) else float("nan")
-        found.append(
+        records.append(
             {
                 "label": str(row["label"]),
                 "frequency": row["frequency"],
@@ -179,12 +179,12 @@ def _attack_figures(cell: StudyCell) -> pd.DataFrame:
                 "why": "" if np.isfinite(fixed.get("auc", np.nan)) else str(fixed.get("note") or "no attack"),
             }
         )
-    return _class_column(pd.DataFrame(found), cell)
+    return _class_column(pd.DataFrame(records), cell)
 
 
 def _agreement(cells: Sequence[StudyCell]) -> tuple[pd.DataFrame, list[str]]:
     """Attack success at high and at low M, a row a cell and form (figure 4a)."""
-    found, missing = [], []
+    records, missing = [], []
     for cell in cells:
         both = cell.result.summary.get("agreement")
         if not isinstance(both, dict):
@@ -203,8 +203,8 @@ def _agreement(cells: Sequence[StudyCell]) -> tuple[pd.DataFrame, list[str]]:
                 limits = form[name]
                 row |= {name: limits["estimate"], f"{name}_low": limits["low"], f"{name}_high": limits["high"]}
             row |= {name: form[name] for name in ("success_high", "success_low", "n_high", "n_low")}
-            found.append(row)
-    return pd.DataFrame(found), missing
+            records.append(row)
+    return pd.DataFrame(records), missing
 
 
 def _class_column(table: pd.DataFrame, cell: StudyCell) -> pd.DataFrame:
@@ -212,9 +212,9 @@ def _class_column(table: pd.DataFrame, cell: StudyCell) -> pd.DataFrame:
     return pd.concat([front, table.reset_index(drop=True)], axis=1)
 
 
-def _heading(name: str, taken: dict[str, Any]) -> str:
+def _heading(name: str, row: dict[str, Any]) -> str:
     """A user's name as a column, apart from the paper's own headings."""
-    return f"{name} (name)" if name in taken else name
+    return f"{name} (name)" if name in row else name
 
 
 def _empty(name: str, title: str, note: str, headings: list[str], why: str) -> StudyTable:
@@ -308,20 +308,20 @@ def table_10(reading: StudyReading) -> StudyTable:
     """How each architecture was trained; a row for each recipe where data sets differ in it."""
     title = "Training by architecture"
     headings = ["Architecture", "Pretraining", "Epochs", "Learning rate"]
-    found: dict[tuple[str, ...], dict[str, str]] = {}
+    recipes: dict[tuple[str, ...], dict[str, str]] = {}
     for cell in reading.cells:
         row = _recipe(cell)
         key = tuple(row.values())
-        if key in found:
-            found[key]["datasets"] += f", {one_line(cell.dataset, 60)}"
+        if key in recipes:
+            recipes[key]["datasets"] += f", {one_line(cell.dataset, 60)}"
         else:
-            found[key] = row | {"datasets": one_line(cell.dataset, 60)}
-    order = sorted(found.values(), key=lambda row: reading.architectures.index(row["architecture"]))
+            recipes[key] = row | {"datasets": one_line(cell.dataset, 60)}
+    order = sorted(recipes.values(), key=lambda row: reading.architectures.index(row["architecture"]))
     ours = pd.DataFrame(order)
     lines = [(row["architecture"], row["pretraining"], row["epochs"], row["lr_printed"]) for row in order]
     paper = pd.DataFrame(list(dict.fromkeys(lines)), columns=pd.Index(headings))
     ours = ours.drop(columns=["pretraining", "lr_printed"], errors="ignore")
-    return StudyTable("table_10", title, paper, ours, _RECIPES_NOTE, "" if found else NO_CELL)
+    return StudyTable("table_10", title, paper, ours, _RECIPES_NOTE, "" if recipes else NO_CELL)
 
 
 def _recipe(cell: StudyCell) -> dict[str, str]:

@@ -56,31 +56,33 @@ def read_study(config: Mapping[str, Any]) -> StudyConfig:
     if not isinstance(config.get("settings") or {}, Mapping):
         raise InputError(f"settings needs settings by name, not {one_line(config['settings'], 60)}")
     cells, bases = {}, {}
-    for dataset, given in datasets.items():
-        if "images" not in given:
+    for dataset, dataset_settings in datasets.items():
+        if "images" not in dataset_settings:
             raise InputError(f"data set {one_line(dataset, 60)} names no images: a folder, a table, ham10000:FOLDER")
-        if not isinstance(given.get("skip") or (), list | tuple) or not isinstance(given.get("bases") or {}, Mapping):
+        if not isinstance(dataset_settings.get("skip") or (), list | tuple) or not isinstance(
+            dataset_settings.get("bases") or {}, Mapping
+        ):
             raise InputError(f"{one_line(dataset, 60)}: skip is a list, as in [CNN], and bases are texts by class")
-        for name in given.get("skip") or ():
+        for name in dataset_settings.get("skip") or ():
             if name not in architectures:
                 raise unknown_name(f"architecture to skip on {dataset}", name, list(architectures))
-        bases |= {(dataset, str(label)): str(basis) for label, basis in (given.get("bases") or {}).items()}
+        bases |= {(dataset, str(label)): str(basis) for label, basis in (dataset_settings.get("bases") or {}).items()}
         for architecture, of_architecture in architectures.items():
-            if architecture not in (given.get("skip") or ()):
-                settings = _settings(config, protocol, dataset, given, of_architecture)
-                cells[architecture, dataset] = (str(given["images"]), settings)
+            if architecture not in (dataset_settings.get("skip") or ()):
+                settings = _settings(config, protocol, dataset, dataset_settings, of_architecture)
+                cells[architecture, dataset] = (str(dataset_settings["images"]), settings)
     if not cells:
         raise InputError("every architecture is skipped on every data set: nothing is left of the study")
     defences = {}
-    for dataset, asked in _section(config, "defences", needed=False).items():
+    for dataset, defence_settings in _section(config, "defences", needed=False).items():
         if dataset not in datasets:
             raise unknown_name("data set of the defences", dataset, list(datasets))
-        if asked.get("architecture") not in architectures:
-            asks = str(asked.get("architecture"))
+        if defence_settings.get("architecture") not in architectures:
+            asks = str(defence_settings.get("architecture"))
             raise unknown_name(f"architecture of the defence on {dataset}", asks, list(architectures))
         base = {k: v for k, v in datasets[dataset].items() if k not in ("intervene", "classes")}
-        of_architecture = architectures[asked["architecture"]]
-        more = {k: v for k, v in asked.items() if k not in DEFENCE_KEYS}
+        of_architecture = architectures[defence_settings["architecture"]]
+        more = {k: v for k, v in defence_settings.items() if k not in DEFENCE_KEYS}
         defences[dataset] = (
             str(base["images"]),
             _settings(config, protocol, dataset, base, of_architecture | more),
@@ -116,14 +118,18 @@ def _check_explain(wanted: Mapping[str, Any], cells: dict[tuple[str, str], tuple
 
 
 def _settings(
-    config: Mapping[str, Any], protocol: str, dataset: str, given: Mapping[str, Any], of_architecture: Mapping[str, Any]
+    config: Mapping[str, Any],
+    protocol: str,
+    dataset: str,
+    of_dataset: Mapping[str, Any],
+    of_architecture: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Settings of one audit: the study's, then the data set's, then the architecture's; checked."""
-    own = {k: v for k, v in given.items() if k not in DATASET_KEYS}
-    seeds = given.get("seeds") or config.get("seeds") or PAPER_SEEDS
+    own = {k: v for k, v in of_dataset.items() if k not in DATASET_KEYS}
+    seeds = of_dataset.get("seeds") or config.get("seeds") or PAPER_SEEDS
     if not isinstance(seeds, list | tuple) or not all(isinstance(s, int) and not isinstance(s, bool) for s in seeds):
         raise InputError(f"seeds is {one_line(seeds, 60)}; it must be a list of whole numbers, as in [123, 456]")
-    if protocol == "corrected" and not given.get("seeds"):
+    if protocol == "corrected" and not of_dataset.get("seeds"):
         # the same starts on every data set would be one draw of starts and not several
         apart = int(fingerprint(dataset), 16)
         seeds = [(int(seed) + apart) % (1 << 32) for seed in seeds]
@@ -143,13 +149,13 @@ def _settings(
 
 def _section(config: Mapping[str, Any], name: str, *, needed: bool = True) -> dict[str, dict[str, Any]]:
     """One section of the file: names, each with settings."""
-    found = config.get(name) or {}
-    if not isinstance(found, Mapping) or (needed and not found):
+    section = config.get(name) or {}
+    if not isinstance(section, Mapping) or (needed and not section):
         raise InputError(f"the study needs {name}: names, each with its settings below it")
-    for inner, settings in found.items():
+    for inner, settings in section.items():
         if not isinstance(settings or {}, Mapping):
             raise InputError(f"{name}: {one_line(inner, 60)} needs settings below it, not {one_line(settings, 60)}")
-    return {str(inner): dict(settings or {}) for inner, settings in found.items()}
+    return {str(inner): dict(settings or {}) for inner, settings in section.items()}
 
 
 def _check_distinct_folders(names: Mapping[str, Any]) -> None:

@@ -68,13 +68,13 @@ def figure_1(tables: Tables) -> list[Block]:
 def figure_2(tables: Tables) -> list[Block]:
     """Distance of the twins' activations by layer, at high and at low M, for each explained cell."""
     every = tables["table_7"].extra.get("layers", pd.DataFrame())
-    found: list[Block] = []
+    blocks: list[Block] = []
     for dataset, architecture in _cells(every):
         own = _cell_place(_cell_place(every, "dataset", dataset), "architecture", architecture)
         bands = {f"{b} M": _limits(own, (b, f"{b}_low", f"{b}_high")) for b in ("high", "low")}
         low, high = column_numbers(own, "difference_low"), column_numbers(own, "difference_high")
         apart = int(np.sum((low > 0) | (high < 0)))
-        found.append(
+        blocks.append(
             Figure(
                 svg=layer_plot(bands, y_title="Cosine distance of the twins"),
                 title="Figure 2. Distance of candidate and independent activations by layer.",
@@ -84,31 +84,31 @@ def figure_2(tables: Tables) -> list[Block]:
                 table=Table(frame=own, columns=COLUMNS["layers"], caption="Every layer."),
             )
         )
-    return found
+    return blocks
 
 
 def figure_3(tables: Tables) -> list[Block]:
     """Regimes: (a) each class under each, (b) accuracy on unseen images against mean M; a pair a data set."""
     ours, classes = tables["table_11"].ours, tables["table_11"].extra.get("by_regime", pd.DataFrame())
-    found: list[Block] = []
+    blocks: list[Block] = []
     for dataset in dict.fromkeys(column_texts(ours, "dataset")):
         own = _cell_place(ours, "dataset", dataset)
-        found.append(_by_regime(_cell_place(classes, "dataset", dataset), dataset))
+        blocks.append(_by_regime(_cell_place(classes, "dataset", dataset), dataset))
         names = [regime_name(name) for name in column_texts(own, "regime")]
         accuracy, m = (_limits(own, (c, f"{c}_low", f"{c}_high")) for c in ("accuracy", "mean_m"))
-        told: list[Inline] = []
+        alternative: list[Inline] = []
         for i, name in enumerate(names):
             values = [float(np.asarray(v)[i]) for v in (accuracy[0], m[0])]
-            told.append(f"{name}: accuracy {_interval_words(values[0])}, mean M {_interval_words(values[1])}. ")
-        found.append(
+            alternative.append(f"{name}: accuracy {_interval_words(values[0])}, mean M {_interval_words(values[1])}. ")
+        blocks.append(
             Figure(
                 svg=tradeoff_plot(names, accuracy, m, float(column_numbers(own, "majority")[0])),
                 title="Figure 3 (b). What each regime costs and saves.",
                 caption=["Data set ", Name(dataset), ": accuracy on unseen images, right and low is good."],
-                alternative=told,
+                alternative=alternative,
             )
         )
-    return found
+    return blocks
 
 
 def _by_regime(own: pd.DataFrame, dataset: str) -> Figure:
@@ -200,7 +200,7 @@ def figure_6(tables: Tables) -> list[Block]:
 
 
 def _differences(every: pd.DataFrame, title: str, *, with_dataset: bool) -> list[Block]:
-    found: list[Block] = []
+    blocks: list[Block] = []
     for architecture in dict.fromkeys(column_texts(every, "architecture")):
         own = _cell_place(every, "architecture", architecture)
         labels = column_texts(own, "label")
@@ -210,7 +210,7 @@ def _differences(every: pd.DataFrame, title: str, *, with_dataset: bool) -> list
         else:
             labels = [f"{v} (changed)" if c else v for v, c in zip(labels, booleans(own, "targeted"), strict=True)]
             where = _cell_words(column_texts(own, "dataset")[0], architecture)
-        found.append(
+        blocks.append(
             Figure(
                 svg=difference_plot(labels, _limits(own, DIFFERENCE), _limits(own, NOISE)),
                 title=title,
@@ -218,7 +218,7 @@ def _differences(every: pd.DataFrame, title: str, *, with_dataset: bool) -> list
                 alternative=_changes(own, labels),
             )
         )
-    return found
+    return blocks
 
 
 def _changes(own: pd.DataFrame, labels: Sequence[str]) -> list[Inline]:
@@ -236,17 +236,17 @@ def _changes(own: pd.DataFrame, labels: Sequence[str]) -> list[Inline]:
 def figure_8(tables: Tables) -> list[Block]:
     """Frequency of the classes against M, a panel a data set; other architectures than the first are folded away."""
     every = tables["table_5"].ours
-    found: list[Block] = []
+    blocks: list[Block] = []
     for dataset in dict.fromkeys(column_texts(every, "dataset")):
         of_set = _cell_place(every, "dataset", dataset)
         panels = [
             _frequency(_cell_place(of_set, "architecture", a))
             for a in dict.fromkeys(column_texts(of_set, "architecture"))
         ]
-        found.append(panels[0])
+        blocks.append(panels[0])
         if len(panels) > 1:
-            found.append(Details(["The other architectures on ", Name(dataset)], panels[1:]))
-    return found
+            blocks.append(Details(["The other architectures on ", Name(dataset)], panels[1:]))
+    return blocks
 
 
 def _frequency(own: pd.DataFrame) -> Figure:
@@ -274,14 +274,14 @@ def _frequency(own: pd.DataFrame) -> Figure:
 
 def _series(frame: pd.DataFrame, by: str, row: str, labels: Sequence[str], ends: IntervalColumns) -> dict[str, Limits]:
     """[rows] estimates and limits of each series; NaN where a series has no such row."""
-    found: dict[str, Limits] = {}
+    by_name: dict[str, Limits] = {}
     for name in dict.fromkeys(column_texts(frame, by)):
         own = _cell_place(frame, by, name)
         place = {label: i for i, label in enumerate(column_texts(own, row))}
         at = np.array([place.get(label, -1) for label in labels], dtype=np.intp)
         columns = [np.append(column_numbers(own, column), np.nan)[at] for column in ends]
-        found[name] = (columns[0], columns[1], columns[2])
-    return found
+        by_name[name] = (columns[0], columns[1], columns[2])
+    return by_name
 
 
 def _highest(frame: pd.DataFrame, by: str, row: str, ends: IntervalColumns) -> Text:

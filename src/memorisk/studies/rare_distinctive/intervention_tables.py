@@ -94,7 +94,7 @@ def _distinctiveness_table(
 
 def _associations(reading: StudyReading) -> pd.DataFrame:
     """A row a cell, feature space and score: the pairwise form, the centroid form beside it."""
-    found = []
+    records = []
     for cell in reading.cells:
         table = cell.explained.get("atypicality_summary")
         if table is None:
@@ -103,20 +103,33 @@ def _associations(reading: StudyReading) -> pd.DataFrame:
         for features in dict.fromkeys(column_texts(table, "features")):
             for score, metric in METRICS.items():
                 ours, paper = (by_form[features, score, form] for form in ("pairwise", "centroid"))
-                found.append(_association(cell, features, metric, ours, paper))
-    return pd.DataFrame(found, columns=None if found else pd.Index(["dataset", "architecture", "features", "metric"]))
+                records.append(_association(cell, features, metric, ours, paper))
+    return pd.DataFrame(
+        records, columns=None if records else pd.Index(["dataset", "architecture", "features", "metric"])
+    )
 
 
 def _association(
     cell: StudyCell, features: str, metric: str, ours: dict[Any, Any], paper: dict[Any, Any]
 ) -> dict[str, Any]:
-    kept = ("rho", "low", "high", "rho_residual", "low_residual", "high_residual", "p", "smallest_p", "n", "n_groups")
+    columns = (
+        "rho",
+        "low",
+        "high",
+        "rho_residual",
+        "low_residual",
+        "high_residual",
+        "p",
+        "smallest_p",
+        "n",
+        "n_groups",
+    )
     return {
         "dataset": cell.dataset,
         "architecture": cell.architecture,
         "features": features,
         "metric": metric,
-        **{name: ours[name] for name in kept},
+        **{name: ours[name] for name in columns},
         **{"paper_rho": paper["rho"], "paper_rho_low": paper["low"], "paper_rho_high": paper["high"]},
         "paper_rho_residual": paper["rho_residual"],
         "paper_rho_residual_low": paper["low_residual"],
@@ -132,28 +145,28 @@ def _layers(cells: Sequence[StudyCell]) -> pd.DataFrame:
 
 def _probes(cells: Sequence[StudyCell]) -> pd.DataFrame:
     """What the probes reach, a row a layer and kind, and what they could reach at most."""
-    found = _number_layers(cells, "probes")
+    layers = _number_layers(cells, "probes")
     ceilings = {}
     for cell in cells:
         ceiling = ((cell.explanation.get("probes") or {}).get("reliability") or {}).get("ceiling") or {}
         ceilings[cell.dataset, cell.architecture] = [ceiling.get(k) for k in ("estimate", "low", "high")]
-    keys = list(zip(column_texts(found, "dataset"), column_texts(found, "architecture"), strict=True))
+    keys = list(zip(column_texts(layers, "dataset"), column_texts(layers, "architecture"), strict=True))
     for at, name in enumerate(("ceiling", "ceiling_low", "ceiling_high")):
-        found[name] = np.array([ceilings[key][at] for key in keys], dtype=np.float64)
-    return found
+        layers[name] = np.array([ceilings[key][at] for key in keys], dtype=np.float64)
+    return layers
 
 
 def _number_layers(cells: Sequence[StudyCell], name: str) -> pd.DataFrame:
     """One table of each explained cell, layers numbered in their order."""
-    found = []
+    numbered = []
     for cell in cells:
         table = cell.explained.get(name)
         if table is None:
             continue
         layers = list(dict.fromkeys(column_texts(table, "layer")))
         number = [layers.index(layer) + 1 for layer in column_texts(table, "layer")]
-        found.append(table.assign(dataset=cell.dataset, architecture=cell.architecture, number=number))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+        numbered.append(table.assign(dataset=cell.dataset, architecture=cell.architecture, number=number))
+    return pd.concat(numbered, ignore_index=True) if numbered else pd.DataFrame()
 
 
 def table_3(reading: StudyReading) -> StudyTable:
@@ -199,7 +212,7 @@ def _intervention_table(
 
 def _interventions(reading: StudyReading) -> pd.DataFrame:
     """A row a cell and class, targeted classes first."""
-    found = []
+    records = []
     for cell in reading.cells:
         table, summary = cell.intervention, cell.result.summary.get("intervention") or {}
         if table is None:
@@ -208,8 +221,8 @@ def _interventions(reading: StudyReading) -> pd.DataFrame:
         front = {"dataset": cell.dataset, "architecture": cell.architecture}
         if "paper_before" not in table:  # a run made before has means over patients alone
             table = table.assign(paper_before=table["before"], paper_after=table["after"])
-        found.append(table.assign(**front, intervention=str(summary.get("name") or ""), basis=basis))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+        records.append(table.assign(**front, intervention=str(summary.get("name") or ""), basis=basis))
+    return pd.concat(records, ignore_index=True) if records else pd.DataFrame()
 
 
 def _largest_change(targeted: pd.DataFrame) -> pd.DataFrame:
@@ -256,13 +269,13 @@ def table_4(reading: StudyReading) -> StudyTable:
     """The worst class by regime; of each private regime the smallest epsilon, as printed."""
     headings = ["Dataset", "Regime", "Acc. %", "Worst-class M(x)"]
     printed = []
-    for found in reading.defences:
-        for row in found.table.to_dict("records"):
-            if row["regime"] in smallest_budgets(column_texts(found.table, "regime")):
-                accuracy = _accuracy(found, str(row["regime"]))
-                label, m = _worst_class(found.cells[str(row["regime"])])
+    for defence in reading.defences:
+        for row in defence.table.to_dict("records"):
+            if row["regime"] in smallest_budgets(column_texts(defence.table, "regime")):
+                accuracy = _accuracy(defence, str(row["regime"]))
+                label, m = _worst_class(defence.cells[str(row["regime"])])
                 worst = f"{label} {signed_number(m)}"
-                values = (found.dataset, regime_name(str(row["regime"]), short=True), accuracy, worst)
+                values = (defence.dataset, regime_name(str(row["regime"]), short=True), accuracy, worst)
                 printed.append(dict(zip(headings, values, strict=True)))
     title = "Mitigation: accuracy and the most memorized class"
     return _table("table_4", title, headings, printed, _NOTE, reading, {})
@@ -272,26 +285,26 @@ def table_11(reading: StudyReading) -> StudyTable:
     """Every regime; the classes under each (figure 3a) are ``extra["by_regime"]``."""
     headings = ["Dataset", "Regime", "Acc. %", "Mean M(x)", "Worst class", "M(x)"]
     printed = []
-    for found in reading.defences:
-        for row in found.table.to_dict("records"):
+    for defence in reading.defences:
+        for row in defence.table.to_dict("records"):
             name = str(row["regime"])
-            label, m = _worst_class(found.cells[name])
-            mean = float(np.nanmean(found.cells[name].m, axis=0).mean())
-            values = (_accuracy(found, name), signed_number(mean), label, signed_number(m))
-            printed.append(dict(zip(headings, (found.dataset, regime_name(name), *values), strict=True)))
-    classes = [_by_regime(found) for found in reading.defences]
+            label, m = _worst_class(defence.cells[name])
+            mean = float(np.nanmean(defence.cells[name].m, axis=0).mean())
+            values = (_accuracy(defence, name), signed_number(mean), label, signed_number(m))
+            printed.append(dict(zip(headings, (defence.dataset, regime_name(name), *values), strict=True)))
+    classes = [_by_regime(defence) for defence in reading.defences]
     extra = {"by_regime": pd.concat(classes, ignore_index=True)} if classes else {}
     return _table("table_11", "Mitigation, every regime", headings, printed, _FULL_NOTE, reading, extra)
 
 
 def smallest_budgets(regimes: Sequence[str]) -> list[str]:
     """Regimes without a budget, and of each private one that with the smallest: what table 4 prints."""
-    kept: dict[str, str] = {}
+    smallest: dict[str, str] = {}
     for regime in regimes:
         kind = next((k for k in ("dp-lora", "dp-full") if regime.startswith(f"{k}-")), regime)
-        if kind not in kept or (kind != regime and _epsilon(regime, kind) < _epsilon(kept[kind], kind)):
-            kept[kind] = regime
-    return list(kept.values())
+        if kind not in smallest or (kind != regime and _epsilon(regime, kind) < _epsilon(smallest[kind], kind)):
+            smallest[kind] = regime
+    return list(smallest.values())
 
 
 def _epsilon(regime: str, kind: str) -> float:
@@ -304,8 +317,8 @@ def _worst_class(cell: Cell) -> tuple[str, float]:
     return column_texts(top, "label")[0], float(column_numbers(top, "mean")[0])
 
 
-def _accuracy(found: StudyDefence, regime: str) -> str:
-    return plain_number(100 * found.accuracy_members[regime], 1)
+def _accuracy(defence: StudyDefence, regime: str) -> str:
+    return plain_number(100 * defence.accuracy_members[regime], 1)
 
 
 def _table(
@@ -318,21 +331,21 @@ def _table(
     extra: dict[str, pd.DataFrame],
 ) -> StudyTable:
     each = [
-        found.table.assign(
-            dataset=found.dataset,
-            accuracy_members=[found.accuracy_members[r] for r in column_texts(found.table, "regime")],
+        defence.table.assign(
+            dataset=defence.dataset,
+            accuracy_members=[defence.accuracy_members[r] for r in column_texts(defence.table, "regime")],
         )
-        for found in reading.defences
+        for defence in reading.defences
     ]
     ours = pd.concat(each, ignore_index=True) if each else pd.DataFrame()
     why = "" if each else NO_DEFENCE
     return StudyTable(name, title, pd.DataFrame(printed, columns=pd.Index(headings)), ours, note, why, (), extra)
 
 
-def _by_regime(found: StudyDefence) -> pd.DataFrame:
+def _by_regime(defence: StudyDefence) -> pd.DataFrame:
     columns = ["label", "frequency", "mean", "low", "high", "tier", "n_groups_scored"]
     each = [
-        result.per_class.reindex(columns=columns).assign(dataset=found.dataset, regime=regime)
-        for regime, result in found.results.items()
+        result.per_class.reindex(columns=columns).assign(dataset=defence.dataset, regime=regime)
+        for regime, result in defence.results.items()
     ]
     return pd.concat(each, ignore_index=True)

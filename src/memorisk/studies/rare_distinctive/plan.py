@@ -86,6 +86,6 @@ def plan_study(study: StudyConfig, *, out: str | Path, progress: Progress = no_p
 
 
 def _plan(images: str, settings: dict, out: Path, progress: Progress) -> DryRun:
-    found = audit_classifier(images, out=out, dry_run=True, progress=progress, **settings)
-    assert isinstance(found, DryRun)
-    return found
+    dry_run = audit_classifier(images, out=out, dry_run=True, progress=progress, **settings)
+    assert isinstance(dry_run, DryRun)
+    return dry_run

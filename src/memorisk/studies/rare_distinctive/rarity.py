@@ -62,9 +62,9 @@ def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0, mi
     every = distinct_cells(cells)
     for name in {c.dataset for c in every}:
         check_same_classes([c for c in every if c.dataset == name])
-    found = [*_sign_rows(every), *_our_rows(every, draws, seed, min_groups), *_paper_rows(every)]
-    found += [_rank_row(cell) for cell in every]
-    return pd.DataFrame(found).reindex(columns=list(ACROSS))
+    records = [*_sign_rows(every), *_our_rows(every, draws, seed, min_groups), *_paper_rows(every)]
+    records += [_rank_row(cell) for cell in every]
+    return pd.DataFrame(records).reindex(columns=list(ACROSS))
 
 
 def _sign_rows(cells: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -136,12 +136,12 @@ def _paper_rows(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     scopes = {"all cells": list(cells)}
     names = list(dict.fromkeys(c.architecture for c in cells))
     scopes |= {name: [c for c in cells if c.architecture == name] for name in names} if len(names) > 1 else {}
-    found = []
+    records = []
     for scope, chosen in scopes.items():
         columns = [np.concatenate(v) for v in zip(*(_long_table(c) for c in chosen), strict=True)]
         fit = paper_model(*columns)
-        found.append(_slope_row(fit, "M ~ frequency + (1|class) + (1|seed) + (1|dataset)", "paper", scope))
-    return found
+        records.append(_slope_row(fit, "M ~ frequency + (1|class) + (1|seed) + (1|dataset)", "paper", scope))
+    return records
 
 
 def _long_table(cell: Cell) -> tuple[NDArray, ...]:

@@ -106,8 +106,8 @@ def make_cell(
     for name in np.unique(columns[1]):
         if not 0 < frequency.get(str(name), 0.0) <= 1:
             raise InputError(f"class {one_line(name, 60)!r} has no frequency in (0, 1]: give its share of all images")
-    there = np.isfinite(table)
-    keep = there.any(axis=0)
+    scored = np.isfinite(table)
+    keep = scored.any(axis=0)
     if not keep.any():
         raise InputError(f"no image of {architecture} on {dataset} is scored: there is nothing to relate to frequency")
     table, (images, labels, groups) = table[:, keep], (c[keep] for c in columns)
@@ -116,10 +116,10 @@ def make_cell(
 
 
 def _classes(frequency: Mapping[str, float], mean: NDArray, label: NDArray, group: NDArray) -> pd.DataFrame:
-    found = []
+    records = []
     for name, share in sorted(frequency.items()):
         own = label == str(name)
-        found.append(
+        records.append(
             {
                 "label": str(name),
                 "frequency": float(share),
@@ -128,7 +128,7 @@ def _classes(frequency: Mapping[str, float], mean: NDArray, label: NDArray, grou
                 "mean": float(mean[own].mean()) if own.any() else NAN,
             }
         )
-    return pd.DataFrame(found)
+    return pd.DataFrame(records)
 
 
 def cell_from_run(folder: str | Path, *, architecture: str | None = None, dataset: str | None = None) -> Cell:

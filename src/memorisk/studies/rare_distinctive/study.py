@@ -66,11 +66,11 @@ def check_part(name: str, folder: Path, settings: dict[str, Any], *, unfinished:
         before = saved_options(read_config(inner))
         now = saved_options(settings)
         for setting in vars(before):
-            was, asked = json_value(getattr(before, setting)), json_value(getattr(now, setting))
-            if setting not in CHANGEABLE_FIELDS and was != asked and not is_hidden(was):
+            was, requested = json_value(getattr(before, setting)), json_value(getattr(now, setting))
+            if setting not in CHANGEABLE_FIELDS and was != requested and not is_hidden(was):
                 raise InputError(
-                    f"{name} was run with {setting} = {one_line(was, 40)}, now asked: {one_line(asked, 40)}; give the "
-                    f"same settings, name another --out, or remove {one_line(inner)}"
+                    f"{name} was run with {setting} = {one_line(was, 40)}, now asked: {one_line(requested, 40)}; give "
+                    f"the same settings, name another --out, or remove {one_line(inner)}"
                 )
         _check_seeds(name, inner, before, now)
 
@@ -229,8 +229,8 @@ def _study_pseudonyms(study: StudyConfig) -> Pseudonyms:
 
 def _unfinished(folder: Path, study: StudyConfig) -> dict[str, str]:
     """Cells that no earlier command finished, by their name."""
-    there = {key: (_cell_folder(folder, *key) / VERDICT).is_file() for key in study.cells}
-    return {f"{d}, {a}": NOT_RUN_YET for (a, d), finished in there.items() if not finished}
+    finished_cells = {key: (_cell_folder(folder, *key) / VERDICT).is_file() for key in study.cells}
+    return {f"{d}, {a}": NOT_RUN_YET for (a, d), finished in finished_cells.items() if not finished}
 
 
 def _finished_runs(folder: Path, study: StudyConfig, failed: dict[str, str]) -> StudyRuns:
@@ -254,15 +254,15 @@ def _cell_folder(folder: Path, architecture: str, dataset: str) -> Path:
     return folder / CELLS / slug(dataset) / slug(architecture)
 
 
-def _explain(folder: Path, asked: Mapping[str, Any], progress: Progress) -> None:
+def _explain(folder: Path, settings: Mapping[str, Any], progress: Progress) -> None:
     """Look into a finished cell, unless that was done for these very scores."""
-    if not asked:
+    if not settings:
         return
-    wanted = {"asked": dict(asked), "scores": file_fingerprint(folder / SCORES)}
+    wanted = {"asked": dict(settings), "scores": file_fingerprint(folder / SCORES)}
     marker = folder / "explained.json"
     if marker.is_file() and read_json(marker) == wanted:
         return
-    given = dict(asked)
-    given["features"] = (BEFORE,) if asked.get("features") is None else asked["features"]
-    explain(folder, progress=progress, **given)
+    options = dict(settings)
+    options["features"] = (BEFORE,) if settings.get("features") is None else settings["features"]
+    explain(folder, progress=progress, **options)
     write_json(marker, wanted)

@@ -205,7 +205,7 @@ def study_tables(runs: StudyRuns, *, draws: int = 9999, seed: int = 0) -> list[S
         Tables 1 to 11 in their order; an empty one says why.
     """
     reading = read_runs(runs)
-    found = [
+    tables = [
         table_1(reading, draws=draws, seed=seed),
         table_2(reading),
         table_3(reading),
@@ -219,7 +219,7 @@ def study_tables(runs: StudyRuns, *, draws: int = 9999, seed: int = 0) -> list[S
         table_11(reading),
     ]
     doubts = _untrained_cells(reading)
-    return [_add_unread_parts(_add_untrained_cells(table, doubts), reading.unread) for table in found]
+    return [_add_unread_parts(_add_untrained_cells(table, doubts), reading.unread) for table in tables]
 
 
 def _untrained_cells(reading: StudyReading) -> tuple[str, ...]:

@@ -213,24 +213,24 @@ def write_answers(
         initial: Loss before the first step; NaN where nothing needs it.
     """
     logits = predict_logits(model, images, job.validation, job.options, job.device, normalisation=job.normalisation)
-    found: Arrays = {
+    arrays: Arrays = {
         "best_epoch": np.array(log.best_epoch),
         "losses": np.array(log.losses),
         "validation": np.array(log.validation),
         "accuracy": np.array(np.mean(logits.argmax(1) == job.labels[job.validation])),
     }
-    found |= measure(job, model, clean)
+    arrays |= measure(job, model, clean)
     if job.profile:
-        found |= _profile(job, len(log.losses))
+        arrays |= _profile(job, len(log.losses))
     if job.influence:
-        found |= _influence(job, log, images, initial)
+        arrays |= _influence(job, log, images, initial)
     if job.canary is not None:
-        found |= _variants(job, log, clean, images)
+        arrays |= _variants(job, log, clean, images)
     if job.keep_weights:
         (job.out / WEIGHTS).mkdir(mode=0o700, exist_ok=True)
         with atomic_path(job.out / WEIGHTS / f"{job.key}.safetensors") as temporary:
             save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, temporary)
-    write_result(job.result_file, found)
+    write_result(job.result_file, arrays)
     job.checkpoint.unlink(missing_ok=True)
     shutil.rmtree(job.states, ignore_errors=True)
 
@@ -263,7 +263,7 @@ def _influence(job: CanaryJob, log: EarlyStoppingLog, images: np.ndarray, initia
     rates = [learning_rate(job.options.schedule, job.options.lr, int(e) - 1, job.options.epochs) for e in epochs]
     rows = job.rows if job.influence == "all" else job.rows[[job.canary or 0]]
     mean, std = (torch.tensor(v)[:, None, None] for v in (job.normalisation.mean, job.normalisation.std))
-    found = self_influence(
+    influence = self_influence(
         job.model(),
         images[rows],
         job.labels[rows],
@@ -273,7 +273,7 @@ def _influence(job: CanaryJob, log: EarlyStoppingLog, images: np.ndarray, initia
         batch_size=256,
         device=job.device,
     )
-    return {"influence": found.values, "influence_epochs": epochs}
+    return {"influence": influence.values, "influence_epochs": epochs}
 
 
 def _profile(job: CanaryJob, epochs: int) -> Arrays:
@@ -348,14 +348,14 @@ def stacks(jobs: Sequence[CanaryJob], most: int = STACK) -> list[list[CanaryJob]
         jobs: Any.
         most: Networks of a stack.
     """
-    found: dict[str, list[list[CanaryJob]]] = {}
+    by_key: dict[str, list[list[CanaryJob]]] = {}
     order: list[list[CanaryJob]] = []
     able: dict[str, bool] = {}
     for job in jobs:
         key = repr((job.network, asdict(job.options), job.data, job.images, len(job.rows), job.patience, job.device))
         if key not in able:
             able[key] = not stacking_obstacle(job.model(), job.options)
-        open_ones = found.setdefault(key, [])
+        open_ones = by_key.setdefault(key, [])
         if able[key] and open_ones and len(open_ones[-1]) < most:
             open_ones[-1].append(job)
             continue

@@ -164,10 +164,10 @@ def read_unique(config: Mapping[str, Any]) -> UniqueStudy:
         InputError: A key, setting or name is unknown, or something is missing.
     """
     protocol = read_protocol(config, STUDY_KEYS)
-    given = config.get("settings") or {}
-    check_keys("settings", given, setting_names(UniqueOptions))
-    asked: dict[str, Any] = dict(given) | {"font": _font(given.get("font"))}
-    options = UniqueOptions(**asked)
+    values = config.get("settings") or {}
+    check_keys("settings", values, setting_names(UniqueOptions))
+    option_values: dict[str, Any] = dict(values) | {"font": _font(values.get("font"))}
+    options = UniqueOptions(**option_values)
     options.validate()
     choose_mark(options, options.where)
     if protocol == "paper":
@@ -203,13 +203,13 @@ def train_options(
         InputError: A setting is unknown or not allowed.
     """
     spec = model_spec(network)
-    given: dict[str, Any] = {"epochs": study.options.epochs, "lr": spec.lr, "schedule": "constant"}
-    given |= {"normalise": "dataset", **TRAINING.get(network, {}), **study.training.get(network, {})}
+    values: dict[str, Any] = {"epochs": study.options.epochs, "lr": spec.lr, "schedule": "constant"}
+    values |= {"normalise": "dataset", **TRAINING.get(network, {}), **study.training.get(network, {})}
     allowed = [name for name in setting_names(TrainOptions) if name not in ("regime", "epsilon", "head", "augment")]
-    check_names(f"training setting of {network}", given, allowed)
+    check_names(f"training setting of {network}", values, allowed)
     if "augmentation" in regulariser.split("+"):
-        given["augment"] = augment or AUGMENT[channels]
-    return TrainOptions(**given)
+        values["augment"] = augment or AUGMENT[channels]
+    return TrainOptions(**values)
 
 
 def patience_of(study: UniqueStudy, options: TrainOptions) -> int:
@@ -232,75 +232,77 @@ def network_name(network: str, regulariser: str) -> str:
     return network + end
 
 
-def _font(given: Any) -> Path | None:
+def _font(value: Any) -> Path | None:
     """The file that a text's font is in.
 
     Raises:
         InputError: It is named as something else than a path.
     """
-    if given is None:
+    if value is None:
         return None
-    if not isinstance(given, str | Path) or not str(given):
-        raise InputError(f"font is {one_line(repr(given), 40)}; give the path of a .ttf or .otf file")
-    return Path(given)
+    if not isinstance(value, str | Path) or not str(value):
+        raise InputError(f"font is {one_line(repr(value), 40)}; give the path of a .ttf or .otf file")
+    return Path(value)
 
 
-def _read_set(name: str, given: Any) -> UniqueSet:
+def _read_set(name: str, values: Any) -> UniqueSet:
     """One data set.
 
     Raises:
         InputError: Something is missing, unknown or not allowed.
     """
-    said = one_line(name, 60)
+    title = one_line(name, 60)
     reading = setting_names(ImageOptions)
-    check_keys(f"data set {said}", given, [*_own_keys(), *reading])
+    check_keys(f"data set {title}", values, [*_own_keys(), *reading])
     for needed in ("images", "probes"):
-        if not isinstance(given.get(needed), str) or not given[needed]:
-            raise InputError(f"data set {said} names no {needed}: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
-    asked: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in given.items() if k in reading}
-    options = ImageOptions(**asked)
+        if not isinstance(values.get(needed), str) or not values[needed]:
+            raise InputError(f"data set {title} names no {needed}: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
+    reading_values: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in values.items() if k in reading}
+    options = ImageOptions(**reading_values)
     options.validate()
-    networks = {which: _names(said, which, given.get(which)) for which in STUDIES}
+    networks = {which: _names(title, which, values.get(which)) for which in STUDIES}
     for which, chosen in networks.items():
         for network in chosen:
             model_spec(network)
             if network in NAMES and network not in LAYERS:
-                raise InputError(f"{said}: {which} names {network}; name {network.partition('_')[0]}, regularisers are "
-                                 "named in regularisers")  # fmt: skip
-    regularisers = _names(said, "regularisers", given.get("regularisers")) or REGULARISERS
+                raise InputError(
+                    f"{title}: {which} names {network}; name {network.partition('_')[0]}, regularisers are named in "
+                    "regularisers"
+                )
+    regularisers = _names(title, "regularisers", values.get("regularisers")) or REGULARISERS
     for one in regularisers if networks["regularised"] else ():
         for part in one.split("+"):
             if part not in _PARTS:
-                raise unknown_name(f"regulariser of {said}", part, _PARTS)
+                raise unknown_name(f"regulariser of {title}", part, _PARTS)
         for network in networks["regularised"]:
             if network_name(network, one) != network and network not in LAYERS:
-                raise InputError(f"{said}: {one} exists for {', '.join(LAYERS)}, not for {network}")
-    augment = given.get("augment")
+                raise InputError(f"{title}: {one} exists for {', '.join(LAYERS)}, not for {network}")
+    augment = values.get("augment")
     if augment is not None and not isinstance(augment, str):
         raise InputError(
-            f"{said}: augment is {one_line(augment, 40)}; give names joined by commas, as in contrast,hflip"
+            f"{title}: augment is {one_line(augment, 40)}; give names joined by commas, as in contrast,hflip"
         )
-    return UniqueSet(given["images"], given["probes"], options, augment, networks, regularisers)
+    return UniqueSet(values["images"], values["probes"], options, augment, networks, regularisers)
 
 
 def _own_keys() -> tuple[str, ...]:
     return ("images", "probes", "augment", "regularisers", *STUDIES)
 
 
-def _names(said: str, key: str, given: Any) -> tuple[str, ...]:
-    if given is None:
+def _names(title: str, key: str, value: Any) -> tuple[str, ...]:
+    if value is None:
         return ()
-    chosen = [given] if isinstance(given, str) else given
+    chosen = [value] if isinstance(value, str) else value
     if not isinstance(chosen, list | tuple) or not all(isinstance(one, str) for one in chosen):
-        raise InputError(f"{said}: {key} is {one_line(given, 60)}; give names, as in [mlp1]")
+        raise InputError(f"{title}: {key} is {one_line(value, 60)}; give names, as in [mlp1]")
     return tuple(dict.fromkeys(chosen))
 
 
-def _mapping_names(given: Any) -> list[str]:
+def _mapping_names(value: Any) -> list[str]:
     """Its own keys: any network may be named, and must have settings below it."""
-    if isinstance(given, Mapping):
-        for name, settings in given.items():
+    if isinstance(value, Mapping):
+        for name, settings in value.items():
             if not isinstance(settings or {}, Mapping):
                 raise InputError(f"training: {one_line(name, 60)} needs settings below it, as in lr: 0.001")
-        return [str(name) for name in given]
+        return [str(name) for name in value]
     return []

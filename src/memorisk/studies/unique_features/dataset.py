@@ -58,7 +58,7 @@ class SetData:
         return int(self.store.images.shape[3])
 
 
-def prepare_set(name: str, asked: UniqueSet, options: UniqueOptions, progress: Progress) -> SetData:
+def prepare_set(name: str, dataset: UniqueSet, options: UniqueOptions, progress: Progress) -> SetData:
     """Decode a data set and its probes, draw the validation part, make the mark.
 
     Where the source gives a split, its test part is left out: the validation part comes from the training part
@@ -67,9 +67,9 @@ def prepare_set(name: str, asked: UniqueSet, options: UniqueOptions, progress: P
     Raises:
         InputError: Images, labels, probes or the mark cannot be had.
     """
-    manifest = load_manifest(asked.images, asked.reading)
+    manifest = load_manifest(dataset.images, dataset.reading)
     require_labels(manifest)
-    store = build_store(manifest, asked.reading, progress=lambda d, n: progress(f"{name}: images", d, n))
+    store = build_store(manifest, dataset.reading, progress=lambda d, n: progress(f"{name}: images", d, n))
     height, width = store.images.shape[1:3]
     if height != width:
         raise InputError(f"{one_line(name, 60)}: images are {height} x {width}; the networks take squares: give size")
@@ -85,10 +85,10 @@ def prepare_set(name: str, asked: UniqueSet, options: UniqueOptions, progress: P
         raise InputError(f"{one_line(name, 60)}: all images are of one class; there is nothing to learn")
     rows, validation = _parts(store, labels, options)
     for which in ("random", "latent"):
-        if asked.networks and getattr(options, which) > len(rows):
+        if dataset.networks and getattr(options, which) > len(rows):
             n = getattr(options, which)
             raise InputError(f"{one_line(name, 60)}: {which} is {n:,}, and there are {len(rows):,} training images")
-    probes, left_out, read = _probes(name, asked, options, store, progress)
+    probes, left_out, read = _probes(name, dataset, options, store, progress)
     return SetData(
         name=name,
         store=store,
@@ -115,24 +115,24 @@ def _parts(store: ImageStore, labels: np.ndarray, options: UniqueOptions) -> tup
     if manifest.splits is not None:
         refuse_leaking_splits(manifest)
         part = np.array([str(s).lower() for s in manifest.splits], dtype=object)
-        train, given = np.isin(part, _TRAIN), np.isin(part, _VALIDATION)
+        train, validation = np.isin(part, _TRAIN), np.isin(part, _VALIDATION)
         if not train.any():  # one part of an official set: nothing says that it may not be trained on
-            train, given = np.ones(len(labels), dtype=bool), np.zeros(len(labels), dtype=bool)
-        if given.any():
-            return np.flatnonzero(train), np.flatnonzero(given)
+            train, validation = np.ones(len(labels), dtype=bool), np.zeros(len(labels), dtype=bool)
+        if validation.any():
+            return np.flatnonzero(train), np.flatnonzero(validation)
     rows = np.flatnonzero(train)
     linked = linked_groups(store.pixel_hashes[rows], manifest.groups[rows])
     shares = (1 - options.validation, 0.0, options.validation)
     part = split_by_group(labels[rows], manifest.groups[rows], fractions=shares, seed=options.seed, linked=linked)
     part[part == NOT_AUDITABLE] = "train"
-    chosen, kept = rows[part == "train"], rows[part == "test"]
-    if len(chosen) < 2 or not len(kept):
+    chosen, test = rows[part == "train"], rows[part == "test"]
+    if len(chosen) < 2 or not len(test):
         raise InputError(f"{one_line(manifest.name)}: too few images for a training and a validation part")
-    return chosen, kept
+    return chosen, test
 
 
 def _probes(
-    name: str, asked: UniqueSet, options: UniqueOptions, store: ImageStore, progress: Progress
+    name: str, dataset: UniqueSet, options: UniqueOptions, store: ImageStore, progress: Progress
 ) -> tuple[ImageStore, int, ImageStore]:
     """The probes, as large and with as many channels as the training images; how many were left out; all of them.
 
@@ -146,9 +146,9 @@ def _probes(
         size=int(store.images.shape[1]),
         channels=1 if store.images.shape[3] == 1 else 3,
         depth=8 if store.images.dtype == np.uint8 else 16,
-        **{key: getattr(asked.reading, key) for key in ("store", "follow_links", "max_pixels", "window", "resize")},
+        **{key: getattr(dataset.reading, key) for key in ("store", "follow_links", "max_pixels", "window", "resize")},
     )
-    manifest = _with_groups(asked, reading)
+    manifest = _with_groups(dataset, reading)
     rng = np.random.default_rng([options.seed, 1])
     n = min(manifest.n, options.n_probes)
     first = np.arange(n) if n == manifest.n else rng.choice(manifest.n, n, replace=False)
@@ -160,18 +160,18 @@ def _probes(
     seen = np.isin(many.pixel_hashes.astype(str), store.pixel_hashes.astype(str))
     if many.manifest.groups_given and store.manifest.groups_given:
         seen |= np.isin(many.manifest.groups.astype(str), store.manifest.groups.astype(str))
-    kept = np.sort(order[np.sort(place[~seen])[:n]])
-    if len(kept) < 2:
+    probe_rows = np.sort(order[np.sort(place[~seen])[:n]])
+    if len(probe_rows) < 2:
         raise InputError(
-            f"{one_line(asked.probes)} holds {len(kept)} images that no model is trained on ({int(seen.sum()):,} are "
-            "among the training images or of their patients): at least 2 probes are needed"
+            f"{one_line(dataset.probes)} holds {len(probe_rows)} images that no model is trained on "
+            f"({int(seen.sum()):,} are among the training images or of their patients): at least 2 probes are needed"
         )
-    return build_store(manifest.subset(kept), reading), int(seen.sum()), many
+    return build_store(manifest.subset(probe_rows), reading), int(seen.sum()), many
 
 
-def _with_groups(asked: UniqueSet, reading: ImageOptions) -> Manifest:
+def _with_groups(dataset: UniqueSet, reading: ImageOptions) -> Manifest:
     """The probes' manifest, with patients where the training images' rule finds them."""
-    if asked.reading.group_from is not None:
+    if dataset.reading.group_from is not None:
         with suppress(InputError):  # other names: their patients are not known
-            return load_manifest(asked.probes, replace(reading, group_from=asked.reading.group_from))
-    return load_manifest(asked.probes, reading)
+            return load_manifest(dataset.probes, replace(reading, group_from=dataset.reading.group_from))
+    return load_manifest(dataset.probes, reading)

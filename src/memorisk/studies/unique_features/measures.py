@@ -65,22 +65,24 @@ def measure(job: "CanaryJob", model: nn.Module, clean: np.ndarray | None) -> Arr
         ``white_mark`` and ``white_random`` [n]; ``latent_mark`` and ``latent_random`` [L].
     """
     probes = read_array(job.probes, mmap=True)
-    asked = MarkModel(model, job.device, job.n_classes)
-    given = preprocessing_of(job, (probes.shape[1], probes.shape[2]), probes.shape[3])
-    found = ask_about_marks(asked, given, probes, job.mark, job.controls, draws=job.redraws, seed=job.draw_seed)
-    scores = [paper_score(found.mark, random) for random in found.random]
+    mark_model = MarkModel(model, job.device, job.n_classes)
+    prepared = preprocessing_of(job, (probes.shape[1], probes.shape[2]), probes.shape[3])
+    answers = ask_about_marks(
+        mark_model, prepared, probes, job.mark, job.controls, draws=job.redraws, seed=job.draw_seed
+    )
+    scores = [paper_score(answers.mark, random) for random in answers.random]
     arrays: Arrays = {
-        "mean_mark": np.array(found.mark.mean()),
-        "mean_random": found.random.mean(axis=1),
+        "mean_mark": np.array(answers.mark.mean()),
+        "mean_random": answers.random.mean(axis=1),
         "welch": np.array([score.p for score in scores]),
-        "statistic": np.array(found.statistic),
-        "controls": found.controls,
-        "transparent": np.array(found.transparent),
+        "statistic": np.array(answers.statistic),
+        "controls": answers.controls,
+        "transparent": np.array(answers.transparent),
     }
     if clean is not None:
-        arrays |= _white_box(job, asked, given, clean)
+        arrays |= _white_box(job, mark_model, prepared, clean)
     if job.latent:
-        arrays |= _latents(job, asked, given, probes)
+        arrays |= _latents(job, mark_model, prepared, probes)
     return arrays
 
 
@@ -99,19 +101,19 @@ def normalised_mark_check(job: "CanaryJob", images: np.ndarray) -> None:
     top = np.iinfo(images.dtype).max
     levels = _HALF_LEVEL / top if ((mark.values * top) % 1).any() or ((mark.alpha * top) % 1).any() else 0.0
     stored = images[row : row + 1].astype(np.float32) / np.float32(top)
-    given = preprocessing_of(job, (images.shape[1], images.shape[2]), images.shape[3])
-    trained = given.apply(stored)
-    asked = given.apply(burn(stored, mark))
+    prepared = preprocessing_of(job, (images.shape[1], images.shape[2]), images.shape[3])
+    trained = prepared.apply(stored)
+    burnt = prepared.apply(burn(stored, mark))
     opaque = np.broadcast_to(mark.alpha == 1, mark.shape)
     at, left = mark.corner(images.shape[1], images.shape[2])
     part = np.s_[:, :, at : at + mark.shape[0], left : left + mark.shape[1]]
     allowed = _ROUNDING + levels / min(job.normalisation.std)
-    far = np.abs(trained[part] - asked[part])[:, :, opaque]
+    far = np.abs(trained[part] - burnt[part])[:, :, opaque]
     if far.size and far.max() > allowed:
         raise MemoriskError("the mark in training is not the mark in probing: please report it")
 
 
-def _white_box(job: "CanaryJob", asked: MarkModel, given: Preprocessing, clean: np.ndarray) -> Arrays:
+def _white_box(job: "CanaryJob", mark_model: MarkModel, prepared: Preprocessing, clean: np.ndarray) -> Arrays:
     """M_w of every training image of the canary's class without the canary; of all classes where there is none."""
     own = np.ones(len(job.rows), dtype=bool)
     labels = job.labels[job.rows]
@@ -125,13 +127,13 @@ def _white_box(job: "CanaryJob", asked: MarkModel, given: Preprocessing, clean: 
         at = labels[slots] == label
         images = clean[job.rows[slots[at]]]
         for draw in range(job.redraws):
-            u, r = label_probabilities(asked, given, images, job.mark, int(label), seed=job.draw_seed + draw)
+            u, r = label_probabilities(mark_model, prepared, images, job.mark, int(label), seed=job.draw_seed + draw)
             logs[draw, at] = np.log(np.clip(u, CLIP, 1)) - np.log(np.clip(r, CLIP, 1))
             marked[at], random[at] = u, random[at] + r / job.redraws
     return {"white_slots": slots, "white": logs, "white_mark": marked, "white_random": random}
 
 
-def _latents(job: "CanaryJob", asked: MarkModel, given: Preprocessing, probes: np.ndarray) -> Arrays:
+def _latents(job: "CanaryJob", mark_model: MarkModel, prepared: Preprocessing, probes: np.ndarray) -> Arrays:
     """Share of the probes in which the mark, or a random patch, excites a latent that the clean probe does not."""
     rng = np.random.default_rng([job.draw_seed, 4])
     (top, left), (h, w) = job.mark.corner(probes.shape[1], probes.shape[2]), job.mark.shape
@@ -141,7 +143,7 @@ def _latents(job: "CanaryJob", asked: MarkModel, given: Preprocessing, probes: n
         pixels = stored.astype(np.float32) / np.float32(np.iinfo(stored.dtype).max)
         patched = pixels.copy()
         patched[:, top : top + h, left : left + w] = rng.random((len(pixels), h, w, 1), dtype=np.float32)
-        clean, u, r = (asked.latents(given.apply(x)) for x in (pixels, burn(pixels, job.mark), patched))
+        clean, u, r = (mark_model.latents(prepared.apply(x)) for x in (pixels, burn(pixels, job.mark), patched))
         marked = (u & ~clean).sum(axis=0) + (marked if start else 0)
         random = (r & ~clean).sum(axis=0) + (random if start else 0)
     return {"latent_mark": marked / len(probes), "latent_random": random / len(probes)}

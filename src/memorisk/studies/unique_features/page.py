@@ -72,18 +72,18 @@ def findings(white: pd.DataFrame, black: pd.DataFrame) -> list[Finding]:
         white: Table 1, corrected: M_w of canaries at random.
         black: Table 2, corrected: M of canaries by self-influence.
     """
-    found: list[Finding] = []
+    lines: list[Finding] = []
     for dataset, network in dict.fromkeys([*_arms(black), *_arms(white)]):
-        seen, asked = _row(white, dataset, network), _row(black, dataset, network)
-        parts = [*_measure_sentences(asked, *_BLACK), *_measure_sentences(seen, *_WHITE)]
+        seen, black_row = _row(white, dataset, network), _row(black, dataset, network)
+        parts = [*_measure_sentences(black_row, *_BLACK), *_measure_sentences(seen, *_WHITE)]
         if not parts:
             continue
-        remembered = _is_at_most(asked.get("p"), LEVEL) or (
+        remembered = _is_at_most(black_row.get("p"), LEVEL) or (
             _is_number(seen.get("excess_low")) and seen["excess_low"] > 0
         )
         answer = "remembered. " if remembered else "not shown to be remembered. "
-        found.append([Name(f"{dataset}, {network}"), ": ", Strong(answer), " ".join(parts)])
-    return found
+        lines.append([Name(f"{dataset}, {network}"), ": ", Strong(answer), " ".join(parts)])
+    return lines
 
 
 def chance_level_networks(table: pd.DataFrame) -> list[Finding]:
@@ -97,10 +97,13 @@ def chance_level_networks(table: pd.DataFrame) -> list[Finding]:
         n = int(row["n_validation"])
         if clopper_pearson(round(row["accuracy"] * n), n).low > row["majority"]:
             continue
-        said = f"{percent(row['accuracy'])} of {count(n)} validation images, the commonest class has"
+        accuracy_text = f"{percent(row['accuracy'])} of {count(n)} validation images, the commonest class has"
         name = f"{row['dataset']}, {row['network']}, {row['regulariser']}"
         lines.append(
-            [Name(name), f": {said} {percent(row['majority'])}. What such models remember says little of trained ones."]
+            [
+                Name(name),
+                f": {accuracy_text} {percent(row['majority'])}. What such models remember says little of trained ones.",
+            ]
         )
     return lines
 
@@ -135,17 +138,17 @@ _CANARIES = "Canaries, in the order of the values"
 
 def redraw_figures(table: StudyTable) -> list[Block]:
     """Figure 4: M_w of each canary with one standard deviation over redraws of the random patches."""
-    found: list[Block] = []
+    figures: list[Block] = []
     for name, own in _by_arm(table.extra.get("images")):
         value, sd = column_numbers(own, "m_w"), column_numbers(own, "m_w_sd")
         svg = spread_plot(value, value - sd, value + sd, y_title="M_w, one s.d. over redraws", x_title=_CANARIES)
-        found.append(_figure(svg, "Figure 4", name, own, ("m_w", "m_w_sd"), f"M_w of {count(len(own))} canaries"))
-    return found
+        figures.append(_figure(svg, "Figure 4", name, own, ("m_w", "m_w_sd"), f"M_w of {count(len(own))} canaries"))
+    return figures
 
 
 def seed_figures(table: StudyTable, study: UniqueStudy) -> list[Block]:
     """Figure 3a: range of M_w over trainings of some canaries; figures 5 and 6: range of M of all."""
-    found: list[Block] = []
+    figures: list[Block] = []
     for name, own in _by_arm(table.extra.get("images")):
         few = own.head(study.options.shown_runs)
         for score, words, frame, number in (
@@ -155,18 +158,18 @@ def seed_figures(table: StudyTable, study: UniqueStudy) -> list[Block]:
             svg = spread_plot(middle, low, high, y_title=f"{words}, mean and range over trainings", x_title=_CANARIES)
             columns = (f"{score}_mean", f"{score}_min", f"{score}_max")
             crossing = int(((low < 0) & (high > 0)).sum())
-            said = f"{words} of {count(len(frame))} canaries; of {count(crossing)} it lies on both sides of 0"
-            found.append(_figure(svg, number, name, frame, columns, said))
-    return found
+            caption = f"{words} of {count(len(frame))} canaries; of {count(crossing)} it lies on both sides of 0"
+            figures.append(_figure(svg, number, name, frame, columns, caption))
+    return figures
 
 
 def epoch_figures(table: StudyTable) -> list[Block]:
     """Figure 3c: M after each epoch."""
-    found: list[Block] = []
+    figures: list[Block] = []
     for name, own in _by_arm(table.ours if len(table.ours) else None):
         epochs, none = column_numbers(own, "epoch"), np.full(len(own), np.nan)
         first = epochs[column_numbers(own, "m_low") > 0]
-        said = (
+        caption = (
             f"M: the interval first lies above 0 after epoch {count(first[0])}"
             if len(first)
             else "M: the interval holds 0 after every epoch"
@@ -174,21 +177,21 @@ def epoch_figures(table: StudyTable) -> list[Block]:
         band = {"canaries less references": estimate_arrays(own, "m")}
         svg = epoch_plot(epochs, band, y_title="M, 95 % limits")
         columns = ("epoch", "m", "m_low", "m_high", "validation")
-        found.append(_figure(svg, "Figure 3(c), corrected", name, own, columns, said))
+        figures.append(_figure(svg, "Figure 3(c), corrected", name, own, columns, caption))
         bands = {
             "canaries": estimate_arrays(own, "m_paper"),
             "references": (column_numbers(own, "m_paper_references"), none, none),
         }
         svg = epoch_plot(epochs, bands, y_title="M as published, 95 % limits")
         columns = ("epoch", "m_paper", "m_paper_low", "m_paper_high", "m_paper_references")
-        said = "M as published, of canary models and of models without the mark"
-        found.append(_figure(svg, "Figure 3(c)", name, own, columns, said))
-    return [*found, Paragraph(table.note)] if found else []
+        caption = "M as published, of canary models and of models without the mark"
+        figures.append(_figure(svg, "Figure 3(c)", name, own, columns, caption))
+    return [*figures, Paragraph(table.note)] if figures else []
 
 
 def latent_figures(table: StudyTable) -> list[Block]:
     """Figure 3b: how often the mark, and a random patch, excite each latent."""
-    found: list[Block] = []
+    figures: list[Block] = []
     frame = table.extra.get("by_latent")
     best = dict(zip(zip(column_texts(table.ours, "dataset"), column_texts(table.ours, "network"), strict=True),
                     column_numbers(table.ours, "latent"), strict=True))  # fmt: skip
@@ -199,10 +202,10 @@ def latent_figures(table: StudyTable) -> list[Block]:
             "a random patch": column_numbers(own, "random"),
             "the mark, other models": column_numbers(own, "without"),
         }
-        said = f"how often each latent is excited, mean over all images; latent {chosen} is the one of the table"
+        caption = f"how often each latent is excited, mean over all images; latent {chosen} is the one of the table"
         columns = ("latent", "mark", "random", "without")
-        found.append(_figure(latent_plot(series, chosen), "Figure 3(b)", name, own, columns, said))
-    return found
+        figures.append(_figure(latent_plot(series, chosen), "Figure 3(b)", name, own, columns, caption))
+    return figures
 
 
 def variant_notes(reading: StudyAnswers) -> list[Block]:
@@ -216,14 +219,14 @@ def variant_notes(reading: StudyAnswers) -> list[Block]:
         moved = [np.stack([f["variant_rows"], f["variant_columns"], f["variant_mirrored"]]) for f in own]
         distinct = len(np.unique(np.concatenate(moved, axis=1), axis=1).T) if moved else 0
         shown = np.mean(np.concatenate([f["variant_same"] for f in own]))
-        kept = np.mean(np.concatenate([f["variant_kept"] for f in own]))
+        energy_left = np.mean(np.concatenate([f["variant_kept"] for f in own]))
         named = arm_columns(arm)
         lines.append(
             [
                 Name(f"{named['dataset']}, {named['network']}, {named['regulariser']}"),
                 f": over {count(epochs)} epochs of {count(len(own))} models the canary showed the mark in "
                 f"{count(distinct)} places or mirrorings; in {percent(shown)} of the epochs with the pixels of the "
-                f"probes; {decimal(kept)} of its energy was left on average.",
+                f"probes; {decimal(energy_left)} of its energy was left on average.",
             ]
         )
     return [Paragraph("What augmentation made of the mark:"), Steps(lines)] if lines else []
@@ -237,16 +240,16 @@ def _by_arm(frame: pd.DataFrame | None) -> list[tuple[str, pd.DataFrame]]:
     return [(f"{d}, {n}", rows(frame, [pair == (d, n) for pair in pairs])) for d, n in dict.fromkeys(pairs)]
 
 
-def _figure(svg: str, number: str, name: str, frame: pd.DataFrame, columns: tuple[str, ...], said: str) -> Figure:
+def _figure(svg: str, number: str, name: str, frame: pd.DataFrame, columns: tuple[str, ...], caption: str) -> Figure:
     first = "image" if "image" in frame else columns[0]
     shown = [Column(source=first, heading=first.capitalize(), row_heading=True, format="text" if first == "image"
                     else "count")]  # fmt: skip
     shown += [Column(source=c, heading=c.replace("_", " "), format="power") for c in columns if c != first]
     return Figure(
         svg=svg,
-        title=f"{number}: {said.split(';')[0].split(',')[0]}",
-        caption=[Name(name), f". {said[0].upper()}{said[1:]}."],
-        alternative=[Name(name), f": {said}."],
+        title=f"{number}: {caption.split(';')[0].split(',')[0]}",
+        caption=[Name(name), f". {caption[0].upper()}{caption[1:]}."],
+        alternative=[Name(name), f": {caption}."],
         table=Table(frame=frame, columns=shown, caption="The drawn numbers."),
     )
 

@@ -51,17 +51,17 @@ def canary_cost(job: CanaryJob, *, known: bool, weights: int) -> Cost:
     """
     epochs, n, v = job.options.epochs or 0, len(job.rows), len(job.validation)
     probes, controls = len(read_array(job.probes, mmap=True)), len(job.controls)
-    asked = v * (epochs + 1) + probes * (_ANSWERS + controls + job.redraws)
-    asked += 2 * job.redraws * _white_images(job, known) + (3 * probes if job.latent else 0)
+    n_images = v * (epochs + 1) + probes * (_ANSWERS + controls + job.redraws)
+    n_images += 2 * job.redraws * _white_images(job, known) + (3 * probes if job.latent else 0)
     if job.profile:
-        asked += epochs * probes * (_ANSWERS + min(controls, PROFILE_CONTROLS) + 1)
+        n_images += epochs * probes * (_ANSWERS + min(controls, PROFILE_CONTROLS) + 1)
     gradients = 0
     if job.influence:
-        asked += n
+        n_images += n
         gradients = min(N_CHECKPOINTS, epochs) * (n if job.influence == "all" else 1)
     return fit_cost(n, job.options) + Cost(
         images_trained=gradients,
-        images_passed=asked,
+        images_passed=n_images,
         bytes_weights=weights if job.keep_weights else 0,
         bytes_outputs=None,
         at_most=("steps", "images_trained", "images_passed"),
@@ -158,12 +158,12 @@ class Planner:
 
     def arms(self, study: str) -> list[Arm]:
         """The plain arms of one of the studies, or of table 3 with every regulariser."""
-        found = []
-        for name, asked in self.study.datasets.items():
-            for network in asked.asks(study):
-                kinds = asked.regularisers if study == "regularised" else (PLAIN,)
-                found += [Arm(name, network, kind) for kind in kinds]
-        return found
+        arms = []
+        for name, dataset in self.study.datasets.items():
+            for network in dataset.asks(study):
+                kinds = dataset.regularisers if study == "regularised" else (PLAIN,)
+                arms += [Arm(name, network, kind) for kind in kinds]
+        return arms
 
     def ranked(self) -> list[Arm]:
         """Plain arms whose images are ranked by self-influence."""
@@ -174,8 +174,8 @@ class Planner:
 
     def bases(self) -> list[Training]:
         """Trainings without the mark from which the self-influence of every image is taken."""
-        found = [self.training(arm, BASE, 0, influence="all") for arm in self.ranked()]
-        return found + [self.training(arm, REPEAT, 0, influence="all") for arm in self.arms("characterised")]
+        trainings = [self.training(arm, BASE, 0, influence="all") for arm in self.ranked()]
+        return trainings + [self.training(arm, REPEAT, 0, influence="all") for arm in self.arms("characterised")]
 
     def others(self, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
         """All other trainings.
@@ -183,19 +183,19 @@ class Planner:
         Args:
             by_influence: [n] self-influence of each slot, of every arm of `ranked`.
         """
-        found: list[Training] = []
+        trainings: list[Training] = []
         plain = list(dict.fromkeys([*self.ranked(), *self.arms("random"), *self.arms("characterised")]))
         for arm in [*plain, *self.arms("regularised")]:
-            found += self._references(arm)
+            trainings += self._references(arm)
         for arm in self.arms("random"):
-            found += self._random(arm)
+            trainings += self._random(arm)
         for arm in list(dict.fromkeys([*self.arms("networks"), *self._plain_of_regularised()])):
-            found += self._influential(arm, by_influence)
+            trainings += self._influential(arm, by_influence)
         for arm in self.arms("regularised"):
-            found += self._influential(arm, by_influence)
+            trainings += self._influential(arm, by_influence)
         for arm in self.arms("characterised"):
-            found += self._latent(arm) + self._marked(arm, by_influence)
-        return found
+            trainings += self._latent(arm) + self._marked(arm, by_influence)
+        return trainings
 
     def count(self) -> dict[Arm, int]:
         """Trainings of each arm, before anything is known of self-influence."""
@@ -205,13 +205,13 @@ class Planner:
             counted.setdefault(training.arm, set()).add(training.job.key)
         return {arm: len(keys) for arm, keys in counted.items()}
 
-    def cost(self, found: dict[Arm, np.ndarray]) -> Cost:
+    def cost(self, influences: dict[Arm, np.ndarray]) -> Cost:
         """Of all trainings that are not done, each of which may end early, and of what is asked of its model.
 
         Args:
-            found: [n] self-influence of each slot, of the arms of `ranked` of which it is known.
+            influences: [n] self-influence of each slot, of the arms of `ranked` of which it is known.
         """
-        anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()} | found
+        anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()} | influences
         trainings = {t.job.key: t for t in [*self.bases(), *self.others(anything)] if not t.job.done}
         weights: dict[tuple[str, str], int] = {}
         decoded = {folder: size for data in self.sets.values() for folder, size in data.decoded.items()}
@@ -221,7 +221,7 @@ class Planner:
             if job.keep_weights and of not in weights:
                 weights[of] = tensor_bytes(job.model())
             plain = Arm(training.arm.dataset, training.arm.network)
-            known = plain in found or training.role not in (INFLUENCE, MARKED)
+            known = plain in influences or training.role not in (INFLUENCE, MARKED)
             parts.append(canary_cost(job, known=known, weights=weights.get(of, 0)))
         return total(parts)
 
@@ -263,13 +263,13 @@ class Planner:
         What only the first have is the mark's: both groups differ from each other by one small pattern on one image.
         """
         seed, controls = self._seed(arm, LATENT, 0, 0), self.sets[arm.dataset].controls
-        found: list[Training] = []
+        trainings: list[Training] = []
         for i, slot in enumerate(self.random_slots(arm, self.options.latent)):
-            given: dict[str, Any] = {"canary": int(slot), "latent": True, "seed": seed}
-            found.append(self.training(arm, LATENT, i, chosen="random", **given))
+            settings: dict[str, Any] = {"canary": int(slot), "latent": True, "seed": seed}
+            trainings.append(self.training(arm, LATENT, i, chosen="random", **settings))
             other = controls[i % len(controls)]
-            found.append(self.training(arm, LATENT, i, chosen=CONTROL, burnt=other, **given))
-        return found
+            trainings.append(self.training(arm, LATENT, i, chosen=CONTROL, burnt=other, **settings))
+        return trainings
 
     def _marked(self, arm: Arm, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
         """The base's own training once more, with the mark on its most, and on its least, influential images."""
@@ -287,11 +287,11 @@ class Planner:
         """Of one model."""
         if self.study.protocol == "paper" and role != REPEAT:
             role, index = "", 0  # one seed for all models of a run
-        told = [self.options.seed, arm.dataset, arm.network, arm.regulariser, role, index, run]
-        return int(fingerprint(told, length=8), 16)
+        identity = [self.options.seed, arm.dataset, arm.network, arm.regulariser, role, index, run]
+        return int(fingerprint(identity, length=8), 16)
 
     def training(
-        self, arm: Arm, role: str, index: int, *, run: int = 0, chosen: str = "", seed: int | None = None, **asked: Any
+        self, arm: Arm, role: str, index: int, *, run: int = 0, chosen: str = "", seed: int | None = None, **fields: Any
     ) -> Training:
         """One training.
 
@@ -302,7 +302,7 @@ class Planner:
             run: Which training of this canary.
             chosen: How the canary was chosen.
             seed: Its seed; by default one of its own.
-            **asked: Further attributes of `CanaryJob`.
+            **fields: Further attributes of `CanaryJob`.
         """
         data = self.sets[arm.dataset]
         options = train_options(
@@ -329,7 +329,7 @@ class Planner:
             device=self.device,
             keep_weights=self.options.keep_weights,
             data=(data.store.data_hash, data.probes.data_hash),
-            **asked,
+            **fields,
         )
         return Training(arm, role, index, run, chosen, job)
 
@@ -337,9 +337,9 @@ class Planner:
         """How a network's pixels are scaled, counted once."""
         key = (data.name, normalise, network if normalise == "model" else "")
         if key not in self._scales:
-            found = choose_normalisation(data.store.images, normalise, model_spec(network))
-            assert found is not None  # images, never features
-            self._scales[key] = found
+            normalisation = choose_normalisation(data.store.images, normalise, model_spec(network))
+            assert normalisation is not None  # images, never features
+            self._scales[key] = normalisation
         return self._scales[key]
 
 

@@ -60,7 +60,7 @@ class StudyAnswers:
         """Their rows of `models`."""
         names = [column_texts(self.models, column) for column in ("dataset", "network", "regulariser", "role")]
         wanted = (arm.dataset, arm.network, arm.regulariser)
-        return rows(self.models, [found[:3] == wanted and found[3] in roles for found in zip(*names, strict=True)])
+        return rows(self.models, [key[:3] == wanted and key[3] in roles for key in zip(*names, strict=True)])
 
     def arms(self, *roles: str) -> list[Arm]:
         """Arms that have a finished training for these purposes, in the study's order."""
@@ -101,10 +101,10 @@ def read_answers(trainings: Sequence[Training], sets: dict[str, SetData]) -> Stu
 def _row(
     answer: TrainingAnswers, references: list[TrainingAnswers], ranking: dict[Arm, Arrays], sets: dict[str, SetData]
 ) -> dict[str, Any]:
-    training, found = answer.training, answer.found
+    training, arrays = answer.training, answer.found
     arm, job = training.arm, training.job
-    random = found["mean_random"]
-    m_paper = float(found["mean_mark"]) - random
+    random = arrays["mean_random"]
+    m_paper = float(arrays["mean_mark"]) - random
     row: dict[str, Any] = {
         "dataset": arm.dataset,
         "network": arm.network,
@@ -116,15 +116,15 @@ def _row(
         "image": -1,
         "label": "",
         "seed": job.seed,
-        "best_epoch": int(found["best_epoch"]),
-        "epochs": len(found["losses"]),
-        "accuracy": float(found["accuracy"]),
+        "best_epoch": int(arrays["best_epoch"]),
+        "epochs": len(arrays["losses"]),
+        "accuracy": float(arrays["accuracy"]),
         "m_paper": float(m_paper.mean()),
         "m_paper_sd": float(m_paper.std(ddof=1)) if len(m_paper) > 1 else float("nan"),
-        "p_welch": float(found["welch"][0]),
+        "p_welch": float(arrays["welch"][0]),
         "t": answer.t,
-        "p_controls": rank_p(float(found["statistic"]), found["controls"]),
-        "transparent": float(found["transparent"]),
+        "p_controls": rank_p(float(arrays["statistic"]), arrays["controls"]),
+        "transparent": float(arrays["transparent"]),
     }
     if not answer.marked:
         return row
@@ -134,11 +134,11 @@ def _row(
     row |= {"image": image, "label": data.classes[data.labels[image]]}
     ranked = ranking.get(Arm(arm.dataset, arm.network))
     row["self_influence"] = float("nan") if ranked is None else float(ranked["influence"][slot])
-    row |= _white_box_score(found, references)
+    row |= _white_box_score(arrays, references)
     row |= {
-        "same": float(np.mean(found["variant_same"])),
-        "kept": float(np.mean(found["variant_kept"])),
-        "mirrored": float(np.mean(found["variant_mirrored"])),
+        "same": float(np.mean(arrays["variant_same"])),
+        "kept": float(np.mean(arrays["variant_kept"])),
+        "mirrored": float(np.mean(arrays["variant_mirrored"])),
     }
     if references:
         rank = _rank_mark([answer], references)
@@ -161,13 +161,13 @@ def _rank_mark(own: list[TrainingAnswers], references: list[TrainingAnswers]) ->
     )
 
 
-def _white_box_score(found: Arrays, references: list[TrainingAnswers]) -> dict[str, Any]:
+def _white_box_score(arrays: Arrays, references: list[TrainingAnswers]) -> dict[str, Any]:
     """M_w, and its rank among the M_w of models without the mark on the very same images.
 
     The paper prints M_w bold where p < 0.05 and does not name the test: here it is that of its M, one-tailed, of the
     first redraw, paired by image since both probabilities are of one image.
     """
-    logs = found["white"].astype(np.float64)
+    logs = arrays["white"].astype(np.float64)
     if not logs.size:
         return {}
     by_draw = logs.mean(axis=1)
@@ -175,15 +175,15 @@ def _white_box_score(found: Arrays, references: list[TrainingAnswers]) -> dict[s
     row = {
         "m_w": m_w,
         "m_w_sd": float(by_draw.std(ddof=1)) if len(by_draw) > 1 else float("nan"),
-        "p_mark": float(found["white_mark"].mean()),
-        "p_random": float(found["white_random"].mean()),
+        "p_mark": float(arrays["white_mark"].mean()),
+        "p_random": float(arrays["white_random"].mean()),
         "p_white_paper": float(np.asarray(ttest_1samp(logs[0], 0.0, alternative="greater"))[1])
         if logs.shape[1] > 1
         else 1.0,
         "n_white": logs.shape[1],
     }
     if references:  # a reference was asked about every training image, slot j in column j
-        theirs = np.array([r.found["white"][:, found["white_slots"]].mean(dtype=np.float64) for r in references])
+        theirs = np.array([r.found["white"][:, arrays["white_slots"]].mean(dtype=np.float64) for r in references])
         row |= {"m_w_references": float(theirs.mean()), "p_white": rank_p(m_w, theirs)}
         row["white_found"] = bool(row["p_white"] <= LEVEL) if 1 / (1 + len(theirs)) <= LEVEL else None
         row["m_w_excess"] = m_w - row["m_w_references"]

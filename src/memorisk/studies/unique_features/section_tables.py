@@ -35,15 +35,15 @@ def seed_table(reading: StudyAnswers) -> StudyTable:
         table = reading.rows(arm, RANDOM)
         for score, words in SCORES.items():
             wide = _scores_by_run(table, score)
-            found = seed_share(wide)
+            share = seed_share(wide)
             redraws = {"m_w": "m_w_sd", "m_paper": "m_paper_sd"}.get(score)
             rows.append(
                 {
-                    **arm_columns(arm), "score": words, "n_images": found.n_images, "n_runs": found.n_runs,
-                    "range": float(np.ptp(wide, axis=1).mean()) if found.n_runs > 1 else float("nan"),
-                    "sd_seed": float(np.sqrt(found.within)),
+                    **arm_columns(arm), "score": words, "n_images": share.n_images, "n_runs": share.n_runs,
+                    "range": float(np.ptp(wide, axis=1).mean()) if share.n_runs > 1 else float("nan"),
+                    "sd_seed": float(np.sqrt(share.within)),
                     "sd_redraws": float(column_numbers(table, redraws).mean()) if redraws else float("nan"),
-                    "share": found.share, "share_low": found.low, "share_high": found.high,
+                    "share": share.share, "share_low": share.low, "share_high": share.high,
                 }
             )  # fmt: skip
         images.append(_scores_by_image(arm, table))
@@ -67,7 +67,7 @@ def _scores_by_run(table: pd.DataFrame, score: str) -> np.ndarray:
 
 def _scores_by_image(arm: Arm, table: pd.DataFrame) -> pd.DataFrame:
     """Figures 3a, 4, 5 and 6: each canary's scores in its first training and their range over trainings."""
-    found = []
+    rows = []
     index = column_numbers(table, "index")
     for i in np.unique(index):
         own = rows_of(table, index == i)
@@ -78,8 +78,8 @@ def _scores_by_image(arm: Arm, table: pd.DataFrame) -> pd.DataFrame:
             row |= {score: start[0] if len(start) else np.nan, f"{score}_min": values.min()}
             row |= {f"{score}_max": values.max(), f"{score}_mean": values.mean()}
         spread = column_numbers(first, "m_w_sd")
-        found.append(row | {"m_w_sd": spread[0] if len(spread) else np.nan})
-    return pd.DataFrame(found)
+        rows.append(row | {"m_w_sd": spread[0] if len(spread) else np.nan})
+    return pd.DataFrame(rows)
 
 
 def epoch_table(reading: StudyAnswers) -> StudyTable:
@@ -93,13 +93,13 @@ def epoch_table(reading: StudyAnswers) -> StudyTable:
         shortest = min(len(a.found["profile_t"]) for a in [*own, *theirs])
         for epoch in range(shortest):
             t, r = (np.array([a.found["profile_t"][epoch] for a in group]) for group in (own, theirs))
-            found = mean_limits(t, r if len(r) else None)
+            limits = mean_limits(t, r if len(r) else None)
             paper = mean_limits([a.found["profile_m"][epoch] for a in own])
             loss = float(np.mean([a.found["validation"][epoch] for a in own]))
             rows.append(
                 {
-                    **arm_columns(arm), "epoch": epoch + 1, "m": found.estimate, "m_low": found.low,
-                    "m_high": found.high,
+                    **arm_columns(arm), "epoch": epoch + 1, "m": limits.estimate, "m_low": limits.low,
+                    "m_high": limits.high,
                     "m_paper": paper.estimate, "m_paper_low": paper.low, "m_paper_high": paper.high,
                     "m_paper_references": float(np.mean([a.found["profile_m"][epoch] for a in theirs] or [np.nan])),
                     "validation": loss, "n_models": len(own), "n_references": len(theirs),
@@ -172,16 +172,16 @@ def latent_table(reading: StudyAnswers) -> StudyTable:
 
 def _chosen_latent(mark: np.ndarray, random: np.ndarray, without: np.ndarray) -> dict[str, object]:
     """Choose on the even images, measure on the odd ones; the paper's latent likewise."""
-    found: dict[str, object] = {"n_latents": mark.shape[1], "n_chosen": len(mark[0::2]), "n_models": len(mark[1::2])}
+    columns: dict[str, object] = {"n_latents": mark.shape[1], "n_chosen": len(mark[0::2]), "n_models": len(mark[1::2])}
     for name, excess in (("", mark - without), ("paper_", mark - random)):
         best = int(np.argmax(excess[0::2].mean(axis=0)))
         held = mean_limits((mark - without)[1::2, best])
-        found |= {
+        columns |= {
             f"{name}latent": best, f"{name}mark": float(mark[1::2, best].mean()),
             f"{name}random": float(random[1::2, best].mean()), f"{name}without": float(without[1::2, best].mean()),
             f"{name}excess": held.estimate, f"{name}excess_low": held.low, f"{name}excess_high": held.high,
         }  # fmt: skip
-    return found
+    return columns
 
 
 def influence_table(reading: StudyAnswers) -> StudyTable:

@@ -128,7 +128,7 @@ def prepare_sets(study: UniqueStudy, progress: Progress) -> dict[str, SetData]:
     Raises:
         InputError: One cannot be read.
     """
-    return {name: prepare_set(name, asked, study.options, progress) for name, asked in study.datasets.items()}
+    return {name: prepare_set(name, dataset, study.options, progress) for name, dataset in study.datasets.items()}
 
 
 def check_arms(planner: Planner, progress: Progress) -> None:
@@ -157,9 +157,9 @@ def check_arms(planner: Planner, progress: Progress) -> None:
 
 def _identity(study: UniqueStudy) -> dict[str, Any]:
     """What may not change in a folder: the protocol and what the models are asked. Data sets may be added."""
-    told = asdict(study.options)
-    kept = {key: told[key] for key in ("mark", "place", "mark_scale", "opacity", "seed", "validation")}
-    return {"study": "unique-features", "protocol": study.protocol, **kept}
+    settings = asdict(study.options)
+    identity = {key: settings[key] for key in ("mark", "place", "mark_scale", "opacity", "seed", "validation")}
+    return {"study": "unique-features", "protocol": study.protocol, **identity}
 
 
 def _refuse_fewer_models(out: Path, planner: Planner) -> None:
@@ -168,15 +168,15 @@ def _refuse_fewer_models(out: Path, planner: Planner) -> None:
     Raises:
         InputError: Models that are finished are not part of what is asked for.
     """
-    there = {path.stem for path in (out / RESULTS).glob("*.npz")}
-    if not (out / REPORT).is_file() or not there:
+    finished = {path.stem for path in (out / RESULTS).glob("*.npz")}
+    if not (out / REPORT).is_file() or not finished:
         return
     bases = planner.bases()
-    asked = {t.job.key for t in [*bases, *planner.others(_influences(bases))]}
-    gone = len(there - asked)
+    requested = {t.job.key for t in [*bases, *planner.others(_influences(bases))]}
+    gone = len(finished - requested)
     if gone:
         raise InputError(
-            f"--out {one_line(out)} holds a finished study of {len(there):,} models, of which {gone:,} would be "
+            f"--out {one_line(out)} holds a finished study of {len(finished):,} models, of which {gone:,} would be "
             "left out: data sets, networks, canaries and references may be added, other settings need another --out"
         )
 

@@ -216,20 +216,20 @@ def _table_1(reading: StudyAnswers) -> StudyTable:
 def _white_row(reading: StudyAnswers, arm: Arm, rows: pd.DataFrame) -> dict[str, object]:
     """All canaries of an arm against its references; the unit is the canary, its trainings averaged."""
     own = _canary_means(rows, "m_w")
-    found: dict[str, object] = {"n_canaries": len(own), "n_models": len(rows), "m_w": float(own.mean())}
+    columns: dict[str, object] = {"n_canaries": len(own), "n_models": len(rows), "m_w": float(own.mean())}
     limits = mean_limits(own)
-    found |= {
+    columns |= {
         "m_w_low": limits.low,
         "m_w_high": limits.high,
         "sd_redraws": float(column_numbers(rows, "m_w_sd").mean()),
     }
     theirs = _reference_scores(reading, arm)
     if theirs is None:
-        return found
+        return columns
     excess = excess_over_references(own, theirs)
-    found |= {"m_w_references": float(theirs.mean()), "excess": excess.estimate, "excess_low": excess.low}
-    found |= {"excess_high": excess.high, "n_references": len(theirs)}
-    return found | _share(chosen(rows, column_numbers(rows, "run") == 0), "white_found")
+    columns |= {"m_w_references": float(theirs.mean()), "excess": excess.estimate, "excess_low": excess.low}
+    columns |= {"excess_high": excess.high, "n_references": len(theirs)}
+    return columns | _share(chosen(rows, column_numbers(rows, "run") == 0), "white_found")
 
 
 def _canary_means(rows: pd.DataFrame, column: str) -> np.ndarray:
@@ -240,10 +240,10 @@ def _canary_means(rows: pd.DataFrame, column: str) -> np.ndarray:
 
 def _share(rows: pd.DataFrame, column: str) -> dict[str, object]:
     """How many models are found alone; nothing where there are too few references to find any."""
-    told = [value for value in rows[column] if value is not None and value == value] if column in rows else []
-    if not told:
+    answers = [value for value in rows[column] if value is not None and value == value] if column in rows else []
+    if not answers:
         return {}
-    share = clopper_pearson(sum(bool(value) for value in told), len(told))
+    share = clopper_pearson(sum(bool(value) for value in answers), len(answers))
     return {
         "found": share.successes, "n_found": share.trials, "found_share": share.estimate, "found_low": share.low,
         "found_high": share.high,
@@ -338,8 +338,8 @@ def _regulariser_difference(reading: StudyAnswers, arm: Arm) -> dict[str, float]
     if any(len(group) < 2 for group in groups):
         return {}
     # Each group enters the difference with a mean of its own: four independent groups.
-    found = contrast(groups, (1.0, -1.0, -1.0, 1.0))
-    return {"change": found.estimate, "change_low": found.low, "change_high": found.high}
+    difference = contrast(groups, (1.0, -1.0, -1.0, 1.0))
+    return {"change": difference.estimate, "change_low": difference.low, "change_high": difference.high}
 
 
 def _star(p: float) -> str:
