@@ -21,7 +21,7 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 
 @dataclass(frozen=True)
 class Checksum:
-    """What identifies a file, or all files of a folder."""
+    """Identity of a file, or of all files of a folder, by content."""
 
     sha256: str
     """Of the file's bytes, or of the folder's listing."""
@@ -86,7 +86,7 @@ def files_below(folder: Path) -> list[str]:
 
 
 def _uncheckable(place: Path) -> str:
-    """Why a checksum of this part of a folder would not hold, or would miss it; empty for a file or a folder."""
+    """Explain why a checksum of this part of a folder would not hold or would miss it; empty for a file or a folder."""
     if place.is_symlink():
         return "a link"
     if place.is_dir():
@@ -146,7 +146,7 @@ def write_seal(folder: Path, names: Iterable[str]) -> None:
 
 
 def sealed_files(folder: Path) -> dict[str, str]:
-    """What the seal of a folder says: the SHA-256 of each file, by its name relative to the folder.
+    """Return the seal of a folder: the SHA-256 of each file, by its name relative to the folder.
 
     Args:
         folder: With a seal.
@@ -165,7 +165,7 @@ def changed_files(folder: Path) -> list[str]:
 
 
 def _holds(path: Path, value: str) -> bool:
-    """Whether a file is there with this SHA-256; what cannot be a file's name is not there."""
+    """Return whether a file is there with this SHA-256; what cannot be a file's name is not there."""
     try:
         return path.is_file() and file_sha256(path) == value
     except OSError:

@@ -170,7 +170,7 @@ def check_out_folder(out: Path, config: Mapping[str, Any], *, identity: Iterator
 
 
 def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[str]) -> None:
-    """As `check_out_folder`, whoever holds the folder.
+    """Do the check of `check_out_folder`, whoever holds the folder.
 
     Raises:
         InputError: As there.
@@ -219,7 +219,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
 
 
 def _kind(identity: Any) -> list[Any]:
-    """What an identity says of the kind of its run; nothing for the audit of a classifier."""
+    """Name the kind of run in an identity; empty for the audit of a classifier."""
     return [identity.get(key) for key in _KINDS] if isinstance(identity, dict) else []
 
 

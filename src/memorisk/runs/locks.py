@@ -32,7 +32,7 @@ _PATIENCE = 0.2  # seconds: another command may look, for a moment, whether the 
 
 
 def this_process() -> dict[str, Any]:
-    """What a lock file says of its holder: number, machine, since when."""
+    """Describe this process in a lock file: its number, its machine, since when."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
 
@@ -75,7 +75,7 @@ def refuse_held(folder: Path) -> None:
 
 
 def _acquire(folder: Path, name: str, wait: bool = False, enough: Callable[[], bool] | None = None) -> "BaseFileLock":
-    """The lock, held.
+    """Acquire the lock.
 
     Raises:
         InputError: Another process holds it.

@@ -124,7 +124,7 @@ class GzipStream(gzip.GzipFile):
         return self._checked(super().read, size)
 
     def read1(self, size: int = -1) -> bytes:
-        """As `read`, of what one reading of the file gives.
+        """Read as `read` does, but with a single read of the file.
 
         Raises:
             InputError: They lie beyond the limit.
@@ -132,7 +132,7 @@ class GzipStream(gzip.GzipFile):
         return self._checked(super().read1, size)
 
     def _checked(self, read: Callable[[int], bytes], size: int | None) -> bytes:
-        """What a method reads; one byte beyond the limit is enough to know."""
+        """Read and check the size; one byte beyond the limit is enough to know."""
         place = self.tell()
         left = self.limit - place + 1
         data = read(left if size is None or size < 0 else min(size, left))

@@ -66,7 +66,7 @@ class Cost:
 
     @property
     def numbers(self) -> dict[str, int | None]:
-        """The numbers alone, by name."""
+        """Return the numbers alone, by name."""
         return {name: getattr(self, name) for name in COST_LABELS}
 
     def __add__(self, other: "Cost") -> "Cost":
@@ -78,19 +78,19 @@ class Cost:
         return Cost(**both, at_most=_union(self.at_most, other.at_most), about=_union(self.about, other.about))
 
     def __mul__(self, times: int) -> "Cost":
-        """The same several times."""
+        """Multiply the cost by a number of repetitions."""
         many = {name: None if number is None else number * times for name, number in self.numbers.items()}
         return Cost(**many, at_most=self.at_most, about=self.about)
 
     def as_json(self) -> dict[str, Any]:
-        """Every field, as JSON has it."""
+        """Return every field, as JSON has it."""
         return {f.name: getattr(self, f.name) for f in fields(self)} | {
             "at_most": list(self.at_most),
             "about": list(self.about),
         }
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is counted and how much it is, for each number that is not 0, as the terminal shows it."""
+        """List each count that is not 0, named and formatted for the terminal."""
         return [
             (COST_LABELS[name], "unknown" if number is None else f"{self._how(name)}{number:,}")
             for name, number in self.numbers.items()
@@ -98,7 +98,7 @@ class Cost:
         ]
 
     def lines(self) -> list[str]:
-        """The same, a line each."""
+        """Return the rows as text, a line each."""
         return [f"{value:>16} {what}" for what, value in self.rows()]
 
     def _how(self, name: str) -> str:
@@ -106,7 +106,7 @@ class Cost:
 
 
 def total(costs: "list[Cost]") -> Cost:
-    """All one after the other."""
+    """Add up costs of parts that run one after the other."""
     return sum(costs, start=Cost())
 
 

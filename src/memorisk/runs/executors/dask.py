@@ -63,7 +63,7 @@ def watch_workers(
     log = logging.getLogger(__name__)
 
     def look() -> None:
-        """Once."""
+        """Look at all workers once."""
         nonlocal warned
         workers = workers_of(client)
         quiet = signs.quiet({address: worker["last_seen"] for address, worker in workers.items()}, every)
@@ -84,7 +84,7 @@ def watch_workers(
             warned = True
 
     def watch() -> None:
-        """Look now and then."""
+        """Look at the workers now and then."""
         while not over.wait(every):
             with suppress(OSError, TimeoutError, ValueError, RuntimeError):  # the wire is cut: that is seen elsewhere
                 look()
@@ -99,7 +99,7 @@ def watch_workers(
 
 
 def workers_of(client: Any) -> dict[str, Any]:
-    """What the scheduler tells of each worker, by address.
+    """Return the scheduler's record of each worker, by address.
 
     Raises:
         OSError: It does not answer.
@@ -189,13 +189,13 @@ def check_dask(place: Placement) -> None:
 async def _ask(
     client: Any, wanted: WorkerRequirements, addresses: list[str]
 ) -> tuple[dict[str, tuple[str, str | None]], list[str]]:
-    """What each worker says of itself, by address, and who says nothing in time; one that dies meanwhile is left out.
+    """Ask each worker for its versions; return answers by address, and the silent ones. One that dies is left out.
 
     A stopped worker would hold up the answers of all, were they asked at once.
     """
 
     async def one(address: str) -> Any:
-        """Its answer; None for none in time."""
+        """Return the answer of one worker; None if it comes too late."""
         seconds = (
             min(SILENT_WORKER_SECONDS, remote.INSPECTION_SECONDS)
             if address in _silent_workers
@@ -217,7 +217,7 @@ async def _ask(
 
 
 def _ended(client: Any, futures: dict[Any, int]) -> Iterator[Outcome]:
-    """What became of jobs, as they end; those that a broken connection took are left out."""
+    """Return the outcomes of jobs as they end; those that a broken connection took are left out."""
     from distributed import as_completed
     from distributed.scheduler import KilledWorker
 
@@ -275,7 +275,7 @@ def _open(address: str, again: float | None) -> Iterator[Any]:
 
 
 def _resources(client: Any, place: Placement) -> dict[str, float] | None:
-    """What a job asks a worker for.
+    """Return the resources that a job requests from a worker.
 
     Raises:
         InputError: No worker offers it.

@@ -21,7 +21,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "K
 
 @dataclass(frozen=True)
 class Placement:
-    """Where jobs run.
+    """Place where jobs run.
 
     Attributes:
         executor: ``local``: processes of this machine; ``dask`` or ``ray``: the workers of a cluster.
@@ -45,7 +45,7 @@ class Placement:
 
     @property
     def remote(self) -> bool:
-        """Whether jobs leave this machine."""
+        """Return whether jobs leave this machine."""
         return self.executor != "local"
 
 

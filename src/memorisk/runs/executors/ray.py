@@ -171,7 +171,7 @@ def _silent(
     patience: float,
     has_room: Callable[[], bool],
 ) -> tuple[list[Any], list[Any]]:
-    """Jobs that must be handed out again; it is said why.
+    """Find jobs that must be handed out again, and log why.
 
     Those of workers that gave no sign of life for longer than one waits; and those that are not begun for so long
     while the cluster has room for them and no job begins or ends: Ray gives jobs to stopped workers, too.
@@ -195,13 +195,13 @@ def _silent(
 
 
 def _has_room(ray: Any, place: Placement) -> bool:
-    """Whether the cluster could run one more job."""
+    """Return whether the cluster could run one more job."""
     free = ray.available_resources()
     return all(free.get(name, 0) >= n for name, n in _resource_names(place).items())
 
 
 def _resource_names(place: Placement) -> dict[str, float]:
-    """What a job needs, as Ray's machines say what they have."""
+    """Name the resources that a job needs, as Ray's machines declare them."""
     return {"CPU": place.cores, "GPU": place.gpus, "memory": place.memory or 0}
 
 
@@ -221,14 +221,14 @@ def check_ray(place: Placement) -> None:
 
 
 def _no_cluster_error(address: str, error: Exception) -> InputError:
-    """That no cluster answers."""
+    """Return the error of a cluster that does not answer."""
     return InputError(
         f"no Ray cluster answers at {one_line(address, 80)}: {one_line(error, 160)}; `ray status` tells of one"
     )
 
 
 def _outcome(ray: Any, task: Any, index: int) -> Outcome:
-    """Of a job that has ended.
+    """Return the outcome of a job that has ended.
 
     Raises:
         MemoriskError: It never reached a worker.
@@ -243,7 +243,7 @@ def _outcome(ray: Any, task: Any, index: int) -> Outcome:
 
 @contextmanager
 def open_ray(address: str) -> Iterator[Any]:
-    """Ray, connected.
+    """Connect to the Ray cluster.
 
     Raises:
         InputError: There is no such cluster, or it takes none of what we have as its token.
@@ -312,7 +312,7 @@ def _check_port(address: str) -> None:
 
 
 def _resource_request(place: Placement) -> dict[str, Any]:
-    """What a job asks for, in Ray's words."""
+    """Return a job's request for resources, by Ray's names."""
     request: dict[str, Any] = {"num_cpus": place.cores}
     request |= {"num_gpus": place.gpus} if place.gpus else {}
     return request | ({"memory": place.memory} if place.memory else {})

@@ -81,7 +81,7 @@ class Heartbeat:
         return None
 
     def worker(self) -> str:
-        """Who has the job."""
+        """Return the worker that has the job."""
         with suppress(OSError, ValueError):
             return Path(self.path).read_text(encoding="utf-8")
         return "that cannot be named"
@@ -92,7 +92,7 @@ class Heartbeat:
         over = threading.Event()
 
         def touch() -> None:
-            """Until it is over, or the file is gone."""
+            """Touch the file until the job is over or the file is gone."""
             while not over.wait(self.every):
                 try:
                     os.utime(self.path)
@@ -123,7 +123,7 @@ _process_lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: its place in the list, and its value or its error."""
+    """Outcome of a job: its place in the list, and its value or its error."""
 
     index: int
     value: Any = None
@@ -150,7 +150,7 @@ def attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
 
 @dataclass(frozen=True)
 class WorkerRequirements:
-    """What every worker must be like, so that results are those of whoever asks and arrive there."""
+    """Conditions that every worker must meet, so that results do not depend on the worker and arrive at the caller."""
 
     marks: tuple[str, ...]
     """Files in the folders where jobs read and write."""
@@ -158,7 +158,7 @@ class WorkerRequirements:
     """Of the libraries that results depend on."""
 
     def pulse(self, name: str, every: float) -> Heartbeat | None:
-        """Where the worker of a job shows that it lives; None where no folder of the jobs can be written to.
+        """Return where the worker of a job shows that it lives; None if no folder of the jobs can be written to.
 
         Args:
             name: Of the job, among those that are handed out now.
@@ -168,7 +168,7 @@ class WorkerRequirements:
         return None if made is None else Heartbeat(f"{made}-{name}", every)
 
     def refuses(self) -> str | None:
-        """Why this process is not like that; None where it is. A new file on a shared disk is waited for."""
+        """Explain why this process does not qualify; None if it does. A new file on a shared disk is waited for."""
         until = time.monotonic() + _PATIENCE
         while missing := [mark for mark in self.marks if not Path(mark).exists()]:
             if time.monotonic() > until:
@@ -188,19 +188,19 @@ class WorkerRequirements:
 
 
 def _shown(mark: str) -> Path:
-    """What a user knows of a mark: the folder of one that was made for the purpose, else the file itself."""
+    """Return the path of a mark that a user knows: its folder if it was made for the purpose, else the file."""
     path = Path(mark)
     return path.parent if path.name.startswith(_MARK_PREFIX) else path
 
 
 def result_versions() -> dict[str, str]:
-    """Versions of what results depend on."""
+    """Return the versions of what results depend on."""
     return {name: version for name, version in versions().items() if name in _VERSIONED_LIBRARIES}
 
 
 @contextmanager
 def worker_requirements(folders: Sequence[Path], files: Sequence[Path] = ()) -> Iterator[WorkerRequirements]:
-    """What workers must see as long as this lasts: an empty file in each folder, or a file of one that is read only.
+    """Lay out what workers must see while this lasts: an empty file in each folder, or a file of a read-only one.
 
     Args:
         folders: Where jobs read and write.
@@ -287,7 +287,7 @@ def check_workers(
 
 
 def worker_loss(index: int, times: int) -> Outcome:
-    """Of a job whose worker died each time."""
+    """Return the error of a job whose worker died each time."""
     return Outcome(
         index,
         error=f"its worker died {times} times, as the system does when memory runs out: ask for more (job_memory)",

@@ -152,14 +152,14 @@ class Claim:
 
 
 def describe_claim(claim: Mapping[str, Any]) -> str:
-    """A claim in words."""
+    """Describe a claim in words."""
     if not {"pid", "host", "since"} <= set(claim):
         return "another process"
     return f"process {one_line(claim['pid'], 12)} on {one_line(claim['host'], 60)} since {one_line(claim['since'], 40)}"
 
 
 def _machine() -> str:
-    """This start of this machine and, in a container, this container; where that is not told its name."""
+    """Identify this start of the machine, and the container if it is in one; the host's name if neither is known."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -168,7 +168,7 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process of this machine started, so that another with its number is told apart; None if it is gone."""
+    """Return when a process of this machine started, to tell it from another with its number; None if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
     except OSError:
@@ -200,7 +200,7 @@ INDEX = ".memorisk-files.json"
 
 @dataclass
 class RunIndex:
-    """What is at a URL.
+    """Index of the files at a URL.
 
     Attributes:
         files: Size and hash of each file.
@@ -244,13 +244,13 @@ class RunIndex:
 
 
 def files_there(storage: Storage) -> dict[str, Entry]:
-    """The files at a URL, without what is ours to remember and what a killed push left."""
+    """List the files at a URL, without memorisk's own records and the leftovers of a killed push."""
     entries = _entries(storage)
     return {n: e for n, e in entries.items() if n not in (CLAIM, INDEX) and not _is_unfinished(n)}
 
 
 def left_unfinished(storage: Storage) -> list[str]:
-    """What a killed push left at a URL of files that had no name yet."""
+    """List the files without a final name that a killed push left at a URL."""
     return [name for name in _entries(storage) if _is_unfinished(name)]
 
 

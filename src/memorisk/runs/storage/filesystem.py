@@ -67,7 +67,7 @@ class Storage:
 
     @property
     def writable(self) -> bool:
-        """Whether the protocol can write."""
+        """Return whether the protocol can write."""
         return self.protocol not in _READ_ONLY
 
     def _connect(self) -> str:
@@ -78,7 +78,7 @@ class Storage:
         """
 
         def opened() -> tuple[Any, str]:
-            """The file system and the root."""
+            """Return the file system and the root."""
             from fsspec.core import url_to_fs
 
             return url_to_fs(self.url, skip_instance_cache=True, use_listings_cache=False)
@@ -93,7 +93,7 @@ class Storage:
         return root if self.protocol in _HTTP else root.rstrip("/")
 
     def _again(self, what: str, action: Callable[[], ResultT], *, connect: bool = True) -> ResultT:
-        """What an action gives; a broken connection is opened anew and the action tried again.
+        """Do an action and return its value; a broken connection is opened anew and the action tried again.
 
         Raises:
             FileNotFoundError: The thing is not there.
@@ -137,7 +137,7 @@ class Storage:
             return
 
     def place(self, name: str) -> str:
-        """A file's name for the storage."""
+        """Return a file's name for the storage."""
         if self.protocol in _HTTP:
             name = quote(name)
         return f"{self.root.rstrip('/')}/{name}" if name else self.root
@@ -225,7 +225,7 @@ class Storage:
         """
 
         def fetched() -> None:
-            """Once, and whole."""
+            """Fetch the file once, and whole."""
             if self.protocol == "ftp":
                 with target.open("wb") as file:
                     self._fs.ftp.retrbinary(f"RETR {entry.place}", file.write, blocksize=1 << 20)
@@ -251,7 +251,7 @@ class Storage:
         one = threading.Lock()
 
         def job(pair: tuple[Entry, Path]) -> None:
-            """One of them."""
+            """Fetch one of the files."""
             self.fetch(*pair)
             with one:
                 done(pair[0])
@@ -282,7 +282,7 @@ class Storage:
         temporary = place if self.protocol in _OBJECTS else f"{above}/.{last[:60]}{PART}"
 
         def put() -> None:
-            """Once, and whole."""
+            """Put the file once, and whole."""
             if self.protocol == "file":
                 Path(above).mkdir(mode=0o700, parents=True, exist_ok=True)
             elif self.protocol not in _OBJECTS and above not in self._made:
@@ -340,7 +340,7 @@ class Storage:
         """Remove a file; nothing happens where there is none."""
 
         def removed() -> None:
-            """Once."""
+            """Remove the file once."""
             if self.protocol == "ftp":
                 self._fs.ftp.delete(self.place(name))
             else:
@@ -357,7 +357,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _entry(info: dict[str, Any]) -> Entry:
-    """What a storage tells of a file."""
+    """Describe a file by what the storage tells of it."""
     properties = {str(key).lower(): value for key, value in info.items()}
     stamp = " ".join(f"{key}={properties[key]}" for key in _STAMPS if properties.get(key))
     return Entry(info["name"], None if info["size"] is None else int(info["size"]), stamp)
@@ -368,7 +368,7 @@ def _is_missing(error: Exception) -> bool:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether another try would be refused again."""
+    """Return whether another try would be refused again."""
     if isinstance(error, ftplib.error_perm):
         return True
     status = getattr(error, "status", None)  # aiohttp

@@ -132,7 +132,7 @@ def _part(path: Path) -> Path:
 
 
 def _recorded_state(entry: Entry, path: Path) -> list[object]:
-    """What the book says of a file: of the storage's, and of ours, which nobody else may have changed."""
+    """Return the state of a file for the record: the storage's, and the copy's, which nobody else may change."""
     try:
         status = path.stat(follow_symlinks=False)
     except OSError:

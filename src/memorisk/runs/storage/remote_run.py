@@ -241,7 +241,7 @@ def _batches(names: list[str], states: dict[str, _FileState]) -> Iterator[list[s
 
 @dataclass(frozen=True)
 class _Content:
-    """What a file held when it was looked at; a large one is read again when it is put."""
+    """Content of a file when it was looked at; a large one is read again when it is put."""
 
     told: tuple[int, str]
     data: bytes | None
@@ -260,7 +260,7 @@ class _Content:
         return _Content((len(data), hashlib.blake2b(data, digest_size=32).hexdigest()[:32]), data, path)
 
     def source(self) -> Path | bytes:
-        """What to put."""
+        """Return the bytes or the path to put."""
         return self.path if self.data is None else self.data
 
 
@@ -384,7 +384,7 @@ def refuse_unfinished(url: str) -> None:
 
 
 def _whole(url: str) -> RunIndex | None:
-    """What is known of the run at a URL; None where something else is there.
+    """Describe the run at a URL; None if something else is there.
 
     Raises:
         InputError: It is unfinished.
