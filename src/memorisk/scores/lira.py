@@ -219,7 +219,7 @@ def _draw(
 
 @dataclass(frozen=True)
 class _Fit:
-    """What every convention needs of one side's references, [N] each."""
+    """Statistics of one side's references that every convention needs, [N] each."""
 
     count: NDArray[np.intp]
     mean: FloatArray

@@ -82,7 +82,7 @@ def rmia_scores(
 
 
 def split_population(groups: ArrayLike, seed: int, share: float = 0.5) -> NDArray[np.bool_]:
-    """Which of the non-members become the population; the others are scored. No group is on both sides.
+    """Choose which non-members become the population; the others are scored. No group is on both sides.
 
     Groups are drawn in random order until they hold ``share`` of the images (the nearest attainable number). The draw
     depends on the set of groups and the seed, not on the order of the images.

@@ -23,7 +23,7 @@ from memorisk.scores.pairs.quantization import LANES
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Of one search by one process."""
+    """Pairs, tiles and blocks of one search by one process."""
 
     pairs: int
     """Different pairs."""

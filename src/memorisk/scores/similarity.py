@@ -19,7 +19,7 @@ from memorisk.scores.pairs import Head, Survey
 
 
 class Search(Protocol):
-    """Looks at all pairs of two tables."""
+    """Search over all pairs of two tables."""
 
     def nearest(
         self,
@@ -31,7 +31,7 @@ class Search(Protocol):
         exclude_same: Any = None,
         device: str = "auto",
     ) -> Neighbours:
-        """As `memorisk.scores.distances.nearest`."""
+        """Search as `memorisk.scores.distances.nearest` does."""
         ...
 
     def histogram(
@@ -44,7 +44,7 @@ class Search(Protocol):
         exclude_same: Any = None,
         device: str = "auto",
     ) -> NDArray[np.int64]:
-        """As `memorisk.scores.distances.histogram`."""
+        """Count as `memorisk.scores.distances.histogram` does."""
         ...
 
     def survey(
@@ -60,13 +60,13 @@ class Search(Protocol):
         exclude_same: Any = None,
         device: str = "auto",
     ) -> Survey:
-        """As `memorisk.scores.pairs.survey`."""
+        """Search as `memorisk.scores.pairs.survey` does."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """By the threads of this process."""
+    """Search by the threads of this process."""
 
     def nearest(
         self,
@@ -130,7 +130,7 @@ class Nearest:
 
 @dataclass(frozen=True, eq=False)
 class ThresholdPairs:
-    """Pairs that reach a threshold."""
+    """Pairs of rows that reach a threshold."""
 
     queries: Ids
     """[p] rows of the queries; sorted by score, the most alike first, ties by the lower rows."""
@@ -143,7 +143,7 @@ class ThresholdPairs:
 
 
 class Similarity(Protocol):
-    """What compares two vectors."""
+    """Similarity of two vectors."""
 
     @property
     def at_half(self) -> float:
@@ -152,7 +152,7 @@ class Similarity(Protocol):
 
     @property
     def words(self) -> str:
-        """Of a report."""
+        """Describe the similarity for a report."""
         ...
 
     def scores(self, first: Any, second: Any) -> FloatArray:
@@ -185,7 +185,7 @@ class Similarity(Protocol):
         ...
 
     def searched_by(self, search: Search) -> "Similarity":
-        """The same, its searches over all pairs made by another, with the same answers."""
+        """Return the same similarity, with its searches over all pairs made by another, with the same answers."""
         ...
 
 
@@ -201,13 +201,13 @@ class HeadSimilarity:
     words = "logit of the detector's head"
 
     def scores(self, first: Any, second: Any) -> FloatArray:
-        """[n] logits; the same both ways round, to the bit."""
+        """Compute [n] logits; the same both ways round, to the bit."""
         return pairs.rowwise(first, second, self.head.weight, self.head.bias)
 
     def nearest(
         self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
     ) -> Nearest:
-        """By `memorisk.scores.pairs.survey`."""
+        """Search by `memorisk.scores.pairs.survey`."""
         nearest = self.search.survey(queries, references, self.head, k=k, exclude_same=exclude_same, device=device).top
         assert nearest is not None
         return Nearest(nearest.indices, nearest.logits)
@@ -222,7 +222,7 @@ class HeadSimilarity:
         exclude_same: Any = None,
         device: str = "cpu",
     ) -> ThresholdPairs:
-        """By `memorisk.scores.pairs.survey`."""
+        """Search by `memorisk.scores.pairs.survey`."""
         how = {"limit": limit, "exclude_same": exclude_same, "device": device}
         reaching = self.search.survey(queries, references, self.head, threshold=threshold, **how).pairs
         assert reaching is not None
@@ -231,7 +231,7 @@ class HeadSimilarity:
     def histogram(
         self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"
     ) -> NDArray[np.int64]:
-        """By `memorisk.scores.pairs.survey`; bins hold their lower edge."""
+        """Count by `memorisk.scores.pairs.survey`; bins hold their lower edge."""
         counts = self.search.survey(
             values, None, self.head, edges=edges, exclude_same=exclude_same, device=device
         ).counts
@@ -239,7 +239,7 @@ class HeadSimilarity:
         return counts
 
     def searched_by(self, search: Search) -> "HeadSimilarity":
-        """The same head."""
+        """Return the same head with another search."""
         return replace(self, search=search)
 
 
@@ -255,17 +255,17 @@ class MeasureSimilarity:
 
     @property
     def words(self) -> str:
-        """The measure with what was fitted."""
+        """Describe the measure with its fitted parts."""
         return f"minus the distance ({self.measure.plain_words})"
 
     def scores(self, first: Any, second: Any) -> FloatArray:
-        """[n] by `memorisk.scores.distances.rowwise`."""
+        """Compute [n] by `memorisk.scores.distances.rowwise`."""
         return -rowwise(first, second, self.measure)
 
     def nearest(
         self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
     ) -> Nearest:
-        """By `memorisk.scores.distances.nearest`."""
+        """Search by `memorisk.scores.distances.nearest`."""
         neighbours = self.search.nearest(queries, references, self.measure, k, exclude_same=exclude_same, device=device)
         return Nearest(neighbours.indices, -neighbours.distances)
 
@@ -279,7 +279,7 @@ class MeasureSimilarity:
         exclude_same: Any = None,
         device: str = "cpu",
     ) -> ThresholdPairs:
-        """Neighbours are asked for, twice as many of the queries whose last one still reaches it, until none does."""
+        """Ask for neighbours, twice as many of the queries whose last one still reaches the score, until none does."""
         queries_left, n = np.arange(len(queries)), len(references)
         k, lists = 1, []
         while len(queries_left):
@@ -297,12 +297,12 @@ class MeasureSimilarity:
     def histogram(
         self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"
     ) -> NDArray[np.int64]:
-        """By `memorisk.scores.distances.histogram`, which meets each pair twice; bins hold their upper edge."""
+        """Count by `memorisk.scores.distances.histogram`, which meets each pair twice; bins hold their upper edge."""
         groups = np.arange(len(values)) if exclude_same is None else exclude_same
         bounds = -np.asarray(edges, dtype=np.float64)[::-1]
         how = {"exclude_same": (groups, groups), "device": device}
         return self.search.histogram(values, values, self.measure, bounds, **how)[::-1] // 2
 
     def searched_by(self, search: Search) -> "MeasureSimilarity":
-        """The same measure."""
+        """Return the same measure with another search."""
         return replace(self, search=search)

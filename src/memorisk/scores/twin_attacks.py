@@ -143,7 +143,7 @@ ATTACKS: dict[str, AttackSpec] = {
 
 
 def attack_spec(name: str) -> AttackSpec:
-    """The registered score of that name.
+    """Return the registered score of that name.
 
     Raises:
         InputError: No score has that name.

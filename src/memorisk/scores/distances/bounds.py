@@ -44,7 +44,7 @@ _NO_FORM = "none"
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows made ready."""
+    """Rows prepared for the search."""
 
     exact: FloatArray
     """[m, d] what the definition takes."""
@@ -56,13 +56,13 @@ class Block:
     """[m] r in the family's norm; infinite where the row has no float32 form."""
 
     def part(self, first: int, last: int) -> "Block":
-        """Some of the rows."""
+        """Return some of the rows."""
         return Block(self.exact[first:last], self.short[first:last], self.own[first:last], self.slack[first:last])
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """How a measure's pairs are approximated in one call."""
+    """Form in which a measure's pairs are approximated in one call."""
 
     measure: FittedMeasure
     definition: Definition
@@ -129,12 +129,12 @@ class Form:
         return _weighed(x, self.definition), lost
 
     def drift(self) -> float:
-        """How far a row may be from that of the definition, as a share of its norm, where a device prepared it."""
+        """Bound the distance of a row prepared on a device from the definition's row, as a share of its norm."""
         same = self.measure.name not in ("cosine", "correlation", "jensenshannon") and self.measure.domain != "softplus"
         return 0.0 if same else (self.measure.dimension + 64) ** 1.5 * 2.0**-50
 
     def _fill(self, exact: FloatArray, out: Block) -> None:
-        """One part of a block."""
+        """Fill one part of a block."""
         from memorisk.scores.distances.kernels import round_to_float32
 
         out.exact[:] = exact

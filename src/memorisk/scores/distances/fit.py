@@ -147,12 +147,12 @@ def _fit_whitening(rows: Rows) -> dict[str, Any]:
 
 
 def _singular(values: np.ndarray, d: int) -> bool:
-    """Whether ascending eigenvalues hold one that is 0 up to rounding."""
+    """Return whether ascending eigenvalues hold one that is 0 up to rounding."""
     return bool(values[0] <= max(values[-1], 0.0) * 8 * d * np.finfo(np.float64).eps)
 
 
 def finds_copies(name: str, *, seed: int = 0) -> bool:
-    """Whether every exact copy and every slightly changed copy has its source as the nearest reference.
+    """Return whether every exact copy and every slightly changed copy has its source as the nearest reference.
 
     200 references of 64 columns, the first 50 copied, once as they are and once with noise of a hundredth of their
     spread; an exact copy must be at distance 0 too.

@@ -89,7 +89,7 @@ class DeviceBlock:
 
 
 def prepare(form: Form, rows: DeviceRows, first: int, last: int) -> DeviceBlock:
-    """Rows ``first`` to ``last``; see `bounds.Form.prepare`."""
+    """Prepare the rows ``first`` to ``last``; see `bounds.Form.prepare`."""
     import torch
 
     n, d = (-(-size // step) * step for size, step in zip((last - first, rows.d), PADDED, strict=True))
@@ -276,7 +276,7 @@ class Search:
         return out
 
     def keys(self, distances: FloatArray) -> FloatArray:
-        """`direct.key_of` of many distances."""
+        """Compute `direct.key_of` of many distances."""
         if self.form.power == 0:
             return np.divide(distances, 1 + distances, out=np.ones_like(distances), where=distances < np.inf)
         return (self.form.multiplier * distances) ** self.form.power
@@ -330,7 +330,7 @@ class _Nearest:
                 limits = self.search.limit(self.most[tile.rows, -1], tile.betas)
 
     def settle(self) -> None:
-        """Evaluate those that wait by definition."""
+        """Evaluate the waiting pairs by definition."""
         import torch
 
         if not self.waiting:

@@ -34,7 +34,7 @@ def _logarithm(m, APPROXIMATE: tl.constexpr):
 
 @triton.jit
 def _term(a, b, KIND: tl.constexpr, POWER: tl.constexpr, APPROXIMATE: tl.constexpr):
-    """What one column adds to a pair's sum."""
+    """Add what one column contributes to a pair's sum."""
     if KIND == "entropy":
         both = tl.maximum(a + b, _LEAST)
         return both * _logarithm(both, APPROXIMATE)

@@ -26,7 +26,7 @@ _SAME = "none"
 
 @dataclass(frozen=True)
 class Measure:
-    """What is known of a measure before it meets data."""
+    """Properties of a measure that do not depend on data."""
 
     name: str
     """SciPy's name."""
@@ -174,7 +174,7 @@ class FittedMeasure:
         return ", ".join(parts)
 
     def rows(self, block: FloatArray) -> FloatArray:
-        """What is compared: domain, binarisation and normalisation applied, each row on its own.
+        """Return the rows to compare: domain, binarisation and normalisation applied, each row on its own.
 
         Args:
             block: [m, d], checked by `check_rows`; an array, or a tensor on any device for the like of it.
@@ -301,7 +301,7 @@ def _checked_measure(measure: FittedMeasure) -> FittedMeasure:
 
 
 class Definition(NamedTuple):
-    """What `direct.direct` takes beside two rows."""
+    """Arguments of `direct.direct` beside the two rows."""
 
     code: int
     weights: FloatArray

@@ -35,7 +35,7 @@ _NUMBERS = 1 << 24  # of a table in float64 at once, 128 MiB
 
 @dataclass(frozen=True, eq=False)
 class PublishedNeighbours:
-    """What the published code takes for the most similar reference of each query."""
+    """Most similar reference of each query, by the published code."""
 
     scores: FloatArray
     """[n] the smaller, the sooner flagged: the smallest distance, or the largest one negated where it is maximised."""

@@ -210,7 +210,7 @@ def squares_by_vmap(
     chosen = {name: own[name] for name in names}
 
     def projected(weights: dict[str, torch.Tensor], image: torch.Tensor, towards: torch.Tensor) -> torch.Tensor:
-        """One image's logits along its direction."""
+        """Compute one image's logits along its direction."""
         return (functional_call(model, weights, (image[None],)).reshape(-1) * towards).sum()
 
     def squares(

@@ -208,7 +208,7 @@ def _sum(input: Any, other: Any) -> Call | None:
 
 
 def _broadcasts(weight: Tensor, activations: Tensor) -> bool:
-    """Whether the weight is the same for every row of the activations, which keep their shape."""
+    """Return whether the weight is the same for every row of the activations, which keep their shape."""
     shape, own = activations.shape, (1,) * (activations.ndim - weight.ndim) + tuple(weight.shape)
     return (
         len(shape) > 0
@@ -344,7 +344,7 @@ def verified_uses(recorder: Recorder, logits: torch.Tensor) -> tuple[dict[str, P
 
 
 def _entries(logits: torch.Tensor) -> tuple[Counter[Node], dict[int, int]]:
-    """How often the graph below the logits enters each of its nodes, and each parameter (by its id)."""
+    """Count how often the graph below the logits enters each of its nodes, and each parameter (by its id)."""
     entered: Counter[Node] = Counter()
     by_parameter: dict[int, int] = {}
     root = logits.grad_fn
@@ -369,6 +369,6 @@ def _entries(logits: torch.Tensor) -> tuple[Counter[Node], dict[int, int]]:
 def gradients(
     logits: torch.Tensor, edges: Sequence[GradientEdge | torch.Tensor], direction: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
-    """Of ``sum direction * logits``, at the edges alone: no weight's gradient is computed."""
+    """Compute gradients of ``sum direction * logits`` at the edges alone: no weight's gradient is computed."""
     inputs: Any = list(edges)  # the stubs do not know edges
     return torch.autograd.grad(logits, inputs, grad_outputs=direction, allow_unused=True)

@@ -32,7 +32,7 @@ EXACT_NUMBERS = 1 << 26
 
 @dataclass(frozen=True, eq=False)
 class DeviceBlock:
-    """Rows made ready on a device."""
+    """Rows prepared on a device."""
 
     short: Any
     """[D, N] float32: |W| q, columns with a positive W first; padded with zeros."""
@@ -43,17 +43,17 @@ class DeviceBlock:
 
     @property
     def size(self) -> int:
-        """Rows without padding."""
+        """Return the number of rows without padding."""
         return len(self.slack)
 
     def before(self, last: int) -> "DeviceBlock":
-        """The rows before this one."""
+        """Return the rows of the block before ``last``."""
         size = min(self.size, last - self.first)
         return DeviceBlock(self.short[:, : padded(size, PADDED)], self.slack[:size], self.first)
 
 
 def padded(size: int, step: int) -> int:
-    """The next multiple."""
+    """Round up to the next multiple."""
     return -(-size // step) * step
 
 
@@ -84,7 +84,7 @@ class DeviceTable:
         self._kept: dict[int, DeviceBlock] | None = {} if keeps else None
 
     def block(self, number: int) -> DeviceBlock:
-        """A block by its number."""
+        """Return a block by its number."""
         if self._kept is None:
             return self._prepared(number)
         if number not in self._kept:
@@ -113,7 +113,7 @@ def table_room(device: Any) -> float:
 
 
 def evaluate(table: DeviceTable, some: DeviceBlock, others: DeviceBlock, space: Any) -> Any:
-    """V of every pair, [M, N] int32 of padded size in ``space``; ``NONE`` where a row or a column is padding.
+    """Compute V of every pair, [M, N] int32 of padded size in ``space``; ``NONE`` if a row or a column is padding.
 
     Raises:
         InputError: There is no Triton.
@@ -147,7 +147,7 @@ class Exact:
             step = rows_per_block(rows.d)
 
             def read(first: int) -> None:
-                """A block."""
+                """Read a block."""
                 whole[first : first + step] = rows.block(first, min(first + step, rows.n))
 
             workers.run(read, range(0, rows.n, step))
@@ -162,7 +162,7 @@ class Exact:
 
 @contextmanager
 def on_device(device: Any) -> Iterator[None]:
-    """What is made there is made on this device and records no gradients."""
+    """Create tensors on this device, without gradients, while it is open."""
     import torch
 
     with ExitStack() as stack:
@@ -189,7 +189,7 @@ class DevicePass(Pass):
     device: Any
 
     def run(self) -> Survey:
-        """Every tile, and the answers."""
+        """Search all tiles and return the answers."""
         import torch
 
         job, alone = self.job, self.right is None
@@ -242,7 +242,7 @@ class DevicePass(Pass):
         out = np.empty(len(first))
 
         def task(at: int) -> None:
-            """Some of the pairs."""
+            """Compute some of the pairs."""
             part = slice(at, at + PAIRS_PER_THREAD)
             (x, i), (y, j) = (rows.take(ids[part]) for rows, ids in zip(self.exact, (first, second), strict=True))
             some_pairs(x, y, i, j, self.head.weight, self.head.bias, out[part])

@@ -48,7 +48,7 @@ def _folded(builder, vector):
 
 
 def _data(context, builder, signature, args, place):
-    """Start of an array."""
+    """Return a pointer to the start of an array."""
     return context.make_array(signature.args[place])(context, builder, value=args[place]).data
 
 
@@ -104,7 +104,7 @@ def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
 
 @intrinsic
 def _needed(typing, sums, own_y, floors_y, j, floor_x, floor_x2, own_x, own_x2):
-    """Whether ``2 sums - own_y`` reaches the row's floor or ``2 sums - own_x`` the column's, in any of eight pairs.
+    """Tell if ``2 sums - own_y`` reaches the row's floor or ``2 sums - own_x`` the column's, in any of eight pairs.
 
     Floors have the other own sum added to them; ``own_y`` and ``floors_y`` go on for 3 numbers beyond the last.
     """
@@ -200,7 +200,7 @@ def signed_sums(x, y, own_x, own_y, rest, whole, stages, stage, floors_x, floors
 
 @compiled()
 def shares_needed(x, y, own_x, own_y, rest, whole, stages, floors_x, floors_y, shares):
-    """Of a few cells of eight pairs, the share whose later columns would be needed after every stage, into [S]."""
+    """Measure, on a few cells of eight pairs, the share whose later columns are needed after every stage, into [S]."""
     m, n, cells = len(x), len(y), 0
     sums = np.empty(8, np.int32)
     shares[:] = 0.0

@@ -40,7 +40,7 @@ class Head:
 
 
 def check_head(weight: Any, bias: Any, d: int) -> Head:
-    """The linear layer in float64.
+    """Check the linear layer, and return it in float64.
 
     Args:
         weight: [d] or, as ``torch.nn.Linear`` has it, [1, d]; array or tensor.
@@ -65,7 +65,7 @@ def check_head(weight: Any, bias: Any, d: int) -> Head:
 
 
 def _numbers(values: Any, what: str) -> FloatArray:
-    """An array or tensor in float64."""
+    """Return an array or tensor in float64."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().double().numpy()
     try:
@@ -87,7 +87,7 @@ SAMPLE = 512
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows made ready."""
+    """Rows prepared for the search."""
 
     exact: FloatArray
     """[m, d] for the definition."""
@@ -101,14 +101,14 @@ class Block:
     """[m] r, in steps."""
 
     def part(self, first: int, last: int) -> "Block":
-        """Some of the rows."""
+        """Quantize some of the rows."""
         rows = slice(first, last)
         return Block(self.exact[rows], self.short[rows], self.own[rows], self.rest[rows], self.slack[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """How vectors become whole numbers in one call."""
+    """Mapping of vectors to whole numbers in one call."""
 
     head: Head
     step: float
@@ -138,7 +138,7 @@ class Grid:
         step = max(1, min(256, -(-m // workers.threads)))
 
         def fill(start: int) -> None:
-            """One part of the rows."""
+            """Fill one part of the rows."""
             part = block.part(start, min(start + step, m))
             part.exact[:] = rows.block(first + start, first + min(start + step, m))
             round_rows(
@@ -195,7 +195,7 @@ def _ranges(rows: Rows, workers: Team) -> FloatArray:
     ranges = np.empty((-(-rows.n // step), 2, rows.d))
 
     def look(number: int) -> None:
-        """One block."""
+        """Find the ranges of one block."""
         x = rows.block(number * step, min((number + 1) * step, rows.n))
         x.min(axis=0, out=ranges[number, 0])
         x.max(axis=0, out=ranges[number, 1])

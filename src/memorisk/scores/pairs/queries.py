@@ -59,7 +59,7 @@ class Top:
 
 @dataclass(frozen=True)
 class Work:
-    """How much had to be done."""
+    """Amount of work done by a search."""
 
     pairs: int = 0
     """Pairs looked at."""
@@ -140,7 +140,7 @@ class PairColumns(NamedTuple):
 
 
 def concatenate_pairs(lists: Sequence[PairColumns]) -> PairColumns:
-    """Lists as one."""
+    """Join lists of pairs into one."""
     none = np.empty(0, np.int64)
     return PairColumns(
         np.concatenate([none, *(part.first for part in lists)]),
@@ -150,7 +150,7 @@ def concatenate_pairs(lists: Sequence[PairColumns]) -> PairColumns:
 
 
 def _select_pairs(pairs: PairColumns, which: NDArray[Any]) -> PairColumns:
-    """Some of them."""
+    """Select some of the pairs."""
     return PairColumns(pairs.first[which], pairs.second[which], pairs.logit[which])
 
 
@@ -163,7 +163,7 @@ def most_similar(pairs: PairColumns, limit: int | None) -> PairColumns:
 
 
 def _both_pairs(a: Pairs, b: Pairs) -> Pairs:
-    """The answers to two parts."""
+    """Merge the answers to two parts."""
     both = concatenate_pairs([PairColumns(part.first, part.second, part.logit) for part in (a, b)])
     return Pairs(*most_similar(both, a.limit), count=a.count + b.count, limit=a.limit)
 
@@ -183,7 +183,7 @@ def _all_tops(tops: list[Top]) -> Top:
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Checked."""
+    """Checked queries."""
 
     threshold: float | None
     limit: int | None
@@ -207,7 +207,7 @@ def open_vectors(u: Any, v: Any) -> tuple[Rows, Rows | None]:
 def check_queries(
     threshold: float | None, limit: int | None, k: int | None, edges: ArrayLike | None, *counts: int | None
 ) -> Queries:
-    """What is asked of all pairs.
+    """Check the queries over all pairs.
 
     Raises:
         InputError: Nothing, or numbers that cannot be.
@@ -243,7 +243,7 @@ def check_job(job: Job | None, n: int) -> Job:
 
 
 def _whole(value: Any, lowest: int) -> bool:
-    """Whether it is a whole number of at least this."""
+    """Return whether it is a whole number of at least this."""
     try:
         return operator.index(value) >= lowest
     except TypeError:
@@ -251,7 +251,7 @@ def _whole(value: Any, lowest: int) -> bool:
 
 
 def _number(value: Any) -> bool:
-    """Whether it is a number; infinite ones too."""
+    """Return whether it is a number; infinite ones too."""
     try:
         return float(value) == float(value)
     except (TypeError, ValueError):

@@ -69,7 +69,7 @@ def _sixteen(typing, row, first, floors, place):
         lanes = ir.VectorType(ir.IntType(32), 16)
 
         def load(array, start):
-            """Sixteen numbers."""
+            """Load sixteen numbers."""
             data = context.make_array(signature.args[array])(context, builder, value=args[array]).data
             return builder.load(builder.bitcast(builder.gep(data, [args[start]]), lanes.as_pointer()), align=4)
 
@@ -167,7 +167,7 @@ def floors(values, slack, most, bias, step, lowest):
 
 @compiled()
 def margin(slack, bias, step):
-    """How much smaller a V must be for its logit to be surely smaller."""
+    """Return by how much V must be smaller for the logit to be surely smaller."""
     return np.int64(min(2.0 * slack + abs(bias) / step * 2.0**-48 + 4.0, 2.0 * MOST))
 
 
@@ -178,7 +178,7 @@ def _same(ids_x, ids_y, i, j):
 
 @compiled()
 def _before(value, index, other, other_index):
-    """Whether a logit comes before another: larger, or the same in a lower row."""
+    """Return whether a logit comes before another: larger, or the same in a lower row."""
     return value > other or (value == other and (other_index < 0 or index < other_index))
 
 

@@ -160,7 +160,7 @@ class Pass:
         self.wanted = np.inf if request.limit == 0 else request.threshold
 
     def run(self) -> Survey:
-        """Every tile, and the answers."""
+        """Search all tiles and return the answers."""
         right = self.right or self.left
         many = self.block or rows_per_block(self.left.d, FIRST_NUMBERS)
         few = self.block or rows_per_block(right.d)
@@ -180,7 +180,7 @@ class Pass:
                 others = self.grid.prepare(right, start, min(start + few, right.n), self.workers)
 
                 def task(row: int, first=first, start=start, queries=queries, others=others) -> None:
-                    """The pairs of some rows with the block."""
+                    """Search the pairs of some rows with the block."""
                     space = room.get()
                     try:
                         self._visit(queries.part(row, row + height), others, first + row, start, space)
@@ -302,7 +302,7 @@ class Pass:
         return evaluated
 
     def _answers(self) -> Survey:
-        """What was asked."""
+        """Return the answers to the queries."""
         pairs = top = counts = None
         if self.asked.threshold is not None:
             listed = most_similar(concatenate_pairs(self.found), self.asked.limit)
