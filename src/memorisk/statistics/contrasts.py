@@ -94,7 +94,7 @@ class Trend:
 
     @property
     def positive(self) -> bool:
-        """Whether the whole interval lies above 0."""
+        """Return whether the whole interval lies above 0."""
         return self.slope.low > 0
 
 
@@ -263,7 +263,7 @@ def _mover(weights: FloatArray, means: Sequence[FloatArray], limits: Sequence[Li
 
 
 def _share_limits(successes: FloatArray, patients: int, tail: float) -> LimitPairs:
-    """Clopper and Pearson's, of many counts."""
+    """Compute Clopper and Pearson's limits of many counts."""
     k, rest = successes, patients - successes
     low = special.betaincinv(np.maximum(k, 1), rest + 1, tail)
     high = special.betaincinv(k + 1, np.maximum(rest, 1), 1 - tail)

@@ -314,7 +314,7 @@ def retraining_difference(
 
 
 def _reading(difference: Interval, excess: Interval) -> str:
-    """What may be said of a difference."""
+    """State in words what a difference shows."""
     if difference.n_groups < MIN_GROUPS or difference.conditional or excess.conditional:
         return INSUFFICIENT
     side = _side(difference)

@@ -65,7 +65,7 @@ _CLAIM_HALVINGS = 40
 
 
 def group_claim(epsilon: float, delta: float, group_size: int) -> tuple[float, float]:
-    """What (epsilon, delta) for one record says of a group of `group_size`: `(k e, d (exp(k e) - 1) / (exp(e) - 1))`.
+    """Bound a group of `group_size` by (epsilon, delta) for one record: `(k e, d (exp(k e) - 1) / (exp(e) - 1))`.
 
     Args:
         epsilon: For one record added or removed, 0 or more.
@@ -118,7 +118,7 @@ def group_privacy_epsilon(epsilon_of: Callable[[float], float], delta: float, gr
         return epsilon_of(delta)
 
     def too_large(log_delta: float) -> bool:
-        """Whether a delta of one image gives the group more than delta."""
+        """Return whether a delta of one image gives the group more than delta."""
         return log_delta + _log_of_sum(epsilon_of(math.exp(log_delta)), group_size) > math.log(delta)
 
     high = math.log(delta)
@@ -244,7 +244,7 @@ _BOUND_HALVINGS = 45
 
 @dataclass(frozen=True)
 class PairGuesses:
-    """What the auditor guessed."""
+    """Guesses of the auditor about pairs."""
 
     correct: int
     """Guesses that named the member the target was trained on."""
@@ -279,7 +279,7 @@ class EpsilonBound:
 
     @property
     def exceeds_claim(self) -> bool | None:
-        """Whether the limit is above the claimed epsilon, which refutes the claim; None without a claim."""
+        """Return whether the limit is above the claimed epsilon, which refutes the claim; None without a claim."""
         return None if self.claimed is None else self.low > self.claimed
 
 
@@ -403,7 +403,7 @@ def largest_epsilon(
         return high
 
     def refuted(epsilon: float) -> bool:
-        """Whether so many right guesses are too many for this epsilon."""
+        """Return whether so many right guesses are too many for this epsilon."""
         return _p_value(correct, r, epsilon, delta, m) <= level
 
     if not refuted(0.0):

@@ -52,7 +52,7 @@ UNSEEN_LEVEL = 0.01
 
 @dataclass(frozen=True)
 class UnseenCheck:
-    """Whether the test groups of one class can stand for its unseen canaries."""
+    """Test whether the test groups of one class can stand for its unseen canaries."""
 
     statistic: float
     """Kolmogorov-Smirnov distance; NaN where either side has no group."""
@@ -216,7 +216,7 @@ class NeighbourTest:
 
     @property
     def together(self) -> bool:
-        """Whether the parts are nearer to each other than a random split, rather than farther."""
+        """Return whether the parts are nearer to each other than a random split, rather than farther."""
         return self.p_together < self.p_apart
 
 
@@ -297,7 +297,7 @@ def _shares(lead: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _blocks(draws: int) -> list[int]:
-    """Sizes of blocks of draws."""
+    """Return the sizes of blocks of draws."""
     return [min(_BLOCK, draws - start) for start in range(0, draws, _BLOCK)]
 
 
@@ -323,12 +323,12 @@ class ImageCounts:
 
     @property
     def one_each(self) -> bool:
-        """Whether every patient counts by one image, since the numbers are not alike."""
+        """Return whether every patient counts by one image, since the numbers are not alike."""
         return self.p_value <= IMAGE_COUNT_LEVEL
 
     @property
     def words(self) -> str:
-        """What must be said where patients count by one image each, and the way out; empty elsewhere."""
+        """Note that patients count by one image each, and name the way out; empty elsewhere."""
         if not self.one_each:
             return ""
         return (

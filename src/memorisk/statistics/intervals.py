@@ -352,7 +352,7 @@ def _table(values: ArrayLike, level: float) -> tuple[FloatArray, int]:
 
 
 def _seeds_count(table: FloatArray, n_missing: int) -> bool:
-    """Whether the table says anything about other trainings."""
+    """Return whether the table says anything about other trainings."""
     return table.shape[1] >= MIN_SEEDS and (table.shape[0] - 1) * (table.shape[1] - 1) > n_missing
 
 

@@ -50,7 +50,7 @@ MIN_P = 1e-12
 
 @dataclass(frozen=True)
 class Trainings:
-    """How much a mean over trainings varies with the trainings."""
+    """Variation of a mean over trainings with the trainings."""
 
     variance: float
     """v_S, of the mean: the variance over trainings divided by their number."""
@@ -63,7 +63,7 @@ class Trainings:
 
 @dataclass(frozen=True)
 class VarianceParts:
-    """What the limits of an estimate are made of."""
+    """Components of the variance behind the limits of an estimate."""
 
     scale: Scale
     """Where the interval is symmetric."""
@@ -120,7 +120,7 @@ class JackknifeInterval:
         return smallest_level(lambda tail: spread.limits(self.estimate, 1 - 2 * tail)[0] >= value)
 
     def contains(self, value: float) -> bool:
-        """Whether the value lies in the interval; False where there is none."""
+        """Return whether the value lies in the interval; False where there is none."""
         return bool(self.low <= value <= self.high)
 
 

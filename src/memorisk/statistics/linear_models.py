@@ -73,7 +73,7 @@ def mean_squares(values: FloatArray, n_missing: int = 0) -> MeanSquares:
 
 
 def is_connected(present: NDArray[np.bool_]) -> bool:
-    """Whether seeds and groups form one block, so that the additive model has one fit.
+    """Return whether seeds and groups form one block, so that the additive model has one fit.
 
     Args:
         present: `[G, S]`, True where a seed scored a group; no empty column.

@@ -333,5 +333,5 @@ def held_out_for_limit(nominal: float, error: float) -> int:
 
 
 def should_stop(exceeded: list[bool], patience: int = 1) -> bool:
-    """Whether the last ``patience`` looks all exceeded what their errors allow."""
+    """Return whether the last ``patience`` looks all exceeded what their errors allow."""
     return len(exceeded) >= patience and all(exceeded[-patience:])

@@ -258,7 +258,7 @@ def noise_for_epsilon(
         )
 
     def spends_too_much(z: float) -> bool:
-        """Whether this noise spends more than epsilon."""
+        """Return whether this noise spends more than epsilon."""
         return rdp_epsilon(z, sampling_rate, steps, delta, orders) > epsilon
 
     high = 1.0
@@ -307,7 +307,7 @@ def gaussian_noise(epsilon: float, delta: float, sensitivity: float) -> float:
         raise InputError(f"epsilon is {epsilon} and sensitivity {sensitivity}; both must be finite and above 0")
 
     def leaks(scale: float) -> bool:  # scale = s / D
-        """Whether noise of this scale spends more than delta."""
+        """Return whether noise of this scale spends more than delta."""
         half, tilt = 1 / (2 * scale), epsilon * scale
         spent = special.ndtr(half - tilt) - math.exp(epsilon + float(special.log_ndtr(-half - tilt)))
         return bool(spent > delta)
@@ -329,7 +329,7 @@ def check_delta(delta: float) -> None:
 
 
 def check_orders(orders: Sequence[float]) -> list[float]:
-    """The orders as floats.
+    """Check the orders, and return them as floats.
 
     Raises:
         InputError: None at all, or one that is not a finite number above 1.

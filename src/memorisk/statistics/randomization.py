@@ -74,7 +74,7 @@ class Units:
 
     @property
     def n_seeds(self) -> int:
-        """Seeds, scored or not."""
+        """Return the number of seeds, scored or not."""
         return len(self.gap)
 
     def restrict(self, pattern: NDArray[np.bool_]) -> "Units":
@@ -158,7 +158,7 @@ def make_units(
 
 
 def plan_flips(n_seeds: int, n_images: int, max_draws: int, seed: int) -> tuple[int, bool]:
-    """How many flips, and whether they are all of them.
+    """Choose the number of flips, and tell whether they are all there are.
 
     Args:
         n_seeds: Seeds S' to flip.
@@ -199,7 +199,7 @@ def flipped_sums(signs: FloatArray, gap: FloatArray) -> FloatArray:
 
 
 def typical_error(gap: FloatArray) -> float:
-    """What is added to the standard error of a studentized gap, `0.15 + median over images of sqrt(mean D^2 / S)`.
+    """Return the offset of the standard error of a studentized gap, `0.15 + median over images of sqrt(mean D^2 / S)`.
 
     Without it an image whose few seeds happen to agree would rank above one with a large gap. The median is the
     standard error of unseen images, so that the offset grows with the noise of trainings; it does not change with
@@ -301,7 +301,7 @@ def arrangements(
 
 
 def n_arrangements(keys: ArrayLike) -> int:
-    """How many different arrangements keys [C] have, ``C! / (t_1! t_2! ...)``."""
+    """Count the different arrangements of keys [C], ``C! / (t_1! t_2! ...)``."""
     counts = np.unique(np.asarray(keys), return_counts=True)[1]
     return factorial(int(counts.sum())) // prod(factorial(int(c)) for c in counts)
 
@@ -476,7 +476,7 @@ def _counterweight(others: NDArray[np.float64], pivot: NDArray[np.float64]) -> N
 
 
 def _room(place: NDArray[np.float64], move: NDArray[np.float64]) -> float:
-    """How far units at these places may move before one arrives at a side."""
+    """Return how far units at these places may move before one arrives at a side."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.where(move > 0, (1 - place) / move, np.where(move < 0, (-1 - place) / move, np.inf))
     return float(max(steps.min(), 0.0))

@@ -38,7 +38,7 @@ ALTERNATIVES = ("two-sided", "greater", "less")
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether images with high M are the ones that an attack finds."""
+    """Agreement of an attack with M: does it find the images with high M?"""
 
     spearman: JackknifeInterval
     """Mean over seeds of Spearman's rho of M and success."""
@@ -281,7 +281,7 @@ def _correlate(a: FloatArray, b: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class SignTest:
-    """How many values are negative, against a fair coin."""
+    """Sign test: the number of negative values against a fair coin."""
 
     n_negative: int
     """Values below 0."""

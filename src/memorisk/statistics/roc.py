@@ -70,7 +70,7 @@ class TprAtFpr:
 
 @dataclass(frozen=True)
 class ControlCheck:
-    """What the control says about the attacks beside it."""
+    """Verdict of the control on the attacks beside it."""
 
     passed: bool
     """Whether the control's AUC interval contains 0.5."""
@@ -376,7 +376,7 @@ def seed_auc_jackknife(
 def _trainings(
     aucs: FloatArray, deleted: FloatArray, kind: NDArray[np.intp], without: ArrayLike | None
 ) -> Trainings | None:
-    """How the mean of S AUCs varies with the trainings; None below three.
+    """Estimate how the mean of S AUCs varies with the trainings; None below three.
 
     Args:
         aucs: [S].
@@ -400,7 +400,7 @@ def _trainings(
 
 
 def reject_if_control_fails(control: JackknifeInterval) -> ControlCheck:
-    """Whether the independent-loss control leaves the attacks beside it standing: its AUC interval must contain 0.5.
+    """Tell if the independent-loss control leaves the attacks beside it standing: its AUC interval must contain 0.5.
 
     Args:
         control: AUC interval of the control (``scores.twin_attacks``, ``independent_loss``).

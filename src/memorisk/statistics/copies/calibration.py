@@ -53,7 +53,7 @@ class Threshold:
 
     @property
     def kept(self) -> bool:
-        """Whether there were enough identities."""
+        """Return whether there were enough identities."""
         return math.isfinite(self.value)
 
     def flags(self, distance: ArrayLike) -> NDArray[np.bool_]:
@@ -194,7 +194,7 @@ def sensitivity_threshold(
 
 
 def misses_allowed(n: int, alpha: float, confidence: float | None = None) -> int:
-    """How many of n calibration values may lie on the wrong side of the threshold; -1 where not even none.
+    """Count how many of n calibration values may lie on the wrong side of the threshold; -1 if not even none may.
 
     ``max{c : (c + 1) / (n + 1) <= alpha}`` on average, ``max{c : P(Bin(n, alpha) <= c) <= 1 - confidence}`` with
     confidence.
@@ -308,7 +308,7 @@ def equal_pools(first: ArrayLike, second: ArrayLike, *, seed: int = 0) -> tuple[
 
 
 def check_distances(distance: ArrayLike) -> FloatArray:
-    """One column of finite distances.
+    """Check that distances are one finite column.
 
     Raises:
         InputError: Another shape, an empty pool, or a distance that is not finite.
@@ -323,7 +323,7 @@ def check_distances(distance: ArrayLike) -> FloatArray:
 
 
 def _groups_of(values: FloatArray, group: ArrayLike) -> NDArray:
-    """Groups, one per value."""
+    """Check that groups have one entry per value."""
     groups = np.asarray(group)
     if groups.shape != values.shape:
         raise InputError(f"{values.shape} distances and {groups.shape} groups do not fit; give one group per image")

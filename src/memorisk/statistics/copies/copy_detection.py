@@ -361,7 +361,7 @@ RANK_LEVEL = 0.05
 
 @dataclass(frozen=True)
 class RankRange:
-    """Where a detector may stand."""
+    """Range of a detector's places."""
 
     first: int
     """1 and how many find significantly more."""
@@ -370,7 +370,7 @@ class RankRange:
 
     @property
     def words(self) -> str:
-        """As in "1" or "1 to 4"."""
+        """Format the places as in "1" or "1 to 4"."""
         return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
 
 

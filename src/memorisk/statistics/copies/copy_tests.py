@@ -261,7 +261,7 @@ def authenticity(
 
 
 def _authentic(distance: ArrayLike, nearest: ArrayLike, own: FloatArray) -> NDArray[np.bool_]:
-    """Whether each image is farther from its nearest training image than that one from its nearest other."""
+    """Return whether each image is farther from its nearest training image than that one from its nearest other."""
     values, index = check_distances(distance), np.asarray(nearest)
     if index.shape != values.shape or index.min() < 0 or index.max() >= len(own):
         raise InputError(f"{values.shape} distances need the index, from 0 to {len(own) - 1}, of a training image each")

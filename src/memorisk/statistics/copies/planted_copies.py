@@ -100,7 +100,7 @@ def plant_power(
     level: float = 0.95,
     seed: int = 0,
 ) -> PlantPower:
-    """How surely a copy is noticed, from plants read by a rule frozen without them.
+    """Measure how surely a copy is noticed, from plants read by a rule frozen without them.
 
     Args:
         found: [P] whether each plant is noticed.

@@ -75,7 +75,7 @@ class ReversedQueries:
 
     @property
     def testable(self) -> bool:
-        """Whether any list was possible."""
+        """Return whether any list was possible."""
         return self.shortest_list <= len(self.unit)
 
     @property
@@ -128,7 +128,7 @@ def reversed_queries(
     sizes: str = "matched",
     seed: int = 0,
 ) -> ReversedQueries:
-    """Section 5's p-values and list.
+    """Compute Section 5's p-values and list.
 
     Args:
         train_distance: [N] distance of each training image to its nearest synthetic image.

@@ -91,12 +91,12 @@ class MemorizedShare:
 
     @property
     def above(self) -> bool:
-        """Whether the whole interval lies above the nominal rate."""
+        """Return whether the whole interval lies above the nominal rate."""
         return self.low > self.nominal
 
     @property
     def words(self) -> str:
-        """In a sentence."""
+        """Describe the share in a sentence."""
         if math.isnan(self.estimate):
             needed = math.ceil(1 / self.nominal - _ROUNDING) - 1
             return f"{self.n_held} held-out patients are too few to say; at least {needed} are needed"
@@ -161,7 +161,7 @@ def memorized_share(
 
 
 def can_show_memorization(n_train: int, n_held: int, *, nominal: float = 0.05, level: float = 0.95) -> bool:
-    """Whether the share's interval lies above the average without memory where every training patient is memorized.
+    """Tell whether the share's interval lies above the average without memory if every training patient is memorized.
 
     Args:
         n_train: Training patients.
@@ -212,7 +212,7 @@ def _smallest(distance: ArrayLike, group: ArrayLike | None) -> tuple[FloatArray,
 
 @dataclass(frozen=True)
 class NearnessTest:
-    """Whether training patients are nearer to a set, as a distribution."""
+    """Test of the distances to a set: are training patients nearer than held-out ones, as a distribution?"""
 
     statistic: float
     """D, from 0 to 1."""

@@ -34,7 +34,7 @@ class MeanLimits:
 
 @dataclass(frozen=True)
 class SeedShare:
-    """How much of the spread of a score is the image's and how much the training's."""
+    """Shares of the spread of a score that belong to the image and to the training."""
 
     share: float
     """Intraclass correlation ICC(1): the share of the variance that stays when a model is trained anew; NaN where it
@@ -102,7 +102,7 @@ def contrast(groups: Sequence[ArrayLike], signs: Sequence[float], *, level: floa
 
 
 def excess_over_references(own: ArrayLike, references: ArrayLike) -> MeanLimits:
-    """How far canaries lie above references that are asked the same, on the mean over canaries.
+    """Measure how far canaries lie above references with the same questions, on the mean over canaries.
 
     ``mean_i (own_i - mean_r references_ri)``. The references' means are shared by all canaries, so that their own
     spread, of ``mean_i references_ri`` over r, is added as that of a second group (`contrast`). The spread of

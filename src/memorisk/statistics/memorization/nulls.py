@@ -185,7 +185,7 @@ def candidate_p_values(score: ArrayLike, test_score: ArrayLike) -> FloatArray:
 
 
 def comparison_sizes(n_images: ArrayLike, test_n_images: ArrayLike) -> IntArray:
-    """How many images at a time each unit is compared with test units: k' of the module docstring.
+    """Count the images at a time by which each unit is compared with test units: k' of the module docstring.
 
     Among k and the test sizes below it, the one with the smallest `ceil(k / k') / (1 + #{test units of >= k'
     images})`; of equals the largest, which splits the unit least.
@@ -266,7 +266,7 @@ class Null:
         return flip_blocks(len(self.tests.gap), self.flips, self.exact, self.seed, width=width)
 
     def ranked(self, signs: FloatArray, gap: FloatArray) -> FloatArray:
-        """What images are ranked by under these flips: `[flips, S]` and `[S, I]` to `[flips, I]`.
+        """Compute what images are ranked by under these flips: `[flips, S]` and `[S, I]` to `[flips, I]`.
 
         Sums over seeds in place of means: S' is the same for all, and integer-valued gaps stay exact.
         """

@@ -55,7 +55,7 @@ VARIANCE_FACTOR = 2.0
 
 @dataclass(frozen=True)
 class Probe:
-    """What one probe of one layer found."""
+    """Result of one probe of one layer."""
 
     auroc: JackknifeInterval
     """Share of (high, low) pairs of a fold in the right order, over all folds; interval over groups (see above)."""
@@ -72,7 +72,7 @@ class Probe:
 
 
 def above_class_median(m: ArrayLike, label: ArrayLike) -> NDArray[np.bool_]:
-    """Whether M lies above the median of its class, `[n]`; the image at the median does not.
+    """Return whether M lies above the median of its class, `[n]`; the image at the median does not.
 
     Args:
         m: `[n]` memorization.
@@ -186,7 +186,7 @@ def probe(
     seed: int = 0,
     level: float = 0.95,
 ) -> Probe:
-    """One probe of one layer.
+    """Fit one probe of one layer.
 
     Null: whether M is high does not depend on the activations; the AUROC is then 0.5. The interval is over patients.
 
@@ -259,7 +259,7 @@ def fold_auroc(
 
 
 def chance_band(n_positive: int, n_negative: int, level: float = 0.95, *, n_folds: int = N_FOLDS) -> float:
-    """How far from 0.5 an out-of-fold AUROC without any signal may lie: half the width of a band around 0.5.
+    """Bound the distance of an out-of-fold AUROC without signal from 0.5: half the width of a band around 0.5.
 
     Half-width ``z sqrt(2 (n + F) / (12 n1 n0))``, at most 0.5, for n1 and n0 images with and without the label, n in
     all, in F even folds. The AUROC of one fold varies as the rank test says, by ``(n/F + 1) / (12 (n1/F) (n0/F))``,

@@ -234,7 +234,7 @@ def _codes(*columns: NDArray) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class FrequencySlope:
-    """What a change of frequency does to M."""
+    """Slope of M over class frequency."""
 
     slope: float
     """Nats per unit of log frequency (ours), or per unit of frequency, 0 to 1 (the paper's). Negative: rare classes are

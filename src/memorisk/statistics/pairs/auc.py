@@ -57,7 +57,7 @@ class PairEstimate:
 
 @dataclass(frozen=True)
 class PairDesign:
-    """Who is in which pair, and how much each pair counts; identities are numbers from 0."""
+    """Identities of each pair, and how much each pair counts; identities are numbers from 0."""
 
     own: Rows
     """[P] identity of each positive pair."""
@@ -88,7 +88,7 @@ class PairDesign:
 def pair_design(
     positive: ArrayLike, first_identity: ArrayLike, second_identity: ArrayLike, *, weights: ArrayLike | None = None
 ) -> PairDesign:
-    """Pairs checked and numbered.
+    """Check and number the pairs.
 
     Args:
         positive: [N] whether a pair is of one identity.
@@ -301,7 +301,7 @@ def _interval(
 
 
 def _disjoint_triples(design: PairDesign) -> int:
-    """How many times a positive and a negative pair can be taken without an identity serving twice; 1 at least."""
+    """Count the triples of a positive and a negative pair in which no identity serves twice; 1 at least."""
     free = design.has_positive.copy()
     spare = int(free.sum())
     count = 0
@@ -330,7 +330,7 @@ def check_scores(score: ArrayLike, design: PairDesign) -> FloatArray:
 
 
 def missing_pairs_reason(design: PairDesign) -> str | None:
-    """Why no AUC exists."""
+    """Explain why no AUC exists."""
     if not len(design.own):
         return "no identity has two images, so that there is no positive pair"
     return None if len(design.first) else "there is no negative pair"

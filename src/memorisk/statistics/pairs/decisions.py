@@ -180,7 +180,7 @@ def _by_identity(hit: ArrayLike, group: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class PairDecisions:
-    """How well pairs are told apart at a threshold, each with its interval over identities."""
+    """Quality of decisions about pairs at a threshold, each figure with its interval over identities."""
 
     accuracy: JackknifeInterval
     """Share of weight that is decided rightly."""
@@ -277,7 +277,7 @@ class PairSpecificity:
 
     @property
     def name(self) -> str:
-        """What the number is, as a table's heading or note."""
+        """Name the number, as a table's heading or note."""
         if self.at_lowest:
             return f"specificity at the lowest positive (sensitivity at least {100 * self.sensitivity_low:.3g} %)"
         return f"specificity at {100 * self.sensitivity:g} % sensitivity"

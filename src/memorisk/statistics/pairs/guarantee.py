@@ -70,12 +70,12 @@ class MissGuarantee:
 
     @property
     def kept(self) -> bool:
-        """Whether there were enough identities for a promise."""
+        """Return whether there were enough identities for a promise."""
         return self.misses_allowed >= 0
 
     @property
     def missing(self) -> int:
-        """Identities that are missing for one."""
+        """Return how many identities are missing for a guarantee."""
         return max(self.needed - self.n_identities, 0)
 
     def words(self, families: str) -> str:

@@ -191,7 +191,7 @@ def cliques(n: int, first: ArrayLike, second: ArrayLike) -> Rows:
 
 
 def _column(groups: ArrayLike) -> NDArray:
-    """Ids in one column."""
+    """Check that ids are one column."""
     column = np.asarray(groups)
     if column.ndim != 1:
         raise InputError(f"groups have shape {column.shape}; give one id per image")

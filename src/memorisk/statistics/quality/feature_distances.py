@@ -139,7 +139,7 @@ def frechet(samples: Samples) -> Frechet:
 
 
 def _frechet_alone(samples: Samples) -> float:
-    """FID without contributions."""
+    """Compute FID without contributions."""
     difference = samples.real.mean(axis=0) - samples.synthetic.mean(axis=0)
     triangles, spread = [], 0.0
     for values in (samples.real, samples.synthetic):
@@ -291,7 +291,7 @@ def _apart(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _contributions(samples: Samples, near: NearestCosines) -> tuple[FloatArray, FloatArray]:
-    """Of the units of both sides to s."""
+    """Return the contributions of the units of both sides to s."""
     m, (n_real, _) = len(near.first), samples.units
     synthetic = by_unit((near.first - near.first.mean()) / m, samples.synthetic_unit)
     if n_real < 2:
@@ -437,13 +437,13 @@ class _Side:
 
     @classmethod
     def of(cls, values: FloatArray, unit: Codes) -> "_Side":
-        """Of a set, a block of pairs at a time."""
+        """Compute the kernel sums of a set, a block of pairs at a time."""
         sums = _cross_sums(values, values)[0] - _diagonal(values)
         return cls(len(values), float(sums.sum()), unit_sums(sums, unit), _within(values, unit))
 
     @property
     def mean(self) -> float:
-        """Of the kernel over pairs."""
+        """Return the mean of the kernel over pairs."""
         return self.total / (self.n * (self.n - 1))
 
 

@@ -77,7 +77,7 @@ class Samples:
 
     @property
     def units(self) -> tuple[int, int]:
-        """Of both sides."""
+        """Return the number of units on both sides."""
         return int(self.real_unit.max()) + 1, int(self.synthetic_unit.max()) + 1
 
     def figure(self, estimate: float, limits: tuple[float, float], df: float, method: str) -> QualityFigure:

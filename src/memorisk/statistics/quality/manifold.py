@@ -63,7 +63,7 @@ class ImageSubset:
 
 @dataclass(frozen=True)
 class BallCounts:
-    """How two parts lie to each other."""
+    """Counts of each part's images in the balls of the other."""
 
     others: float
     """Share of the others that any ball holds."""

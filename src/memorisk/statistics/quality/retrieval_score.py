@@ -145,7 +145,7 @@ def likeliest_support(k: int, n: int, largest: int) -> tuple[int, bool]:
     """
 
     def falls(s: int) -> bool:
-        """Whether s + 1 is less likely than s."""
+        """Return whether s + 1 is less likely than s."""
         return math.log1p(k / (s + 1 - k)) + n * math.log1p(-1 / (s + 1)) < 0
 
     if k == n or not falls(largest):

@@ -177,7 +177,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Utility:
-    """How good models are on images that they did not see."""
+    """Accuracy of models on images that they did not see."""
 
     accuracy: Share
     """Share of images answered right."""
@@ -196,7 +196,7 @@ class Utility:
 
     @property
     def beats_majority(self) -> bool:
-        """Whether the whole interval of the gain is above 0."""
+        """Return whether the whole interval of the gain is above 0."""
         return bool(self.gain.low > 0)
 
 

@@ -349,7 +349,7 @@ def _own_hits(null: Null, rows: FloatArray, observed: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class UnevenGaps:
-    """Who differs more than chance explains."""
+    """Sizes of patients' gaps, and which are larger than chance explains."""
 
     size: FloatArray
     """[G] root mean square of each scored patient's gaps over seeds, in nats."""

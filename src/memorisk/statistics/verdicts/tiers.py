@@ -62,7 +62,7 @@ def _side(value: float, gate: float) -> int:
 
 
 def reaches_gate(mean: float, gate: str) -> bool:
-    """Whether a value lies in the gate's tier or a higher one; False for NaN.
+    """Return whether a value lies in the gate's tier or a higher one; False for NaN.
 
     Args:
         mean: A class mean or a limit of its interval, in nats.

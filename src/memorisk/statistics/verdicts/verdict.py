@@ -46,7 +46,7 @@ when present."""
 
 @dataclass(frozen=True)
 class Decision:
-    """What a pipeline acts on and a reader is told first."""
+    """Verdict with its reasons, as a pipeline acts on it and a reader sees it first."""
 
     status: str
     """`"pass"`, `"fail"` or `"undecided"`; only the first is a pass (exit code 0)."""
@@ -62,7 +62,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Finding:
-    """What another part of an audit (its attacks, its target, its coverage) says to the verdict."""
+    """Finding of another part of an audit (attacks, target, coverage) for the verdict."""
 
     status: str
     """`"fail"`, or `"undecided"` for what keeps a pass away. What raises no objection is no finding."""
@@ -76,7 +76,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class UnitNames:
-    """What a group is called in sentences."""
+    """Names of a group in sentences."""
 
     one: str = "group"
     many: str = "groups"
