@@ -61,7 +61,7 @@ _COMPRESSION = 6
 
 @dataclass(frozen=True)
 class CleanSet:
-    """What was written.
+    """Clean set as it was written.
 
     Attributes:
         names: File name of each image, [n].

@@ -61,7 +61,7 @@ class Manifest:
 
     @property
     def unread(self) -> pd.DataFrame:
-        """What of ``skipped`` may hold images: no text, DICOM plan or hidden file, nothing that is read elsewhere."""
+        """List the ``skipped`` files that may hold images: no text, DICOM plan, hidden file or one read elsewhere."""
         reasons = self.skipped["reason"].astype(str)
         known = (
             reasons.isin([TEXT_FILE, LINKED_FOLDER, HIDDEN_FILE]) | reasons.str.startswith(NO_PATIENT_PICTURE)
@@ -85,7 +85,7 @@ class Manifest:
 
     @property
     def groups_given(self) -> bool:
-        """Whether the source says whose each image is; without that every image is its own group."""
+        """Return whether the source says whose each image is; without that every image is its own group."""
         return bool((self.groups != self.images).any())
 
     @property
@@ -277,6 +277,6 @@ def sample_manifest(manifest: Manifest, n: int, seed: int = 0) -> Manifest:
 
 
 def _split_groups(groups: np.ndarray, rows: np.ndarray) -> int:
-    """How many groups lost some images, but not all."""
+    """Count the groups that lost some images, but not all."""
     before, after = Counter(groups), Counter(groups[rows])
     return sum(after[group] < before[group] for group in after)

@@ -25,7 +25,7 @@ MAX_PIXELS = 100_000_000  # per frame; the largest mammograms have about 30 mill
 @grouped("images", essential="layout label_column group_column group_from size")
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions:
-    """How images are found, grouped, labelled, read and resized. Checked by :meth:`validate` where they are used."""
+    """Options of finding, grouping, labelling, reading and resizing images. Checked by :meth:`validate` where used."""
 
     layout: Layout = "auto"
     """Kind of source; auto detects it. Required when a folder mixes file types."""
@@ -126,11 +126,11 @@ _OF_REAL_IMAGES = (
 
 
 def image_options(settings: ImageOptions) -> ImageOptions:
-    """Of the settings of a command that inherits these, how images are read, and nothing else."""
+    """Select the image options from the settings of a command that inherits them."""
     return ImageOptions(**{f.name: getattr(settings, f.name) for f in fields(ImageOptions)})
 
 
 def of_synthetic_images(settings: ImageOptions) -> ImageOptions:
-    """How synthetic images are read where real ones are read so: alike, but without their columns and patterns."""
+    """Return the options of synthetic images that match these of real ones, without their columns and patterns."""
     free = {f.name: f.default for f in fields(ImageOptions) if f.name in _OF_REAL_IMAGES}
     return replace(image_options(settings), layout="auto", dicom_group="SOPInstanceUID", **free)

@@ -72,7 +72,7 @@ def to_luma(image: np.ndarray) -> np.ndarray:
 
 
 def is_grey(image: np.ndarray) -> bool:
-    """Whether [h, w, c] has one channel, or three that are equal everywhere."""
+    """Return whether [h, w, c] has one channel, or three that are equal everywhere."""
     if image.shape[2] == 1:
         return True
     first = image[..., 0]
@@ -168,7 +168,7 @@ class Block:
 
 @dataclass
 class DecodedBlock:
-    """What became of a block.
+    """Outcome of decoding a block.
 
     Attributes:
         first: Its first row.
@@ -192,7 +192,7 @@ class DecodedBlock:
 
     @property
     def complete(self) -> bool:
-        """Whether its rows stand in the file."""
+        """Return whether its rows stand in the file."""
         return self.other_size is None and self.colour is None and self.full is None
 
 
@@ -293,7 +293,7 @@ class ScanJob:
 
 @dataclass(frozen=True)
 class Scan:
-    """What was found, row by row.
+    """Properties of decoded images, row by row.
 
     Attributes:
         reason: Why the image cannot be read, or "".
@@ -343,7 +343,7 @@ def scan_rows(job: ScanJob) -> Scan:
 
 
 def _surplus(file: str, depth: int) -> str:
-    """What a file holds besides one image; empty where it is no file, or cannot be opened."""
+    """Describe what a file holds besides one image; empty if it is no file or cannot be opened."""
     try:
         return surplus(Path(file), depth=depth, walk=False) or ""
     except (OSError, ValueError):

@@ -36,7 +36,7 @@ _ROLES = ("label", "group", "split")
 
 @dataclass(frozen=True)
 class ImageCheck:
-    """What was found in a set of images.
+    """Result of the check of a set of images.
 
     Attributes:
         name: Of the source.
@@ -87,12 +87,12 @@ class ImageCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no problem; pairs nearly the same across groups alone are only a remark."""
+        """Return whether there is no problem; pairs nearly the same across groups alone are only a remark."""
         return not any(self.problems.values())
 
     @property
     def problems(self) -> dict[str, int]:
-        """How many of each kind of problem there are."""
+        """Count the problems of each kind."""
         copies = dict(zip(self.duplicates["copy"], self.duplicates["across"], strict=True)).values()
         near = self.near.loc[self.near["confirmed"].astype(bool), "across"].tolist()
         return {
@@ -208,7 +208,7 @@ def check_images(
 def _scan(
     manifest: Manifest, options: ImageOptions, processes: int | None, progress: CountProgress | None
 ) -> tuple[Scan, list[tuple]]:
-    """What each image is, and what its bytes are: (fingerprint of the file, member, frame)."""
+    """Describe each image, and the bytes it is in: (fingerprint of the file, member, frame)."""
     sources = manifest_sources(manifest)
     workers = process_count(processes, sources)
     prints = content_fingerprints(list(dict.fromkeys(s.file for s in sources)), None, processes=workers)
@@ -239,7 +239,7 @@ def _described(manifest: Manifest) -> pd.DataFrame:
 
 
 def _crossed_roles(rows: pd.DataFrame) -> str:
-    """What differs among images that are the same; a row without a split is in none."""
+    """Name the roles in which copies of one image differ; a row without a split is in none."""
     return ", ".join(what for what in _ROLES if len(set(rows[what]) - ({""} if what == "split" else set())) > 1)
 
 
@@ -331,7 +331,7 @@ def _sizes(scan: Scan) -> pd.DataFrame:
 
 
 def _surplus(scan: Scan, manifest: Manifest, plane: str) -> pd.DataFrame:
-    """What files hold besides the images of their rows; further frames are counted, also in a format not checked."""
+    """List what files hold besides their rows' images; further frames are counted, also in a format not checked."""
     rows = [row for row, holds in enumerate(scan.surplus) if holds]
     holds = {path: scan.surplus[row] for row, path in zip(rows, manifest.table["path"].iloc[rows], strict=True)}
     left = uncovered_frames(manifest.subset(rows), plane)

@@ -57,7 +57,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
 
 
 def _missing_data_notes(check: ImageCheck) -> list[str]:
-    """What the data do not say, so that nothing could be found wrong with it."""
+    """List what the data do not say, and what therefore could not be checked."""
     notes = []
     if len(check.groups) == check.n > 1:
         notes.append(
@@ -90,7 +90,7 @@ def _checked_surplus(check: ImageCheck) -> Any:
 
 
 def _labelled(check: ImageCheck) -> bool:
-    """Whether any image has a label."""
+    """Return whether any image has a label."""
     return any(row["label"] for row in _rows(check.classes))
 
 

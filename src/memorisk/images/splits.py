@@ -39,7 +39,7 @@ _EXCESS_WEIGHT = 1000.0  # an image beyond the allowance weighs more than a part
 
 @dataclass(frozen=True)
 class Rounding:
-    """Units to be given parts.
+    """Units to divide into parts, and the shares.
 
     Attributes:
         images: [U, C] images of each class in the unit.
@@ -52,7 +52,7 @@ class Rounding:
     shares: np.ndarray
 
     def excess(self, parts: np.ndarray) -> float:
-        """How far a result is from what is asked: images beyond one group of the share, parts without the class."""
+        """Measure how far a split misses the shares: images beyond one group of the share, parts without the class."""
         one_hot = np.eye(len(self.shares))[parts]
         return float(self.penalty(self.images.T @ one_hot, (self.images > 0).T.astype(float) @ one_hot))
 
@@ -357,7 +357,7 @@ def share_table(
     *,
     fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
 ) -> pd.DataFrame:
-    """What a split gave each class.
+    """Tabulate what a split gave each class.
 
     Returns: A row a class: ``label, images, groups, largest_group, train, canary, test`` (images in each part; those
         that are "not auditable" count as training), ``*_groups`` and ``off`` (the largest |images in a part - its

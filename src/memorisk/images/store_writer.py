@@ -51,7 +51,7 @@ def manifest_sources(manifest: Manifest) -> list[Source]:
 
 
 def process_count(requested: int | None, sources: Sequence[Source]) -> int:
-    """How many processes decode: those asked for, else the cores this process may use; never more than there are files.
+    """Choose the number of decoding processes: the request, else this process's cores; at most one a file.
 
     The images of one file are read in order by one process: a compressed array is a stream, which each process would
     have to run through from the start. Rows of Parquet and Arrow are not decoded to get past them, so that several
@@ -99,7 +99,7 @@ DECODED_IMAGES = "decoded images"
 
 @dataclass(frozen=True, kw_only=True)
 class StorePlan:
-    """What is to be built, and where."""
+    """Store to build, and its place."""
 
     key: str
     stores: Path
@@ -117,7 +117,7 @@ class StorePlan:
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the pixels."""
+        """Return the type of the pixels."""
         return np.dtype(np.uint8 if self.rule.depth == 8 else np.uint16)
 
 
@@ -153,7 +153,7 @@ class _Layout:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a finished, undamaged store lies there."""
+    """Return whether a finished, undamaged store lies there."""
     try:
         meta = read_json(folder / META)
         layout = _Layout(*meta["shape"], dtype=meta["dtype"])
@@ -215,7 +215,7 @@ def _sizes_differ(plan: StorePlan, size: tuple[int, ...], row: int, shape: tuple
 
 
 def _resume(plan: StorePlan, layout: _Layout) -> tuple[_Layout, dict[int, DecodedBlock]]:
-    """What an earlier try left, where its pixels agree with their hashes; else an empty array, its space reserved."""
+    """Return what an earlier try left if its pixels match their hashes, else an empty array with its space reserved."""
     array = plan.building / IMAGES
     try:
         first, *lines = (plan.building / JOURNAL).read_text(encoding="utf-8").split("\n")

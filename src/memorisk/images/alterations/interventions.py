@@ -52,7 +52,7 @@ class Intervention:
 
 @dataclass(frozen=True)
 class PixelChanges:
-    """What an intervention changes, image by image."""
+    """Changes that an intervention makes to pixels, image by image."""
 
     share: NDArray[np.float64]
     """[n] share of the image's pixels of which some channel changed."""
@@ -148,7 +148,7 @@ def intervene(intervention: Intervention, images: np.ndarray) -> np.ndarray:
 
 
 def pixel_changes(intervention: Intervention, images: np.ndarray, rows: np.ndarray) -> PixelChanges:
-    """How much an intervention changes of some images; nothing is written.
+    """Measure how much an intervention changes some images; nothing is written.
 
     Args:
         intervention: What is done.

@@ -102,7 +102,7 @@ def make_controls(
 
 
 def roughness(mark: Mark) -> tuple[float, float]:
-    """How much the covered brightness changes from pixel to pixel, along rows and along columns.
+    """Measure how much the covered brightness changes from pixel to pixel, along rows and along columns.
 
     ``sum |b_i,j+1 - b_i,j|`` and ``sum |b_i+1,j - b_i,j|``, b = alpha x value; for black and white marks the number
     of edges.
@@ -161,7 +161,7 @@ def _as_rough(
     """Swap pixels while that brings the roughness, along rows and along columns, nearer to the mark's."""
 
     def far(at: np.ndarray) -> float:
-        """How far the roughness of this arrangement is from the mark's."""
+        """Measure how far the roughness of this arrangement is from the mark's."""
         rows, columns = _rough(b[at].reshape(shape))
         return abs(rows - want[0]) + abs(columns - want[1])
 

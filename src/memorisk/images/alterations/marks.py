@@ -55,7 +55,7 @@ MARGIN = 1
 
 @dataclass(frozen=True, eq=False)
 class Mark:
-    """What is burnt in.
+    """Mark to burn into images.
 
     Attributes:
         name: What it is called in reports; it may be the text of a patient's name.
@@ -105,7 +105,7 @@ class Mark:
         return int(((self.alpha > 0) & (value > 0)).sum())
 
     def at(self, opacity: float) -> "Mark":
-        """The same mark, its opacity multiplied.
+        """Return the same mark with its opacity multiplied.
 
         Raises:
             InputError: The opacity lies outside 0 to 1.
@@ -213,7 +213,7 @@ def burn(images: ArrayLike, mark: Mark) -> Pixels:
 
 
 def burn_into(images: Pixels, mark: Mark) -> Pixels:
-    """As `burn`, in place: for copies that nobody else holds.
+    """Do as `burn`, in place: for copies that nobody else holds.
 
     Raises:
         InputError: As `burn`.

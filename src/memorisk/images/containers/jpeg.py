@@ -74,7 +74,7 @@ class _Steps:
 
 @dataclass
 class _Component:
-    """Of the frame: its sampling and whether a scan has coded it."""
+    """Component of the frame: its sampling, and whether a scan has coded it."""
 
     across: int
     down: int
@@ -84,7 +84,7 @@ class _Component:
 
 @dataclass
 class _State:
-    """What the segments before a scan have set."""
+    """Settings from the segments before a scan."""
 
     width: int = 0
     height: int = 0
@@ -137,7 +137,7 @@ def _length(reader: Reader) -> int:
 
 
 def _read_segment(marker: int, body: bytes, state: _State) -> None:
-    """Take over what a segment sets.
+    """Apply a segment to the state.
 
     Raises:
         SurplusError: It holds something besides.

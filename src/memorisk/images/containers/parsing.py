@@ -29,7 +29,7 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """Bytes that were not read yet."""
+        """Return how many bytes were not read yet."""
         return len(self.data) - self.place
 
     def take(self, n: int) -> bytes:

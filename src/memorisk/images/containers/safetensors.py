@@ -31,7 +31,7 @@ _BITS = {
 
 @dataclass(frozen=True)
 class _Header:
-    """What a header declares, and what it holds besides."""
+    """Declarations of a header, and what else it holds."""
 
     tensors: dict[str, dict[str, Any]]
     """``dtype``, ``shape`` and ``data_offsets`` by name, in the order of the file."""
@@ -176,7 +176,7 @@ def _parsed(raw: bytes) -> dict[str, Any]:
 
 
 def _is_plain(raw: bytes, header: dict[str, Any]) -> bool:
-    """Whether a header is written as JSON libraries write it, with no more than the format's padding after it.
+    """Return whether a header is written as JSON libraries write it, with no more than the format's padding after it.
 
     Spaces between its parts, and escapes where none are needed, can say anything.
     """

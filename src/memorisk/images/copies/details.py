@@ -51,7 +51,7 @@ _MIN_VARIANCE_SHARE = 1e-6  # components with less than this share of the larges
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
-    """What the images of a set share."""
+    """Whitening transform, fitted to what the images of a set share."""
 
     mean: np.ndarray
     """[s * s] mean of their details (`duplicates.details`)."""
@@ -83,7 +83,7 @@ class Whitening:
 
 
 def fit_whitening(*sets: np.ndarray) -> Whitening:
-    """Learn what images share.
+    """Fit the whitening to what images share.
 
     Args:
         sets: [n, s, s] uint8 thumbnails each; images without details take no part.
@@ -107,7 +107,7 @@ def fit_whitening(*sets: np.ndarray) -> Whitening:
 
 
 def _blocks(sets: Sequence[np.ndarray]):
-    """Thumbnails, some at a time."""
+    """Yield blocks of thumbnails."""
     for thumbnails in sets:
         for i in range(0, len(thumbnails), _BLOCK):
             yield np.asarray(thumbnails[i : i + _BLOCK])
@@ -150,7 +150,7 @@ class FineRule:
 
     @property
     def level(self) -> float:
-        """How often a pair of different people who look that much alike is above it."""
+        """Return how often a pair of different people who look that much alike is above it."""
         return max(1, int(_LEVEL * (self.n_pairs + 1))) / (self.n_pairs + 1)
 
     def vectors(self, image: np.ndarray, laid: str) -> np.ndarray:

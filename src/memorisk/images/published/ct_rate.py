@@ -67,7 +67,7 @@ def choose_slices(areas: np.ndarray, owners: np.ndarray) -> FindingSlices:
 
 @dataclass(frozen=True)
 class AxialPlace:
-    """How a volume's stored voxels lie to its axial slices."""
+    """Place of a volume's axial slices among its stored voxels."""
 
     shape: tuple[int, int, int]
     axis: int
@@ -237,7 +237,7 @@ def _grounding(folder: Path) -> Path | None:
 
 
 def _has_volumes(folder: Path, depth: int = 3) -> bool:
-    """Whether a CT-RATE volume, or a folder of the release, lies in the folder or up to some levels below it."""
+    """Return whether a CT-RATE volume, or a folder of the release, lies in the folder or up to some levels below it."""
     if any(next(folder.glob(f"{part}_*_*_*.nii.gz"), None) for part in ("train", "valid")):
         return True
     below = [p for p in _children(folder) if p.name != _MASKS]
@@ -246,7 +246,7 @@ def _has_volumes(folder: Path, depth: int = 3) -> bool:
 
 
 def _holds(folder: Path) -> bool:
-    """Whether a folder has both downloads, and none below it has both."""
+    """Return whether a folder has both downloads, and none below it has both."""
     both = _grounding(folder) is not None and _has_volumes(folder)
     return both and not any(_grounding(p) is not None and _has_volumes(p) for p in _children(folder))
 

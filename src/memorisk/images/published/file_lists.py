@@ -55,7 +55,7 @@ def _celeba(root: Path, draft: Draft, options: ImageOptions) -> Rows:
 
 
 def _celeba_holds(folder: Path) -> bool:
-    """Whether a folder has the aligned images and a list."""
+    """Return whether a folder has the aligned images and a list."""
     images = any(place.is_dir() for base in (folder, folder / "Img") for place in base.glob(f"{_CELEBA_IMAGES}*"))
     return images and any(
         _celeba_find(folder, name) is not None
@@ -70,7 +70,7 @@ def _celeba_find(root: Path, name: str) -> Path | None:
 
 
 def _celeba_list(root: Path, name: str) -> Path:
-    """The file of a list.
+    """Return the file of a list.
 
     Raises:
         InputError: It is not there.

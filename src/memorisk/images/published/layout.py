@@ -299,7 +299,7 @@ def listed_splits(
 
 @dataclass
 class Rows:
-    """What a set says, an entry an image; ``None`` where it says nothing of it."""
+    """Rows of a set, an entry an image; ``None`` where the set says nothing of it."""
 
     images: Sequence[str]
     source: str = ""

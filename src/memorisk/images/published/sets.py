@@ -237,7 +237,7 @@ def _kvasir_capsule(root: Path, draft: Draft, options: ImageOptions) -> Rows:
 
 
 def _kvasir_holds(folder: Path) -> bool:
-    """Whether a folder has labelled_images, or two class folders."""
+    """Return whether a folder has labelled_images, or two class folders."""
     if (folder / _KVASIR_IMAGES).is_dir():
         return True
     try:

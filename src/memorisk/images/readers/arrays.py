@@ -49,12 +49,12 @@ class Hdf5Rows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the data set."""
+        """Return the shape of the data set."""
         return tuple(self.data.shape)
 
     @property
     def dtype(self) -> np.dtype:
-        """Of its values."""
+        """Return the type of its values."""
         return self.data.dtype
 
     def __getitem__(self, index: int) -> np.ndarray:
@@ -63,7 +63,7 @@ class Hdf5Rows:
         return self.data[index]
 
     def read(self) -> np.ndarray:
-        """The whole array.
+        """Read the whole array.
 
         Raises:
             InputError: It unpacks to more than its size allows.
@@ -186,16 +186,16 @@ class Rows(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array."""
+        """Return the shape of the array."""
         ...
 
     @property
     def dtype(self) -> np.dtype:
-        """Of its values."""
+        """Return the type of its values."""
         ...
 
     def __getitem__(self, index: int) -> np.ndarray:
-        """One image, all its axes."""
+        """Read one image, all its axes."""
         ...
 
 
@@ -226,7 +226,7 @@ def count_frames(path: Path) -> int:
 
 
 def image_axes(rows: Rows, path: Path) -> bool:
-    """Whether the channels come before height and width.
+    """Return whether the channels come before height and width.
 
     Raises:
         InputError: The shape is not that of images.
@@ -310,7 +310,7 @@ def _format_name(path: Path) -> str:
 
 
 def _chosen(member: str | None, known: list[str], path: Path) -> str:
-    """The array that is meant.
+    """Choose the array to read.
 
     Raises:
         InputError: It does not exist, or several do and none is named.

@@ -228,7 +228,7 @@ def content_class(data: Any) -> Any:
 
 
 def content_name(data: Any) -> str:
-    """What a data set holds, by the name of its SOP class, as in ``RT Plan Storage``."""
+    """Name the content of a data set by its SOP class, as in ``RT Plan Storage``."""
     uid = content_class(data)
     return one_line(getattr(uid, "name", uid), 80) if uid else "no SOP class"
 

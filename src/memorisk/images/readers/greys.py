@@ -230,7 +230,7 @@ def _signed(data: Any) -> bool:
 
 
 def _little(data: Any) -> bool:
-    """Whether the file's bytes are little-endian."""
+    """Return whether the file's bytes are little-endian."""
     encoding = getattr(data, "original_encoding", (None, True))
     return encoding[1] is not False
 

@@ -26,7 +26,7 @@ _DEEP = ("I", "F")
 
 @dataclass(frozen=True)
 class Header:
-    """Of an image, as its file stores it."""
+    """Header of an image, as its file stores it."""
 
     height: int
     """In pixels; of a slice of a volume, either way round."""
@@ -91,7 +91,7 @@ _STACKS = frozenset(("TIFF", "GIF", "WEBP", "PNG", "DICOM", "NIfTI", "NIfTI, gzi
 
 
 def is_volume(root: Path, path: str) -> bool:
-    """Whether a file is a NIfTI volume: by its suffix, by its content where that says nothing."""
+    """Return whether a file is a NIfTI volume: by its suffix, by its content where that says nothing."""
     if suffix(path) in KIND_BY_SUFFIX or path.startswith(BUILTIN):
         return KIND_BY_SUFFIX.get(suffix(path)) == "nifti"
     file_type = file_format(root / path)
@@ -99,7 +99,7 @@ def is_volume(root: Path, path: str) -> bool:
 
 
 def is_stack(path: Path, *, volume: bool) -> bool:
-    """Whether a file is of a kind that may hold several images, or a JPEG that does."""
+    """Return whether a file is of a kind that may hold several images, or a JPEG that does."""
     file_type = file_format(path)
     if volume or file_type is None:
         return volume
@@ -120,7 +120,7 @@ def frame_count(path: Path, *, volume: bool, plane: str) -> int | None:
 
 
 def uncovered_frames(manifest: Manifest, plane: str) -> dict[str, int]:
-    """How many frames, pages and slices of a manifest's files have no row, by path: nothing can be said of them.
+    """Count the frames, pages and slices of a manifest's files without a row, by path: they are not checked.
 
     Args:
         manifest: Of single images, or of some frames of each file; arrays have no such frames.

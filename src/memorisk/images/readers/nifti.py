@@ -62,13 +62,13 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
 
 
 def count_frames(path: Path, plane: str = "axial") -> int:
-    """Number of slices of a plane."""
+    """Count the slices of a plane."""
     with open_volume(path) as image:
         return canonical_shape(image)[PLANES[plane]]
 
 
 def declared_plane(plane: str, low: float, high: float) -> str:
-    """What a manifest's ``member`` says for slices of a plane whose greys go from ``low`` to ``high``."""
+    """Write a manifest's ``member`` for slices of a plane whose greys go from ``low`` to ``high``."""
     return f"{plane}@{low:g}:{high:g}"
 
 
@@ -117,7 +117,7 @@ class _Volume:
     """Stored values that are NaN or infinite."""
 
     def slice(self, axis: int, index: int) -> np.ndarray:
-        """The greys of a slice."""
+        """Return the greys of a slice."""
         return self._scaled(np.take(self.values, index, axis=axis))
 
     def _scaled(self, values: Any) -> np.ndarray:

@@ -31,7 +31,7 @@ _FRAMES = frozenset((*range(0xC0, 0xD0), 0xF7)) - {0xC4, 0xC8, 0xCC}
 
 
 def is_jpeg(stream: bytes) -> bool:
-    """Whether a stream begins as JPEG or JPEG-LS."""
+    """Return whether a stream begins as JPEG or JPEG-LS."""
     return stream[:2] == _START
 
 
@@ -47,7 +47,7 @@ def declared_size(stream: bytes) -> tuple[int, int] | None:
 
 
 def has_end(stream: bytes) -> bool:
-    """Whether a stream has its end marker, padding aside."""
+    """Return whether a stream has its end marker, padding aside."""
     return _END in stream[-16:]
 
 
@@ -66,7 +66,7 @@ def with_more_data(stream: bytes) -> bytes | None:
 
 
 def scans_missing(stream: bytes) -> bool:
-    """Whether a progressive JPEG lacks scans: some coefficient of some component was never sent to its last bit."""
+    """Tell if a progressive JPEG lacks scans: some coefficient of some component was never sent to its last bit."""
     component_ids: bytes | None = None
     lowest: dict[int, list[int]] = {}
     for marker, content in _segments(stream):
@@ -84,7 +84,7 @@ def scans_missing(stream: bytes) -> bool:
 
 
 def scans(stream: bytes) -> int:
-    """Number of scans."""
+    """Count the scans."""
     return sum(marker == _SCAN for marker, _ in _segments(stream))
 
 
@@ -120,7 +120,7 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
 
 
 def read_data(data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
-    """As :func:`read`, of the content of a file; ``path`` names it in messages."""
+    """Read as :func:`read`, from the content of a file; ``path`` names it in messages."""
     image = open_image(data, path)
     check_size(path, image.size[0], image.size[1], how.max_pixels, stored=len(data))
     if how.frame:
@@ -145,7 +145,7 @@ def count_frames(path: Path) -> int:
 
 
 def _animated(file: BinaryIO) -> bool:
-    """Whether a PNG has the chunk of an animation, which stands before the pixels: the rest is not read."""
+    """Return whether a PNG has the chunk of an animation, which stands before the pixels: the rest is not read."""
     while len(head := file.read(8)) == 8 and head[4:] != b"IDAT":
         if head[4:] == b"acTL":
             return True
@@ -154,7 +154,7 @@ def _animated(file: BinaryIO) -> bool:
 
 
 def _of_several_pictures(file: BinaryIO) -> bool:
-    """Whether a JPEG has the segment that lists further pictures, before the coded data: the rest is not read."""
+    """Tell if a JPEG has the segment that lists further pictures, before the coded data: the rest is not read."""
     file.seek(2)
     while (head := file.read(8))[:1] == b"\xff" and len(head) == 8 and head[1] not in (0xDA, 0xD9):
         if head[1] == 0xE2 and head[4:] == b"MPF\0":

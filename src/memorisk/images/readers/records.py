@@ -53,7 +53,7 @@ class ArrayStream:
         return self._values(self.start + index * self._bytes(), self.shape[1:])
 
     def read(self) -> np.ndarray:
-        """The whole array.
+        """Read the whole array.
 
         Raises:
             InputError: The file ends before the array does.
@@ -80,7 +80,7 @@ _DOWNLOAD_AGAIN = "it is cut off or no idx file; get it anew"
 
 @dataclass(frozen=True)
 class IdxHeader:
-    """What an idx file declares."""
+    """Declarations of an idx file."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -88,12 +88,12 @@ class IdxHeader:
 
     @property
     def start(self) -> int:
-        """Where the values begin."""
+        """Return where the values begin."""
         return 4 + 4 * len(self.shape)
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all values."""
+        """Return the size of all values."""
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
 
@@ -145,7 +145,7 @@ def open_idx(path: Path) -> np.ndarray | ArrayStream:
 
 
 def _unpacked_bytes(path: Path, header: IdxHeader) -> int:
-    """How many bytes of values a gzipped file holds, up to one more than its header declares."""
+    """Count the bytes of values in a gzipped file, up to one more than its header declares."""
     held = -header.start
     try:
         with _opened(path, gzipped=True) as stream:
@@ -173,7 +173,7 @@ def _sizes(shape: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """What a record of a data set is."""
+    """Layout of a data set's record."""
 
     name: str
     """Of the data set."""
@@ -188,7 +188,7 @@ class Record:
 
     @property
     def n_bytes(self) -> int:
-        """Of a record."""
+        """Return the size of a record."""
         return self.labels + 3 * self.side * self.side
 
 
@@ -224,7 +224,7 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
 
 
 def count_frames(path: Path, kind: str = CIFAR10_RECORDS) -> int:
-    """Number of records.
+    """Count the records.
 
     Raises:
         InputError: The file's length is no multiple of a record's, or zero.

@@ -38,7 +38,7 @@ HEAD_BYTES = 352  # a NIfTI-1 header with its extension flag is the longest that
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How one image is to be read; the fields are those of :func:`memorisk.images.readers.registry.read_image`."""
+    """Options of reading one image; the fields are those of :func:`memorisk.images.readers.registry.read_image`."""
 
     member: str | None = None
     frame: int | None = None

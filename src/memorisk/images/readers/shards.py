@@ -45,7 +45,7 @@ _INFO = "dataset_info.json"
 
 @dataclass(frozen=True)
 class Features:
-    """Of the columns of a data set."""
+    """Columns of a data set by their kind."""
 
     images: tuple[str, ...]
     """Columns that hold images, in the schema's order."""
@@ -72,7 +72,7 @@ def read_features(schema: pa.Schema, folder: Path) -> Features:
 
 
 def holds_images(kind: pa.DataType) -> bool:
-    """Whether a type is that of images: a struct of ``bytes`` and ``path``."""
+    """Return whether a type is that of images: a struct of ``bytes`` and ``path``."""
     return (
         pa.types.is_struct(kind)
         and {kind.field(i).name for i in range(kind.num_fields)} == {"bytes", "path"}
@@ -98,7 +98,7 @@ def class_texts(values: list[Any], names: tuple[str, ...] | None, column: str, s
     """
 
     def of(value: Any) -> str:
-        """One class as text."""
+        """Return one class as text."""
         if names is None or not isinstance(value, int) or isinstance(value, bool):
             return text(value).strip()
         if value == -1:
@@ -130,7 +130,7 @@ def _in_info(path: Path) -> dict[str, Any]:
 
 
 def _in_card(path: Path) -> dict[str, Any]:
-    """Of ``dataset_info`` in a card's YAML, whose ``features`` are a list; of several configurations the first."""
+    """Read ``dataset_info`` from a card's YAML, whose ``features`` are a list; of several configurations the first."""
     try:
         with path.open("rb") as file:
             _, head, _ = file.read(_CARD_BYTES).split(b"---", 2)
@@ -255,7 +255,7 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
 
 
 def count_frames(path: Path) -> int:
-    """Number of rows."""
+    """Count the rows."""
     return (
         sum(len(batch) for batch in arrow_batches(path)) if not _is_parquet(path) else _parquet(path).metadata.num_rows
     )
@@ -295,7 +295,7 @@ def shard_columns(path: Path, columns: list[str]) -> pa.Table:
 
 
 def null_counts(path: Path, column: str) -> int | None:
-    """How many values of a leaf of Parquet are missing, by the file's statistics; None where they do not say."""
+    """Count the missing values of a Parquet leaf by the file's statistics; None where they do not say."""
     file = _parquet(path)
     metadata = file.metadata
     leaves = [metadata.schema.column(i).path for i in range(metadata.num_columns)]

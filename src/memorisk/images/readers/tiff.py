@@ -46,7 +46,7 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
 
 
 def count_frames(path: Path) -> int:
-    """Number of pages."""
+    """Count the pages."""
     with TiffFile(path) as file:
         return len(file.pages)
 
@@ -89,7 +89,7 @@ def _bits(page: TiffPage) -> int:
 
 
 def _odd_bits(page: TiffPage) -> bool:
-    """Whether values use fewer bits than their type, as 12 of 16."""
+    """Return whether values use fewer bits than their type, as 12 of 16."""
     return _bits(page) not in (8, 16, 32, 64)
 
 

@@ -34,7 +34,7 @@ _IMAGES, _LABELS = ("image", "img"), ("label", "labels")
 
 @dataclass(frozen=True)
 class Item:
-    """What is read of an item."""
+    """Item of a data set, as far as it is read."""
 
     image: dict[str, Any]
     """Its ``bytes`` and the name of its file, ``path``."""
@@ -82,7 +82,7 @@ def class_names(dataset: Any) -> list[str] | None:
 
 
 def read_item(dataset: Any, row: int, source: str) -> Item:
-    """An item's image, label and columns.
+    """Read an item's image, label and columns.
 
     Raises:
         InputError: It holds no image, or a key that says whose it is holds no single value.
@@ -106,7 +106,7 @@ def read_item(dataset: Any, row: int, source: str) -> Item:
 
 
 def _mapping_item(item: Mapping[Any, Any], source: str) -> Item:
-    """An item with keys.
+    """Read an item with keys.
 
     Raises:
         InputError: See `read_item`.

@@ -113,7 +113,7 @@ def _saved(dataset: Any, parts: Mapping[str, Any], place: Path, building: Path, 
 
 
 def is_dataset(value: Any, *, as_source: bool = False) -> bool:
-    """Whether a value is a data set that `save_dataset` takes.
+    """Return whether a value is a data set that `save_dataset` takes.
 
     Args:
         value: Anything.
@@ -141,7 +141,7 @@ def taking_datasets(function: T) -> T:
 
     @wraps(function)
     def taking(*values: Any, **named: Any) -> Any:
-        """The function, called with folders."""
+        """Call the function with folders."""
         store = named.get("store")
         store = next((v.store for v in (*values, *named.values()) if isinstance(v, ImageOptions)), store)
         store = store if isinstance(store, (str, Path)) and "://" not in str(store) else None
@@ -157,7 +157,7 @@ def taking_datasets(function: T) -> T:
 
 
 def _has_items(value: Any) -> bool:
-    """Whether a value is of somebody's own class with ``len()`` and items, no array, table or model."""
+    """Return whether a value is of somebody's own class with ``len()`` and items, no array, table or model."""
     kind = type(value)
     return (
         hasattr(kind, "__len__")
@@ -188,7 +188,7 @@ def _is_hugging(value: Any) -> bool:
 
 
 def _name(dataset: Any) -> str:
-    """What a data set is called in reports."""
+    """Name a data set for reports."""
     base = dataset
     while not _is_hugging(base) and hasattr(base, "dataset"):  # a subset of another
         base = base.dataset

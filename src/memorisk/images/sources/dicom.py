@@ -106,7 +106,7 @@ def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
 
 
 def _row(header: Any, file: str, group_tag: Any, label_tag: Any) -> dict[str, str]:
-    """One row: names, group, label."""
+    """Make one row: names, group, label."""
     shared = {name: _value(header, name) for name in _SHARED}
     return {
         "image": file,

@@ -293,7 +293,7 @@ def _apply_patterns(draft: Draft, options: ImageOptions) -> None:
 
 
 def _matched(pattern: str, role: str, names: list[str], paths: list[str], source: str) -> list[str]:
-    """What a pattern finds in each name: its group called ``role``, else its first group, else the whole match.
+    """Match a pattern in each name: its group called ``role``, else its first group, else the whole match.
 
     Raises:
         InputError: Some names do not match; the first are listed.

@@ -17,7 +17,7 @@ from memorisk.runs.errors import InputError, listed, one_line
 
 
 def is_within(root: str, path: str) -> bool:
-    """Whether a real path is a folder or lies in it (both absolute, links resolved)."""
+    """Return whether a real path is a folder or lies in it (both absolute, links resolved)."""
     return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
@@ -101,7 +101,7 @@ class FileFinder:
         return None
 
     def _stays(self, relative: str, value: str) -> bool:
-        """Whether a file that exists lies in the root when its links are resolved."""
+        """Return whether a file that exists lies in the root when its links are resolved."""
         if self._follow:
             return True
         folder, name = os.path.split(relative)
@@ -141,7 +141,7 @@ def _keys(file: str) -> Iterator[str]:
 
 
 def _shared_folders(file: str, folders: list[str]) -> int | None:
-    """How many folders above a file agree with those above a name; None where one differs.
+    """Count the folders above a file that agree with those above a name; None if one differs.
 
     One of the two may know more folders than the other: a table made elsewhere has others above, a plain name has none.
     """
@@ -183,7 +183,7 @@ def suffix(path: str) -> str:
 
 
 def walk_files(root: Path, *, follow_links: bool) -> Walk:
-    """All files below a folder.
+    """List all files below a folder.
 
     Hidden files and folders (``.name``) and what operating systems leave in folders (`_OF_SYSTEMS`) are skipped; a
     folder of these is one entry. A linked folder is entered only with ``follow_links``, each folder once.
@@ -234,7 +234,7 @@ def _entries(root: Path, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
 
 
 def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder or a link to one; a link to itself leads nowhere, as one to nothing."""
+    """Return whether it is a folder or a link to one; a link to itself leads nowhere, as one to nothing."""
     try:
         return entry.is_dir()
     except OSError:
@@ -242,7 +242,7 @@ def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_special(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a device, a pipe or a socket, or a link to one; a link to nothing is an absent file."""
+    """Return whether it is a device, a pipe or a socket, or a link to one; a link to nothing is an absent file."""
     try:
         return not stat.S_ISREG(entry.stat().st_mode)
     except OSError:

@@ -34,7 +34,7 @@ NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 @dataclass(frozen=True)
 class Metadata:
-    """What the files say, one below the other."""
+    """Metadata files of a folder, one below the other."""
 
     files: tuple[str, ...]
     """Relative paths."""
@@ -240,7 +240,7 @@ def _refuse_mixed(root: Path, by_kind: dict[Kind, list[str]], n_shards: int, opt
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file is text by its name and by its beginning: notes, tables, a licence beside the images."""
+    """Return whether a file is text by its name and by its beginning: notes, tables, a licence beside the images."""
     if path.suffix.lower() not in _TEXTS and path.name not in ("LICENSE", "README"):
         return False
     try:
@@ -273,7 +273,7 @@ def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], 
 
 
 def _ways_out(others: list[str]) -> str:
-    """What to do about a folder as torchvision leaves it, whose files are no images; empty for any other."""
+    """Suggest what to do about a folder as torchvision leaves it, whose files are no images; empty for any other."""
     names = {file.rsplit("/", 1)[-1] for file in others}
     if {"data_batch_1", "batches.meta"} <= names or {"train", "test", "meta"} <= names:
         return (

@@ -147,7 +147,7 @@ def _real(root: Path) -> Path:
 
 
 def _skipped(manifests: list[Manifest]) -> pd.DataFrame:
-    """What was left out of each, with its name."""
+    """List what was left out of each manifest, with its name."""
     parts = [m.skipped.assign(path=[f"{m.name}/{path}" for path in m.skipped["path"]]) for m in manifests]
     return pd.concat(parts, ignore_index=True)
 
@@ -340,7 +340,7 @@ def refuse_among(out: str | Path, manifest: Manifest, *, called: str = "OUT") ->
 
 
 def path_sources(sources: Mapping[str, object]) -> dict[str, Source | None]:
-    """Of some sources those that were named by text: images at hand lie where they were once read from, or nowhere.
+    """Select the sources that were named by text: images in memory lie where they were once read from, or nowhere.
 
     Args:
         sources: By what they are called; arrays, manifests and stores among them.
@@ -389,7 +389,7 @@ def source_places(source: Source | None) -> list[Path]:
 
 
 def _place(part: str) -> Path | None:
-    """Of one source the path, that of a ``file://`` URL, or of ``NAME:FOLDER``; None where there is none here."""
+    """Return the path of a source, of a ``file://`` URL, or of ``NAME:FOLDER``; None if it is not on this machine."""
     if (url := url_of(part)) is not None:
         return path_of(url)
     name = part if Path(part).exists() else part.partition(":")[2]
@@ -397,5 +397,5 @@ def _place(part: str) -> Path | None:
 
 
 def _is_generated(folder: Path) -> bool:
-    """Whether ``memorisk generate`` made it, or has begun to."""
+    """Return whether ``memorisk generate`` made it, or has begun to."""
     return (folder / GENERATED).is_file() or ((folder / UNFINISHED_TABLE).is_file() and (folder / "images").is_dir())

@@ -53,7 +53,7 @@ class Shard:
 
 
 def is_saved(folder: Path) -> bool:
-    """Whether a folder is one that ``save_to_disk`` wrote."""
+    """Return whether a folder is one that ``save_to_disk`` wrote."""
     return (folder / DICT).is_file() or ((folder / STATE).is_file() and (folder / INFO).is_file())
 
 
@@ -101,7 +101,7 @@ def hub_shards(root: Path, files: Iterable[str]) -> list[Shard]:
 
 
 def is_shard(path: Path, options: ImageOptions) -> bool:
-    """Whether one Parquet or Arrow file holds the images themselves, and the options do not say that it lists files."""
+    """Tell if a Parquet or Arrow file holds the images themselves, and the options do not say that it lists files."""
     if options.path_column is not None:
         return False
     try:
@@ -159,7 +159,7 @@ def _plain(entry: Any, path: Path) -> str:
 
 @dataclass
 class _Part:
-    """What is read of one shard."""
+    """Rows of one shard."""
 
     shard: Shard
     columns: dict[str, list[Any]]
@@ -343,7 +343,7 @@ def _called(image: pa.Array) -> list[str]:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether a column of this type can stand in a table of the images."""
+    """Return whether a column of this type can stand in a table of the images."""
     return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
