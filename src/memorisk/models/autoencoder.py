@@ -133,7 +133,7 @@ def _current_name(tensor_name: str) -> str:
 
 
 def read_config(folder: Path, title: str) -> dict[str, Any]:
-    """What ``config.json`` of an AutoencoderKL says.
+    """Read ``config.json`` of an AutoencoderKL.
 
     Raises:
         InputError: There is none, or it is of another class or without its sizes.
@@ -326,7 +326,7 @@ def _built(config: Mapping[str, Any], title: str) -> Any:
 
 
 def _affine(config: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """What is taken from a posterior mean and what it is multiplied by, [c or 1, 1, 1] each."""
+    """Return the offset and the factor of a posterior mean, [c or 1, 1, 1] each."""
     try:
         scaling = float(config.get("scaling_factor") or 1.0)
         mean, std = config.get("latents_mean"), config.get("latents_std")

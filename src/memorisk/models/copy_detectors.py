@@ -137,7 +137,7 @@ class Detector:
 
     @property
     def calibration(self) -> None:
-        """None."""
+        """Return None: a copy detector is not calibrated."""
         return None
 
     def save(self, folder: str | Path) -> None:
@@ -337,7 +337,7 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
 
 
 def _latents(folder: Path, config: DetectorConfig) -> dict[str, Any] | None:
-    """What the latents of a Siamese detector depend on; None for one that looks at pixels by itself."""
+    """Describe what a Siamese detector's latents depend on; None for a detector that looks at pixels by itself."""
     if config.kind == COPY_DETECTOR:
         return None
     from memorisk.models.latents import load_encoder

@@ -54,7 +54,7 @@ def quiet_hub() -> Iterator[bool]:
 
 
 def _reachable(endpoint: str) -> bool:
-    """Whether something answers there; a proxy is taken at its word."""
+    """Return whether something answers there; a proxy is taken at its word."""
     if any(os.environ.get(name) for name in _PROXIES):
         return True
     address = urlsplit(endpoint)
@@ -73,7 +73,7 @@ _LISTED = 3
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """What holds the weights of a network, by name: safetensors with their index, else PyTorch files with theirs."""
+    """List the names of a network's weight files: safetensors with their index, else PyTorch's with theirs."""
     kinds = ([file for pattern in kind for file in folder.glob(pattern)] for kind in (_SAFE, _OLD))
     return sorted(next((files for files in kinds if any(file.suffix != ".json" for file in files)), []))
 
@@ -109,7 +109,7 @@ def read_tensors(folder: Path, title: str) -> dict[str, torch.Tensor]:
 
 
 def missing_weights(title: str) -> InputError:
-    """What is said of a folder without weights that are read."""
+    """Return the error of a folder without weights that can be read."""
     return InputError(
         f"{title} holds neither {WEIGHTS} nor {PYTORCH}, and other kinds of weights are not read: save it once more by "
         "diffusers, with safe_serialization"
@@ -169,7 +169,7 @@ def download_folder(name: str, parts: tuple[str, ...], title: str, more: tuple[s
     with quiet_hub() as reachable:
 
         def wanted(files: list[str]) -> Path:
-            """What of them there is."""
+            """Download some files, or find them in the cache; return their folder."""
             return Path(snapshot_download(name, allow_patterns=files, local_files_only=not reachable))
 
         try:

@@ -32,7 +32,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, kw_only=True)
 class LatentEncoder:
-    """What turns images into latents.
+    """Encoder of images as latents.
 
     Attributes:
         name: What it is called in a report.
@@ -59,15 +59,15 @@ class LatentEncoder:
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """What `models.encoders.networks.preparation` does to pixels before it: size and channels, no mean."""
+        """Describe the preparation of pixels by `models.encoders.networks.preparation`: size and channels, no mean."""
         return Preprocessing(self.size, self.channels, (0.0,) * self.channels, (1.0,) * self.channels)
 
 
 class PixelLatents(nn.Module):
-    """Pixels as their own latent."""
+    """Latent of an image that is the pixels themselves."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[0, 1] to [-1, 1]."""
+        """Map [0, 1] to [-1, 1]."""
         return x * 2 - 1
 
 

@@ -70,7 +70,7 @@ _LEAST_DEVIATION = 1e-3  # of a channel: a constant one is centred and not blown
 
 @dataclass(frozen=True)
 class Form:
-    """What the network of a kind looks like."""
+    """Form of the network of a kind."""
 
     sigmoid: bool
     """Whether features pass through a sigmoid."""
@@ -121,7 +121,7 @@ class LatentNetwork(DetectorNetwork):
         return self.features(by_statistics(x, self.mean, self.std))
 
     def logits(self, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """Of pairs of features, [b, d] and [b, d]: [b]."""
+        """Compute the logits of pairs of features, [b, d] and [b, d]: [b]."""
         assert self.head is not None
         return self.head((u - v).abs())[:, 0]
 
@@ -281,7 +281,7 @@ _LARGEST_BATCH = 256
 
 @dataclass(frozen=True, kw_only=True)
 class LatentConfig(DetectorConfig):
-    """What ``detector.json`` says of a Siamese detector."""
+    """Configuration of a Siamese detector in ``detector.json``."""
 
     encoder: str
     """Of the latents, by its name."""
@@ -323,7 +323,7 @@ class LatentDetector:
 
     @property
     def calibration(self) -> dict[str, Any] | None:
-        """What its logits are on validation pairs."""
+        """Return the calibration of its logits on validation pairs."""
         return self.config.calibration or None
 
     def embed(self, images: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None) -> np.ndarray:
@@ -409,7 +409,7 @@ class LatentDetector:
         return expit(head.bias + (np.abs(u - v) * head.weight).sum(axis=1))
 
     def seen_parts(self, store: ImageStore) -> SeenImages:
-        """As `models.copy_detectors.Detector.seen_parts`; what the encoder of the latents was trained on counts.
+        """Return the same as `models.copy_detectors.Detector.seen_parts`; the training of the latents' encoder counts.
 
         Args:
             store: The images.

@@ -48,7 +48,7 @@ def head_module(model: nn.Module) -> nn.Linear:
 
 
 def trunk_output(model: Any, x: torch.Tensor) -> torch.Tensor:
-    """What the linear head sees of images [b, C, H, W]: features [b, d]."""
+    """Compute the input of the linear head for images [b, C, H, W]: features [b, d]."""
     return model.forward_head(model.forward_features(x), pre_logits=True)
 
 

@@ -38,7 +38,7 @@ _LISTED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
-    """What ``detector.json`` says."""
+    """Configuration of a detector in ``detector.json``."""
 
     kind: str
     """One of `DETECTOR_KINDS`."""
@@ -156,7 +156,7 @@ def read_seen(folder: Path) -> pd.DataFrame:
 
 
 def read_config(folder: Path) -> DetectorConfig:
-    """What ``detector.json`` says; of a Siamese detector a `memorisk.models.lcmem.LatentConfig`.
+    """Read ``detector.json``; of a Siamese detector a `memorisk.models.lcmem.LatentConfig`.
 
     Raises:
         InputError: There is none, or it is of another kind or form.
@@ -188,7 +188,7 @@ def read_config(folder: Path) -> DetectorConfig:
 
 
 def _form(kind: str) -> type[DetectorConfig]:
-    """What the configuration of a kind holds."""
+    """Return the class of a kind's configuration."""
     if kind == COPY_DETECTOR:
         return DetectorConfig
     from memorisk.models.lcmem import LatentConfig
@@ -259,7 +259,7 @@ class TrainingRecord:
         earlier: "TrainingRecord | None" = None,
         unknown: str = "",
     ) -> "TrainingRecord":
-        """What is kept of a training.
+        """Record a training.
 
         Args:
             store: Its images.
@@ -330,7 +330,7 @@ class TrainingRecord:
 
 
 def join_seen(own: SeenImages, other: TrainingRecord | None, store: ImageStore) -> SeenImages:
-    """Whom a network has seen together with the encoder that it stands on.
+    """Join the images that a network has seen with those of the encoder that it stands on.
 
     Args:
         own: Of the network.
@@ -345,7 +345,7 @@ def join_seen(own: SeenImages, other: TrainingRecord | None, store: ImageStore) 
 
 
 def read_training_record(folder: Path) -> TrainingRecord | None:
-    """What `TrainingRecord.save` left, or None in a folder of another origin.
+    """Read what `TrainingRecord.save` wrote; None in a folder of another origin.
 
     Raises:
         InputError: It is damaged.

@@ -28,7 +28,7 @@ DIFFUSION_SETTINGS = ("sampler", "sampling_steps", "guidance")
 @grouped("generator", essential="sampling_steps guidance")
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions:
-    """How a diffusion model draws; a GAN and a user's own function take none of it but ``batch``."""
+    """Options of drawing from a diffusion model; a GAN and a user's own function take none of them but ``batch``."""
 
     sampler: Sampler = "ddim"
     """Sampler of a diffusion model: ddim (deterministic), dpm-solver (++, second order) or ddpm."""
@@ -58,7 +58,7 @@ class SamplingOptions:
         return SamplingOptions(**{f.name: getattr(self, f.name) for f in fields(SamplingOptions)})
 
     def of_kind(self, kind: str) -> "SamplingOptions":
-        """What a generator of a kind takes of these settings, the others as they are by default.
+        """Return these settings as a kind of generator takes them, the others at their defaults.
 
         For commands whose settings are for generators of several kinds.
 
@@ -118,7 +118,7 @@ class GanSpec:
 
     @classmethod
     def of(cls, numbers: Mapping[str, Any]) -> "GanSpec":
-        """What JSON says of one.
+        """Read a specification from JSON.
 
         Raises:
             InputError: Something is missing, unknown or out of range.
@@ -150,7 +150,7 @@ class GanSpec:
 
     @property
     def sides(self) -> tuple[int, ...]:
-        """Of the blocks: 4, 8, ..., size."""
+        """Return the sides of the blocks: 4, 8, ..., size."""
         return tuple(_START << k for k in range((self.size // _START).bit_length()))
 
     def width(self, side: int) -> int:
@@ -159,7 +159,7 @@ class GanSpec:
 
     @property
     def styles(self) -> int:
-        """How many w an image takes: one a layer, and one for the last image."""
+        """Count the w that an image takes: one a layer, and one for the last image."""
         return 2 * len(self.sides)
 
     @property

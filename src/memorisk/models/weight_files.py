@@ -105,7 +105,7 @@ def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = N
 
 
 def head_and_stem(model: nn.Module, path: str | Path) -> tuple[int | None, int | None]:
-    """What a file's own head and stem are made for, before it is loaded.
+    """Read for how many outputs and channels a file's own head and stem are made, before it is loaded.
 
     Args:
         model: A network of the architecture, with any number of classes.
@@ -233,7 +233,7 @@ def _head_keys(model: nn.Module, state: Mapping[str, Any]) -> list[str]:
 
 
 def _mismatch(model: nn.Module, wanted: StateDict, tensors: StateDict) -> str:
-    """What does not match outside the head, in one line; empty if all does."""
+    """Describe in one line what does not match outside the head; empty if all does."""
     heads = {*_head_keys(model, wanted), *_head_keys(model, tensors)}
     counters = {name for name in wanted if name.endswith("num_batches_tracked")}
     missing = [name for name in wanted if name not in tensors and name not in heads and name not in counters]
@@ -335,4 +335,4 @@ def _resize_position(name: str, value: torch.Tensor, wanted: torch.Tensor | None
 
 
 def _silent(text: str) -> None:
-    """Say nothing."""
+    """Ignore a note."""

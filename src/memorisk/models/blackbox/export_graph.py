@@ -56,7 +56,7 @@ _GRAPH_LIMIT = 256 << 20
 
 @dataclass(frozen=True)
 class ExportArchive:
-    """What a file holds."""
+    """Contents of an exported file."""
 
     program: dict[str, Any]
     """The exported program: ``graph_module`` with its graph and signature, ``range_constraints``, versions."""
@@ -363,7 +363,7 @@ def _aten(name: str, overload: str) -> Callable[..., Any] | None:
 
 @cache
 def _has_kernel(operator_name: str) -> bool:
-    """Whether PyTorch has code that runs an operator on tensors, on a CPU or a GPU."""
+    """Return whether PyTorch has code that runs an operator on tensors, on a CPU or a GPU."""
     for device in ("CPU", "CUDA"):
         try:
             torch.library.get_kernel(operator_name, device)
@@ -420,7 +420,7 @@ def _schedule(steps: list[Step], outputs: list[str]) -> list[Step]:
 
 
 def _named(argument: Any) -> set[str]:
-    """Every name within an argument."""
+    """Yield every name within an argument."""
     if isinstance(argument, dict):
         own = {argument[key] for key in ("name", "as_name") if isinstance(argument.get(key), str)}
         return own.union(*(_named(value) for value in argument.values()))

@@ -154,11 +154,11 @@ STABILITY_TOLERANCE = 0.02
 
 
 class Predictor(Protocol):
-    """What an audit asks of a model."""
+    """Model as an audit queries it."""
 
     @property
     def name(self) -> str:
-        """What the report calls it."""
+        """Name the model in the report."""
         ...
 
     @property
@@ -240,7 +240,7 @@ class BlackBoxPredictor:
         return self._reader.read(self._answers(x))
 
     def describe(self) -> dict[str, Any]:
-        """What the model is, what it was found to give, and the preprocessing; no absolute paths."""
+        """Describe the model, its checked properties and the preprocessing; no absolute paths."""
         return {
             "name": one_line(self.name, 120),
             **self._source.facts,

@@ -99,7 +99,7 @@ class Preprocessing:
             )
 
     def describe(self) -> dict[str, Any]:
-        """As the report states it."""
+        """Describe the preprocessing for the report."""
         return {
             "size": list(self.size),
             "channels": self.channels,

@@ -113,7 +113,7 @@ class SavedOutputs:
 
     @property
     def has_transparent(self) -> bool:
-        """Whether there are answers to the mark at opacity 0."""
+        """Return whether there are answers to the mark at opacity 0."""
         return "transparent" in self.shapes
 
     def clean(self) -> np.ndarray:

@@ -25,7 +25,7 @@ LAYERS: dict[str, tuple[tuple[int | str, ...], tuple[int, ...]]] = {
 
 
 class PaperNet(nn.Module):
-    """MLP-1, CNN-1 or CNN-2.
+    """Network of paper 002: MLP-1, CNN-1 or CNN-2.
 
     Args:
         name: Of ``LAYERS``.

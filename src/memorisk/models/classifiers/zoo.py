@@ -102,7 +102,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def is_download(weights: str | Path | None, spec: ModelSpec) -> bool:
-    """Whether these weights are to be downloaded by name.
+    """Return whether these weights are to be downloaded by name.
 
     Raises:
         InputError: No weights of that name are published.
@@ -111,7 +111,7 @@ def is_download(weights: str | Path | None, spec: ModelSpec) -> bool:
 
 
 def _kind_of(weights: str | Path | None, spec: ModelSpec) -> str:
-    """Whether weights are "none", a "file" or a "download", after checking that the name of a download exists."""
+    """Tell if weights are "none", a "file" or a "download", after checking that the name of a download exists."""
     if weights is None or weights == "none":
         return "none"
     if isinstance(weights, Path) or weights.endswith(SUFFIXES) or "/" in weights or Path(weights).is_file():

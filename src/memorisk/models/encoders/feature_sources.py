@@ -56,7 +56,7 @@ class SavedFeatures:
 
 
 def is_feature_file(name: str) -> bool:
-    """Whether a name of features is that of a file: by its suffix, so that a missing file is refused as such."""
+    """Return whether a name of features is that of a file: by its suffix, so that a missing file is refused as such."""
     return name.lower().endswith(SUFFIXES)
 
 
@@ -143,7 +143,7 @@ _PREFIXES = ("timm", "transformers", "detector", "pixels", "pca")
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSource:
-    """What features are computed by, as `parse_source` read it."""
+    """Source of features, as `parse_source` reads it."""
 
     text: str
     """As it was typed."""
@@ -161,7 +161,7 @@ class FeatureSource:
 
     @property
     def shown(self) -> str:
-        """As it may stand in a report: files and folders by their names, since a path may name people."""
+        """Return the name for a report: files and folders by their names alone, since a path may name people."""
         if self.kind == "saved":
             return Path(self.name).name
         if self.kind == "detector":

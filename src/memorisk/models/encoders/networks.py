@@ -65,7 +65,7 @@ class PixelPca:
 
     @property
     def components(self) -> int:
-        """K."""
+        """Return K, the number of components."""
         return len(self.directions)
 
     @property
@@ -145,7 +145,7 @@ class PixelProjection(nn.Module):
 def preparation(
     preprocessing: Preprocessing | None, device: torch.device, dtype: torch.dtype
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """What turns pixels in [0, 1], [b, c, H, W], into what the network sees, channels last.
+    """Return the function from pixels in [0, 1], [b, c, H, W], to the network's input, channels last.
 
     Grey images are repeated where the network has more channels; resizing is bilinear with antialias.
 
@@ -162,7 +162,7 @@ def preparation(
     as_they_are = not any(preprocessing.mean) and all(value == 1 for value in preprocessing.std)
 
     def prepare(x: torch.Tensor) -> torch.Tensor:
-        """Channels, size, normalisation."""
+        """Prepare images: channels, size, normalisation."""
         if x.shape[1] == 1 and channels > 1:
             x = x.expand(-1, channels, -1, -1)
         if x.shape[2:] != size:
@@ -181,7 +181,7 @@ _CODE = 1  # part of every identity: a change of what an encoder computes makes 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """What turns images of one stored shape into features.
+    """Encoder of images of one stored shape as features.
 
     Attributes:
         name: What it is called in a report.
@@ -230,7 +230,7 @@ class FlattenPixels(nn.Module):
     """Pixels as they are: [b, C, h, w] to [b, h w C], in the order of storage."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Flatten."""
+        """Flatten the images."""
         return x.movedim(1, -1).flatten(1)
 
 
@@ -293,7 +293,7 @@ def state_fingerprint(model: nn.Module) -> str:
 
 
 def size_notes(stored: StoredShape, size: tuple[int, int], made_for: int | None, trained: bool) -> list[str]:
-    """What must be said of the size a network gets its images in."""
+    """Note what a reader must know of the size a network gets its images in."""
     height, width, _ = stored
     notes = []
     if made_for is not None and size != (made_for, made_for):
@@ -369,7 +369,7 @@ def _network_encoder(
 
 
 def _identity(architecture: str, content: str, preprocessing: Preprocessing, own: bool) -> dict[str, Any]:
-    """What features of a network depend on, but for the images and the precision."""
+    """Describe what features of a network depend on, but for the images and the precision."""
     from importlib.metadata import version
 
     library = "memorisk" if own else f"timm {version('timm')}"

@@ -202,7 +202,7 @@ def _first_side(size: Any) -> int | None:
 def _preprocessing(
     record: dict[str, Any], side: int, channels: int, normalise: str | None
 ) -> tuple[Preprocessing, str]:
-    """How images are prepared, and what was assumed for it."""
+    """Return the preprocessing, and what was assumed for it."""
     if normalise is not None:
         return preprocessing_from(normalise, side, channels), ""
     mean, std, assumed = record.get("image_mean"), record.get("image_std"), ""
@@ -251,7 +251,7 @@ def _loaded(
 
 
 def _check_loading(info: dict[str, Any], title: str, notes: list[str]) -> bool:
-    """Whether the pooled output was trained.
+    """Return whether the pooled output was trained.
 
     Raises:
         InputError: Anything else is missing or has another shape.

@@ -50,7 +50,7 @@ class Conditions:
 
     @property
     def dimension(self) -> int:
-        """Numbers of a condition."""
+        """Return how many numbers a condition has."""
         return int(self.values.shape[1])
 
     def rows(self, chosen: np.ndarray) -> "Conditions":
@@ -74,7 +74,7 @@ class Conditions:
 
     @classmethod
     def load(cls, folder: Path) -> "Conditions":
-        """What `save` left in a folder.
+        """Read what `save` wrote to a folder.
 
         Raises:
             InputError: It is not there, or damaged.

@@ -30,7 +30,7 @@ _SEEDS = 1 << 63
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorConfig:
-    """What a generator makes, and of what."""
+    """Configuration of a generator: its images, and its inputs."""
 
     kind: str
     """One of `GENERATOR_KINDS`."""
@@ -75,7 +75,7 @@ class Draw:
         return len(self.seeds)
 
     def rows(self, chosen: slice | np.ndarray) -> "Draw":
-        """Some of them."""
+        """Select some of them."""
         return Draw(
             self.seeds[chosen],
             None if self.labels is None else self.labels[chosen],
@@ -84,16 +84,16 @@ class Draw:
 
 
 class Generator(Protocol):
-    """What draws images."""
+    """Generator of images."""
 
     @property
     def config(self) -> GeneratorConfig:
-        """What it makes."""
+        """Return the configuration."""
         ...
 
     @property
     def source(self) -> str:
-        """What identifies its weights: a fingerprint."""
+        """Return the fingerprint of its weights."""
         ...
 
     @property
@@ -165,7 +165,7 @@ def save_description(folder: Path, config: GeneratorConfig) -> None:
 
 
 def read_description(folder: Path) -> GeneratorConfig:
-    """What a generator's folder says of itself.
+    """Read the description in a generator's folder.
 
     Raises:
         InputError: There is none, or it is damaged or of another form.
@@ -238,7 +238,7 @@ class FunctionGenerator:
         return None
 
     def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
-        """As `Generator.sample`, ``how.batch`` images a call; the function knows its device.
+        """Draw as `Generator.sample`, ``how.batch`` images a call; the function knows its device.
 
         Raises:
             InputError: Also settings that only a diffusion model has, or something that is no image.
@@ -255,7 +255,7 @@ class FunctionGenerator:
         return np.concatenate(blocks) if blocks else np.zeros((0, *shape), dtype=np.uint8)
 
     def seen_parts(self, store: ImageStore) -> SeenImages | None:
-        """None: nobody knows."""
+        """Return None: the training images are unknown."""
         return None
 
 

@@ -60,11 +60,11 @@ class GanGenerator:
 
     @property
     def conditions(self) -> np.ndarray | None:
-        """None: it is conditioned on nothing."""
+        """Return None: the GAN has no conditions."""
         return None
 
     def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
-        """As `memorisk.models.generators.generators.Generator.sample`.
+        """Draw as `memorisk.models.generators.generators.Generator.sample`.
 
         On a CPU an image at a time, so that its bytes do not depend on what is drawn beside it; on a GPU ``how.batch``.
 
@@ -101,7 +101,7 @@ class GanGenerator:
 
 
 def draw_latents(spec: GanSpec, seeds: np.ndarray) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """What is random in some images, each from its own seed, on the CPU.
+    """Draw the random inputs of some images, each from its own seed, on the CPU.
 
     Args:
         spec: Of the network.

@@ -170,7 +170,7 @@ def open_dit(
 
 
 def read_architecture(folder: Path, title: str) -> dict[str, Any]:
-    """What ``config.json`` says a network is built from.
+    """Read the architecture from ``config.json``.
 
     Args:
         folder: Of a transformer.
@@ -291,7 +291,7 @@ class DiTGenerator:
         return None if self.known is None else self.known.values
 
     def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
-        """As `memorisk.models.generators.generators.Generator.sample`; the network stays on the device.
+        """Draw as `memorisk.models.generators.generators.Generator.sample`; the network stays on the device.
 
         Raises:
             InputError: A draw that is not of this generator's conditions, more steps than its training had times, or
@@ -404,7 +404,7 @@ def load_dit(folder: Path, config: GeneratorConfig) -> DiTGenerator:
 
 
 def _save_module(module: Any, folder: Path) -> None:
-    """As diffusers has it: ``config.json`` and one safetensors file."""
+    """Save in the form of diffusers: ``config.json`` and one safetensors file."""
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in module.state_dict().items()}
     with atomic_path(folder / WEIGHTS) as temporary:
         save_file(tensors, temporary)
@@ -433,7 +433,7 @@ def _as_ddim(scheduler: Any, *, pixels: bool) -> dict[str, Any]:
 
 
 def _scheduler(folder: Path, title: str) -> Any:
-    """Of ``scheduler_config.json``."""
+    """Read ``scheduler_config.json``."""
     try:
         with quiet_diffusers():
             from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
@@ -444,7 +444,7 @@ def _scheduler(folder: Path, title: str) -> Any:
 
 
 def _index(config: GeneratorConfig) -> dict[str, Any]:
-    """What makes a folder a DiTPipeline."""
+    """Return the index that makes a folder a DiTPipeline."""
     import diffusers
 
     return {

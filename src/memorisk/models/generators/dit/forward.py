@@ -24,7 +24,7 @@ Block = torch.Tensor
 
 @dataclass(frozen=True, eq=False)
 class Modulations:
-    """What scales, shifts and gates at some steps, for some conditions."""
+    """Scales, shifts and gates at some steps, for some conditions."""
 
     blocks: tuple[Block, ...]
     """Of each block."""
@@ -32,12 +32,12 @@ class Modulations:
     """[s, m, 2, d]: shift and scale + 1 before the output."""
 
     def at(self, step: int) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Of one step: [m, 6, d] of each block, [m, 2, d] before the output."""
+        """Return the modulations of one step: [m, 6, d] of each block, [m, 2, d] before the output."""
         return tuple(block[step] for block in self.blocks), self.final[step]
 
     @classmethod
     def side_by_side(cls, parts: "Sequence[Modulations]") -> "Modulations":
-        """Those of several conditions as one."""
+        """Join the modulations of several conditions."""
         blocks = zip(*(part.blocks for part in parts), strict=True)
         final = torch.cat([part.final for part in parts], dim=1)
         return cls(tuple(torch.cat(block, dim=1) for block in blocks), final)
@@ -45,7 +45,7 @@ class Modulations:
 
 @dataclass(frozen=True, eq=False)
 class _Weights:
-    """Of a block: products as (weight, bias)."""
+    """Weights of a block: products as (weight, bias)."""
 
     qkv: tuple[torch.Tensor, torch.Tensor | None]
     out: tuple[torch.Tensor, torch.Tensor]
@@ -57,7 +57,7 @@ class _Weights:
 
 
 class CachedForward:
-    """The forward pass.
+    """Forward pass of a network with cached modulations.
 
     Args:
         network: A DiTTransformer2DModel; the weights of its products q, k, v are copied (a sixth of a block), the rest
@@ -117,7 +117,7 @@ class CachedForward:
         return Modulations(tuple(blocks), final)
 
     def __call__(self, x: torch.Tensor, blocks: tuple[torch.Tensor, ...], final: torch.Tensor) -> torch.Tensor:
-        """One evaluation.
+        """Evaluate the network once.
 
         Args:
             x: [m, c, h, w].
@@ -151,7 +151,7 @@ class CachedForward:
 
 @lru_cache
 def rows_are_independent(images: int, tokens: int, hidden: int, heads: int, inputs: int, outputs: int) -> bool:
-    """Whether every layer of a network gives an image the same bytes at any place of a group, beside any others.
+    """Return whether every layer of a network gives an image the same bytes at any place of a group, beside any others.
 
     Kernels for matrices may treat rows at an edge in another order of additions. A kernel for an activation computes
     the last numbers of an array, fewer than it takes at once, by another approximation. The kernels of this machine are
@@ -188,7 +188,7 @@ def rows_are_independent(images: int, tokens: int, hidden: int, heads: int, inpu
 
 
 def _activation(x: torch.Tensor) -> torch.Tensor:
-    """Of the feed-forward part."""
+    """Return the activation of the feed-forward part."""
     return F.gelu(x, approximate="tanh")
 
 
@@ -204,7 +204,7 @@ def _product(layer: nn.Linear) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _weights(block: Any) -> _Weights:
-    """Of a block of diffusers."""
+    """Return the weights of a block of diffusers."""
     attention = block.attn1
     parts = (attention.to_q, attention.to_k, attention.to_v)
     bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])

@@ -63,7 +63,7 @@ class DiTSpec:
 
     @classmethod
     def named(cls, size: str, *, side: int, channels: int, **more: Any) -> "DiTSpec":
-        """By the name of its size.
+        """Return the specification of a named size.
 
         Args:
             size: As ``XL/2`` or ``tiny/4``: a name of `SIZES` and the patch.
@@ -106,7 +106,7 @@ class DiTSpec:
 
     @property
     def tokens(self) -> int:
-        """Patches of what it draws."""
+        """Count the patches of an image or latent."""
         return (self.side // self.patch) ** 2
 
     @property
@@ -116,7 +116,7 @@ class DiTSpec:
 
     @property
     def outputs(self) -> int:
-        """Channels of its output."""
+        """Count the channels of its output."""
         return self.channels * (2 if self.learn_sigma else 1)
 
 
@@ -196,7 +196,7 @@ def null_labels(spec: DiTSpec, n: int, device: torch.device | str = "cpu") -> to
 
 
 def spec_of(network: Any) -> DiTSpec:
-    """What a network is, read off itself; a table of one class is a network without conditions."""
+    """Read the specification off a network; a table of one class is a network without conditions."""
     config = network.config
     embedder = network.transformer_blocks[0].norm1.emb.class_embedder
     vector = isinstance(embedder, VectorEmbedding)
@@ -216,7 +216,7 @@ def spec_of(network: Any) -> DiTSpec:
 
 
 def architecture(spec: DiTSpec) -> dict[str, Any]:
-    """What diffusers builds it from."""
+    """Return the arguments from which diffusers builds it."""
     return {
         "num_attention_heads": spec.heads,
         "attention_head_dim": spec.hidden // spec.heads,
@@ -265,7 +265,7 @@ def init_conditions(network: Any) -> None:
 
 
 def _initialise(network: Any) -> None:
-    """As `new_dit` says."""
+    """Initialise as `new_dit` says."""
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Conv2d):
             nn.init.xavier_uniform_(module.weight.view(len(module.weight), -1))

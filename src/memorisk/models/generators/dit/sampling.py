@@ -81,7 +81,7 @@ def sampling_scheduler(trained: Any, how: SamplingOptions, *, pixels: bool, lear
 
 @dataclass(frozen=True, eq=False)
 class DiffusionSampler:
-    """What draws.
+    """Sampler of a diffusion model.
 
     Attributes:
         network: A DiTTransformer2DModel on the device.
@@ -134,7 +134,7 @@ class DiffusionSampler:
 
     @cached_property
     def spec(self) -> DiTSpec:
-        """Of the network."""
+        """Return the specification of the network."""
         return spec_of(self.network)
 
     @property
@@ -229,7 +229,7 @@ class DiffusionSampler:
         return batch
 
     def _guided(self, conditional: torch.Tensor, free: torch.Tensor | None) -> torch.Tensor:
-        """What the scheduler gets of the passes with and without the condition."""
+        """Combine the passes with and without the condition for the scheduler."""
         c = self.spec.channels
         noise = (
             conditional[:, :c] if free is None else free[:, :c] + self.how.guidance * (conditional[:, :c] - free[:, :c])
