@@ -87,7 +87,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """How one column of a table is shown."""
+    """Column of a table: its heading and form."""
 
     source: str
     """The column of the frame."""
@@ -109,7 +109,7 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        """Whether the column is set flush right and sorted by number."""
+        """Return whether the column is set flush right and sorted by number."""
         return self.format not in {"text", "yes_no"}
 
 
@@ -179,7 +179,7 @@ class Callout:
 
 @dataclass(frozen=True)
 class Details:
-    """Blocks folded away behind a line."""
+    """Blocks folded behind a line."""
 
     summary: Text
     blocks: "Sequence[Block]"

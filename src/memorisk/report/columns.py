@@ -19,7 +19,7 @@ _DECIMALS = 3
 
 
 def is_missing(value: Any) -> bool:
-    """Whether there is no value: None, NaN, or pandas' own mark for it."""
+    """Return whether there is no value: None, NaN, or pandas' own mark for it."""
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True
     return isinstance(value, float | np.floating) and math.isnan(value)
@@ -81,7 +81,7 @@ def power(value: Any) -> str:
 
 
 def yes_no(value: Any) -> str:
-    """Yes or no."""
+    """Format a truth value as yes or no."""
     return "yes" if bool(value) else "no"
 
 

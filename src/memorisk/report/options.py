@@ -9,7 +9,7 @@ from memorisk.runs.options import grouped
 @grouped("report", essential="gallery redact", privacy="pseudonymise pseudonym_key")
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """What of the people in the data a run folder and its report show."""
+    """Options of what a run folder and its report show of the people in the data."""
 
     gallery: bool = False
     """Show images in the report: the most memorized ones, or synthetic images beside real ones."""

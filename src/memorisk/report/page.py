@@ -93,7 +93,7 @@ def cell_html(row: dict[str, Any], column: Column) -> Markup:
 
 
 def sort_key(row: dict[str, Any], column: Column) -> str:
-    """What the page's script sorts a numeric cell by; empty where there is no value."""
+    """Return the key by which the page's script sorts a numeric cell; empty where there is no value."""
     value = row.get(column.source)
     if not column.numeric or value is None or is_missing(value) or isinstance(value, str):
         return ""

@@ -120,7 +120,7 @@ _TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
-    """What one audit found, independent of how the page or the command line show it.
+    """Result of one audit, independent of how the page or the command line show it.
 
     ``summary`` and ``verdict`` are kept in JSON's own types from the start (NaN becomes None, arrays become lists), so
     that what is loaded equals what was saved.
@@ -157,7 +157,7 @@ class Result:
             to_storable(table, name)  # a table that could not be stored is refused before hours of work hang on it
 
     def __repr__(self) -> str:
-        """What it says, not its tables."""
+        """Show the summary, without the tables."""
         why = self.verdict.get("why") or []
         return f"Result({self.status}, {len(self.per_class)} classes: {'; '.join(map(str, why))})"
 
@@ -337,7 +337,7 @@ def _clean(value: Any, known: set[str], long_ids: list[str]) -> Any:
 
 
 def _lists_ids(key: str, value: Any, known: set[str]) -> bool:
-    """Whether a field is a list of ids: by what it holds, or by a name that says so."""
+    """Return whether a field is a list of ids: by what it holds, or by a name that says so."""
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
         return False
     return key.endswith(("groups", "images")) or all(v in known for v in value)

@@ -74,7 +74,7 @@ def _character_width(character: str) -> float:
 
 
 def _joins_emoji(text: str, i: int) -> bool:
-    """Whether the character at ``i`` is a zero-width joiner between two pictures."""
+    """Return whether the character at ``i`` is a zero-width joiner between two pictures."""
     if text[i] != _JOINER or i == 0 or i + 1 == len(text):
         return False
     return unicodedata.category(text[i - 1]) in {"So", "Sk", "Mn"} and unicodedata.category(text[i + 1]) == "So"

@@ -78,7 +78,7 @@ def _check(value: Any, part: Any, root: dict[str, Any], place: str) -> Iterator[
 
 
 def _referenced(root: dict[str, Any], reference: str) -> dict[str, Any]:
-    """What ``#/$defs/NAME`` stands for."""
+    """Return the part of the schema that ``#/$defs/NAME`` refers to."""
     node: Any = root
     for name in reference.removeprefix("#/").split("/"):
         node = node[name]
@@ -86,7 +86,7 @@ def _referenced(root: dict[str, Any], reference: str) -> dict[str, Any]:
 
 
 def _has_type(value: Any, name: str) -> bool:
-    """Whether a value is of a type; a boolean is no number, 3.0 is an integer."""
+    """Return whether a value is of a type; a boolean is no number, 3.0 is an integer."""
     if isinstance(value, bool):
         return name == "boolean"
     if name == "integer" and isinstance(value, float):

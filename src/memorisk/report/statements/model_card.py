@@ -59,7 +59,7 @@ def _lines(statement: Statement) -> Iterator[str]:
 
 
 def _released(statement: Statement) -> Iterator[str]:
-    """Which files were looked at."""
+    """List the audited files."""
     if not statement.released:
         yield from (
             "**No file was tied to these results**: they do not say that the files here are what was audited.",
@@ -75,7 +75,7 @@ def _released(statement: Statement) -> Iterator[str]:
 
 
 def _audit(number: int, audit: AuditStatement) -> Iterator[str]:
-    """One run."""
+    """Describe one run."""
     yield from (f"### {number}. {_NAMES[audit.kind]}: {_ONE[audit.status]}", "", escaped(audit.question), "")
     yield from _bullets(audit.why)
     if audit.subject.why:
@@ -90,7 +90,7 @@ def _audit(number: int, audit: AuditStatement) -> Iterator[str]:
 
 
 def _number(figure: Figure) -> list[str]:
-    """A figure as a row."""
+    """Format a figure as a row."""
     level = "" if figure.confidence is None else f" ({100 * figure.confidence:.4g} %)"
     if figure.low is not None and figure.high is not None:
         interval = f"{_short(figure.low)} to {_short(figure.high)}{level}"

@@ -141,12 +141,12 @@ def verify(
 
 
 def _signed(envelope: Envelope, key: "Ed25519PublicKey", message: bytes) -> bool:
-    """Whether one of the signatures is by this key."""
+    """Return whether one of the signatures is by this key."""
     return any(_verifies(key, one.sig, message) for one in envelope.signatures)
 
 
 def _verifies(key: "Ed25519PublicKey", sig: bytes, message: bytes) -> bool:
-    """Whether a signature verifies."""
+    """Return whether a signature verifies."""
     from cryptography.exceptions import InvalidSignature
 
     try:

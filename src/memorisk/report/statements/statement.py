@@ -74,7 +74,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a run looked at."""
+    """Subject of a run."""
 
     what: str
     """``weights``, ``images``, ``recipe``, ``training`` or ``outputs``."""
@@ -86,7 +86,7 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """How it was done, and where that is from."""
+    """Method of a run, and where it is from."""
 
     name: str
     source: str
@@ -95,7 +95,7 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditStatement:
-    """What one run says."""
+    """Statement of one run."""
 
     kind: str
     question: str
@@ -154,7 +154,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What finished runs say of what is to be released."""
+    """Statement of finished runs about what is to be released."""
 
     memorisk: str
     """Version that wrote it."""
@@ -280,7 +280,7 @@ def content_sha256(predicate: Mapping[str, Any], subject: Sequence[ResourceDescr
 
 
 def _audit(record: dict[str, Any]) -> AuditStatement:
-    """One run's part."""
+    """Read the part of one run."""
     return AuditStatement(
         **_tuples({k: v for k, v in record.items() if k not in ("subject", "data", "figures", "method")}),
         subject=Subject(**_tuples(record["subject"])),
@@ -291,12 +291,12 @@ def _audit(record: dict[str, Any]) -> AuditStatement:
 
 
 def _tuples(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with tuples for lists."""
+    """Turn lists into tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as objects."""
+    """Turn dataclasses into objects of JSON."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(one) for one in value]
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
