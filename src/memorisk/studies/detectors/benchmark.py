@@ -68,7 +68,7 @@ class BenchmarkSetup:
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """What a benchmark would compute.
+    """Plan of a benchmark.
 
     Attributes:
         cells: Names, and whether each is there already.
@@ -117,7 +117,7 @@ def benchmark_detectors(
 def plan_benchmark(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> BenchmarkPlan:
-    """What the benchmark would compute; nothing is computed or written but the store of decoded images.
+    """Plan the benchmark; nothing is computed or written but the store of decoded images.
 
     Raises:
         InputError: As `benchmark_detectors`.
@@ -154,7 +154,7 @@ def _memory(ready: BenchmarkSetup, todo: list[CellJob]) -> MemoryPlan:
 
 
 def _training_cost(job: CellJob) -> Cost:
-    """Of one training, at most: it leaves blank images out, and looks at 2,000 validation images."""
+    """Estimate the cost of one training, at most: it leaves blank images out, and looks at 2,000 validation images."""
     cell, n, m = job.cell, len(job.parts.rows("train")), len(job.parts.rows("validation"))
     options = job.options.training(cell.backbone.text, cell.loss, cell.seed)
     bounds = batch_bounds(n, options.images_a_step) if n > 1 else []
@@ -169,7 +169,7 @@ def _training_cost(job: CellJob) -> Cost:
 
 
 def _pairs(parts: Parts, strengths: int) -> int:
-    """Pairs that one measure judges."""
+    """Count the pairs that one measure judges."""
     n = {name: len(parts.rows(name)) for name in ("train", "validation", "null", "test_null")}
     pool = len(parts.pools["test"])
     corrected = pool * (2 * n["null"] + n["test_null"]) + strengths * 3 * pool**2
@@ -255,7 +255,7 @@ def _run(run: RunFolder, ready: BenchmarkSetup, progress: Progress) -> None:
 
 
 def _read(ready: BenchmarkSetup) -> Benchmark:
-    """Every number from what is finished."""
+    """Compute every number from the finished cells."""
     options, parts = ready.options, ready.parts
     measured = detectors(read_cells(ready.jobs), options.split_seed)
     board = leaderboard(measured, options.strengths)

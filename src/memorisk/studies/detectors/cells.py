@@ -67,12 +67,12 @@ class Backbone:
 
     @property
     def trainable(self) -> bool:
-        """Whether a detector can be trained from it."""
+        """Return whether a detector can be trained from it."""
         return self.source.kind == "network"
 
     @property
     def seeded(self) -> bool:
-        """Whether its features depend on a seed without any training."""
+        """Return whether its features depend on a seed without any training."""
         return self.source.weights == RANDOM
 
 
@@ -119,7 +119,7 @@ def _pretraining(source: FeatureSource) -> str:
 
 
 def _training_words(source: FeatureSource) -> str:
-    """What a detector was trained from and by: many lie in a folder of the same name."""
+    """Name the backbone and the loss of a trained detector: many lie in a folder of the same name."""
     from memorisk.models.provenance import read_config
 
     config = read_config(Path(source.name))
@@ -165,17 +165,17 @@ class Cell:
 
     @property
     def trained(self) -> bool:
-        """Whether it is trained."""
+        """Return whether it is trained."""
         return self.loss != NO_TRAINING
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Name the cell in words."""
         return f"{self.backbone.detector(self.loss)}, seed {self.seed}"
 
 
 def grid(backbones: Sequence[Backbone], losses: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
-    """Every detector that is asked for.
+    """List every detector of the grid.
 
     Pixels and PCA are not trained and stand once; so does an untrained network whose weights are given.
     """
@@ -219,12 +219,12 @@ class CellJob(CellFolder):
 
     @property
     def name(self) -> str:
-        """Of the detector, in words."""
+        """Name the detector in words."""
         return self.cell.name
 
     @property
     def key(self) -> str:
-        """Of what decides its distances."""
+        """Return the key of everything that decides its distances."""
         return fingerprint(self.encoder, self.options.domain)
 
     @property
@@ -234,7 +234,7 @@ class CellJob(CellFolder):
 
     @property
     def folder(self) -> Path:
-        """Where its distances end up."""
+        """Return where its distances are written."""
         return self.out / CELLS / self.key
 
     def file(self, measure: str) -> Path:
@@ -247,14 +247,14 @@ class CellJob(CellFolder):
         return tuple(name for name in self.options.chosen_measures if not self.file(name).is_file())
 
     def store(self) -> ImageStore:
-        """The images."""
+        """Open the store of the images."""
         nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
         images = read_array(self.images / "images.npy", mmap=True)
         return ImageStore(images, self.manifest, self.images.name, self.images, nothing, self.pixel_hashes)
 
 
 def encoder_key(cell: Cell, options: BenchDetectorsOptions, device: str) -> str:
-    """What decides a cell's features: weights by their content, not by their path."""
+    """Return the key of a cell's features: weights count by their content, not by their path."""
     source = cell.backbone.source
     weights, name = source.weights, cell.backbone.text
     if source.kind in ("transformers", "detector") and Path(source.name).is_dir():
@@ -324,7 +324,7 @@ def embed(job: CellJob) -> tuple[Features, dict[str, np.ndarray]]:
 
 
 def _source(job: CellJob, store: ImageStore) -> str | PixelPca:
-    """What computes the features: the backbone, a PCA fitted on training images, or a detector trained now."""
+    """Return the source of the features: the backbone, a PCA fitted on training images, or a detector trained now."""
     source = job.cell.backbone.source
     if source.kind == "pca" and source.weights is None:
         return fit_pixel_pca(store.images, int(source.components or 0), rows=job.parts.rows("train"), side=source.side)
@@ -370,7 +370,7 @@ def _refuse_not_finite(features: Features, what: str) -> None:
 
 
 def _encoder_description(job: CellJob, features: Features) -> dict[str, Any]:
-    """What is said of the encoder: no time, so that the same run writes the same bytes, and no id, for the tables."""
+    """Describe the encoder without times and ids, so that the same run writes the same bytes."""
     described, checks = features.described, features.checks
     of_images = checks.sentences(features.ids, described.dimension)
     notes = [note for note in described.notes if note not in of_images]

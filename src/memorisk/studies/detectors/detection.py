@@ -193,12 +193,12 @@ class Detector:
 
     @property
     def name(self) -> str:
-        """Backbone and loss."""
+        """Name the backbone and the loss."""
         return self.backbone.detector(self.loss)
 
     @cached_property
     def n_seeds(self) -> int:
-        """Finished cells."""
+        """Count the finished cells."""
         return len({m.job.cell.seed for m in self.measured})
 
     @cached_property
@@ -235,7 +235,7 @@ class Detector:
         return next(iter(self.tied(strength)), "")
 
     def rate(self, measure: str, strength: str, pool: str, pick: HitSelector = lambda p: p.detected) -> Proportion:
-        """What a random copy of a random patient meets, at a random one of the seeds; the units are patients."""
+        """Estimate the rate for a random copy of a random patient at a random seed; the units are patients."""
         hits = self.hits(measure, strength, pool, pick)
         source = np.tile(self.of(measure, strength)[0].pools[pool].source, len(hits))
         drawn = one_per_group(source, seed=self.seed)

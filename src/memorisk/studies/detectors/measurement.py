@@ -50,7 +50,7 @@ def measure_pools(
     threads: int,
     device: str = "cpu",
 ) -> Arrays:
-    """All distances by one measure.
+    """Compute all distances by one measure.
 
     Args:
         name: Of the measure.
@@ -98,7 +98,7 @@ def fit_corrected(name: str, references: np.ndarray, *, domain: str) -> FittedMe
 def _corrected(
     measure: FittedMeasure, features: np.ndarray, copies: Mapping[str, np.ndarray], parts: Parts, how: dict[str, Any]
 ) -> Arrays:
-    """As many references in each pool, each with its own null, one frozen measure."""
+    """Compare the same number of references in each pool, each with its own null, by one frozen measure."""
     arrays: Arrays = {}
     for pool in POOLS:
         rows = parts.pools[pool]
@@ -162,7 +162,7 @@ MEMORY_SHARE = 0.8
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What is known of a benchmark's memory beforehand.
+    """Memory that a benchmark needs, estimated beforehand.
 
     Attributes:
         free: Bytes that may be taken; None where the system does not tell.
@@ -181,7 +181,7 @@ class MemoryPlan:
 
 
 def measure_bytes(name: str, n_train: int, columns: int) -> int:
-    """What a measure takes at most, in bytes.
+    """Estimate the most memory that a measure takes, in bytes.
 
     Args:
         name: Of the measure.
@@ -193,7 +193,7 @@ def measure_bytes(name: str, n_train: int, columns: int) -> int:
 
 
 def plan_memory(jobs: "Sequence[CellJob]", shape: tuple[int, ...], processes: int, free: int | None) -> MemoryPlan:
-    """How many detectors fit side by side, and which measures do not fit at all.
+    """Plan how many detectors fit side by side, and which measures do not fit at all.
 
     A measure is left out where even one detector alone has no room for it. Those that remain say how many fit.
 

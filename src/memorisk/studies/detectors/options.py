@@ -109,7 +109,7 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
         self._check_numbers()
 
     def training(self, backbone: str, loss: str, seed: int) -> "DetectorOptions":
-        """How one detector is trained.
+        """Return the training options of one detector.
 
         Args:
             backbone: A network and its weights.
@@ -137,14 +137,14 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
 
     @property
     def chosen_measures(self) -> tuple[str, ...]:
-        """The measures, in the registry's order."""
+        """Return the measures, in the registry's order."""
         from memorisk.scores.distances.measures import MEASURES
 
         return tuple(name for name in MEASURES if ALL in self.measures or name in self.measures)
 
     @property
     def strength(self) -> str:
-        """The strength of the tables."""
+        """Return the strength that the tables show."""
         return self.strengths[-1]
 
 

@@ -161,7 +161,7 @@ def benchmark_page(benchmark: Benchmark) -> Page:
 
 
 def benchmark_report(benchmark: Benchmark) -> StudyReport:
-    """What is written of a benchmark.
+    """Write the report of a benchmark.
 
     Args:
         benchmark: The benchmark.
@@ -197,7 +197,7 @@ def _lead(benchmark: Benchmark) -> list[Block]:
 
 
 def findings(benchmark: Benchmark) -> list[Text]:
-    """The benchmark in a few sentences."""
+    """Describe the benchmark in a few sentences."""
     board, options = benchmark.board.rows, benchmark.options
     by = {str(row["name"]): row for row in board.to_dict("records")}
     row = by[benchmark.board.chosen]
@@ -223,7 +223,7 @@ def findings(benchmark: Benchmark) -> list[Text]:
 
 
 def _first_place(benchmark: Benchmark, row: dict[str, Any]) -> list[str | Name]:
-    """Who stands first, and whether validation patients chose it: a tie is no choice."""
+    """Name the leading detector, and say whether validation patients chose it: a tie is no choice."""
     tied = benchmark.board.tied
     if len(benchmark.board.rows) == 1:
         return ["The only detector is ", Name(tied[0])]
@@ -243,7 +243,7 @@ def _tied_measures(row: dict[str, Any]) -> str:
 
 
 def _published_words(benchmark: Benchmark) -> list[Text]:
-    """What the published rules say of the same distances."""
+    """Describe the result of the published rules on the same distances."""
     held = [row for row in benchmark.table("table_1").ours.to_dict("records") if row["published_measure"]]
     if not held:
         return []
@@ -260,7 +260,7 @@ def _published_words(benchmark: Benchmark) -> list[Text]:
 
 
 def _corrected_words(row: dict) -> str:
-    """What the published best measure finds when its direction, its pools and its answers are right."""
+    """Describe the published best measure's result with the right direction, pools and answers."""
     share = row.get("published_on_test", float("nan"))
     return "" if is_missing(share) else f"; corrected, that measure finds {percent(share)} of test copies"
 
@@ -310,7 +310,7 @@ def _measures(benchmark: Benchmark) -> list[Block]:
 
 
 def _pools(benchmark: Benchmark) -> list[Block]:
-    """Who is in which part."""
+    """Describe the pools."""
     parts = ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in benchmark.patients.items())
     sentences = [
         f"Patients: {parts}. Images: {count(benchmark.n_images)}, references in each pool "

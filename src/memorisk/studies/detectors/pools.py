@@ -66,7 +66,7 @@ class Parts:
         return np.flatnonzero(np.isin(self.part, parts))
 
     def patients(self, *parts: str) -> int:
-        """How many patients they hold."""
+        """Count their patients."""
         return len(np.unique(self.groups[self.rows(*parts)].astype(str)))
 
     @property
@@ -75,7 +75,7 @@ class Parts:
         return self.rows(*POOLS)
 
     def same_image(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Whether rows hold the same image, pixel for pixel."""
+        """Return whether rows hold the same image, pixel for pixel."""
         return self.pixels[one] == self.pixels[other]
 
     def table(self, images: np.ndarray) -> pd.DataFrame:
@@ -157,7 +157,7 @@ class CopyRows:
 
     @property
     def done(self) -> bool:
-        """Whether they are all there."""
+        """Return whether they are all there."""
         return (self.folder / _ROWS).is_file()
 
     def store(self, manifest: Manifest) -> ImageStore:

@@ -124,7 +124,7 @@ def share_columns(name: str, proportion: Proportion) -> dict[str, float]:
 
 
 def _row(d: Detector, strengths: Sequence[str]) -> dict[str, object]:
-    """What stands beside the detection at the strength of the tables."""
+    """Return the columns beside the detection at the strength of the tables."""
     strength = strengths[-1]
     measure = d.chosen(strength)
     pool = d.of(measure, strength)[0].pools["test"]
@@ -174,7 +174,7 @@ class Benchmark(FinishedStudy):
 
 
 def cell_table(jobs: list[CellJob]) -> StudyTable:
-    """What was run: a row a cell, with what failed."""
+    """Tabulate what was run: a row a cell, with what failed."""
     rows = []
     for job in jobs:
         row: dict[str, object] = {"detector": job.cell.name, "state": "measured" if job.done else "not run"}

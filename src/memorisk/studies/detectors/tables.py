@@ -174,7 +174,7 @@ def published_mean(d: Detector, strength: str) -> float:
 
 
 def _best_of_model(measured: list[Detector], score: Callable[[Detector], float]) -> list[Detector]:
-    """Of each architecture the detector with the largest score; those without a score are left out."""
+    """Select of each architecture the detector with the largest score; those without a score are left out."""
     best: dict[str, Detector] = {}
     for d in measured:
         value = score(d)
@@ -238,7 +238,7 @@ def _note() -> str:
 
 
 def fitted_table(measured: Sequence[Detector], strength: str) -> StudyTable:
-    """How the corrected measures were fitted: domain, binarisation, shrinkage; a row for each way."""
+    """Tabulate the fit of the corrected measures: domain, binarisation, shrinkage; a row for each way."""
     rows: dict[tuple[str, str], dict[str, object]] = {}
     for m in (m for d in measured for m in d.measured if m.strength == strength and m.pools):
         way = re.sub(r"[\d.e+-]+", "", m.words)  # whatever the numbers are

@@ -25,7 +25,7 @@ class CellFolder(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """In words, on one line."""
+        """Name the cell in words, on one line."""
 
     @property
     @abstractmethod
@@ -39,7 +39,7 @@ class CellFolder(ABC):
 
     @property
     def done(self) -> bool:
-        """Whether all is there."""
+        """Return whether all is there."""
         return (self.folder / _DONE).is_file() and not self.missing
 
     @property
@@ -50,7 +50,7 @@ class CellFolder(ABC):
 
     @property
     def described(self) -> dict[str, Any]:
-        """What is said of it once it is done."""
+        """Describe the cell once it is done."""
         return read_json(self.folder / _DONE)
 
     def make_folder(self) -> None:

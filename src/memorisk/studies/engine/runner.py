@@ -17,17 +17,17 @@ class StudyCell(Protocol):
 
     @property
     def key(self) -> str:
-        """Of what decides its results: cells with one key are one."""
+        """Return the key of everything that decides its results: cells with one key are one."""
         ...
 
     @property
     def name(self) -> str:
-        """In words, on one line."""
+        """Name the cell in words, on one line."""
         ...
 
     @property
     def done(self) -> bool:
-        """Whether its results are there."""
+        """Return whether its results are there."""
         ...
 
 
@@ -89,7 +89,7 @@ def run_cells(
         progress(stage, done, total)
 
     def outcome(of: Outcome) -> None:
-        """The same of a job."""
+        """Take the outcome of a job."""
         ended(waiting[of.index], of.error)
 
     try:

@@ -22,7 +22,7 @@ REPORT = "report.html"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FinishedStudy:
-    """What came of a study."""
+    """Tables of a finished study, and its failed cells."""
 
     tables: list[StudyTable]
     """All tables, in their order."""
@@ -31,7 +31,7 @@ class FinishedStudy:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing failed."""
+        """Return whether nothing failed."""
         return not self.failed
 
     def table(self, name: str) -> StudyTable:
@@ -41,7 +41,7 @@ class FinishedStudy:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyReport:
-    """What is written of a finished study."""
+    """Report of a finished study."""
 
     page: Page
     """Its page."""

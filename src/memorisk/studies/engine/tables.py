@@ -44,7 +44,7 @@ class StudyTable:
 
     @property
     def heading(self) -> str:
-        """As in "Table 3. Distinctiveness manipulation", and the title alone of what the paper has no number for."""
+        """Format the heading as in "Table 3. Distinctiveness manipulation"; the title alone without a number."""
         number = self.name.removeprefix("table_")
         return f"Table {number}. {self.title}" if number != self.name else self.title
 
@@ -61,7 +61,7 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TableLayout:
-    """How a study shows its tables."""
+    """Layout of a study's tables."""
 
     columns: Mapping[str, Sequence[Column]]
     """Of the corrected numbers, by the table's name, and of further frames, by theirs."""
@@ -186,7 +186,7 @@ def texts_as_missing(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def has_values(frame: pd.DataFrame, column: str) -> bool:
-    """Whether any row has something there."""
+    """Return whether any row has something there."""
     return column in frame and any(column_texts(frame, column))
 
 

@@ -112,7 +112,7 @@ def blank_conditions(cell: Cell) -> Conditions | None:
 
 
 def seconds_a_step(cell: Cell) -> float:
-    """Of a step of a cell's training on this machine, from the second of two; nothing is kept.
+    """Time a step of a cell's training on this machine, by the second of two; nothing is kept.
 
     Args:
         cell: Of the study.
@@ -124,7 +124,7 @@ def seconds_a_step(cell: Cell) -> float:
 
 
 def weight_bytes(cell: Cell) -> int | None:
-    """Of a cell's generator; None where it cannot be trained.
+    """Estimate the bytes of a cell's generator; None if it cannot be trained.
 
     Args:
         cell: Of the study.
@@ -165,7 +165,7 @@ class Detectors:
     _similar: dict[tuple[str, str], Similarity] = field(default_factory=dict)
 
     def open(self, source: str) -> PairDetector:
-        """A detector by its name."""
+        """Open a detector by its name."""
         return self._opened.setdefault(source, open_pair_detector(source))
 
     def real(self, source: str, data: SetData, progress: Progress = no_progress) -> Features:
@@ -184,7 +184,7 @@ class Detectors:
         return features
 
     def similarity(self, source: str, data: SetData) -> Similarity:
-        """What compares images of a data set."""
+        """Return the similarity that compares images of a data set."""
         key = (source, data.name)
         if key not in self._similar:
             self._similar[key] = self.open(source).similarity(self.real(source, data).values)
@@ -288,7 +288,7 @@ def store_of(images: np.ndarray, cell: Cell, name: str) -> ImageStore:
 
 
 def _distances(cell: Cell, detectors: Detectors, source: str, values: Mapping[str, np.ndarray]) -> Arrays:
-    """Both directions, and figure 3's pools."""
+    """Compute the distances in both directions, and figure 3's pools."""
     data, training = cell.data, cell.training
     real, similar = detectors.real(source, data).values, detectors.similarity(source, data)
     train, held, made = real[training.rows], real[data.held_out], values["synthetic"]

@@ -74,7 +74,7 @@ class GeneratorsOptions(SamplingOptions, ReportOptions, ClusterOptions):
 
     @property
     def quality_source(self) -> str:
-        """Features of the figures of quality."""
+        """Return the source of the features for quality."""
         return self.quality or self.detectors[0]
 
 
@@ -100,7 +100,7 @@ class GeneratorSet:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """How often some training patients' images are repeated.
+    """Repetitions of some training patients' images.
 
     Attributes:
         levels: Copies, ascending, each above 1; everybody else's images stand once.
@@ -111,7 +111,7 @@ class Duplicates:
     patients: float
 
     def count(self, n_patients: int) -> int:
-        """Patients of each level."""
+        """Return how many patients each level has."""
         return int(self.patients) if self.patients >= 1 else max(1, round(self.patients * n_patients))
 
 
@@ -140,7 +140,7 @@ class Arm:
     images: int
 
     def training(self, seed: int, options: GeneratorsOptions) -> GeneratorOptions:
-        """Settings of one training, checked.
+        """Return the checked settings of one training.
 
         Args:
             seed: Of it.
@@ -157,12 +157,12 @@ class Arm:
 
     @property
     def conditioning(self) -> str:
-        """Its pseudo-conditions, if it has any."""
+        """Return its pseudo-conditions, if it has any."""
         return str(self.generator.get("conditioning") or "")
 
     @property
     def kind(self) -> str:
-        """Of the generator, in words."""
+        """Name the kind of the generator in words."""
         return {"gan": "StyleGAN2", "dit": "DiT"}[str(self.generator.get("kind", "dit"))]
 
 
@@ -227,7 +227,7 @@ def _section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _read_set(name: str, values: Any) -> GeneratorSet:
-    """One data set.
+    """Read one data set.
 
     Raises:
         InputError: Something is missing, unknown or not allowed.
@@ -254,7 +254,7 @@ def _read_set(name: str, values: Any) -> GeneratorSet:
 def _read_arm(
     name: str, values: Any, shared: Mapping[str, Any], datasets: tuple[str, ...], options: GeneratorsOptions
 ) -> Arm:
-    """One generator.
+    """Read one generator.
 
     Raises:
         InputError: Something is missing, unknown or not allowed.
@@ -312,7 +312,7 @@ def _snapshots(title: str, requested: Any, steps: Any) -> tuple[int, ...]:
 
 
 def _duplicates(title: str, values: Any) -> Duplicates | None:
-    """Which images stand several times.
+    """Read which images are repeated.
 
     Raises:
         InputError: Levels or patients that cannot be.

@@ -196,12 +196,12 @@ def _levels(read: Evaluation) -> int:
 
 
 def _has_enough_held_out(read: Evaluation) -> bool:
-    """Whether there are held-out patients enough to flag anybody by."""
+    """Return whether there are held-out patients enough to flag anybody by."""
     return not np.isnan(read.share.estimate)
 
 
 def _trend(read: Evaluation) -> dict[str, Any]:
-    """One generator, one detector."""
+    """Fit the trend of one generator and detector."""
     row: dict[str, Any] = {**named_columns(read.cell), "detector": read.detector, "step": read.step}
     copies = read.patient_copies
     for name, slope_of in {"flagged": share_slope, "nearness": mean_slope}.items():

@@ -49,12 +49,12 @@ class SetData:
 
     @property
     def n_patients(self) -> int:
-        """Patients of the pool."""
+        """Count the patients of the pool."""
         return len(np.unique(self.groups[self.pool].astype(str)))
 
     @property
     def n_held(self) -> int:
-        """Patients held out."""
+        """Count the held-out patients."""
         return len(np.unique(self.groups[self.held_out].astype(str)))
 
     def one_held_each(self, seed: int) -> np.ndarray:
@@ -96,7 +96,7 @@ _TRAINING, _COPIES = 0, 1
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """What one generator is trained on.
+    """Training set of one generator.
 
     Attributes:
         rows: [n] different images of the store, ascending.
@@ -140,7 +140,7 @@ class Cell(CellFolder):
 
     @property
     def name(self) -> str:
-        """In words, on one line."""
+        """Name the cell in words, on one line."""
         return cell_name(self.data.name, self.arm.name, self.size, self.seed)
 
     @property
@@ -167,12 +167,12 @@ class Cell(CellFolder):
 
     @property
     def draw_seed(self) -> int:
-        """Of the images that are drawn: another for each seed of the training, so that means over seeds mean both."""
+        """Return the seed of the drawn images, one a training seed, so that means over seeds mean both."""
         return int(fingerprint("draws", self.options.seed, self.seed), 16) >> 1
 
     @property
     def n_images(self) -> int:
-        """Images drawn at each reading."""
+        """Return how many images are drawn at each reading."""
         return self.arm.images or len(self.training.rows)
 
     @property
@@ -181,7 +181,7 @@ class Cell(CellFolder):
         return tuple(str(step) for step in self.arm.snapshots if not self.reading_file(step).is_file())
 
     def reading_file(self, step: int) -> Path:
-        """What was measured after so many steps."""
+        """Return the file of the measurements after so many steps."""
         return self.folder / f"step-{step:08d}.npz"
 
     def quality_file(self, step: int) -> Path:
@@ -189,7 +189,7 @@ class Cell(CellFolder):
         return self.folder / f"quality-{step:08d}.parquet"
 
     def epochs(self, step: int) -> float:
-        """How often the training had been through its rows after so many steps, copies counted."""
+        """Count the epochs over the training rows after so many steps, copies included."""
         seen = step * self.arm.training(self.seed, self.options).images_a_step
         return seen / int(self.training.copies.sum())
 

@@ -52,7 +52,7 @@ class Evaluation:
 
     @property
     def last(self) -> bool:
-        """Whether its training had ended."""
+        """Return whether its training had ended."""
         return self.step == self.cell.arm.snapshots[-1]
 
     @property
@@ -133,7 +133,7 @@ def read_evaluations(cells: Sequence[Cell]) -> StudyEvaluations:
 
 
 def named_columns(cell: Cell) -> dict[str, Any]:
-    """What names a generator in every table."""
+    """Return the columns that identify a generator in every table."""
     training = cell.training
     return {
         "dataset": cell.data.name, "arm": cell.arm.name, "kind": cell.arm.kind, "conditioning": cell.arm.conditioning,
@@ -143,7 +143,7 @@ def named_columns(cell: Cell) -> dict[str, Any]:
 
 
 def _read_evaluation(cell: Cell, step: int, number: int, detector: str, arrays: Arrays) -> Evaluation:
-    """The statistics of one detector's distances."""
+    """Compute the statistics of one detector's distances."""
     own = {name.partition(".")[2]: v for name, v in arrays.items() if name.partition(".")[0] == str(number)}
     own |= {name: v for name, v in arrays.items() if "." not in name}
     held = cell.data.groups[cell.data.held_out].astype(str)
@@ -156,7 +156,7 @@ def _read_evaluation(cell: Cell, step: int, number: int, detector: str, arrays: 
 
 
 def _row(read: Evaluation, arrays: Arrays) -> dict[str, Any]:
-    """One reading by one detector."""
+    """Return the row of one reading by one detector."""
     share, listing, own = read.share, read.asked, read.found
     near = nearness(own["synthetic_distance"], own["held_train"], read.held_groups, _second_distances(own))
     return {

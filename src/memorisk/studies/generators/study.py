@@ -45,7 +45,7 @@ from memorisk.training.generators.generation import kind_cost
 
 
 def study_cost(cells: Sequence[Cell], detectors: Detectors) -> Cost:
-    """Of the generators that are not done; what several share is counted once.
+    """Estimate the cost of the generators that are not done; shared parts count once.
 
     Args:
         cells: All generators.
@@ -65,7 +65,7 @@ def study_cost(cells: Sequence[Cell], detectors: Detectors) -> Cost:
 
 
 def _cell_cost(cell: Cell, detectors: Detectors) -> Cost:
-    """Of one generator: its training, and what is drawn and compared at each reading that is not there."""
+    """Estimate the cost of one generator: training, and drawing and comparing at each reading that is missing."""
     settings, options = cell.arm.training(cell.seed, cell.options), cell.options
     n, m, s = len(cell.training.rows), len(cell.data.held_out), cell.n_images
     missing = [int(step) for step in cell.missing]
@@ -88,7 +88,7 @@ def _cell_cost(cell: Cell, detectors: Detectors) -> Cost:
 
 
 def _shared_costs(cell: Cell, detectors: Detectors) -> dict[object, Cost]:
-    """Of what other generators of the study find there, each under a name of its own."""
+    """Estimate the costs that generators of the study share, each under a name of its own."""
     data, settings = cell.data, cell.arm.training(cell.seed, cell.options)
     costs: dict[object, Cost] = {}
     for mirrored in (False, True) if settings.kind == "dit" and settings.flip else (False,):
@@ -116,7 +116,7 @@ __all__ = ["GeneratorsPlan", "GeneratorsResult", "plan_generators", "read_genera
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GeneratorsResult(FinishedStudy):
-    """What came of a study."""
+    """Result of a study."""
 
     reading: StudyEvaluations
     """Every finished reading."""
@@ -124,7 +124,7 @@ class GeneratorsResult(FinishedStudy):
 
 @dataclass(frozen=True, eq=False)
 class GeneratorsPlan:
-    """What a study would train."""
+    """Plan of a study."""
 
     table: pd.DataFrame
     """A row an arm, data set and size: ``dataset, arm, n_images, n_patients, n_held, steps, epochs, readings,
@@ -136,7 +136,7 @@ class GeneratorsPlan:
 
     @property
     def seconds(self) -> float:
-        """Of all that is not done, as far as it is known."""
+        """Estimate the seconds of all that is not done, as far as they are known."""
         return float(np.nansum(column_numbers(self.table, "seconds")))
 
 
@@ -167,7 +167,7 @@ def study_generators(
     cells, refused, detectors = _prepare(study, folder, progress)
 
     def read() -> GeneratorsResult:
-        """Every number from what is finished."""
+        """Compute every number from the finished cells."""
         failed = refused | {cell.name: cell.failure for cell in cells if cell.failure}
         reading = read_evaluations(cells)
         return GeneratorsResult(reading=reading, tables=generator_tables(reading, names), failed=failed)
@@ -186,7 +186,7 @@ def study_generators(
 
 
 def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> GeneratorsPlan:
-    """What the study would train and how long; nothing is trained or written but the store of decoded images.
+    """Plan the study and its time; nothing is trained or written but the store of decoded images.
 
     Raises:
         InputError: As `study_generators`.
@@ -260,7 +260,7 @@ def _check_knowledge(detectors: Detectors, source: str, data: SetData) -> None:
 
 
 def _identity(study: GeneratorsStudy) -> dict[str, Any]:
-    """What may not change in a folder: how generators are read. Data sets and arms may be added."""
+    """Return the settings that a folder fixes: how generators are read. Data sets and arms may be added."""
     settings = asdict(study.options) | {"quality_source": study.options.quality_source}
     return {"study": "generators", **{key: settings[key] for key in (*MEASUREMENT_SETTINGS, "nominal", "q")}}
 

@@ -48,7 +48,7 @@ def generator_tables(reading: StudyEvaluations, names: Pseudonyms) -> list[Study
 
 
 def memorization_table(reading: StudyEvaluations) -> StudyTable:
-    """How many training patients the finished generators' images are nearer to than to new ones."""
+    """Tabulate to how many training patients the finished generators' images are nearer than to new ones."""
     table = _last_evaluations(reading)
     counts = ("listed", "flagged", "ahead", "shortest_list", "n_synthetic")
     averaged = ("n_patients", "n_held", "nominal", "attained", *counts)
@@ -227,7 +227,7 @@ def _closest_table(reading: StudyEvaluations, names: Pseudonyms) -> StudyTable:
 
 
 def setup_table(reading: StudyEvaluations) -> StudyTable:
-    """Each generator."""
+    """Tabulate each generator."""
     records = []
     for cell in reading.cells:
         training, settings = cell.training, cell.arm.training(cell.seed, cell.options)
@@ -259,7 +259,7 @@ def _has_several(table: pd.DataFrame, by: Sequence[str], column: str) -> list[bo
 
 
 def _trend_words(table: pd.DataFrame) -> list[str]:
-    """Whether each trend is positive: an interval above 0."""
+    """Return whether each trend is positive: an interval above 0."""
     sure = [np.asarray(column_numbers(table, f"{name}_low")) > 0 for name in OUTCOMES]
     return [
         "both" if a and b else "flagged" if a else "nearness" if b else "not shown" for a, b in zip(*sure, strict=True)

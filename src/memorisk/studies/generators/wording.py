@@ -58,7 +58,7 @@ def unjudgeable_sets(reading: pd.DataFrame) -> list[Finding]:
 
 
 def lacks_power(row: Mapping[Any, Any]) -> bool:
-    """Whether patients are too few to show memory, however much there is.
+    """Return whether patients are too few to show memory, however much there is.
 
     Args:
         row: Of the table of who is memorized.

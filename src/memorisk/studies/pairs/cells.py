@@ -58,7 +58,7 @@ class Cell(CellFolder):
 
     @property
     def name(self) -> str:
-        """Of the detector."""
+        """Name the detector."""
         return self.contender.name
 
     @property
@@ -72,15 +72,15 @@ class Cell(CellFolder):
         return tuple(name for name in self.parts if not self._file(name).is_file())
 
     def write(self, name: str, arrays: Arrays) -> None:
-        """Leave a result."""
+        """Write a result."""
         write_result(self._file(name), arrays)
 
     def read(self, name: str) -> Arrays:
-        """A result."""
+        """Read a result."""
         return read_result(self._file(name))
 
     def judge(self, progress: Progress = no_progress) -> ImageSimilarity:
-        """What compares images as this detector does."""
+        """Return the judge that compares images as this detector does."""
         o, reference = self.options, self.division.rows(TRAINING)
         if len(reference) < 2:
             reference = self.division.rows(VALIDATION)
@@ -176,7 +176,7 @@ def _score_listed_pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
 
 
 def _search_all_pairs(cell: Cell, judge: ImageSimilarity, scores: Arrays) -> Arrays:
-    """Of each test image the closest one of another patient, and how many pairs have which score; a data set each."""
+    """Find each test image's closest of another patient, and count pairs by score; a data set each."""
     arrays: Arrays = {"why_not": np.array("")}
     for place, dataset in enumerate(cell.division.names):
         rows = cell.division.rows(TEST, dataset)
@@ -223,7 +223,7 @@ class CopyPairs:
 
 
 def copies_parts(options: BenchCopiesOptions) -> tuple[str, ...]:
-    """Results that a cell leaves."""
+    """List the results that a cell writes."""
     return (PAIRS, *options.chosen_families())
 
 

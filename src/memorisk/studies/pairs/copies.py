@@ -258,7 +258,7 @@ def benchmark_copies(
 def plan_copies(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> PairBenchPlan:
-    """What `benchmark_copies` would compute; nothing is computed or written but the store of decoded images.
+    """Plan `benchmark_copies`; nothing is computed or written but the store of decoded images.
 
     Args:
         images: As for `benchmark_copies`.
@@ -303,7 +303,7 @@ def _prepare(images: str | Path, out: Path, options: BenchCopiesOptions, progres
 
 
 def _read(ready: BenchmarkSetup, options: BenchCopiesOptions, reid: pd.DataFrame | None) -> PairBenchmark:
-    """Every number from what is finished."""
+    """Compute every number from the finished cells."""
     measured = read_copies(ready.cells, options.chosen_families())
     recall, n_sets = recall_frame(measured), len(ready.division.names)
     figure_5 = overall(recall, n_sets)

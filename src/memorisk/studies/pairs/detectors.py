@@ -117,7 +117,7 @@ def available_baselines(names: Iterable[str], *, download: bool) -> tuple[list[s
 
 
 def _in_cache(repository: str) -> bool:
-    """Whether the hub's cache on this machine holds its weights."""
+    """Return whether the hub's cache on this machine holds its weights."""
     from huggingface_hub import try_to_load_from_cache
 
     return isinstance(try_to_load_from_cache(repository, "model.safetensors"), str)
@@ -155,7 +155,7 @@ class BenchmarkDetector:
 
     @property
     def compares(self) -> str:
-        """How, in words."""
+        """Describe how it compares images."""
         if self.pixel is not None:
             return {
                 "mse": "minus the mean squared difference of pixels, on the scale of 8 bits",
@@ -171,11 +171,11 @@ class BenchmarkDetector:
 
     @property
     def has_head(self) -> bool:
-        """Whether it gives a probability."""
+        """Return whether it gives a probability."""
         return self.detector is not None and self.detector.head is not None
 
     def key(self, options: PairBenchOptions, device: str) -> str:
-        """What decides its scores: weights by their content, not by their path."""
+        """Return the key of everything that decides its scores: weights by their content, not by their path."""
         made: dict[str, Any] = {"format": _FORMAT, "measure": options.measure, "pixel": self.pixel}
         if self.detector is not None:
             source = self.detector.source

@@ -62,11 +62,11 @@ class Division:
         return np.flatnonzero(chosen if dataset is None else chosen & (self.datasets == dataset))
 
     def patients(self, part: str, dataset: str | None = None) -> int:
-        """How many patients it holds."""
+        """Count the patients of a part."""
         return len(np.unique(self.groups[self.rows(part, dataset)].astype(str)))
 
     def repeated(self, part: str, dataset: str) -> int:
-        """How many of them have two images or more."""
+        """Count the patients with two images or more."""
         _, count = np.unique(self.groups[self.rows(part, dataset)].astype(str), return_counts=True)
         return int((count > 1).sum())
 
@@ -140,7 +140,7 @@ def _identities(store: ImageStore) -> np.ndarray:
 def _known_patients(
     store: ImageStore, groups: np.ndarray, contenders: Sequence[BenchmarkDetector]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """What each trained detector knows of each image's patient, [N], and what must be said of it.
+    """Look up what each trained detector knows of each image's patient, [N], and note what a reader must know of it.
 
     Where patients are not given, on either side, pixels alone are compared: names of files occur anywhere.
     """
@@ -252,7 +252,7 @@ def _draw_parts(
 
 
 def _placement_words(groups: np.ndarray, known: dict[str, np.ndarray]) -> list[str]:
-    """Whom each detector knows, in words."""
+    """Describe which patients each detector knows."""
     lines = []
     for name, seen in known.items():
         counts = {p: len(np.unique(groups[seen == p].astype(str))) for p in (TRAINING, VALIDATION)}
@@ -311,7 +311,7 @@ class PartPairs:
 
     @property
     def largest_share(self) -> float:
-        """Of the positive pairs, the share of the eight patients that own most; NaN without pairs."""
+        """Return the share of the positive pairs that the eight patients with most of them own; NaN without pairs."""
         _, count = np.unique(self.identities("positive")[0], return_counts=True)
         return float(np.sort(count)[-8:].sum() / count.sum()) if len(count) else float("nan")
 

@@ -68,7 +68,7 @@ def pair_study(
         run_pair_cells(folder, ready.cells, work, progress)
 
     def report(benchmark: PairBenchmark) -> StudyReport:
-        """The leaderboard, the tables, the figures."""
+        """Report the leaderboard, the tables and the figures."""
         frames = {"leaderboard": benchmark.board, **benchmark.figures}
         return StudyReport(
             page=page(benchmark), layout=_layout(benchmark), frames=frames, opening=[board_text(benchmark)]
@@ -117,7 +117,7 @@ CAPTIONS = {
 
 
 def lead(benchmark: PairBenchmark, question: str) -> list[Block]:
-    """What stands before the contents: the findings, counts, and what failed.
+    """Lay out what stands before the contents: the findings, counts, and what failed.
 
     Args:
         benchmark: The benchmark.
@@ -141,7 +141,7 @@ def lead(benchmark: PairBenchmark, question: str) -> list[Block]:
 
 
 def board_blocks(benchmark: PairBenchmark, caption: str) -> list[Block]:
-    """The leaderboard.
+    """Lay out the leaderboard.
 
     Args:
         benchmark: The benchmark.
@@ -166,7 +166,7 @@ def _tables(benchmark: PairBenchmark, *names: str) -> list[Block]:
 
 
 def setup_blocks(benchmark: PairBenchmark) -> list[Block]:
-    """What was run, and what must be said of the division."""
+    """Lay out what was run, with notes on the division."""
     split = "as given" if benchmark.division.how == "given" else "drawn by patient"
     sentences: list[Text] = [f"Validation and test patients: {split}."]
     sentences += [[Name(note)] for note in benchmark.division.notes]

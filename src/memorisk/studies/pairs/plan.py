@@ -62,14 +62,14 @@ class BenchmarkSetup:
 
     @property
     def division_hash(self) -> str:
-        """Of the division: who is where."""
+        """Return the hash of the division of patients."""
         d = self.division
         return fingerprint([d.part.tolist(), d.groups.tolist(), d.datasets.tolist()], length=16)
 
 
 @dataclass(frozen=True)
 class PairBenchPlan:
-    """What a benchmark would compute."""
+    """Plan of a benchmark."""
 
     cells: dict[str, bool]
     """Names of the detectors, and whether each is there already."""
@@ -114,7 +114,7 @@ def prepare(
 
 
 def plan_of(ready: BenchmarkSetup, cost: Callable[[Cell], Cost]) -> PairBenchPlan:
-    """What a prepared benchmark would compute.
+    """Plan a prepared benchmark.
 
     Args:
         ready: The benchmark.
@@ -132,7 +132,7 @@ def plan_of(ready: BenchmarkSetup, cost: Callable[[Cell], Cost]) -> PairBenchPla
 
 
 def reid_cost(cell: Cell) -> Cost:
-    """Of a detector's results that are missing in the benchmark of re-identification.
+    """Estimate the cost of a detector's missing results in the benchmark of re-identification.
 
     Args:
         cell: The detector.
@@ -151,7 +151,7 @@ def reid_cost(cell: Cell) -> Cost:
 
 
 def copies_cost(cell: Cell, options: BenchCopiesOptions) -> Cost:
-    """Of a detector's results that are missing in the benchmark of copies.
+    """Estimate the cost of a detector's missing results in the benchmark of copies.
 
     Copies are embedded once where two have the same pixels, so that passes are a bound.
 
@@ -186,7 +186,7 @@ def _searched_pairs(cell: Cell, known: set[str]) -> int:
 
 
 def _features(cell: Cell) -> Cost:
-    """Of all images, once."""
+    """Estimate the cost of the features of all images, once."""
     detector = cell.contender.detector
     if detector is None:
         return Cost()
@@ -194,6 +194,6 @@ def _features(cell: Cell) -> Cost:
 
 
 def _has_network(cell: Cell) -> bool:
-    """Whether images go through a network, and not only their pixels through arithmetic."""
+    """Return whether images go through a network, and not only their pixels through arithmetic."""
     detector = cell.contender.detector
     return detector is not None and detector.source.kind not in WITHOUT_NETWORK

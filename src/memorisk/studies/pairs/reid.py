@@ -192,7 +192,7 @@ def table_4(measured: Sequence[ReidScores]) -> StudyTable:
 
 
 def _design(m: ReidScores) -> dict[str, str]:
-    """What the rows of the paper's ablation differ in, as the detector's folder says it; empty where it does not."""
+    """Describe how the rows of the paper's ablation differ, by the detector's folder; empty where it does not say."""
     detector = m.contender.detector.detector if m.contender.detector is not None else None
     config = None if detector is None else detector.config
     if not isinstance(config, LatentConfig):
@@ -209,7 +209,7 @@ def _design(m: ReidScores) -> dict[str, str]:
 
 
 def false_matches(measured: Sequence[ReidScores], sensitivity: float) -> StudyTable:
-    """Of every test image, whether any image of another patient of its data set is called the same patient.
+    """Count the test images for which an image of another patient of the data set is called the same patient.
 
     Args:
         measured: The detectors.
@@ -312,7 +312,7 @@ def benchmark_reid(
 def plan_reid(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> PairBenchPlan:
-    """What `benchmark_reid` would compute; nothing is computed or written but the store of decoded images.
+    """Plan `benchmark_reid`; nothing is computed or written but the store of decoded images.
 
     Args:
         images: As for `benchmark_reid`.
@@ -349,7 +349,7 @@ def _prepare(images: str | Path, out: Path, options: BenchReidOptions, progress:
 
 
 def _read(ready: BenchmarkSetup, options: BenchReidOptions, copies: pd.DataFrame | None) -> PairBenchmark:
-    """Every number from what is finished."""
+    """Compute every number from the finished cells."""
     measured = read_reid(ready.cells)
     main, apart = table_2(measured, options.sensitivity), differences(measured, ready.reference)
     tables = [main, apart, table_4(measured), false_matches(measured, options.sensitivity), *setup_tables(ready)]

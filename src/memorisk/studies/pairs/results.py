@@ -45,7 +45,7 @@ class PairBenchmark(FinishedStudy):
 
 
 def setup_tables(ready: BenchmarkSetup) -> list[StudyTable]:
-    """Who is in which part, what was run, and which baselines are not at hand.
+    """Tabulate the parts, what was run, and which baselines are missing.
 
     Args:
         ready: The benchmark.
@@ -106,7 +106,7 @@ _DIFFERENCE = ("difference", "difference_low", "difference_high")
 
 
 def findings(benchmark: PairBenchmark) -> list[str]:
-    """What came of it: the best detector, who differs from the reference, what is not there.
+    """Describe the findings: the best detector, which ones differ from the reference, what is missing.
 
     Args:
         benchmark: With a detector at least.
@@ -144,7 +144,7 @@ def _copies(benchmark: PairBenchmark) -> list[str]:
 
 
 def _first_place(rows: list[dict], column: str, alone: str, tied: str) -> str:
-    """Who stands first, or all whom nothing separates, with what is said of one and of several."""
+    """Name the leading detector, or all that nothing separates, followed by the words for one or for several."""
     equal = [str(row["detector"]) for row in rows if row[column] == rows[0][column]]
     if len(equal) < 2 or len(rows) < 2:
         return f"{rows[0]['detector']} {alone}"
@@ -152,7 +152,7 @@ def _first_place(rows: list[dict], column: str, alone: str, tied: str) -> str:
 
 
 def _reference_words(benchmark: PairBenchmark) -> list[str]:
-    """Who is told from the reference by an interval without 0."""
+    """Name the detectors that an interval without 0 tells from the reference."""
     better, worse, open_ = [], [], []
     for row in benchmark.board.to_dict("records"):
         values = [row.get(name) for name in _DIFFERENCE]
@@ -201,7 +201,7 @@ def limits(name: str, interval: JackknifeInterval) -> dict[str, float]:
 
 
 def _family(name: str) -> str:
-    """As a heading has it."""
+    """Format a family as a heading has it."""
     return name.upper() if name == "jpeg" else name.capitalize()
 
 

@@ -82,7 +82,7 @@ class ReidScores:
 
     @property
     def name(self) -> str:
-        """Of the detector."""
+        """Name the detector."""
         return self.cell.name
 
     @property
@@ -92,12 +92,12 @@ class ReidScores:
 
     @property
     def division(self) -> Division:
-        """Who is where."""
+        """Return the division of patients."""
         return self.cell.division
 
     @cached_property
     def all_pairs(self) -> Arrays:
-        """What was found among all pairs."""
+        """Return the results over all pairs."""
         return self.cell.read(ALL_PAIRS)
 
     @property
@@ -176,7 +176,7 @@ OWN, MEAN, IMAGES = "its validation patients", "mean of the other data sets", "p
 
 @dataclass(frozen=True)
 class Threshold:
-    """A threshold."""
+    """Threshold of a decision about pairs."""
 
     value: float
     """NaN where there is none."""
@@ -212,7 +212,7 @@ class CopiesScores:
 
     @property
     def name(self) -> str:
-        """Of the detector."""
+        """Name the detector."""
         return self.cell.name
 
     @property

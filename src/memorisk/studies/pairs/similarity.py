@@ -34,7 +34,7 @@ _AT_ONCE = 1 << 21  # numbers of a batch
 
 
 def pixel_scores(name: str, first: np.ndarray, second: np.ndarray, *, device: str = "cpu") -> FloatArray:
-    """How alike each image is to the one beside it.
+    """Score how alike each image is to the one beside it.
 
     Args:
         name: "mse", "ncc" or "ssim".
@@ -100,7 +100,7 @@ NO_SEARCH = "each pair is computed by itself, so that nothing is compared one ag
 
 
 class ImageSimilarity(Protocol):
-    """What compares images of a store."""
+    """Similarity of the images of a store."""
 
     described: dict[str, Any]
     """What a report says of it."""
@@ -145,11 +145,11 @@ class VectorSimilarity:
 
     @property
     def at_half(self) -> float:
-        """0 for a head."""
+        """Return 0, the logit of one half, for a head."""
         return self.similarity.at_half
 
     def scores(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
-        """Row by row."""
+        """Score row by row."""
         return self._between(self.values[first], self.values[second])
 
     def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
@@ -160,13 +160,13 @@ class VectorSimilarity:
         return self._between(features.values, self.values[rows])
 
     def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
-        """Exact, all pairs."""
+        """Search all pairs, exactly."""
         some = self.values[rows]
         nearest = self.similarity.nearest(some, some, 1, exclude_same=(groups, groups), device=self.device)
         return nearest.scores[:, 0] + self.shift
 
     def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
-        """Exact, all pairs."""
+        """Count all pairs, exactly."""
         bounds = np.asarray(edges, dtype=np.float64) - self.shift
         return self.similarity.histogram(self.values[rows], bounds, exclude_same=groups, device=self.device)
 
@@ -197,7 +197,7 @@ class PixelSimilarity:
     at_half = float("nan")
 
     def scores(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
-        """In blocks, so that few images are in memory at once."""
+        """Score in blocks, so that few images are in memory at once."""
         scores = np.empty(len(first))
         for start in range(0, len(first), 4096):
             some = slice(start, start + 4096)
@@ -207,7 +207,7 @@ class PixelSimilarity:
         return scores
 
     def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
-        """Row by row."""
+        """Score the copies row by row."""
         return pixel_scores(self.name, np.asarray(copies.images), self.images[rows], device=self.device)
 
     def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
@@ -216,7 +216,7 @@ class PixelSimilarity:
         return None if vectors is None else vectors.closest(np.arange(len(rows)), groups)
 
     def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
-        """Likewise."""
+        """Count by the same measures, over all pairs."""
         vectors = self._vectors(rows)
         return None if vectors is None else vectors.histogram(np.arange(len(rows)), groups, edges)
 
@@ -246,7 +246,7 @@ def open_similarity(
     workplace: ComputeBackend = LOCAL,
     progress: Progress = no_progress,
 ) -> ImageSimilarity:
-    """What compares the images of a store as a detector does; vectors are computed or found.
+    """Open the similarity by which a detector compares a store's images; vectors are computed or read.
 
     Args:
         contender: The detector.
@@ -281,7 +281,7 @@ def open_similarity(
 
 
 def _feature_description(contender: BenchmarkDetector, features: Features) -> dict[str, Any]:
-    """What a report says of features; no id, for the tables."""
+    """Describe features for a report, without ids."""
     of_images = features.checks.sentences(features.ids, features.described.dimension)
     notes = [note for note in features.described.notes if note not in of_images]
     if len(features.checks.constant_columns):

@@ -305,7 +305,7 @@ def _domain(cell: StudyCell) -> str:
 
 
 def table_10(reading: StudyReading) -> StudyTable:
-    """How each architecture was trained; a row for each recipe where data sets differ in it."""
+    """Tabulate how each architecture was trained; a row for each recipe where data sets differ in it."""
     title = "Training by architecture"
     headings = ["Architecture", "Pretraining", "Epochs", "Learning rate"]
     recipes: dict[tuple[str, ...], dict[str, str]] = {}

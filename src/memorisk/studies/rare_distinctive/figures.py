@@ -183,7 +183,7 @@ def figure_4b(tables: Tables) -> list[Block]:
 
 
 def figure_5(tables: Tables) -> list[Block]:
-    """What the intervention changed in its target classes, a figure an architecture."""
+    """Draw the changes that the intervention made in its target classes, a figure an architecture."""
     return _differences(
         tables["table_3"].ours, "Figure 5. What the intervention changed, beside retraining.", with_dataset=True
     )

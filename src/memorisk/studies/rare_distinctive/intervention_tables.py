@@ -144,7 +144,7 @@ def _layers(cells: Sequence[StudyCell]) -> pd.DataFrame:
 
 
 def _probes(cells: Sequence[StudyCell]) -> pd.DataFrame:
-    """What the probes reach, a row a layer and kind, and what they could reach at most."""
+    """Tabulate what the probes reach, a row a layer and kind, and what they could reach at most."""
     layers = _number_layers(cells, "probes")
     ceilings = {}
     for cell in cells:
@@ -226,7 +226,7 @@ def _interventions(reading: StudyReading) -> pd.DataFrame:
 
 
 def _largest_change(targeted: pd.DataFrame) -> pd.DataFrame:
-    """Of each data set the architecture with the largest change of a target class: the paper's choice (A.3)."""
+    """Select of each data set the architecture with the largest change of a target class: the paper's choice (A.3)."""
     size = np.abs(column_numbers(targeted, "paper_after") - column_numbers(targeted, "paper_before"))
     cells = list(zip(column_texts(targeted, "dataset"), column_texts(targeted, "architecture"), strict=True))
     best: dict[str, tuple[float, str]] = {}

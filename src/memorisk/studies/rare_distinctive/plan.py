@@ -17,7 +17,7 @@ from memorisk.studies.rare_distinctive.study import check_part, study_parts_in
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What the parts of a study would do.
+    """Plan of a study's parts.
 
     Attributes:
         parts: Plans of each part by its name: a cell has one, a comparison of regimes one for each.
@@ -34,7 +34,7 @@ class StudyPlan:
 
     @property
     def cost(self) -> Cost:
-        """Of all parts that would not be refused; images that several parts share are counted in each."""
+        """Sum the costs of all parts that would not be refused; images that several parts share are counted in each."""
         return total([plan.cost for plans in self.parts.values() for plan in plans])
 
     @property

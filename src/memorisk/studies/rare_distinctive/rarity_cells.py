@@ -26,7 +26,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """What one run says of one architecture on one data set.
+    """Scores and frequencies of one run: one architecture on one data set.
 
     Attributes:
         architecture: Name.
@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def rare_scored(self) -> bool:
-        """Whether a class below 5 % has a scored image: only then does the cell say anything of rarity."""
+        """Return whether a class below 5 % has a scored image: only then does the cell say anything of rarity."""
         return bool((column_numbers(self.scored, "frequency") < RARE_BELOW).any())
 
     @property

@@ -79,7 +79,7 @@ class StudyCell:
 
     @property
     def name(self) -> str:
-        """Both names on one line."""
+        """Return both names on one line."""
         return part_name(self.dataset, self.architecture)
 
     @property

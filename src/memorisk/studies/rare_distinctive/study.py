@@ -100,7 +100,7 @@ CELLS, VERDICT = "cells", "verdict.json"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StudyResult(FinishedStudy):
-    """What came of a study."""
+    """Result of a study."""
 
     runs: StudyRuns
     """The finished parts, and why others failed."""
@@ -120,7 +120,7 @@ class Part:
 
     @property
     def key(self) -> str:
-        """Its folder."""
+        """Return its folder."""
         return str(self.folder)
 
 
@@ -159,12 +159,12 @@ def study_rare_distinctive(
         failed.update(_run_parts(run, study, progress))
 
     def read() -> StudyResult:
-        """Every table from what is finished."""
+        """Compute every table from the finished runs."""
         runs = _finished_runs(folder, study, failed)
         return StudyResult(runs=runs, tables=study_tables(runs), failed=failed)
 
     def report(result: StudyResult) -> StudyReport:
-        """The page."""
+        """Lay out the page."""
         return StudyReport(page=study_page(result.runs, result.tables), layout=LAYOUT)
 
     made = Study(out=folder, settings=named, identity=named["run"], run=run, read=read, report=report)
@@ -234,7 +234,7 @@ def _unfinished(folder: Path, study: StudyConfig) -> dict[str, str]:
 
 
 def _finished_runs(folder: Path, study: StudyConfig, failed: dict[str, str]) -> StudyRuns:
-    """What is finished."""
+    """Find the finished runs."""
     cells = {key: _cell_folder(folder, *key) for key in study.cells}
     defences = {dataset: folder / DEFENCES / slug(dataset) for dataset in study.defences}
     return StudyRuns(

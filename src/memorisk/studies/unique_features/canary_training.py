@@ -116,17 +116,17 @@ class CanaryJob:
 
     @property
     def carried(self) -> Mark:
-        """What the canary carries."""
+        """Return the mark or control that the canary carries."""
         return self.mark if self.burnt is None else self.burnt
 
     @property
     def result_file(self) -> Path:
-        """Where the answers end up."""
+        """Return where the answers are written."""
         return self.out / RESULTS / f"{self.key}.npz"
 
     @property
     def done(self) -> bool:
-        """Whether the job has run."""
+        """Return whether the job has run."""
         return self.result_file.is_file()
 
     @property
@@ -150,7 +150,7 @@ class CanaryJob:
         return images, clean
 
     def model(self) -> nn.Module:
-        """The network before training."""
+        """Build the network before training."""
         images = read_array(self.images, mmap=True)
         sized = {"num_classes": self.n_classes, "in_chans": images.shape[3], "image_size": images.shape[1]}
         return create_model(self.network, **sized, seed=self.seed)
@@ -293,7 +293,7 @@ def _profile(job: CanaryJob, epochs: int) -> Arrays:
 
 
 def _variants(job: CanaryJob, log: EarlyStoppingLog, clean: np.ndarray, images: np.ndarray) -> Arrays:
-    """What augmentation made of the mark, epoch by epoch up to the one whose weights were taken."""
+    """Read what augmentation made of the mark, epoch by epoch up to the one whose weights were taken."""
     assert job.canary is not None
     row = job.rows[job.canary]
     seen = mark_variants(

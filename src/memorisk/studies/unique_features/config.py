@@ -134,7 +134,7 @@ class UniqueSet:
     regularisers: tuple[str, ...] = REGULARISERS
 
     def asks(self, study: str) -> tuple[str, ...]:
-        """Networks of a study."""
+        """Return the networks of a study."""
         return self.networks.get(study, ())
 
 
@@ -190,7 +190,7 @@ def read_unique(config: Mapping[str, Any]) -> UniqueStudy:
 def train_options(
     study: UniqueStudy, network: str, regulariser: str, channels: int, augment: str | None
 ) -> TrainOptions:
-    """How a network is trained under a regulariser.
+    """Return the training options of a network under a regulariser.
 
     Args:
         study: Settings.
@@ -246,7 +246,7 @@ def _font(value: Any) -> Path | None:
 
 
 def _read_set(name: str, values: Any) -> UniqueSet:
-    """One data set.
+    """Read one data set.
 
     Raises:
         InputError: Something is missing, unknown or not allowed.
@@ -299,7 +299,7 @@ def _names(title: str, key: str, value: Any) -> tuple[str, ...]:
 
 
 def _mapping_names(value: Any) -> list[str]:
-    """Its own keys: any network may be named, and must have settings below it."""
+    """List the networks of a mapping: any may be named, with settings below it."""
     if isinstance(value, Mapping):
         for name, settings in value.items():
             if not isinstance(settings or {}, Mapping):

@@ -52,7 +52,7 @@ def preprocessing_of(job: "CanaryJob", size: tuple[int, int], channels: int) -> 
 
 
 def measure(job: "CanaryJob", model: nn.Module, clean: np.ndarray | None) -> Arrays:
-    """Ask a model.
+    """Query a model.
 
     Args:
         job: The training.

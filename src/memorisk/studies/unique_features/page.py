@@ -209,7 +209,7 @@ def latent_figures(table: StudyTable) -> list[Block]:
 
 
 def variant_notes(reading: StudyAnswers) -> list[Block]:
-    """What augmentation made of the mark: logged for every canary model."""
+    """Note what augmentation made of the mark: logged for every canary model."""
     lines = []
     for arm in reading.arms(INFLUENCE):
         if "augmentation" not in arm.regulariser.split("+") or arm.regulariser == PLAIN:

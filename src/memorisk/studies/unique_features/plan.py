@@ -38,7 +38,7 @@ _ANSWERS = 3  # without the mark, with it, with it at opacity 0
 
 
 def canary_cost(job: CanaryJob, *, known: bool, weights: int) -> Cost:
-    """Of one training to its last epoch.
+    """Estimate the cost of one training to its last epoch.
 
     Args:
         job: The training.
@@ -122,17 +122,17 @@ class Training:
 
     @property
     def key(self) -> str:
-        """Of its job: the same training for two purposes is one."""
+        """Return the key of its job: the same training for two purposes is one."""
         return self.job.key
 
     @property
     def name(self) -> str:
-        """Of its arm, in words."""
+        """Name its arm in words."""
         return f"{self.arm.dataset}, {self.arm.network}, {self.arm.regulariser}"
 
     @property
     def done(self) -> bool:
-        """Whether its answers are there."""
+        """Return whether its answers are there."""
         return self.job.done
 
 
@@ -178,7 +178,7 @@ class Planner:
         return trainings + [self.training(arm, REPEAT, 0, influence="all") for arm in self.arms("characterised")]
 
     def others(self, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
-        """All other trainings.
+        """List all other trainings.
 
         Args:
             by_influence: [n] self-influence of each slot, of every arm of `ranked`.
@@ -206,7 +206,7 @@ class Planner:
         return {arm: len(keys) for arm, keys in counted.items()}
 
     def cost(self, influences: dict[Arm, np.ndarray]) -> Cost:
-        """Of all trainings that are not done, each of which may end early, and of what is asked of its model.
+        """Estimate the cost of all trainings that are not done, and of querying their models; each may end early.
 
         Args:
             influences: [n] self-influence of each slot, of the arms of `ranked` of which it is known.
@@ -284,7 +284,7 @@ class Planner:
         ]
 
     def _seed(self, arm: Arm, role: str, index: int, run: int) -> int:
-        """Of one model."""
+        """Derive the seed of one model."""
         if self.study.protocol == "paper" and role != REPEAT:
             role, index = "", 0  # one seed for all models of a run
         identity = [self.options.seed, arm.dataset, arm.network, arm.regulariser, role, index, run]
@@ -293,7 +293,7 @@ class Planner:
     def training(
         self, arm: Arm, role: str, index: int, *, run: int = 0, chosen: str = "", seed: int | None = None, **fields: Any
     ) -> Training:
-        """One training.
+        """Describe one training.
 
         Args:
             arm: Network, data set and regulariser.
@@ -334,7 +334,7 @@ class Planner:
         return Training(arm, role, index, run, chosen, job)
 
     def _scale(self, data: SetData, normalise: str | None, network: str) -> Normalisation:
-        """How a network's pixels are scaled, counted once."""
+        """Choose the scaling of a network's pixels, counted once."""
         key = (data.name, normalise, network if normalise == "model" else "")
         if key not in self._scales:
             normalisation = choose_normalisation(data.store.images, normalise, model_spec(network))

@@ -18,7 +18,7 @@ from memorisk.studies.unique_features.plan import BASE, REFERENCE, REPEAT, Arm, 
 
 @dataclass(frozen=True, eq=False)
 class TrainingAnswers:
-    """A training that is finished."""
+    """Finished training with its answers."""
 
     training: Training
     """What it was for."""
@@ -32,7 +32,7 @@ class TrainingAnswers:
 
     @property
     def marked(self) -> bool:
-        """Whether an image carried the mark, not a control."""
+        """Return whether an image carried the mark, not a control."""
         return self.training.job.canary is not None and self.training.job.burnt is None
 
 
@@ -57,7 +57,7 @@ class StudyAnswers:
         return [a for a in self.answers if a.training.arm == arm and a.training.role in roles]
 
     def rows(self, arm: Arm, *roles: str) -> pd.DataFrame:
-        """Their rows of `models`."""
+        """Return their rows of `models`."""
         names = [column_texts(self.models, column) for column in ("dataset", "network", "regulariser", "role")]
         wanted = (arm.dataset, arm.network, arm.regulariser)
         return rows(self.models, [key[:3] == wanted and key[3] in roles for key in zip(*names, strict=True)])

@@ -33,7 +33,7 @@ __all__ = ["UniqueResult", "read_unique", "study_unique_features"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UniqueResult(FinishedStudy):
-    """What came of a study."""
+    """Result of a study."""
 
     reading: StudyAnswers
     """Every finished model."""
@@ -41,7 +41,7 @@ class UniqueResult(FinishedStudy):
 
 @dataclass(frozen=True)
 class UniquePlan:
-    """What a study would train."""
+    """Plan of a study."""
 
     trainings: dict[Arm, int]
     """Of each network on each data set."""
@@ -91,7 +91,7 @@ def study_unique_features(
         failed.update(_train(run, others, planner, "training canaries and references", progress))
 
     def read() -> UniqueResult:
-        """Every number from what is finished."""
+        """Compute every number from the finished trainings."""
         bases = planner.bases()
         reading = read_answers([*bases, *planner.others(_influences(bases))], sets)
         return UniqueResult(reading=reading, tables=unique_tables(reading), failed=failed)
@@ -106,7 +106,7 @@ def study_unique_features(
 
 
 def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> UniquePlan:
-    """What the study would train; nothing is trained or written.
+    """Plan the study; nothing is trained or written.
 
     Raises:
         InputError: As `study_unique_features`.
@@ -156,7 +156,7 @@ def check_arms(planner: Planner, progress: Progress) -> None:
 
 
 def _identity(study: UniqueStudy) -> dict[str, Any]:
-    """What may not change in a folder: the protocol and what the models are asked. Data sets may be added."""
+    """Return the settings that a folder fixes: the protocol and the queries. Data sets may be added."""
     settings = asdict(study.options)
     identity = {key: settings[key] for key in ("mark", "place", "mark_scale", "opacity", "seed", "validation")}
     return {"study": "unique-features", "protocol": study.protocol, **identity}

@@ -239,7 +239,7 @@ def _canary_means(rows: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def _share(rows: pd.DataFrame, column: str) -> dict[str, object]:
-    """How many models are found alone; nothing where there are too few references to find any."""
+    """Estimate the share of models found alone; empty with too few references to find any."""
     answers = [value for value in rows[column] if value is not None and value == value] if column in rows else []
     if not answers:
         return {}
@@ -343,7 +343,7 @@ def _regulariser_difference(reading: StudyAnswers, arm: Arm) -> dict[str, float]
 
 
 def _star(p: float) -> str:
-    """What marks a result that the paper prints bold."""
+    """Return the mark of a result that the paper prints bold."""
     return "*" if p < LEVEL else ""
 
 
