@@ -6,7 +6,7 @@ tables of 200,000 columns. Each is met by a command in a process of its own (`im
 with all its processes and under 30 seconds of processor time, ends with one line and exit code 2 (or counts the file
 as a problem, or does its work where the input does no harm), and leaves nothing in the folder of results.
 
-    python recipes/hostile_inputs.py --markdown docs/nothing-lost.md
+    python recipes/hostile_inputs.py --markdown docs/results/hostile_inputs.md
 """
 
 import argparse
