@@ -68,7 +68,7 @@ def _image(values: np.ndarray, page: TiffPage, how: ReadOptions, path: Path) -> 
     """Values of a page as an image: bits, inversion, alpha, depth."""
     if values.dtype == bool:
         values = values.astype(np.uint8) * np.uint8(255)
-    elif values.dtype.kind == "u" and _odd_bits(page):
+    elif values.dtype.kind == "u" and _bits(page) not in (8, 16, 32, 64):
         top = (1 << int(_bits(page))) - 1
         values = np.rint(values.astype(np.float64) * (65535 / top)).astype(np.uint16)
     colours = 3 if page.photometric == PHOTOMETRIC.RGB else 1
@@ -86,11 +86,6 @@ def _image(values: np.ndarray, page: TiffPage, how: ReadOptions, path: Path) -> 
 def _bits(page: TiffPage) -> int:
     bits = page.bitspersample
     return max(bits) if isinstance(bits, tuple) else int(bits)
-
-
-def _odd_bits(page: TiffPage) -> bool:
-    """Return whether values use fewer bits than their type, as 12 of 16."""
-    return _bits(page) not in (8, 16, 32, 64)
 
 
 def _orientation(page: TiffPage) -> int:

@@ -73,7 +73,9 @@ def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions
     """
     if list(shapes) == [""]:
         return [Part(split="", images="")]
-    named = (None, None, None) if options.labels_csv is not None else _named(options)
+    named = (options.image_column, options.label_column, options.group_column)
+    if options.labels_csv is not None:
+        named = (None, None, None)  # these options name columns of the joined table
     for name in named:
         if name is not None and name not in shapes:
             raise unknown_name(f"array in {one_line(path.name)}:", name, [one_line(key, 60) for key in shapes])
@@ -83,9 +85,9 @@ def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions
             return parts
     images = named[0] or _first(_IMAGES, shapes) or _only_images(shapes)
     if images is None:
+        arrays = [f"{name} {shape}" for name, shape in shapes.items()]
         raise InputError(
-            f"{one_line(path.name)}: no array of images among {listed(_described(shapes), 8)}; name one with "
-            "image_column"
+            f"{one_line(path.name)}: no array of images among {listed(arrays, 8)}; name one with image_column"
         )
     return [
         Part(
@@ -96,11 +98,6 @@ def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions
             ids=_first(_IDS, shapes),
         )
     ]
-
-
-def _named(options: ImageOptions) -> tuple[str | None, str | None, str | None]:
-    """Arrays of images, labels and groups that the options name; with a joined table they name its columns."""
-    return options.image_column, options.label_column, options.group_column
 
 
 def _split_part(split: str, spellings: tuple[str, ...], shapes: dict[str, tuple[int, ...]]) -> Part | None:
@@ -129,10 +126,6 @@ def _only_images(shapes: dict[str, tuple[int, ...]]) -> str | None:
     """The only array with the dimensions of images, if there is just one."""
     candidates = [name for name, shape in shapes.items() if len(shape) in (3, 4) and min(shape) > 0]
     return candidates[0] if len(candidates) == 1 else None
-
-
-def _described(shapes: dict[str, tuple[int, ...]]) -> list[str]:
-    return [f"{name} {shape}" for name, shape in shapes.items()]
 
 
 def _part_table(path: Path, part: Part, shapes: dict[str, tuple[int, ...]], options: ImageOptions) -> pd.DataFrame:
