@@ -355,7 +355,7 @@ def _folder(text: str) -> Path:
         name = text.removesuffix(f"@{DEFAULT}")
         if Path(name).is_dir():
             raise InputError(f"autoencoder:{one_line(name)} is a folder, which is not downloaded: leave @default out")
-        root = _downloaded(name)
+        root = download_folder(name, ("", "vae"), f"autoencoder:{one_line(name, 80)}")
     else:
         root = Path(text)
     if not root.is_dir():
@@ -377,8 +377,3 @@ def _content(folder: Path, title: str, books: Path | None) -> str:
     contents = content_fingerprints([str(file) for file in weights], books)
     config = {name: value for name, value in read_config(folder, title).items() if not name.startswith("_")}
     return fingerprint(config, [[file.name, contents[str(file)]] for file in weights], length=32)
-
-
-def _downloaded(name: str) -> Path:
-    """The folder of the hub's cache that holds an autoencoder, alone or as the part of a pipeline."""
-    return download_folder(name, ("", "vae"), f"autoencoder:{one_line(name, 80)}")
