@@ -190,7 +190,7 @@ def tpr_at_fpr(
     if not members:
         return TprAtFpr(float("nan"), 0.0, 1.0, fpr, 0, 0, needed, "not measurable: a side is empty", 1.0)
     m, n = (min(int((~np.isnan(row)).sum()) for row in side) for side in (members, others))
-    sizes, quarter = [_present(o) for o in others], (1 - level) / 4
+    sizes, quarter = [int((~np.isnan(o)).sum()) for o in others], (1 - level) / 4
     tpr, note = float("nan"), f"not measurable: {n:,} non-members, at least {needed:,} needed"
     if n >= needed:
         allowed = [int(np.floor(fpr * size + 1e-9)) for size in sizes]
@@ -232,10 +232,6 @@ def _checked(
             f"score and role must be [seeds, images], group [images]; got {scores.shape}, {roles.shape}, {index.shape}"
         )
     return scores, roles, index, len(ids)
-
-
-def _present(values: FloatArray) -> int:
-    return int((~np.isnan(values)).sum())
 
 
 def _accused(members: FloatArray, others: FloatArray, allowed: int, *, ties: bool = False) -> NDArray[np.bool_]:
