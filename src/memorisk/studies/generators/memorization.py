@@ -29,7 +29,7 @@ from memorisk.statistics.copies.reversed_queries import exposures
 from memorisk.statistics.copies.set_memorization import MemorizationRate, memorization_rate, rate_difference
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.pairs.guarantee import miss_guarantee
-from memorisk.statistics.quality.retrieval_score import RetrievalScore, irs_of
+from memorisk.statistics.quality.retrieval_score import irs_of
 from memorisk.studies.generators.results import Evaluation, StudyEvaluations, named_columns
 
 SYNTHETIC, HELD_OUT = "generated", "held out"
@@ -245,7 +245,10 @@ def retrieval(read: Evaluation) -> dict[str, Any]:
     scores = {"irs_all": irs_of(made, total)}
     scores["irs"] = irs_of(rng.permutation(made)[:n], total)
     scores["irs_held"] = irs_of(rng.permutation(held)[:n], total)
-    return {key: v for name, score in scores.items() for key, v in _irs_columns(name, score).items()} | {"irs_n": n}
+    row: dict[str, Any] = {}
+    for name, score in scores.items():
+        row |= {name: score.estimate, f"{name}_low": score.low, f"{name}_high": score.high}
+    return row | {"irs_n": n}
 
 
 def _row(read: Evaluation) -> dict[str, Any]:
@@ -280,7 +283,3 @@ def _threshold(read: Evaluation) -> tuple[float, str]:
 
 def _rate(name: str, rate: MemorizationRate) -> dict[str, float]:
     return {name: rate.estimate, f"{name}_low": rate.low, f"{name}_high": rate.high}
-
-
-def _irs_columns(name: str, score: RetrievalScore) -> dict[str, float]:
-    return {name: score.estimate, f"{name}_low": score.low, f"{name}_high": score.high}

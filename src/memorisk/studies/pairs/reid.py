@@ -25,7 +25,6 @@ from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.pairs.auc import macro_average, pair_auc, pair_auc_difference
 from memorisk.statistics.pairs.decisions import (
-    PairSpecificity,
     identity_share,
     pair_decisions,
     sensitivity_threshold,
@@ -56,7 +55,11 @@ def table_2(measured: Sequence[ReidScores], sensitivity: float) -> StudyTable:
         measured: The detectors.
         sensitivity: At which the specificity is read.
     """
-    rows = [row for m in sorted(measured, key=_place) for row in _rows_of(m, sensitivity)]
+    rows = [
+        row
+        for m in sorted(measured, key=lambda m: section_place(m.contender.section))
+        for row in _rows_of(m, sensitivity)
+    ]
     ours = pd.DataFrame(rows)
     note = (
         "As printed: every pair counts alike, and a negative's second image is any other patient's. Corrected: every "
@@ -66,10 +69,6 @@ def table_2(measured: Sequence[ReidScores], sensitivity: float) -> StudyTable:
     )
     return StudyTable("table_2", "Re-identification across data sets", _table_2_paper(ours), ours, note,
                       "" if rows else "no detector was measured")  # fmt: skip
-
-
-def _place(m: ReidScores) -> int:
-    return section_place(m.contender.section)
 
 
 def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
@@ -84,7 +83,8 @@ def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
             listed = some.listed(form)
             aucs[form].append(pair_auc(*listed[:4], weights=listed.weight).interval)
             row |= limits(f"auc{_SUFFIX[form]}", aucs[form][-1])
-        at = _specificity(some.listed("corrected"), sensitivity)
+        corrected = some.listed("corrected")
+        at = specificity_at_sensitivity(*corrected[:4], weights=corrected.weight, sensitivity=sensitivity)
         specificities.append(at.interval)
         row |= limits("specificity", at.interval) | {
             "specificity_paper": _paper_specificity(some.listed("paper"), sensitivity)
@@ -100,10 +100,6 @@ def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
         sums = {name: sum(int(str(r[name])) for r in rows) for name in ("n_identities", "n_pairs")}
         rows.append({**row, "at": "", "sensitivity_low": np.nan, **sums})
     return rows
-
-
-def _specificity(listed: PairScores, sensitivity: float) -> PairSpecificity:
-    return specificity_at_sensitivity(*listed[:4], weights=listed.weight, sensitivity=sensitivity)
 
 
 def _paper_specificity(listed: PairScores, sensitivity: float) -> float:

@@ -80,7 +80,7 @@ def table_7(reading: StudyReading) -> StudyTable:
         **{heading: [signed_number(v, 3) for v in column_numbers(ours, column)] for heading, column in values},
     }
     paper = _without_constant(pd.DataFrame(printed), ("Dataset", "Features"))
-    extra = {"layers": _layers(reading.cells), "probes": _probes(reading.cells)}
+    extra = {"layers": _number_layers(reading.cells, "distances"), "probes": _probes(reading.cells)}
     return _distinctiveness_table("table_7", title, paper, ours, reading, {k: v for k, v in extra.items() if len(v)})
 
 
@@ -136,11 +136,6 @@ def _association(
         "paper_rho_residual_high": paper["high_residual"],
         **{"paper_p": paper["p_paper"], "paper_p_residual": paper["p_paper_residual"]},
     }
-
-
-def _layers(cells: Sequence[StudyCell]) -> pd.DataFrame:
-    """Cosine distance of the twins' activations, a row a layer."""
-    return _number_layers(cells, "distances")
 
 
 def _probes(cells: Sequence[StudyCell]) -> pd.DataFrame:

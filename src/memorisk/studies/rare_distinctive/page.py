@@ -61,17 +61,14 @@ def study_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
         sections.append(Section(title, blocks, key))
     sections.append(Section("What the classes look like", figure_7(runs), "images"))
     sections.append(Section("How to read this", _how_to_read(), "reading"))
+    held = "images, as was asked for, and no id" if runs.pictured else "no image and no id"
     return Page(
         title="Rare, distinctive, memorized",
         subtitle="A study of several architectures and data sets",
         lead=_lead(runs, tables),
         sections=sections,
-        footer=[Paragraph(f"Each cell's own report lies in its folder. This page holds {_shown_columns(runs)}.")],
+        footer=[Paragraph(f"Each cell's own report lies in its folder. This page holds {held}.")],
     )
-
-
-def _shown_columns(runs: StudyRuns) -> str:
-    return "images, as was asked for, and no id" if runs.pictured else "no image and no id"
 
 
 def _lead(runs: StudyRuns, tables: Sequence[StudyTable]) -> list[Block]:

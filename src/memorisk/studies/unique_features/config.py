@@ -253,7 +253,7 @@ def _read_set(name: str, values: Any) -> UniqueSet:
     """
     title = one_line(name, 60)
     reading = setting_names(ImageOptions)
-    check_keys(f"data set {title}", values, [*_own_keys(), *reading])
+    check_keys(f"data set {title}", values, ["images", "probes", "augment", "regularisers", *STUDIES, *reading])
     for needed in ("images", "probes"):
         if not isinstance(values.get(needed), str) or not values[needed]:
             raise InputError(f"data set {title} names no {needed}: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
@@ -283,10 +283,6 @@ def _read_set(name: str, values: Any) -> UniqueSet:
             f"{title}: augment is {one_line(augment, 40)}; give names joined by commas, as in contrast,hflip"
         )
     return UniqueSet(values["images"], values["probes"], options, augment, networks, regularisers)
-
-
-def _own_keys() -> tuple[str, ...]:
-    return ("images", "probes", "augment", "regularisers", *STUDIES)
 
 
 def _names(title: str, key: str, value: Any) -> tuple[str, ...]:
