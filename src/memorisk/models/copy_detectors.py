@@ -1,14 +1,11 @@
 """Detectors of copies: the network of paper 003, its folder on the disk, and its embedding as features.
 
-**Detectors.** A detector: a network that gives alike images nearly the same numbers, and its folder on the disk.
+A detector gives alike images nearly the same numbers. The copy detector of paper 003, equation 1, is here:
+``h(x) = g(f(x))``, a backbone f up to its head and one linear layer g to 128. Siamese detectors over latents are in
+`memorisk.models.lcmem`; `load_detector` opens either. What their folders hold is in `memorisk.models.provenance`.
 
-The copy detector of paper 003, equation 1, is here: ``h(x) = g(f(x))``, a backbone f up to its head and one linear
-layer g to 128. Siamese detectors over latents are in `memorisk.models.lcmem`; `load_detector` opens either.
-What their folders hold is in `memorisk.models.provenance`.
-
-**Features.** A detector as a source of features: ``detector:FOLDER``.
-
-Those of a Siamese detector are what its head compares, always in float32: in bfloat16 they would keep three digits.
+``detector:FOLDER`` names a detector as a source of features. Those of a Siamese detector are what its head compares,
+always in float32: in bfloat16 they would keep three digits.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,13 +1,9 @@
 """Weights by name from the Hugging Face hub, and weights of diffusers' networks.
 
-**Downloads.** Weights by name come from the Hugging Face hub; without a network from its cache, or they are refused
-at once.
-
-**Networks of diffusers.** Weights of diffusers' networks: safetensors, or the PyTorch files of older folders; from
-the disk and from the hub.
-
-Nothing in a folder is run: a PyTorch file is read with ``weights_only=True``, which gives tensors or refuses.
-Loading is strict: a tensor that is missing, unknown, of another shape or not finite is refused.
+Without a network connection, weights come from the hub's cache or are refused at once. diffusers' networks have
+safetensors, or the PyTorch files of older folders. Nothing in a folder is run: a PyTorch file is read with
+``weights_only=True``, which gives tensors or refuses. Loading is strict: a tensor that is missing, unknown, of another
+shape or not finite is refused.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Siamese detectors over latents: LCMem (paper 004) and two baselines, their network and their folder.
 
-**Detectors.** LCMem (paper 004) and the baselines of Packhaeuser and Dar compare latents of images.
+The detectors compare latents of images:
 
     u = sigmoid(W S(norm(E(x))) + b),   P(same identity) = sigmoid(v |u - u'| + c)
 
@@ -18,9 +18,7 @@ kind                features  normalised by   head    source
 A folder holds ``weights.safetensors``, ``detector.json``, ``seen.parquet`` as `memorisk.models.copy_detectors`
 says, and ``encoder/``, the whole encoder of the latents.
 
-**Network.** The network of a Siamese detector: one branch from latents to features, and the head over two of them.
-
-**Stem.** Backbones of timm reduce 32-fold, so that a latent below 32 px would vanish on the way. There the stride
+Backbones of timm reduce 32-fold, so that a latent below 32 px would vanish on the way. There the stride
 of the stem is halved, as often as it takes, to at most stride x side / 32: of ConvNeXt 4 at 32 px and above, 2 at
 16, 1 at 8, the smallest that is taken. A stem whose kernel is its stride (ConvNeXt) then gets a kernel of stride +
 2, padded by 1; a larger kernel (ResNet) stays, padded by half of it. Weights of a stem whose shape changed are new.

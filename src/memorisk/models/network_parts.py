@@ -1,16 +1,12 @@
 """Parts of a network (stem, trunk, head), and files that hold more than an image trunk.
 
-**Parts.** The parts of a network that loading and fine-tuning treat apart: its stem, its trunk, its classifier
-head.
+Loading and fine-tuning treat the stem, the trunk and the classifier head apart. timm records where stem and head are;
+memorisk's own nets say it in ``stem_name`` and ``head_name``. Both offer ``forward_features`` and
+``forward_head(x, pre_logits=True)``.
 
-timm records where stem and head are; memorisk's own nets say it in ``stem_name`` and ``head_name``. Both offer
-``forward_features`` and ``forward_head(x, pre_logits=True)``.
-
-**Whole files.** Files that hold more than an image trunk: SAM's and MedSAM's, and open_clip's such as BiomedCLIP
-(METHODS section 1).
-
-Such a file is told by the names of its tensors. Its trunk is taken whole, the other known parts are left out and
-said, and a tensor of no known part is refused: it may belong to a variant that this trunk alone does not reproduce.
+Files of SAM, MedSAM and open_clip (such as BiomedCLIP) hold more than an image trunk (METHODS section 1). Such a file
+is told by the names of its tensors. Its trunk is taken whole, the other known parts are left out with a note, and a
+tensor of no known part is refused: it may belong to a variant that this trunk alone does not reproduce.
 """
 
 from collections import Counter

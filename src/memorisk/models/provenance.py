@@ -1,19 +1,15 @@
 """Provenance: whom a detector, an encoder or a generator was trained and chosen on, and a detector's folder.
 
-**Detectors.** The folder of a detector, of whatever kind: what its files say, and whom it has seen.
+A detector's folder, of whatever kind, holds ``weights.safetensors``, ``detector.json`` (how it was made, and how pixels
+reach it) and ``seen.parquet``: hashes of the images and patients that it was trained and chosen on, which say whether
+an audit may use it (METHODS section 5: a detector must have been trained on neither the training nor the held-out
+images of the generator, or on both alike). No id, no path, no pixel is in it; the hashes of patients are keyed by the
+data set, but short ids can be tried one by one, so treat a detector as confidential as its training data.
 
-It holds ``weights.safetensors``, ``detector.json`` (how it was made, and how pixels reach it) and ``seen.parquet``:
-hashes of the images and patients that it was trained and chosen on, which say whether an audit may use it (METHODS
-section 5: a detector must have been trained on neither the training nor the held-out images of the generator, or on
-both alike). No id, no path, no pixel is in it; the hashes of patients are keyed by the data set, but short ids can
-be tried one by one, so treat a detector as confidential as its training data.
-
-**Encoders and generators.** Whom an encoder of latents or a generator has seen: hashes of the images and patients
-it was trained and chosen on.
-
-An autoencoder that was trained on some of the images renders these better than others, and a detector on top of it
-is as little a stranger to them as if it had been trained on them itself (METHODS section 5). A network that began
-with the weights of another may repeat whom that one saw: what those were trained on is kept beside its own.
+Folders of encoders and generators hold the same hashes. An autoencoder that was trained on some of the images renders
+these better than others, and a detector on top of it is as little a stranger to them as if it had been trained on them
+itself (METHODS section 5). A network that began with the weights of another may repeat whom that one saw: what those
+were trained on is kept beside its own.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,6 @@
-"""Settings of models that load nothing heavy: kinds of detectors, diffusion sampling, sizes of a GAN.
+"""Settings of models, without loading anything heavy: kinds of detectors, diffusion sampling, sizes of a GAN.
 
-**Detectors.** The kinds of detectors have the names that a user types.
-
-**Sampling.** How a diffusion model draws: settings for Python, the command line and YAML at once.
-
-**GANs.** What a GAN of the StyleGAN2 kind is built from.
+They serve Python, the command line and YAML at once. Kinds of detectors have the names that a user types.
 """
 
 from collections.abc import Mapping

@@ -1,16 +1,12 @@
 """Files of ``torch.export.save``: the archive read as data, and its graph run by ATen's operators.
 
-**Archive.** The archive that ``torch.export.save`` writes, read as data: a graph in JSON and raw tensors.
+The archive holds a graph in JSON and raw tensors. ``torch.export.load`` cannot be given a stranger's file: it unpickles
+example inputs, custom objects and some tensors, evaluates size expressions and guards as Python, and looks operators up
+by any dotted name. Here nothing of the file is unpickled, evaluated or imported: pickled parts that carry weights are
+refused, the others are never opened.
 
-``torch.export.load`` cannot be given a stranger's file: it unpickles example inputs, custom objects and some
-tensors, evaluates size expressions and guards as Python, and looks operators up by any dotted name. Here nothing of
-the file is unpickled, evaluated or imported: pickled parts that carry weights are refused, the others are never
-opened.
-
-**Graph.** An exported program's graph, run node by node with ATen's own operators.
-
-The graph is a list of calls, each naming its arguments and results. Operators are looked up in ATen alone (and in a
-short list for sizes); anything else is refused before the first call.
+The graph is a list of calls, each naming its arguments and results; `ExportGraph` runs it node by node. Operators are
+looked up in ATen alone (and in a short list for sizes); anything else is refused before the first call.
 """
 
 import json

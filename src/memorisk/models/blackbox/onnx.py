@@ -1,9 +1,7 @@
 """ONNX files: checked as data, then run through onnxruntime.
 
-**Checks.** What is checked of an ONNX file before onnxruntime sees it: damage, operators, opsets, where its data
-lie.
-
-**Running.** ONNX files through onnxruntime: one image input, one [n, classes] output, on the processor or a GPU.
+`check_onnx` looks for damage, unknown operators and opsets, and data outside the file's folder before onnxruntime sees
+the file. `open_onnx` runs it: one image input, one [n, classes] output, on the processor or a GPU.
 """
 
 from collections.abc import Iterator

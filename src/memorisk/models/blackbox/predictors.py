@@ -1,14 +1,9 @@
-"""A black-box model: loaded from what is given, asked in batches, its answers turned into probabilities.
+"""A black-box model: loaded once, asked in batches, its answers turned into probabilities.
 
-**Loading.** What is given says which kind a model to audit is; it is loaded once and asked many times.
-
-**Asking.** A network that is only asked: images in, probabilities out, whatever it is made of.
-
-Each kind of model (`models.blackbox.torch_models`, `models.blackbox.onnx`) gives a `BlackBoxModel`;
-`BlackBoxPredictor` asserts the declared preprocessing, turns answers into probabilities, and proves once, on noise,
-that an image's answer does not depend on chance or on the images beside it.
-
-**Outputs.** A network's answers as probabilities: whether they are logits is decided once and never changes.
+Each kind of model (`models.blackbox.torch_models`, `models.blackbox.onnx`) gives a `BlackBoxModel`; the user's text
+says which kind it is. `BlackBoxPredictor` asserts the declared preprocessing, turns answers into probabilities, and
+proves once, on noise, that an image's answer does not depend on chance or on the images beside it. Whether answers are
+logits is decided once and never changes.
 """
 
 import difflib

@@ -1,10 +1,6 @@
-"""Black-box models in PyTorch: a user's function, a network by name, or an exported program.
+"""Black-box models in PyTorch: a user's function, a network by name with a file of weights, or an exported program.
 
-**Networks.** Models in PyTorch: a function of the user's that builds one, or a network by name with a file of
-weights.
-
-**Exported programs.** Files of ``torch.export.save``: run by ATen's operators, without loading anything of them as
-code.
+Exported programs (``torch.export.save``) are run by ATen's operators; nothing of them is loaded as code.
 """
 
 import hashlib

@@ -1,24 +1,17 @@
 """Small networks for small images: a CNN, residual networks, a vision transformer, SqueezeNet.
 
-**memorisk's own.** Many of them train in a minute on two cores. None has batch normalisation: an image's loss then
-depends on that image alone, in training as in evaluation; the nets stack under `torch.func`; and differentially
-private training can use them as they are.
+memorisk's own are small: many of them train in a minute on two cores. None has batch normalisation: an image's
+loss then depends on that image alone, in training as in evaluation; the nets stack under `torch.func`; and differentially
+private training can use them as they are. The vision transformer is timm's class at a size that trains on a CPU. It
+has what LoRA adapts, attention with ``qkv`` and ``proj``, and no dropout.
 
-**Vision transformer.** A small vision transformer: timm's class at a size that trains on a CPU.
+ResNet-20 to -110 are those for CIFAR (He et al. 2016, section 4.2), with shortcuts of option A, which have no
+parameters. Names of parameters are those of github.com/akamaster/pytorch_resnet_cifar10, whose published weights load
+strictly.
 
-It has what LoRA adapts, attention with ``qkv`` and ``proj``, and neither batch normalisation nor dropout.
-
-**CIFAR.** ResNet-20 to -110 for CIFAR (He et al. 2016, section 4.2), with shortcuts of option A, which have no
-parameters.
-
-Names of parameters are those of github.com/akamaster/pytorch_resnet_cifar10, whose published weights load strictly.
-
-**SqueezeNet.** SqueezeNet 1.1 (Iandola et al. 2016) as Caffe and Keras have it: a small trunk with published
-weights.
-
-It differs from torchvision's in its input (blue, green, red; 0 to 255 minus a mean) and in that its pools drop the
-last row where they do not fit. The trunk's 722,496 parameters have the names ``features.<layer>.weight`` and
-``.bias``.
+SqueezeNet 1.1 (Iandola et al. 2016), as Caffe and Keras have it, is a small trunk with published weights. It differs
+from torchvision's in its input (blue, green, red; 0 to 255 minus a mean) and in that its pools drop the last row where
+they do not fit. The trunk's 722,496 parameters have the names ``features.<layer>.weight`` and ``.bias``.
 """
 
 from collections import OrderedDict

@@ -1,6 +1,4 @@
-"""Sources of features: one string that names a network, pixels, or a file of features that is there already.
-
-**Sources.** One string names what computes the features of an image; it is read in this one place.
+"""Sources of features: one string names a network, pixels, or a file of features. It is read in this one place.
 
 ==================================  ===========================================================================
 ``resnet50@weights.safetensors``    a network by its name in `models.classifiers.specs` or timm (with or without
@@ -16,10 +14,9 @@
 
 Reading a string builds nothing, loads no library of networks where none is named, and touches no network.
 
-**Files of features.** Features that the user brings: one row per image, in an array or a table.
-
-``.npy`` [N, d]; ``.npz`` with one array [N, d], or ``features``, and, to match by id, ``image``; ``.parquet`` with
-numeric columns and, to match by id, a column ``image``. Without ids rows are those of the images in their order.
+A file of features has one row per image, in an array or a table: ``.npy`` [N, d]; ``.npz`` with one
+array [N, d], or ``features``, and, to match by id, ``image``; ``.parquet`` with numeric columns and, to match by id, a
+column ``image``. Without ids rows are those of the images in their order.
 """
 
 from dataclasses import dataclass

@@ -1,18 +1,13 @@
 """Encoders of images: networks and pixels, how batches are prepared, and principal components of pixels.
 
-**Encoders.** What `models.encoders.feature_sources` names, resolved for images of a stated size, and loaded only
-when used.
-
-An encoder is known before its network is: what it is called, how it wants its images and which content identifies
-it, so that features that were computed before are found again without loading anything. Features of a network are
-its pre-head output, what the linear layer sees.
-
-**Preparation.** Pixels of a batch on their way into a network: channels, size, normalisation, in this order, on the
+`open_encoder` resolves a source of `models.encoders.feature_sources` for images of a stated size. An encoder is known
+before its network is: its name, the form of its images and the content that identifies it, so that features that were
+computed before are found again without loading anything. Features of a network are its pre-head output, what the
+linear layer sees. `preparation` brings a batch to a network's channels, size and normalisation, in this order, on the
 device.
 
-**Components.** Principal components of pixels: fitted on reference images only, kept, applied to any others.
-
-Fitting is `memorisk.training.features.pca.fit_pixel_pca`; here is what it gives.
+Principal components are fitted by `memorisk.training.features.pca.fit_pixel_pca` on reference images only; `PixelPca`
+keeps them and applies them to any others.
 """
 
 from collections.abc import Callable, Sequence

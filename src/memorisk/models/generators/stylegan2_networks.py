@@ -1,12 +1,12 @@
 """Networks of StyleGAN2 and their layers: mapping, synthesis with skips to the image, residual discriminator.
 
-**Networks.** Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", section 4.1 and appendix
-B; widths and depth of the mapping are arguments, smaller by default (`memorisk.training.generators.gan.options`).
-Written from the paper.
+The networks are those of Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", section 4.1 and
+appendix B; widths and depth of the mapping are arguments, smaller by default
+(`memorisk.training.generators.gan.options`). Written from the paper.
 
-**Layers.** Equalised learning rate: weights are kept at a deviation of 1 and scaled by 1 / sqrt(fan-in) when they
-are used, so that Adam moves all layers at one pace. Written from the paper. Every operation has a second
-derivative, which R1 and the path length penalty need.
+The learning rate is equalised: weights are kept at a deviation of 1 and scaled by 1 / sqrt(fan-in) when they are used,
+so that Adam moves all layers at one pace. Every operation has a second derivative, which R1 and the path length penalty
+need.
 """
 
 import math

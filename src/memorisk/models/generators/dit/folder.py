@@ -1,18 +1,14 @@
 """Folders of diffusion transformers: weights that are there, and a generator that draws images.
 
-**Generators.** A diffusion transformer that draws images, and its folder.
+A generator's folder holds ``transformer/`` and ``scheduler/`` (and ``vae/`` where it draws latents) as diffusers writes
+them, of vectors ``conditions.npz``, of a training that is known ``seen.parquet`` and ``origin.json`` (and in ``vae/``
+those of the autoencoder), and ``generator.json``, written last. Where there are an autoencoder and classes,
+``model_index.json`` makes it a pipeline, too, which `diffusers.DiTPipeline.from_pretrained` opens; its guidance above 1
+takes 1000 for "no class", whatever the table holds, so that it is right for tables of 1,000 classes alone.
 
-It holds ``transformer/`` and ``scheduler/`` (and ``vae/`` where it draws latents) as diffusers writes them, of
-vectors ``conditions.npz``, of a training that is known ``seen.parquet`` and ``origin.json`` (and in ``vae/`` those
-of the autoencoder), and ``generator.json``, written last. Where there are an autoencoder and classes,
-``model_index.json`` makes it a pipeline, too, which `diffusers.DiTPipeline.from_pretrained` opens; its guidance
-above 1 takes 1000 for "no class", whatever the table holds, so that it is right for tables of 1,000 classes alone.
-
-**Weights.** Weights of diffusion transformers: from the folder of a generator, from one of diffusers, or by name
-where asked.
-
-Loading is strict: a tensor that is missing, unknown, of another shape or not finite is refused. Of weights that
-were trained on other images, the class table alone may be new, or embeddings of vectors in its place.
+Weights come from the folder of a generator, from one of diffusers, or by name where asked. Loading is strict: a tensor
+that is missing, unknown, of another shape or not finite is refused. Of weights that were trained on other images, the
+class table alone may be new, or embeddings of vectors in its place.
 """
 
 import inspect
