@@ -1,9 +1,9 @@
 """Small networks for small images: a CNN, residual networks, a vision transformer, SqueezeNet.
 
-memorisk's own are small: many of them train in a minute on two cores. None has batch normalisation: an image's
-loss then depends on that image alone, in training as in evaluation; the nets stack under `torch.func`; and differentially
-private training can use them as they are. The vision transformer is timm's class at a size that trains on a CPU. It
-has what LoRA adapts, attention with ``qkv`` and ``proj``, and no dropout.
+memorisk's own are small: many of them train in a minute on two cores. None has batch normalisation: an image's loss
+then depends on that image alone, in training as in evaluation; the nets stack under `torch.func`; and differentially
+private training can use them as they are. The vision transformer is timm's class at a size that trains on a CPU. It has
+what LoRA adapts, attention with ``qkv`` and ``proj``, and no dropout.
 
 ResNet-20 to -110 are those for CIFAR (He et al. 2016, section 4.2), with shortcuts of option A, which have no
 parameters. Names of parameters are those of github.com/akamaster/pytorch_resnet_cifar10, whose published weights load
