@@ -79,8 +79,10 @@ def files_below(folder: Path) -> list[str]:
         for name in sorted((*inner, *names)):
             place = Path(above) / name
             if why := _uncheckable(place):
-                shown = one_line(os.path.relpath(str(place), folder), 120)
-                raise InputError(f"{one_line(folder)} holds {why} ({shown}): put the files there, or take it away")
+                place_shown = one_line(os.path.relpath(str(place), folder), 120)
+                raise InputError(
+                    f"{one_line(folder)} holds {why} ({place_shown}): put the files there, or take it away"
+                )
         names_below += [os.path.relpath(str(Path(above) / name), folder) for name in names]
     return sorted(names_below, key=os.fsencode)
 
@@ -174,8 +176,8 @@ def _holds(path: Path, value: str) -> bool:
 
 def _line(value: str, name: str) -> bytes:
     r"""One line of ``sha256sum``; that of a name with a line break or a backslash begins with ``\``."""
-    shown = "".join(_ESCAPES.get(character, character) for character in name)
-    return ("\\" if shown != name else "").encode() + f"{value}  ".encode() + os.fsencode(shown) + b"\n"
+    escaped = "".join(_ESCAPES.get(character, character) for character in name)
+    return ("\\" if escaped != name else "").encode() + f"{value}  ".encode() + os.fsencode(escaped) + b"\n"
 
 
 def _stop(error: OSError) -> None:

@@ -87,8 +87,8 @@ def plural(n: int, one: str, more: str) -> str:
 
 def one_line(text: object, limit: int = 300) -> str:
     """Any text on one printable line: control and direction marks are shown as escapes, long text is cut."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
-    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+    return printable if len(printable) <= limit else printable[: limit - 3] + "..."
 
 
 def listed(values: "Sequence[object] | np.ndarray", shown: int = 5) -> str:

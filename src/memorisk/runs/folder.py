@@ -253,8 +253,8 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
             for name in PARTIAL_NAMES:  # by a run that was killed
                 for left in (*out.glob(name), *out.glob(f"*/{name}")):
                     left.unlink(missing_ok=True)
-            named = name_origins(config)  # private copies of URLs by their URLs
-            write_text(out / CONFIG, dump_yaml(json_value(named)))
+            settings = name_origins(config)  # private copies of URLs by their URLs
+            write_text(out / CONFIG, dump_yaml(json_value(settings)))
         yield RunFolder(out)
 
 

@@ -107,11 +107,11 @@ def _in_use(folder: Path, file: Path, marker: Path | None) -> InputError:
             held: Any = json.loads(stream.read(4096))
     except (OSError, ValueError, RecursionError):
         held = None
-    named = isinstance(held, dict) and {"pid", "host", "since"} <= set(held)
+    has_holder = isinstance(held, dict) and {"pid", "host", "since"} <= set(held)
     holder = "another process"
-    if named:
+    if has_holder:
         pid, host, since = (one_line(held[key], 80) for key in ("pid", "host", "since"))
         holder = f"process {pid} on {host} since {since}"
-    far = marker is not None and not (named and held["host"] == socket.gethostname())
+    far = marker is not None and not (has_holder and held["host"] == socket.gethostname())
     cure = f", or remove {one_line(marker)} if that process is no more" if far else ""
     return InputError(f"{one_line(folder)} is in use by {holder}: wait for it, or choose another folder{cure}")

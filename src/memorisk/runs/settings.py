@@ -81,16 +81,16 @@ def check_types(options: Any) -> None:
         if not kinds & {bool, int, float} or (value is None and type(None) in get_args(hint)):
             continue
         if bool in kinds:
-            good, wanted = isinstance(value, bool), "true or false, without quotes"
+            good, expectation = isinstance(value, bool), "true or false, without quotes"
         elif float in kinds:
-            good, wanted = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+            good, expectation = isinstance(value, int | float) and not isinstance(value, bool), "a number"
         else:
-            good, wanted = isinstance(value, int) and not isinstance(value, bool), "a whole number"
+            good, expectation = isinstance(value, int) and not isinstance(value, bool), "a whole number"
         if str in kinds and isinstance(value, str):
             continue
         if not good:
-            shown = "empty" if value is None else one_line(repr(value), 40)
-            raise InputError(f"{field.name} is {shown}; give {wanted}")
+            value_shown = "empty" if value is None else one_line(repr(value), 40)
+            raise InputError(f"{field.name} is {value_shown}; give {expectation}")
     check_choices(options)
 
 
@@ -125,10 +125,10 @@ def check_choice(name: str, value: Any, hint: Any) -> None:
     allowed = choices(hint)
     if not allowed or value in allowed:
         return
-    named = [choice for choice in allowed if choice is not None]
+    choices_named = [choice for choice in allowed if choice is not None]
     if isinstance(value, str):
-        raise unknown_name(name, value, named)
-    raise InputError(f"{name} is {one_line(repr(value), 40)}; allowed are {', '.join(map(str, named))}")
+        raise unknown_name(name, value, choices_named)
+    raise InputError(f"{name} is {one_line(repr(value), 40)}; allowed are {', '.join(map(str, choices_named))}")
 
 
 def choices(hint: Any) -> tuple[Any, ...]:

@@ -56,8 +56,8 @@ def unquote_formulas(text: str) -> str:
 
 def unquote_table(table: pd.DataFrame) -> pd.DataFrame:
     """Undo `quote_formulas` in every text of a table, names of columns included."""
-    named = table.rename(columns=lambda name: unquote_formulas(name) if isinstance(name, str) else name)
-    return named.map(lambda value: unquote_formulas(value) if isinstance(value, str) else value)
+    renamed = table.rename(columns=lambda name: unquote_formulas(name) if isinstance(name, str) else name)
+    return renamed.map(lambda value: unquote_formulas(value) if isinstance(value, str) else value)
 
 
 def csv_line(values: Iterable[Any]) -> str:

@@ -81,14 +81,18 @@ def _own_token() -> None:
     """
     if os.environ.get(TOKEN):
         return
-    named = os.environ.get(TOKEN_FILE)
-    file = Path(named) if named else OWN_FILE.expanduser()
+    token_file = os.environ.get(TOKEN_FILE)
+    file = Path(token_file) if token_file else OWN_FILE.expanduser()
     try:
         text = file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         text = ""
     if not text:
-        where = f"{TOKEN_FILE} names {one_line(named, 80)}, which" if named else f"{TOKEN} is not set and {OWN_FILE}"
+        where = (
+            f"{TOKEN_FILE} names {one_line(token_file, 80)}, which"
+            if token_file
+            else f"{TOKEN} is not set and {OWN_FILE}"
+        )
         raise InputError(f"{MODE} is token, but {where} holds no token that can be read: {_WAY_OUT}")
 
 
@@ -123,11 +127,15 @@ START_SECONDS = 120.0
 
 
 def ray_outcomes(
-    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, wanted: WorkerRequirements
+    function: Callable[[Any], Any],
+    jobs: Sequence[Any],
+    place: Placement,
+    threads: int,
+    requirements: WorkerRequirements,
 ) -> Iterator[Outcome]:
     """Outcomes in the order in which jobs end; arguments and errors as for `runs.executors.dask.dask_outcomes`."""
     with open_ray(place.cluster) as ray:
-        _check(ray, place, wanted)
+        _check(ray, place, requirements)
         task = ray.remote(attempt_remotely).options(max_retries=RETRIES, **_resource_request(place))
         every = min(WATCH_SECONDS, place.silence / 4)
         signs, waiting, last_look = LifeSigns(), {}, time.monotonic()
@@ -136,8 +144,10 @@ def ray_outcomes(
         def hand_out(index: int) -> None:
             """Give a job to whom Ray chooses."""
             tries[index] += 1
-            pulse = wanted.pulse(f"{index}-{tries[index]}", every)  # Ray asks machines whether they live, not workers
-            waiting[task.remote(function, jobs[index], index, threads, wanted, pulse)] = index, pulse
+            pulse = requirements.pulse(
+                f"{index}-{tries[index]}", every
+            )  # Ray asks machines whether they live, not workers
+            waiting[task.remote(function, jobs[index], index, threads, requirements, pulse)] = index, pulse
 
         try:
             for index in range(len(jobs)):
@@ -176,11 +186,11 @@ def _silent(
     Those of workers that gave no sign of life for longer than one waits; and those that are not begun for so long
     while the cluster has room for them and no job begins or ends: Ray gives jobs to stopped workers, too.
     """
-    shown = {one: pulse.seen() for one, (_, pulse) in waiting.items() if pulse is not None}
-    begun = {one: sign for one, sign in shown.items() if sign is not None}
+    signs_seen = {one: pulse.seen() for one, (_, pulse) in waiting.items() if pulse is not None}
+    begun = {one: sign for one, sign in signs_seen.items() if sign is not None}
     queue = len(waiting), frozenset(begun)
     quiet = signs.quiet({**begun, None: queue}, every)
-    stuck = quiet.pop(None) > max(patience, BEGIN_SECONDS) and len(begun) < len(shown) and has_room()
+    stuck = quiet.pop(None) > max(patience, BEGIN_SECONDS) and len(begun) < len(signs_seen) and has_room()
     log = logging.getLogger(__name__)
     hung = [one for one, seconds in quiet.items() if seconds > patience]
     for one in hung:
@@ -188,7 +198,7 @@ def _silent(
         assert pulse is not None
         log.warning("%s", silence_message(pulse.worker(), quiet[one]))
         pulse.remove()
-    idle = [one for one in shown if one not in begun] if stuck else []
+    idle = [one for one in signs_seen if one not in begun] if stuck else []
     if idle:
         log.warning("jobs that no worker begins, though there is room, are handed out again: %d", len(idle))
     return hung, idle
@@ -318,7 +328,7 @@ def _resource_request(place: Placement) -> dict[str, Any]:
     return request | ({"memory": place.memory} if place.memory else {})
 
 
-def _check(ray: Any, place: Placement, wanted: WorkerRequirements) -> None:
+def _check(ray: Any, place: Placement, requirements: WorkerRequirements) -> None:
     """Ask every machine whether it can take jobs.
 
     Raises:
@@ -338,7 +348,7 @@ def _check(ray: Any, place: Placement, wanted: WorkerRequirements) -> None:
     checks = [
         ray.remote(inspect_machine)
         .options(num_cpus=0, scheduling_strategy=Stay(node["NodeID"], soft=False))
-        .remote(wanted)
+        .remote(requirements)
         for node in able
     ]
     ended, _ = ray.wait(checks, num_returns=len(checks), timeout=START_SECONDS)

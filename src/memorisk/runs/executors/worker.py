@@ -224,9 +224,9 @@ def worker_requirements(folders: Sequence[Path], files: Sequence[Path] = ()) -> 
                 pulse.unlink(missing_ok=True)
 
 
-def inspect_machine(wanted: WorkerRequirements) -> tuple[str, str | None]:
+def inspect_machine(requirements: WorkerRequirements) -> tuple[str, str | None]:
     """Name of a worker's machine, and why it cannot take jobs; None where it can."""
-    return socket.gethostname(), wanted.refuses()
+    return socket.gethostname(), requirements.refuses()
 
 
 def attempt_remotely(
@@ -234,7 +234,7 @@ def attempt_remotely(
     job: Any,
     index: int,
     threads: int,
-    wanted: WorkerRequirements,
+    requirements: WorkerRequirements,
     pulse: Heartbeat | None = None,
 ) -> Outcome:
     """Run a job in a worker of a cluster: alone in its process, with so many threads of native code.
@@ -244,13 +244,13 @@ def attempt_remotely(
         job: Its argument.
         index: Its place in the list.
         threads: Of native code.
-        wanted: What this worker must be like.
+        requirements: What this worker must be like.
         pulse: Where it shows that it lives; None where the cluster itself asks workers for it.
     """
-    if (why := wanted.refuses()) is not None:
+    if (why := requirements.refuses()) is not None:
         return Outcome(index, error=f"worker {one_line(socket.gethostname(), 60)}: {why}", bad_input=True)
-    shown = nullcontext() if pulse is None else pulse.shown()
-    with _process_lock, threadpool_limits(threads), environment_variables(SAFE_ENVIRONMENT), shown:
+    heartbeat = nullcontext() if pulse is None else pulse.shown()
+    with _process_lock, threadpool_limits(threads), environment_variables(SAFE_ENVIRONMENT), heartbeat:
         return attempt(function, job, index)
 
 
@@ -276,8 +276,8 @@ def check_workers(
             f"none of {len(silent)} workers at {one_line(cluster, 80)} answers in time: look whether they are stopped, "
             "or start others"
         )
-    if named := (silent if new is None else new):
-        names = one_line(", ".join(named), 160)
+    if addresses := (silent if new is None else new):
+        names = one_line(", ".join(addresses), 160)
         logging.getLogger(__name__).warning("no answer in time of worker %s: jobs go to the others", names)
     if not seen:
         raise InputError(f"the cluster at {one_line(cluster, 80)} has no worker: start one, and give the command again")

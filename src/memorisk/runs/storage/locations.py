@@ -87,31 +87,33 @@ def _refuse_secrets(protocol: str, rest: str) -> None:
         InputError: There is a password or a query, a chain, or a character that no URL holds.
     """
     user, at, _ = rest.partition("/")[0].rpartition("@")
-    shown = redact_urls(f"{protocol}://{rest}")
+    url = redact_urls(f"{protocol}://{rest}")
     if at and (":" in user or protocol not in _MAY_NAME):
         raise InputError(
-            f"{shown}: a URL with a password or key would be kept in settings and reports; leave it out and give it "
+            f"{url}: a URL with a password or key would be kept in settings and reports; leave it out and give it "
             "by the environment (docs/storage.md)"
         )
     if "::" in rest:
-        raise InputError(f"{shown}: chained protocols (::) are not read; name the files themselves")
+        raise InputError(f"{url}: chained protocols (::) are not read; name the files themselves")
     if protocol in ("http", "https", "s3", "s3a", *_OF_STORAGE) and re.search(r"[?#]", rest):
         raise InputError(
-            f"{shown}: what stands after ? or # may be a key, and would be kept in settings and reports; leave it out"
+            f"{url}: what stands after ? or # may be a key, and would be kept in settings and reports; leave it out"
         )
     if not rest.isprintable() or ".." in rest.split("/"):
-        raise InputError(f"{shown}: a URL holds no control characters and no '..'")
+        raise InputError(f"{url}: a URL holds no control characters and no '..'")
 
 
 def redact_urls(text: object) -> str:
     """Any text on one line, without what may be secret: users of URLs, their queries, secrets of the environment."""
-    shown = str(text)
-    shown = _USER.sub(lambda m: m[0] if m[1].lower() in _MAY_NAME and ":" not in m[3] else f"{m[1]}{m[2]}***@", shown)
-    shown = re.sub(r"(:/+[^\s?#]*)[?#][^\s'\")]*", r"\1?***", shown)
+    redacted = str(text)
+    redacted = _USER.sub(
+        lambda m: m[0] if m[1].lower() in _MAY_NAME and ":" not in m[3] else f"{m[1]}{m[2]}***@", redacted
+    )
+    redacted = re.sub(r"(:/+[^\s?#]*)[?#][^\s'\")]*", r"\1?***", redacted)
     for name, value in os.environ.items():
         if _SECRET_NAMES.search(name.upper()) and len(value) >= 6:
-            shown = shown.replace(value, "***")
-    return one_line(shown)
+            redacted = redacted.replace(value, "***")
+    return one_line(redacted)
 
 
 def child_url(url: str, name: str) -> str:
@@ -204,9 +206,9 @@ def cache_folder(store: Path | None) -> Path:
 
 
 def _default_cache() -> Path:
-    named = os.environ.get("MEMORISK_CACHE")
-    if named:
-        return Path(named)
+    folder = os.environ.get("MEMORISK_CACHE")
+    if folder:
+        return Path(folder)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "memorisk"
     if sys.platform == "win32":

@@ -56,14 +56,14 @@ def local_source(source: str | Path, store: Path | None = None, *, beside: bool 
             held.enter_context(folder_lock(folder, wait=True))
             write_text(folder / ORIGIN, f"{url}\n")
         target = folder / TREE / (name or "images")
-        wanted = {n: e for n, e in _entries(storage).items() if not _is_hidden(n)}
+        entries = {n: e for n, e in _entries(storage).items() if not _is_hidden(n)}
         if kind == "folder":
             target.mkdir(mode=0o700, exist_ok=True)
-            if not wanted:
+            if not entries:
                 raise InputError(f"{url} holds no files")
-            update_mirror(storage, wanted, target, folder / MIRROR_RECORD)
+            update_mirror(storage, entries, target, folder / MIRROR_RECORD)
         else:
-            update_mirror(storage, {target.name: next(iter(wanted.values()))}, target.parent, folder / MIRROR_RECORD)
+            update_mirror(storage, {target.name: next(iter(entries.values()))}, target.parent, folder / MIRROR_RECORD)
     return target
 
 
@@ -83,12 +83,12 @@ def name_url_in_error(error: MemoriskError, local: Path, source: str | Path) -> 
     return type(error)(str(error).replace(str(local), url_of(source) or str(source)))
 
 
-def update_mirror(storage: Storage, wanted: Mapping[str, Entry], target: Path, book: Path) -> None:
+def update_mirror(storage: Storage, entries: Mapping[str, Entry], target: Path, book: Path) -> None:
     """Make a folder hold exactly these files of a storage.
 
     Args:
         storage: Where they are.
-        wanted: Entries by relative name.
+        entries: Entries by relative name.
         target: The folder; whatever else lies in it is removed.
         book: File that remembers what each was.
 
@@ -96,10 +96,10 @@ def update_mirror(storage: Storage, wanted: Mapping[str, Entry], target: Path, b
         MemoriskError: The storage does not answer, or the disk is full; what came stays.
     """
     known = _read_record(book)
-    current = {n: target / n for n in wanted if known.get(n) == _recorded_state(wanted[n], target / n)}
-    _remove_others(target, set(wanted))
+    current = {n: target / n for n in entries if known.get(n) == _recorded_state(entries[n], target / n)}
+    _remove_others(target, set(entries))
     _write_record(book, {n: known[n] for n in current})
-    needed = {n: e for n, e in wanted.items() if n not in current}
+    needed = {n: e for n, e in entries.items() if n not in current}
     if not needed:
         return
     _refuse_too_much(storage, needed, target)
@@ -158,18 +158,18 @@ def _write_record(book: Path, known: Mapping[str, list[object]]) -> None:
     write_text(book, "".join(json.dumps([name, *state]) + "\n" for name, state in known.items()))
 
 
-def _remove_others(target: Path, wanted: set[str]) -> None:
+def _remove_others(target: Path, names: set[str]) -> None:
     """Remove what is not wanted, and folders that hold nothing any more."""
     for above, folders, files in os.walk(target, topdown=False):
         for name in files:
             path = Path(above) / name
-            if path.relative_to(target).as_posix() not in wanted:
+            if path.relative_to(target).as_posix() not in names:
                 path.unlink()
         for name in folders:
             path = Path(above) / name
             if path.is_symlink():
                 path.unlink()
-            elif path.relative_to(target).as_posix() in wanted:  # a folder there was, a file there is
+            elif path.relative_to(target).as_posix() in names:  # a folder there was, a file there is
                 shutil.rmtree(path)
             elif not any(path.iterdir()):
                 path.rmdir()

@@ -96,18 +96,18 @@ class Uploader:
 
     def _fetch(self) -> None:
         """Bring over what the index names and is not here."""
-        index, entries, wanted = self._index, files_there(self._storage), {}
+        index, entries, missing = self._index, files_there(self._storage), {}
         for name in index.files:
             if (self._work / name).is_file():
                 continue
             if name in entries:
                 (self._work / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                wanted[entries[name]] = name
+                missing[entries[name]] = name
             elif name not in index.unsure:
                 raise InputError(f"{child_url(self._storage.url, name)} is gone: restore it, or name another place")
-        parts = {entry: self._work / f"{name}{PART}" for entry, name in wanted.items()}
+        parts = {entry: self._work / f"{name}{PART}" for entry, name in missing.items()}
         try:
-            self._storage.fetch_all(parts, lambda entry: self._check(wanted[entry], parts[entry]))
+            self._storage.fetch_all(parts, lambda entry: self._check(missing[entry], parts[entry]))
         except FileNotFoundError:
             raise MemoriskError(f"{self._storage.url}: a file went away while it was read; {RESUME_HINT}") from None
 
