@@ -99,28 +99,28 @@ def load_checkpoint(model: nn.Module, checkpoint: Checkpoint, number: int) -> No
     Raises:
         InputError: Names or shapes differ, or the file cannot be read.
     """
-    named = f"checkpoint {number}" + ("" if isinstance(checkpoint, Mapping) else f" ({checkpoint})")
+    title = f"checkpoint {number}" + ("" if isinstance(checkpoint, Mapping) else f" ({checkpoint})")
     if isinstance(checkpoint, Mapping):
         state = dict(checkpoint)
     else:
         try:
             state = load_file(checkpoint)
         except Exception as error:  # safetensors raises a type of its own for each way a file can be broken
-            raise InputError(f"{named} cannot be read as safetensors: {one_line(error)}") from error
+            raise InputError(f"{title} cannot be read as safetensors: {one_line(error)}") from error
     own = model.state_dict(keep_vars=True)
     odd = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
     if odd:
-        raise InputError(f"{named}: {odd[0]!r} is not a tensor; give the model's state_dict()")
+        raise InputError(f"{title}: {odd[0]!r} is not a tensor; give the model's state_dict()")
     loaded = {id(own[name]) for name in state if name in own}  # a tied weight is stored under one of its names
     missing = [name for name, value in own.items() if name not in state and id(value) not in loaded]
     unknown = [name for name in state if name not in own]
     if missing or unknown:
         words = [f"{kind} {_some(names)}" for kind, names in (("lacks", missing), ("has besides", unknown)) if names]
-        raise InputError(f"{named} is not of this network: it {' and '.join(words)}; give its own state_dict()")
+        raise InputError(f"{title} is not of this network: it {' and '.join(words)}; give its own state_dict()")
     for name, value in state.items():
         if value.shape != own[name].shape:
             raise InputError(
-                f"{named}: {name!r} has shape {tuple(value.shape)}, the network's has {tuple(own[name].shape)}"
+                f"{title}: {name!r} has shape {tuple(value.shape)}, the network's has {tuple(own[name].shape)}"
             )
     with torch.no_grad():
         for name, value in state.items():
@@ -139,11 +139,13 @@ def check_labels(labels: ArrayLike | torch.Tensor, n: int, loss: str) -> torch.T
     if loss not in LOSSES:
         raise unknown_name("loss", loss, LOSSES)
     array = labels.detach().cpu().numpy() if isinstance(labels, torch.Tensor) else np.asarray(labels)
-    wanted = "[N, labels] of 0 and 1" if loss == "multi_label" else "[N] " + ("classes", "of 0 and 1")[loss == "binary"]
+    expectation = (
+        "[N, labels] of 0 and 1" if loss == "multi_label" else "[N] " + ("classes", "of 0 and 1")[loss == "binary"]
+    )
     shape_fits = array.ndim == (2 if loss == "multi_label" else 1) and array.dtype.kind in "biuf"
     if not shape_fits or len(array) != n:
         raise InputError(
-            f"labels for {n} images under loss={loss!r} must be {wanted}; got {array.dtype} of shape {array.shape}"
+            f"labels for {n} images under loss={loss!r} must be {expectation}; got {array.dtype} of shape {array.shape}"
         )
     if loss == "cross_entropy":
         if array.dtype.kind not in "iu" or (n and int(array.min()) < 0):
@@ -168,8 +170,8 @@ def check_logits(logits: object, labels: torch.Tensor, loss: str) -> torch.Tenso
         if int(labels.max()) >= shape[1]:
             raise InputError(f"the network gives {shape[1]} logits; label {int(labels.max())} needs a larger one")
         return logits
-    wanted = {"binary": f"[{b}] or [{b}, 1]", "multi_label": str(list(labels.shape))}.get(loss, f"[{b}, classes]")
-    raise InputError(f"logits of {b} images under loss={loss!r} must be {wanted}; the network gives {list(shape)}")
+    expectation = {"binary": f"[{b}] or [{b}, 1]", "multi_label": str(list(labels.shape))}.get(loss, f"[{b}, classes]")
+    raise InputError(f"logits of {b} images under loss={loss!r} must be {expectation}; the network gives {list(shape)}")
 
 
 def direction(logits: torch.Tensor, labels: torch.Tensor, loss: str) -> tuple[torch.Tensor, torch.Tensor]:

@@ -171,8 +171,8 @@ def make_plan(
     except InputError:
         raise
     except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-        shown = f"{tuple(x.shape)} {x.dtype}"
-        raise InputError(f"the network cannot be differentiated on images {shown}: {one_line(error)}") from error
+        size = f"{tuple(x.shape)} {x.dtype}"
+        raise InputError(f"the network cannot be differentiated on images {size}: {one_line(error)}") from error
     total = _total(truth)
     reasons, opaque = dict(traced.reasons), "the logits depend on it outside of autograd's graph"
     reasons |= {n: opaque for n in parameters if n not in traced.uses and n not in reasons and bool(truth[n].any())}

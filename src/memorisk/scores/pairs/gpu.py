@@ -274,14 +274,14 @@ class DevicePass(Pass):
             slack = some.slack[at : at + step]
             part = tile[at : at + len(slack)]
             hit = part >= self._least(np.full(len(slack), threshold), slack, most)[:, None]
-            counted, wanted = 0, float(self.wanted)  # pyright: ignore[reportArgumentType]
-            if wanted > threshold:
-                plain = (part >= sure) & (part < self._least(np.full(len(slack), wanted), slack, most)[:, None])
+            counted, bar = 0, float(self.wanted)  # pyright: ignore[reportArgumentType]
+            if bar > threshold:
+                plain = (part >= sure) & (part < self._least(np.full(len(slack), bar), slack, most)[:, None])
                 counted, hit = int(plain.sum()), hit & ~plain
             i, j = (places.cpu().numpy() for places in hit.nonzero(as_tuple=True))
             first, second = some.first + at + i, others.first + j
             logits = self._logits(first, second)
-            wanted_pairs = logits >= wanted
+            wanted_pairs = logits >= bar
             self._list(
                 PairColumns(first[wanted_pairs], second[wanted_pairs], logits[wanted_pairs]),
                 counted + int((logits >= threshold).sum()),
