@@ -136,9 +136,9 @@ def log_roc_points(curve: RocCurve, cells: int = 100) -> tuple[FloatArray, Float
     """
     left = 1.0 / curve.n_non_members
     edges = np.logspace(np.log10(left), 0.0, cells + 1)
-    shown = curve.fpr > 0
-    fpr, tpr = curve.fpr[shown], curve.tpr[shown]
-    at_zero = float(curve.tpr[~shown].max())
+    positive = curve.fpr > 0
+    fpr, tpr = curve.fpr[positive], curve.tpr[positive]
+    at_zero = float(curve.tpr[~positive].max())
     cell = np.clip(np.searchsorted(edges, fpr * (1 + 1e-12), side="right") - 1, 0, cells)
     first = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]])
     last = np.r_[first[1:] - 1, len(cell) - 1]
@@ -405,11 +405,11 @@ def reject_if_control_fails(control: JackknifeInterval) -> ControlCheck:
         return ControlCheck(
             False, f"The control could not be measured ({control.method}), so the attacks are unchecked."
         )
-    shown = f"{control.estimate:.3f} ({control.low:.3f} to {control.high:.3f})"
+    limits = f"{control.estimate:.3f} ({control.low:.3f} to {control.high:.3f})"
     if control.contains(0.5):
-        return ControlCheck(True, f"The control's AUC is {shown}, which contains 0.5.")
+        return ControlCheck(True, f"The control's AUC is {limits}, which contains 0.5.")
     return ControlCheck(
         False,
-        f"The control's AUC is {shown}, which does not contain 0.5: members and non-members differ before training, "
+        f"The control's AUC is {limits}, which does not contain 0.5: members and non-members differ before training, "
         f"and the attacks' AUCs measure that difference too.",
     )

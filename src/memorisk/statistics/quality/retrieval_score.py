@@ -179,9 +179,9 @@ def occupancy(n: int, s: int, low: int, high: int) -> FloatArray:
             held[:-_STEP], held[-_STEP:] = held[_STEP:].copy(), 0.0
             offset += _STEP
             share = (places + offset) / s
-    wanted = np.arange(low, high + 1) - offset
-    inside = (wanted >= 0) & (wanted < len(held))
-    return np.where(inside, held[np.clip(wanted, 0, len(held) - 1)], 0.0)
+    positions = np.arange(low, high + 1) - offset
+    inside = (positions >= 0) & (positions < len(held))
+    return np.where(inside, held[np.clip(positions, 0, len(held) - 1)], 0.0)
 
 
 def _tails(k: int, n: int) -> tuple[Tail, Tail]:

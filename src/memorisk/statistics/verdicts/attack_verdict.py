@@ -166,12 +166,12 @@ def _way_out(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups:
         return "at least three seeds (--models 6), so that the intervals speak of other trainings"
     if attacks[0].of_target:
         tests = {a.label: a.n_non_members * _stretch(a, gate) ** 2 for a in reversed(attacks)}
-        wanted = [
+        needs = [
             f"about {_count(n)} test {units.many}{f' of class {one_line(label, 60)}' if label else ''}"
             for label, n in reversed(tests.items())
         ]
-        more = f", and more of {len(wanted) - MOST_NAMED} other classes" if len(wanted) > MOST_NAMED else ""
-        return ", ".join(wanted[:MOST_NAMED]) + more + ", for a shorter interval of the attack"
+        more = f", and more of {len(needs) - MOST_NAMED} other classes" if len(needs) > MOST_NAMED else ""
+        return ", ".join(needs[:MOST_NAMED]) + more + ", for a shorter interval of the attack"
     models = max(_models(a, gate) for a in attacks)
     if np.isfinite(models):
         return f"about {2 * int(np.ceil(models))} models (--models), for shorter intervals of the attacks"
@@ -209,8 +209,8 @@ def _where(attack: Attack) -> str:
 
 
 def _several(attacks: Sequence[Attack]) -> str:
-    named = [_where(a) for a in attacks[:MOST_NAMED]]
-    return "; ".join(named) + (f" and {len(attacks) - MOST_NAMED} more" if len(attacks) > MOST_NAMED else "")
+    places = [_where(a) for a in attacks[:MOST_NAMED]]
+    return "; ".join(places) + (f" and {len(attacks) - MOST_NAMED} more" if len(attacks) > MOST_NAMED else "")
 
 
 def _over(attack: Attack, units: UnitNames) -> str:

@@ -327,10 +327,10 @@ def _to_notice(row: dict[str, Any], notice: float, units: UnitNames, flips: bool
     """Say what would let the class's list notice one patient."""
     models, room, n_test = row.get("models_needed", math.nan), float(row["room"]), row.get("n_test_groups", math.nan)
     if not flips and room < MIN_ROOM:
-        wanted = "many more" if pd.isna(n_test) else f"at least {math.ceil(MIN_ROOM / room * (n_test + 1)) - 1:,}"
+        need = "many more" if pd.isna(n_test) else f"at least {math.ceil(MIN_ROOM / room * (n_test + 1)) - 1:,}"
         return (
             "the design balanced (--design balanced) in place of paper, in which more models help no list, or "
-            f"{wanted} {units.many} of it in the test part"
+            f"{need} {units.many} of it in the test part"
         )
     if not pd.isna(models):
         n = int(models)
