@@ -391,12 +391,12 @@ class StackedImages:
         """[n, H, W, C] some rows, as `numpy.take` asks for them along the first axis."""
         if axis != 0 or out is not None or mode != "raise":
             raise InputError("stacked images give rows along their first axis only")
-        wanted = self.order[np.asarray(rows)]
-        rows_taken = np.empty((len(wanted), *self.shape[1:]), dtype=self.dtype)
-        part_of = np.searchsorted(self.starts, wanted, side="right") - 1
+        places = self.order[np.asarray(rows)]
+        rows_taken = np.empty((len(places), *self.shape[1:]), dtype=self.dtype)
+        part_of = np.searchsorted(self.starts, places, side="right") - 1
         for i in np.unique(part_of):
             here = part_of == i
-            rows_taken[here] = self.parts[i][wanted[here] - self.starts[i]]
+            rows_taken[here] = self.parts[i][places[here] - self.starts[i]]
         return rows_taken
 
     def __getitem__(self, rows: np.ndarray | int | slice) -> np.ndarray:

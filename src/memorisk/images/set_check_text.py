@@ -139,9 +139,9 @@ def _copies(check: ImageCheck, shown: int) -> list[str]:
     counted = " and ".join(f"{kinds.count(kind):,} of equal {kind}" for kind in ("bytes", "pixels") if kind in kinds)
     lines = [f"equal images: {len(sets):,} sets ({counted}), {len(rows) - len(sets):,} more images than need be"]
     for of in sorted(sets, key=lambda of: -_crossings(of[0]["across"]))[:shown]:
-        named = " = ".join(_place(r["image"], r["label"], r["group"], r["split"]) for r in of[:4])
+        copies = " = ".join(_place(r["image"], r["label"], r["group"], r["split"]) for r in of[:4])
         more = f" and {len(of) - 4:,} more" if len(of) > 4 else ""
-        lines.append(f"  {named}{more}{_across(of[0]['across'])}")
+        lines.append(f"  {copies}{more}{_across(of[0]['across'])}")
     lines += [f"  ... and {len(sets) - shown:,} more sets"] if len(sets) > shown else []
     return lines + [_split_copies(row) for row in _rows(check.split_copies)]
 

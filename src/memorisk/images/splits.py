@@ -207,16 +207,16 @@ def _land(problem: Rounding, chances: np.ndarray, rng: np.random.Generator) -> n
     units = held.T @ decided + np.einsum("uc,oup->ocp", held[open_], chosen)
     marginals = np.concatenate([chosen[:, i, some].T for i, some in enumerate(choices)])
     chances = chances / chances.sum(axis=1, keepdims=True)
-    wanted = np.concatenate([chances[unit, some] for unit, some in zip(open_, choices, strict=True)])
-    solution = linprog(problem.penalty(images, units), A_eq=marginals, b_eq=wanted, bounds=(0, 1), method="highs")
-    law = _independent(wanted, marginals) if solution.x is None else np.where(solution.x < _ZERO, 0.0, solution.x)
+    targets = np.concatenate([chances[unit, some] for unit, some in zip(open_, choices, strict=True)])
+    solution = linprog(problem.penalty(images, units), A_eq=marginals, b_eq=targets, bounds=(0, 1), method="highs")
+    law = _independent(targets, marginals) if solution.x is None else np.where(solution.x < _ZERO, 0.0, solution.x)
     parts[open_] = outcomes[rng.choice(len(outcomes), p=law / law.sum())]
     return parts
 
 
-def _independent(wanted: np.ndarray, marginals: np.ndarray) -> np.ndarray:
+def _independent(targets: np.ndarray, marginals: np.ndarray) -> np.ndarray:
     """The product law of the outcomes: it has the wanted chances too, and no program to solve."""
-    return np.exp(marginals.T @ np.log(np.maximum(wanted, 1e-300)))
+    return np.exp(marginals.T @ np.log(np.maximum(targets, 1e-300)))
 
 
 def _repair(problem: Rounding, parts: np.ndarray, rng: np.random.Generator) -> np.ndarray:

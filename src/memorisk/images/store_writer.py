@@ -83,10 +83,10 @@ def unreadable_error(manifest: Manifest, rows: Sequence[int] | np.ndarray, reaso
     """The one line that lists images that cannot be read: the first three, and how many there are."""
     first = manifest.table.iloc[list(rows[:3])]
     names = [file_and_image(str(p), str(i), 80) for p, i in zip(first["path"], first["image"], strict=True)]
-    named = [f"{name} ({reason})" for name, reason in zip(names, reasons[:3], strict=True)]
+    examples = [f"{name} ({reason})" for name, reason in zip(names, reasons[:3], strict=True)]
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
     return InputError(
-        f"{len(rows):,} of {manifest.n:,} images cannot be read: {', '.join(named)}{more}; "
+        f"{len(rows):,} of {manifest.n:,} images cannot be read: {', '.join(examples)}{more}; "
         "mend them, or go on without them by skip_unreadable"
     )
 

@@ -153,8 +153,8 @@ def planted_kinds(names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: There is no kind of a given name.
     """
-    named = {find_plant_kind(name).name for name in names}
-    return tuple(name for name in PLANT_KINDS if name in named or not named)
+    chosen = {find_plant_kind(name).name for name in names}
+    return tuple(name for name in PLANT_KINDS if name in chosen or not chosen)
 
 
 def plant_copy(kind: PlantKind, image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> PlantedCopy | None:

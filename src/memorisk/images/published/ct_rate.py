@@ -58,11 +58,11 @@ def choose_slices(areas: np.ndarray, owners: np.ndarray) -> FindingSlices:
     """
     n = areas.shape[1]
     best = sorted({int(row.argmax()) for row in areas})
-    shown = [sorted({int(owner) for owner in owners[areas[:, at] > 0]}) for at in best]
+    owners_shown = [sorted({int(owner) for owner in owners[areas[:, at] > 0]}) for at in best]
     free = np.flatnonzero(~(areas > 0).any(axis=0)) if len(areas) else np.arange(n)
-    wanted = min(len(best), len(free))
-    others = [int(free[int((k + 0.5) * len(free) / wanted)]) for k in range(wanted)]
-    return FindingSlices(best + others, shown + [[] for _ in others], len(areas))
+    n_others = min(len(best), len(free))
+    others = [int(free[int((k + 0.5) * len(free) / n_others)]) for k in range(n_others)]
+    return FindingSlices(best + others, owners_shown + [[] for _ in others], len(areas))
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,8 @@ def _has_volumes(folder: Path, depth: int = 3) -> bool:
     if any(next(folder.glob(f"{part}_*_*_*.nii.gz"), None) for part in ("train", "valid")):
         return True
     below = [p for p in _children(folder) if p.name != _MASKS]
-    named = any(p.name in ("train_fixed", "valid_fixed", "train", "valid") for p in below)
-    return named or (depth > 1 and any(_has_volumes(p, depth - 1) for p in below))
+    has_parts = any(p.name in ("train_fixed", "valid_fixed", "train", "valid") for p in below)
+    return has_parts or (depth > 1 and any(_has_volumes(p, depth - 1) for p in below))
 
 
 def _holds(folder: Path) -> bool:
@@ -399,12 +399,12 @@ def _one_split(draft: Draft) -> None:
     table = draft.table
     table["path"] = [Path(path).relative_to(draft.root).as_posix() for path in table["path"]]
     groups, splits = table["group"].tolist(), table["split"].tolist()
-    named: dict[str, set[str]] = {}
+    splits_of: dict[str, set[str]] = {}
     for group, split in zip(groups, splits, strict=True):
-        named.setdefault(group, set()).add(split)
-    crossing = sorted(group for group, splits in named.items() if len(splits) > 1)
+        splits_of.setdefault(group, set()).add(split)
+    crossing = sorted(group for group, splits in splits_of.items() if len(splits) > 1)
     if crossing:
-        table["split"] = ["train" if len(named[g]) > 1 else s for g, s in zip(groups, splits, strict=True)]
+        table["split"] = ["train" if len(splits_of[g]) > 1 else s for g, s in zip(groups, splits, strict=True)]
         draft.notes.append(
             f"Split: {len(crossing):,} patients are in several parts of ReXGroundingCT ({listed(crossing, 3)}); they "
             "count as train here, in whole."

@@ -71,8 +71,8 @@ def find_root(folder: Path, name: str, holds: Callable[[Path], bool], expected: 
     for _ in range(_DEPTH + 1):
         roots = [place for place in level if holds(place)]
         if len(roots) > 1:
-            shown = listed([place.relative_to(folder).as_posix() for place in roots])
-            raise InputError(f"{name}: {one_line(folder)} holds several such data sets ({shown}); name one of them")
+            places = listed([place.relative_to(folder).as_posix() for place in roots])
+            raise InputError(f"{name}: {one_line(folder)} holds several such data sets ({places}); name one of them")
         if roots:
             if roots[0] != folder:
                 below = roots[0].relative_to(folder).as_posix()
@@ -229,8 +229,8 @@ def draft_table(draft: Draft, columns: Mapping[str, Sequence[str | None]], extra
     """Set a draft's table: its own columns, and the others of the source as they are (``user_<name>`` where needed)."""
     table = pd.DataFrame({name: list(values) for name, values in columns.items()}, dtype=object)
     extra = pd.DataFrame() if extra is None else extra
-    named = [str(c) for c in extra.columns if not str(c).startswith("Unnamed:")]
-    draft.table = keep_user_columns(table, {c: with_numbers(pd.Series(extra[c])) for c in named})
+    columns_named = [str(c) for c in extra.columns if not str(c).startswith("Unnamed:")]
+    draft.table = keep_user_columns(table, {c: with_numbers(pd.Series(extra[c])) for c in columns_named})
 
 
 def leave_out(draft: Draft, keep: Sequence[bool], reason: str) -> None:
@@ -261,8 +261,8 @@ def leave_out_missing(draft: Draft, options: ImageOptions) -> None:
 def note_skipped(draft: Draft) -> None:
     """Say how many files and rows were left out, by reason."""
     for reason, n in Counter(reason for _, reason in draft.skipped).items():
-        shown = listed([path for path, why in draft.skipped if why == reason], 3)
-        draft.notes.append(f"{n:,} left out, {reason}: {shown}.")
+        examples = listed([path for path, why in draft.skipped if why == reason], 3)
+        draft.notes.append(f"{n:,} left out, {reason}: {examples}.")
 
 
 def note_count(draft: Draft, official: int, sentence: str = "the official release has {n:,}") -> None:

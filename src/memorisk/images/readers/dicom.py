@@ -250,8 +250,8 @@ def _whole(data: Any, keyword: str, default: int | None = None) -> int:
             return default
         return int(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, AttributeError):
-        shown = "absent" if value is None else one_line(value, 40)
-        raise InputError(f"{one_line(getattr(data, 'filename', 'DICOM'))}: {keyword} is {shown}") from None
+        value_shown = "absent" if value is None else one_line(value, 40)
+        raise InputError(f"{one_line(getattr(data, 'filename', 'DICOM'))}: {keyword} is {value_shown}") from None
 
 
 def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
@@ -280,13 +280,13 @@ def _plugins(syntax: Any) -> list[str]:
     Raises:
         MissingExtraError: None of them is installed.
     """
-    wanted = next((plugins for part, plugins in _DECODERS if part in syntax.name), None)
-    if not syntax.is_encapsulated or wanted is None:
+    decoders = next((plugins for part, plugins in _DECODERS if part in syntax.name), None)
+    if not syntax.is_encapsulated or decoders is None:
         return [""]
     known = pydicom_module().pixels.get_decoder(syntax).available_plugins
-    plugins = [plugin for plugin in wanted if plugin in known]
+    plugins = [plugin for plugin in decoders if plugin in known]
     if not plugins:
-        library = {"gdcm": "python-gdcm", "pylibjpeg": "pylibjpeg-openjpeg"}.get(wanted[0], wanted[0])
+        library = {"gdcm": "python-gdcm", "pylibjpeg": "pylibjpeg-openjpeg"}.get(decoders[0], decoders[0])
         raise MissingExtraError(library, "medical", f"reading DICOM of {syntax.name}")
     return plugins
 

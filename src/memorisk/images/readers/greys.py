@@ -61,14 +61,14 @@ def refuse_not_finite(values: np.ndarray, name: str) -> None:
 def stretch(values: np.ndarray, low: float, high: float, depth: int) -> np.ndarray:
     """Values mapped linearly, clipped: ``low`` to 0, ``high`` to the largest value; all 0 where low == high."""
     span = float(high) - float(low)
-    shown = np.zeros(values.shape, np.uint8 if depth == 8 else np.uint16)
+    greys = np.zeros(values.shape, np.uint8 if depth == 8 else np.uint16)
     if not span > 0:
-        return shown
+        return greys
     at_once = max(1, _BLOCK * len(values) // max(1, values.size))
     for row in range(0, len(values), at_once):  # in 64 bits, which a whole large image would not leave memory for
         share = np.clip((values[row : row + at_once].astype(np.float64) - float(low)) / span, 0.0, 1.0)
-        shown[row : row + at_once] = np.rint(share * max_value(depth))
-    return shown
+        greys[row : row + at_once] = np.rint(share * max_value(depth))
+    return greys
 
 
 def percentile_range(values: np.ndarray) -> tuple[float, float]:
@@ -116,13 +116,13 @@ def grey_image(stored: np.ndarray, data: Any, frame: int, window: Window, depth:
     values = modality_values(stored, data, settings)
     share = _voi_share(values, data, settings) if window == "declared" else None
     if share is not None:
-        shown = np.rint(share * max_value(depth)).astype(np.uint8 if depth == 8 else np.uint16)
+        greys = np.rint(share * max_value(depth)).astype(np.uint8 if depth == 8 else np.uint16)
     else:
         low, high = _range(values, stored, data, settings, window)
-        shown = stretch(values, low, high, depth)
+        greys = stretch(values, low, high, depth)
     if str(data.get("PhotometricInterpretation", "")).strip() == "MONOCHROME1":
-        shown = shown.dtype.type(max_value(depth)) - shown
-    return shown
+        greys = greys.dtype.type(max_value(depth)) - greys
+    return greys
 
 
 def frame_settings(data: Any, frame: int) -> dict[str, Any]:

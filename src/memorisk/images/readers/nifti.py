@@ -53,12 +53,12 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
             f"{one_line(path)}: {volume.n_not_finite:,} voxels are NaN or infinite; replace them before the audit"
         )
     cut = volume.slice(axis, index).swapaxes(0, 1)[::-1]
-    shown = cut if plane == "sagittal" else cut[:, ::-1]
-    if shown.ndim == 3:
-        return to_depth(np.ascontiguousarray(shown), how.depth)
-    check_size(path, shown.shape[1], shown.shape[0], how.max_pixels)
+    greys = cut if plane == "sagittal" else cut[:, ::-1]
+    if greys.ndim == 3:
+        return to_depth(np.ascontiguousarray(greys), how.depth)
+    check_size(path, greys.shape[1], greys.shape[0], how.max_pixels)
     low, high = volume.limits(how.window, declared)
-    return stretch(shown, low, high, how.depth)[..., None]
+    return stretch(greys, low, high, how.depth)[..., None]
 
 
 def count_frames(path: Path, plane: str = "axial") -> int:

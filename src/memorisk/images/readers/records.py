@@ -64,10 +64,10 @@ class ArrayStream:
         return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
 
     def _values(self, place: int, shape: tuple[int, ...]) -> np.ndarray:
-        wanted = int(np.prod(shape, dtype=np.int64)) * self.dtype.itemsize
+        n_bytes = int(np.prod(shape, dtype=np.int64)) * self.dtype.itemsize
         self.stream.seek(place)
-        data = self.stream.read(wanted)
-        if len(data) != wanted:
+        data = self.stream.read(n_bytes)
+        if len(data) != n_bytes:
             raise InputError(f"{one_line(getattr(self.stream, 'name', 'array'))}: the file ends within the array")
         return np.frombuffer(data, dtype=self.dtype).reshape(shape)
 

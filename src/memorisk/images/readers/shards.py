@@ -65,8 +65,8 @@ def read_features(schema: pa.Schema, folder: Path) -> Features:
     """
     described = _in_schema(schema) or _in_info(folder / _INFO) or _in_card(folder / "README.md")
     images = [name for name, kind in zip(schema.names, schema.types, strict=True) if holds_images(kind)]
-    named = {name for name, feature in described.items() if _kind(feature) == "Image"}
-    images += [n for n in schema.names if n in named and n not in images and _is_binary(schema.field(n).type)]
+    image_columns = {name for name, feature in described.items() if _kind(feature) == "Image"}
+    images += [n for n in schema.names if n in image_columns and n not in images and _is_binary(schema.field(n).type)]
     classes = {name: classes_of for name, feature in described.items() if (classes_of := _class_names(feature))}
     return Features(tuple(n for n in schema.names if n in images), classes)
 
@@ -238,7 +238,7 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
         raise InputError(f"{one_line(path)}: holds many images; name the column and the row")
     with _LOCK:
         data = _opened(path, how.member, *_version(path)).bytes_at(how.frame)
-    named = Path(f"{path} (row {how.frame})")
+    place = Path(f"{path} (row {how.frame})")
     if not data:
         raise InputError(f"{one_line(path)}: row {how.frame} holds no image")
     head = data[: HEAD_BYTES + _GZIP_HEAD] if data[:2] == b"\x1f\x8b" else data[:HEAD_BYTES]
@@ -250,8 +250,8 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
     if file_type.module == "memorisk.images.readers.raster":
         from memorisk.images.readers.raster import read_data
 
-        return read_data(data, named, how)
-    return _through_file(data, named, file_type.module, how)
+        return read_data(data, place, how)
+    return _through_file(data, place, file_type.module, how)
 
 
 def count_frames(path: Path) -> int:
@@ -354,7 +354,7 @@ def _opened(path: Path, column: str, size: int, modified: int, process: int) -> 
     return ShardColumn(path, column, [0, *accumulate(rows)][: max(1, len(rows))], sum(rows))
 
 
-def _through_file(data: bytes, named: Path, module: str, how: ReadOptions) -> np.ndarray:
+def _through_file(data: bytes, place: Path, module: str, how: ReadOptions) -> np.ndarray:
     """Read by a reader that needs a file: a private one, gone when it is read."""
     reader: Any = import_module(module)
     with tempfile.TemporaryDirectory(prefix="memorisk-") as folder:
@@ -365,5 +365,5 @@ def _through_file(data: bytes, named: Path, module: str, how: ReadOptions) -> np
         except MissingExtraError:
             raise
         except Exception as error:
-            message = str(error).removeprefix(f"{one_line(file)}: ").replace(str(file), named.name)
-            raise InputError(f"{one_line(named)}: {one_line(message, 160)}") from None
+            message = str(error).removeprefix(f"{one_line(file)}: ").replace(str(file), place.name)
+            raise InputError(f"{one_line(place)}: {one_line(message, 160)}") from None

@@ -75,12 +75,12 @@ def _image(values: np.ndarray, page: TiffPage, how: ReadOptions, path: Path) -> 
     extra = [int(e) for e in page.extrasamples]
     if values.shape[2] != colours + len(extra) or (extra and extra[0] not in (0, 1, 2)) or len(extra) > 1:
         raise InputError(_CHANNELS.format(one_line(path), values.shape[2]))
-    shown = to_greys(values[..., :colours], how.window, how.depth)
+    greys = to_greys(values[..., :colours], how.window, how.depth)
     if page.photometric == PHOTOMETRIC.MINISWHITE:
-        shown = np.iinfo(shown.dtype).max - shown
+        greys = np.iinfo(greys.dtype).max - greys
     if extra == [2]:  # unassociated alpha; associated alpha (1) is multiplied in already, 0 is not alpha
-        shown = over_black(shown, to_greys(values[..., colours], "full", how.depth))
-    return shown
+        greys = over_black(greys, to_greys(values[..., colours], "full", how.depth))
+    return greys
 
 
 def _bits(page: TiffPage) -> int:

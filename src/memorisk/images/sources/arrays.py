@@ -59,9 +59,9 @@ def load_arrays(path: Path, options: ImageOptions) -> Manifest:
     if "group" in draft.table:
         draft.group_from = "array of groups"
         draft.group_fallback = "name another with group_column, or give a table with ids and groups as labels_csv"
-    shown = [f"{one_line(p.images, 60)} with labels {one_line(p.labels or 'absent', 60)}" for p in parts if p.images]
-    if shown:
-        draft.notes.append(f"Arrays: {'; '.join(shown)}.")
+    arrays = [f"{one_line(p.images, 60)} with labels {one_line(p.labels or 'absent', 60)}" for p in parts if p.images]
+    if arrays:
+        draft.notes.append(f"Arrays: {'; '.join(arrays)}.")
     return finish_draft(draft, options)
 
 

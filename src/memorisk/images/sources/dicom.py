@@ -67,8 +67,8 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
     _refuse_broken(draft, broken, options)
     left_out = Counter(reason for _, reason in draft.skipped if reason.startswith("no "))
     if left_out:
-        shown = [f"{n:,} {reason}" for reason, n in left_out.most_common()]
-        draft.notes.append(f"{left_out.total():,} DICOM files left out: {listed(shown, 8)}.")
+        reasons = [f"{n:,} {reason}" for reason, n in left_out.most_common()]
+        draft.notes.append(f"{left_out.total():,} DICOM files left out: {listed(reasons, 8)}.")
     table = pd.DataFrame(rows, columns=["image", "path", "label", "group", "modality", *_SHARED], dtype=object)
     draft.names = {name: table.pop(name).tolist() for name in _SHARED}
     draft.table = table if label_tag is not None else table.drop(columns="label")
@@ -157,9 +157,9 @@ def _tag(name: str) -> Any:
 def _refuse_broken(draft: Draft, broken: list[tuple[str, str]], options: ImageOptions) -> None:
     """Headers that cannot be read are unreadable images."""
     if broken and not options.skip_unreadable:
-        shown = [f"{file}: {why}" for file, why in broken]
+        headers = [f"{file}: {why}" for file, why in broken]
         raise InputError(
-            f"{one_line(draft.name)}: {len(broken):,} DICOM headers cannot be read ({listed(shown, 3)}); "
+            f"{one_line(draft.name)}: {len(broken):,} DICOM headers cannot be read ({listed(headers, 3)}); "
             "skip_unreadable goes on without them"
         )
     for file, why in broken:

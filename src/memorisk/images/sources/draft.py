@@ -158,9 +158,9 @@ def _one_each(rows: list[list[int]], labels: list[str], keys: list[str], source:
     """
     torn = {keys[r[0]]: sorted({labels[i] for i in r}) for r in rows if len({labels[i] for i in r}) > 1}
     if torn:
-        shown = [f"{key}: {' and '.join(spellings)}" for key, spellings in torn.items()]
+        conflicts = [f"{key}: {' and '.join(spellings)}" for key, spellings in torn.items()]
         raise InputError(
-            f"{one_line(source)}: {len(torn):,} images have several rows with different labels ({listed(shown)}); "
+            f"{one_line(source)}: {len(torn):,} images have several rows with different labels ({listed(conflicts)}); "
             "give each one row (several findings joined by |)"
         )
     return [r[0] if r else None for r in rows]

@@ -256,9 +256,9 @@ def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], 
     Raises:
         InputError: There are none, or several and no layout says which.
     """
-    wanted: dict[str, Kind] = {layout: kind for kind, layout in _LAYOUTS.items()}
-    if options.layout in wanted:
-        return wanted[options.layout]
+    kinds: dict[str, Kind] = {layout: kind for kind, layout in _LAYOUTS.items()}
+    if options.layout in kinds:
+        return kinds[options.layout]
     if options.layout != "auto":
         raise InputError(f"layout {options.layout} is for a file; {one_line(root)} is a folder")
     if not by_kind:
@@ -307,5 +307,5 @@ def _note_others(
             for file in files:
                 draft.skip(file, f"{other}, where the layout is {options.layout}")
     for reason, n in Counter(reason for _, reason in draft.skipped).items():
-        shown = [path for path, why in draft.skipped if why == reason]
-        draft.notes.append(f"{n:,} {'file' if n == 1 else 'files'} left out, {reason}: {listed(shown, 3)}.")
+        paths = [path for path, why in draft.skipped if why == reason]
+        draft.notes.append(f"{n:,} {'file' if n == 1 else 'files'} left out, {reason}: {listed(paths, 3)}.")

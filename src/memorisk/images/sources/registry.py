@@ -163,8 +163,8 @@ def local_options(options: ImageOptions) -> ImageOptions:
         InputError: A URL names nothing.
         MemoriskError: The storage does not answer.
     """
-    named = {"image_root": options.image_root, "labels_csv": options.labels_csv}
-    urls = {name: value for name, value in named.items() if value is not None and url_of(value)}
+    places = {"image_root": options.image_root, "labels_csv": options.labels_csv}
+    urls = {name: value for name, value in places.items() if value is not None and url_of(value)}
     return replace(options, **{n: local_source(v, options.store) for n, v in urls.items()}) if urls else options
 
 

@@ -95,8 +95,8 @@ def hub_shards(root: Path, files: Iterable[str]) -> list[Shard]:
         parts = [part for part in folders if part.lower() not in SPLITS and part != "data"]
         by_folder.setdefault("/".join(parts), []).append(Shard(file, _split_of(folders, name.rpartition(".")[0])))
     if len(by_folder) > 1:
-        shown = listed([name or "the folder itself" for name in sorted(by_folder)])
-        raise InputError(f"{one_line(root)}: holds several data sets ({shown}); give the folder or file of one")
+        names = listed([name or "the folder itself" for name in sorted(by_folder)])
+        raise InputError(f"{one_line(root)}: holds several data sets ({names}); give the folder or file of one")
     return next(iter(by_folder.values()), [])
 
 
@@ -116,9 +116,9 @@ def is_shard(path: Path, options: ImageOptions) -> bool:
 def _split_of(folders: list[str], stem: str) -> str:
     numbered = _NUMBERED.fullmatch(stem)
     base = numbered[1] if numbered else stem
-    named = next((folder for folder in reversed(folders) if folder.lower() in SPLITS), "")
+    split_folder = next((folder for folder in reversed(folders) if folder.lower() in SPLITS), "")
     token = next((t for t in reversed(re.split(r"[-._ ]+", base)) if t.lower() in SPLITS), "")
-    return named or token or (base if numbered else "")
+    return split_folder or token or (base if numbered else "")
 
 
 def _has_images(path: Path) -> bool:
@@ -260,8 +260,10 @@ def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft)
             "No group: each image is its own. Name a key of its items with group_column, or give "
             "memorisk.save_dataset a value for each image (groups)."
         )
-    shown = ", ".join(f"{'images are' if r == 'pixels' else r + ' is'} {one_line(c, 60)}" for r, c in roles.items())
-    draft.notes.append(f"Columns: {shown}.")
+    roles_shown = ", ".join(
+        f"{'images are' if r == 'pixels' else r + ' is'} {one_line(c, 60)}" for r, c in roles.items()
+    )
+    draft.notes.append(f"Columns: {roles_shown}.")
     return features, roles
 
 
@@ -271,19 +273,19 @@ def _image_column(schema: pa.Schema, features: Features, options: ImageOptions, 
     Raises:
         InputError: There is none, or several and none is named.
     """
-    named = options.image_column if options.labels_csv is None else None
-    if named is not None:
-        if named not in schema.names:
+    column = options.image_column if options.labels_csv is None else None
+    if column is not None:
+        if column not in schema.names:
             raise unknown_name(
-                f"image column of {one_line(source)}:", named, shown_names(features.images or schema.names)
+                f"image column of {one_line(source)}:", column, shown_names(features.images or schema.names)
             )
-        kind = schema.field(named).type
-        if named not in features.images and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        kind = schema.field(column).type
+        if column not in features.images and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
             raise InputError(
-                f"{one_line(source)}: column {one_line(named, 60)} is of type {one_line(kind, 60)}, not images "
+                f"{one_line(source)}: column {one_line(column, 60)} is of type {one_line(kind, 60)}, not images "
                 f"({listed(features.images) or 'no column'} is); cast it by dataset.cast_column(name, datasets.Image())"
             )
-        return named
+        return column
     if not features.images:
         raise InputError(
             f"{one_line(source)}: no column of images among {listed(shown_names(schema.names), 12)}; cast one by "
@@ -309,20 +311,20 @@ def _read(root: Path, shard: Shard, features: Features, roles: dict[str, str]) -
     """The columns of one shard, and where its images are."""
     path, pixels = root / shard.path, roles["pixels"]
     schema = shard_schema(path)
-    wanted = [n for n in schema.names if n != pixels and (n in roles.values() or _is_plain(schema.field(n).type))]
+    columns_read = [n for n in schema.names if n != pixels and (n in roles.values() or _is_plain(schema.field(n).type))]
     is_struct = pa.types.is_struct(schema.field(pixels).type)
     leaves = [f"{pixels}.path"] if is_struct else []
     if not (is_struct and file_format(path).name == PARQUET and null_counts(path, f"{pixels}.bytes") == 0):  # type: ignore[union-attr]
         leaves.append(f"{pixels}.bytes" if is_struct else pixels)
-    table = shard_columns(path, [*wanted, *leaves])
+    table = shard_columns(path, [*columns_read, *leaves])
     image = table.column(pixels).combine_chunks() if pixels in table.column_names else None
     embedded, called = np.ones(table.num_rows, bool), [""] * table.num_rows
     if image is not None:
         arrays = image.chunks if isinstance(image, pa.ChunkedArray) else [image]
         embedded = np.concatenate([_embedded(a) for a in arrays]) if arrays else embedded[:0]
         called = [name for a in arrays for name in _called(a)]
-    columns = {name: table.column(name).to_pylist() for name in wanted if name in roles.values()}
-    others = [name for name in wanted if name not in roles.values()]
+    columns = {name: table.column(name).to_pylist() for name in columns_read if name in roles.values()}
+    others = [name for name in columns_read if name not in roles.values()]
     extra = table.select(others).to_pandas(integer_object_nulls=True)
     return _Part(shard, columns, extra, embedded, called)
 
