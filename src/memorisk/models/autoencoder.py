@@ -184,7 +184,7 @@ def load_encoder_weights(folder: Path, description: Mapping[str, Any]) -> Latent
     file = folder / ENCODER_FILE
     try:
         config = dict(description["config"])
-        content, wanted, height, width = (
+        content, expected, height, width = (
             str(description["weights"]),
             str(description["file"]),
             *map(int, description["size"]),
@@ -194,7 +194,7 @@ def load_encoder_weights(folder: Path, description: Mapping[str, Any]) -> Latent
             raise ValueError("its shapes do not agree with each other")
     except CONTENT_ERRORS as error:
         raise InputError(f"the description of the encoder in {one_line(folder)} is damaged: {error}") from None
-    if not file.is_file() or file_fingerprint(file) != wanted:
+    if not file.is_file() or file_fingerprint(file) != expected:
         raise InputError(f"{one_line(file)} is missing or not the one that was saved with its description")
 
     def network() -> Any:

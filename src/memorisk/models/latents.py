@@ -197,10 +197,10 @@ def _sides(sides: Any, n: int) -> tuple[int, ...]:
 def _pixels(text: str, side: str | None, stored: StoredShape, size: int | None) -> LatentEncoder:
     if side is not None and not (side.isdecimal() and int(side) > 0):
         raise InputError(f"{one_line(text, 80)!r} is not of the form pixels or pixels:SIDE, with a whole number from 1")
-    named = int(side) if side is not None else None
-    if named is not None and size is not None and named != size:
-        raise InputError(f"{text} names {named} pixels a side and size {size}: give one of them")
-    side_used = named or size
+    own_side = int(side) if side is not None else None
+    if own_side is not None and size is not None and own_side != size:
+        raise InputError(f"{text} names {own_side} pixels a side and size {size}: give one of them")
+    side_used = own_side or size
     return _pixel_encoder((side_used, side_used) if side_used else stored[:2], stored[2], stored)
 
 

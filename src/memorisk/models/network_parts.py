@@ -101,10 +101,10 @@ WHOLE_FILES = (
 )
 
 
-def whole_file(tensors: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> WholeFile | None:
+def whole_file(tensors: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> WholeFile | None:
     """The kind of a file by the names of its tensors; None where it holds a network's own names."""
     for kind in WHOLE_FILES:
-        if any(name.startswith(kind.trunk) for name in tensors) and not any(n.startswith(kind.trunk) for n in wanted):
+        if any(name.startswith(kind.trunk) for name in tensors) and not any(n.startswith(kind.trunk) for n in own):
             return kind
     return None
 
@@ -140,10 +140,10 @@ def take_trunk(
         else:
             unknown.append(name)
     if unknown:
-        shown = ", ".join(one_line(name, 80) for name in unknown[:_LISTED])
+        names = ", ".join(one_line(name, 80) for name in unknown[:_LISTED])
         more = f", ... ({len(unknown)} in all)" if len(unknown) > _LISTED else ""
         raise InputError(
-            f"weights file {one_line(file)} looks like one of {kind.name}, but holds tensors of no known part: {shown}"
+            f"weights file {one_line(file)} looks like one of {kind.name}, but holds tensors of no known part: {names}"
             f"{more}; save the trunk alone (names after {kind.trunk}) if it needs nothing else"
         )
     left = "; ".join(f"{what} ({n})" for what, n in others.items())

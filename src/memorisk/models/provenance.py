@@ -192,31 +192,29 @@ def _form(kind: str) -> type[DetectorConfig]:
     return LatentConfig
 
 
-def copy_tensors(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
+def copy_tensors(own: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
     """Copy tensors into a network's if every one is there, fits and is finite.
 
     Args:
-        wanted: The live tensors by name.
+        own: The live tensors by name.
         tensors: What a file holds.
         folder: Of the file, for the message.
 
     Raises:
         InputError: They do not.
     """
-    wrong = [f"{name} is missing" for name in wanted if name not in tensors]
-    wrong += [f"{name} is unknown" for name in tensors if name not in wanted]
-    both = [name for name in wanted if name in tensors]
+    wrong = [f"{name} is missing" for name in own if name not in tensors]
+    wrong += [f"{name} is unknown" for name in tensors if name not in own]
+    both = [name for name in own if name in tensors]
     wrong += [
-        f"{n} is {list(tensors[n].shape)}, not {list(wanted[n].shape)}"
-        for n in both
-        if tensors[n].shape != wanted[n].shape
+        f"{n} is {list(tensors[n].shape)}, not {list(own[n].shape)}" for n in both if tensors[n].shape != own[n].shape
     ]
     wrong += [f"{n} is not finite" for n in both if not torch.isfinite(tensors[n]).all()]
     if wrong:
         more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
         raise InputError(f"{one_line(folder / WEIGHTS)} does not fit its {CONFIG}: {'; '.join(wrong[:_LISTED])}{more}")
     with torch.no_grad():
-        for name, tensor in wanted.items():
+        for name, tensor in own.items():
             tensor.copy_(tensors[name])
 
 

@@ -86,21 +86,21 @@ def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = N
             tensor of no known part; they are listed.
     """
     note = on_note or (lambda text: None)
-    wanted = model.state_dict()
+    own = model.state_dict()
     file = Path(path).name
-    tensors = _strip_prefixes(read_state_dict(path), wanted)
-    kind = whole_file(tensors, wanted)
+    tensors = _strip_prefixes(read_state_dict(path), own)
+    kind = whole_file(tensors, own)
     if kind is not None:
         tensors = take_trunk(tensors, kind, file, note)
-    if _mismatch(model, wanted, _adapt_stem(model, tensors, wanted, _silent)):
-        tensors = _convert(model, tensors, wanted, note, kind)
-    tensors = _adapt_stem(model, tensors, wanted, note)
-    tensors = _fill_counters(tensors, wanted)
-    problem = _mismatch(model, wanted, tensors)
+    if _mismatch(model, own, _adapt_stem(model, tensors, own, _silent)):
+        tensors = _convert(model, tensors, own, note, kind)
+    tensors = _adapt_stem(model, tensors, own, note)
+    tensors = _fill_counters(tensors, own)
+    problem = _mismatch(model, own, tensors)
     if problem:
         which = f" ({kind.trunk[:-1]} of a file as {kind.name} has it)" if kind is not None else ""
         raise InputError(f"weights file {one_line(file)}{which} does not fit {type(model).__name__}: {problem}")
-    tensors = _settle_head(model, tensors, wanted, note)
+    tensors = _settle_head(model, tensors, own, note)
     model.load_state_dict(tensors)
 
 
@@ -209,21 +209,21 @@ def _unwrap(content: Any, file: Path) -> StateDict:
     return {str(name): value for name, value in content.items()}
 
 
-def _strip_prefixes(tensors: StateDict, wanted: StateDict) -> StateDict:
+def _strip_prefixes(tensors: StateDict, own: StateDict) -> StateDict:
     """Remove what wrappers put before every name, unless the network's own names begin so."""
     changed = True
     while changed:
         changed = False
         for prefix in _PREFIXES:
-            if tensors and all(n.startswith(prefix) for n in tensors) and not any(n.startswith(prefix) for n in wanted):
+            if tensors and all(n.startswith(prefix) for n in tensors) and not any(n.startswith(prefix) for n in own):
                 tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
                 changed = True
     return tensors
 
 
-def _fill_counters(tensors: StateDict, wanted: StateDict) -> StateDict:
+def _fill_counters(tensors: StateDict, own: StateDict) -> StateDict:
     """Batch normalisation's step counters, absent from files before PyTorch 0.4.1 and without effect on the output."""
-    counters = {n: t for n, t in wanted.items() if n.endswith("num_batches_tracked") and n not in tensors}
+    counters = {n: t for n, t in own.items() if n.endswith("num_batches_tracked") and n not in tensors}
     return {**tensors, **counters}
 
 
@@ -232,51 +232,51 @@ def _head_keys(model: nn.Module, state: Mapping[str, Any]) -> list[str]:
     return [name for name in state if prefixes and name.startswith(prefixes)]
 
 
-def _mismatch(model: nn.Module, wanted: StateDict, tensors: StateDict) -> str:
+def _mismatch(model: nn.Module, own: StateDict, tensors: StateDict) -> str:
     """Describe in one line what does not match outside the head; empty if all does."""
-    heads = {*_head_keys(model, wanted), *_head_keys(model, tensors)}
-    counters = {name for name in wanted if name.endswith("num_batches_tracked")}
-    missing = [name for name in wanted if name not in tensors and name not in heads and name not in counters]
-    unexpected = [name for name in tensors if name not in wanted and name not in heads]
+    heads = {*_head_keys(model, own), *_head_keys(model, tensors)}
+    counters = {name for name in own if name.endswith("num_batches_tracked")}
+    missing = [name for name in own if name not in tensors and name not in heads and name not in counters]
+    unexpected = [name for name in tensors if name not in own and name not in heads]
     shapes = [
-        f"{name} {list(tensors[name].shape)} instead of {list(wanted[name].shape)}"
-        for name in wanted
-        if name in tensors and name not in heads and tensors[name].shape != wanted[name].shape
+        f"{name} {list(tensors[name].shape)} instead of {list(own[name].shape)}"
+        for name in own
+        if name in tensors and name not in heads and tensors[name].shape != own[name].shape
     ]
     parts = (("missing", missing), ("unexpected", unexpected), ("wrong shape", shapes))
     return "; ".join(f"{label}: {_listing(names)}" for label, names in parts if names)
 
 
 def _listing(names: list[str]) -> str:
-    shown = ", ".join(one_line(name, 80) for name in names[:_LISTED])
-    return shown + (f", ... ({len(names)} in all)" if len(names) > _LISTED else "")
+    listing = ", ".join(one_line(name, 80) for name in names[:_LISTED])
+    return listing + (f", ... ({len(names)} in all)" if len(names) > _LISTED else "")
 
 
-def _settle_head(model: nn.Module, tensors: StateDict, wanted: StateDict, note: Note) -> StateDict:
+def _settle_head(model: nn.Module, tensors: StateDict, own: StateDict, note: Note) -> StateDict:
     """The file's head where it fits, else the network's own; said either way."""
-    keys = _head_keys(model, wanted)
+    keys = _head_keys(model, own)
     file_keys = _head_keys(model, tensors)
     if not keys:
         return tensors
     name = ", ".join(head_names(model))
-    if set(file_keys) == set(keys) and all(tensors[key].shape == wanted[key].shape for key in keys):
+    if set(file_keys) == set(keys) and all(tensors[key].shape == own[key].shape for key in keys):
         note(f"the head ({name}) comes from the file")
         return tensors
     outputs = max((tensors[key].shape[0] for key in file_keys if tensors[key].ndim), default=0)
     held = f"the file's has {outputs} outputs" if file_keys else "the file has none"
     note(f"the head ({name}) is new and randomly initialised: {held}")
     rest = {key: value for key, value in tensors.items() if key not in file_keys}
-    return {**rest, **{key: wanted[key] for key in keys}}
+    return {**rest, **{key: own[key] for key in keys}}
 
 
-def _adapt_stem(model: nn.Module, tensors: StateDict, wanted: StateDict, note: Note) -> StateDict:
+def _adapt_stem(model: nn.Module, tensors: StateDict, own: StateDict, note: Note) -> StateDict:
     """Fit the first convolution to another number of channels, by timm's rule."""
     adapted = dict(tensors)
     for name in stem_names(model):
         key = f"{name}.weight"
-        if key not in tensors or key not in wanted or tensors[key].ndim != 4:
+        if key not in tensors or key not in own or tensors[key].ndim != 4:
             continue
-        have, need = tensors[key].shape, wanted[key].shape
+        have, need = tensors[key].shape, own[key].shape
         if have[1] != need[1] and (have[0], *have[2:]) == (need[0], *need[2:]) and have[1] == 3:
             from timm.models import adapt_input_conv
 
@@ -285,7 +285,7 @@ def _adapt_stem(model: nn.Module, tensors: StateDict, wanted: StateDict, note: N
     return adapted
 
 
-def _convert(model: nn.Module, tensors: StateDict, wanted: StateDict, note: Note, kind: WholeFile | None) -> StateDict:
+def _convert(model: nn.Module, tensors: StateDict, own: StateDict, note: Note, kind: WholeFile | None) -> StateDict:
     """Names and sizes by timm's own filter for the architecture, and SAM's positions to the image size.
 
     What does not fit afterwards either is given back in the file's own names and sizes; the trunk of a whole file with
@@ -298,8 +298,8 @@ def _convert(model: nn.Module, tensors: StateDict, wanted: StateDict, note: Note
         converted = dict(convert(dict(tensors), model))
     except (KeyError, RuntimeError, TypeError, ValueError, AttributeError, IndexError):
         return tensors  # the mismatch is then reported in the file's own names
-    resized = {name: _resize_position(name, value, wanted.get(name), converted) for name, value in converted.items()}
-    if _mismatch(model, wanted, _adapt_stem(model, resized, wanted, _silent)):
+    resized = {name: _resize_position(name, value, own.get(name), converted) for name, value in converted.items()}
+    if _mismatch(model, own, _adapt_stem(model, resized, own, _silent)):
         return tensors if kind is None else resized
     left_out = len(tensors) - len(resized)
     more = f", {left_out} tensors of other parts left out" if left_out > 0 else ""
@@ -309,27 +309,22 @@ def _convert(model: nn.Module, tensors: StateDict, wanted: StateDict, note: Note
     return resized
 
 
-def _resize_position(name: str, value: torch.Tensor, wanted: torch.Tensor | None, tensors: StateDict) -> torch.Tensor:
+def _resize_position(name: str, value: torch.Tensor, own: torch.Tensor | None, tensors: StateDict) -> torch.Tensor:
     """SAM's absolute positions [1, h, w, d] (bicubic), relative ones [2s - 1, d] (linear), as SAM does on the fly.
 
     Relative positions are resized only where s is a side of the file's own grid, that is in blocks of global attention;
     of another size they are as they are, and refused as a mismatch.
     """
-    if (
-        wanted is None
-        or value.shape == wanted.shape
-        or value.ndim != wanted.ndim
-        or value.shape[-1] != wanted.shape[-1]
-    ):
+    if own is None or value.shape == own.shape or value.ndim != own.ndim or value.shape[-1] != own.shape[-1]:
         return value
     if name == "pos_embed" and value.ndim == 4:
         from timm.layers.pos_embed import resample_abs_pos_embed_nhwc
 
-        return resample_abs_pos_embed_nhwc(value, [wanted.shape[1], wanted.shape[2]])
+        return resample_abs_pos_embed_nhwc(value, [own.shape[1], own.shape[2]])
     grid = tensors["pos_embed"].shape if "pos_embed" in tensors and tensors["pos_embed"].ndim == 4 else (0, 0, 0, 0)
     side = {"rel_pos_h": grid[1], "rel_pos_w": grid[2]}.get(name.rpartition(".")[2])
     if side is not None and value.ndim == 2 and value.shape[0] == 2 * side - 1:
-        resized = nn.functional.interpolate(value.t()[None], size=wanted.shape[0], mode="linear")
+        resized = nn.functional.interpolate(value.t()[None], size=own.shape[0], mode="linear")
         return resized[0].t().contiguous()
     return value
 

@@ -87,8 +87,8 @@ def read_archive(file: Path) -> ExportArchive:
 
 
 def _damaged(title: str, error: object) -> InputError:
-    shown = f"{type(error).__name__} {one_line(error, 120)}" if isinstance(error, Exception) else one_line(error, 120)
-    return InputError(f"{title} is damaged or not as torch.export.save writes it ({shown}): export it again")
+    reason = f"{type(error).__name__} {one_line(error, 120)}" if isinstance(error, Exception) else one_line(error, 120)
+    return InputError(f"{title} is damaged or not as torch.export.save writes it ({reason}): export it again")
 
 
 def _names(archive: zipfile.ZipFile, title: str, size: int) -> dict[str, str]:

@@ -318,8 +318,8 @@ def _fed(x: np.ndarray, image: ImageInput) -> np.ndarray:
     return np.ascontiguousarray(x.transpose(0, 2, 3, 1) if image.channels_last else x, dtype=image.dtype)
 
 
-def _fits(sides: list[Any], wanted: tuple[int, ...]) -> bool:
-    return all(not isinstance(side, int) or side == want for side, want in zip(sides, wanted, strict=True))
+def _fits(sides: list[Any], declared: tuple[int, ...]) -> bool:
+    return all(not isinstance(side, int) or side == want for side, want in zip(sides, declared, strict=True))
 
 
 def _shape(shape: list[Any]) -> str:

@@ -66,9 +66,9 @@ class Preprocessing:
         Raises:
             InputError: Another shape or type, or values outside [0, 1].
         """
-        wanted = (*self.size, self.channels)
-        if pixels.ndim != 4 or pixels.shape[1:] != wanted:
-            raise InputError(f"pixels are {list(pixels.shape)}; the preprocessing declares [n, {_listed(wanted)}]")
+        shape = (*self.size, self.channels)
+        if pixels.ndim != 4 or pixels.shape[1:] != shape:
+            raise InputError(f"pixels are {list(pixels.shape)}; the preprocessing declares [n, {_listed(shape)}]")
         if pixels.dtype != np.float32:
             raise InputError(f"pixels are {pixels.dtype}; they must be float32 in [0, 1]: divide by the highest level")
         if pixels.size and not (pixels.min() >= -_ROUNDING and pixels.max() <= 1 + _ROUNDING):
@@ -91,11 +91,11 @@ class Preprocessing:
         Raises:
             InputError: It is not.
         """
-        wanted = (self.channels, *self.size)
-        if x.ndim != 4 or x.shape[1:] != wanted or x.dtype != np.float32:
+        shape = (self.channels, *self.size)
+        if x.ndim != 4 or x.shape[1:] != shape or x.dtype != np.float32:
             raise InputError(
                 f"the network was given {x.dtype} {list(x.shape)}; the declared preprocessing gives float32 "
-                f"[n, {_listed(wanted)}]"
+                f"[n, {_listed(shape)}]"
             )
 
     def describe(self) -> dict[str, Any]:

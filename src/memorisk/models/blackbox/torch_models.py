@@ -267,13 +267,13 @@ def open_export(file: Path, preprocessing: Preprocessing, device: str, threads: 
 
 
 def _check_input(graph: ExportGraph, title: str, preprocessing: Preprocessing, notes: list[str]) -> None:
-    wanted = (preprocessing.channels, *preprocessing.size)
+    declared = (preprocessing.channels, *preprocessing.size)
     shape = ", ".join("any" if side is None else str(side) for side in graph.shape)
     if len(graph.shape) != 4:
         raise InputError(f"{title} must take images of rank 4, [n, C, H, W]; it takes [{shape}]")
-    if any(side not in (None, want) for side, want in zip(graph.shape[1:], wanted, strict=True)):
+    if any(side not in (None, want) for side, want in zip(graph.shape[1:], declared, strict=True)):
         raise InputError(
-            f"{title} takes images [{shape}]; the preprocessing declares [n, {', '.join(map(str, wanted))}]: declare "
+            f"{title} takes images [{shape}]; the preprocessing declares [n, {', '.join(map(str, declared))}]: declare "
             "the file's size and channels"
         )
     if graph.dtype is None or not graph.dtype.is_floating_point:

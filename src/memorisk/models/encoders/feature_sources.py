@@ -270,8 +270,8 @@ def _pixels(text: str, kind: str) -> FeatureSource:
     title = one_line(text, 80)
     plain, at, weights = text.partition("@")
     numbers = plain.split(":")[1:]
-    wanted = {"pixels": (0, 1), "pca": (1, 2)}[kind]
-    if not wanted[0] <= len(numbers) <= wanted[1] or not all(n.isdecimal() and int(n) > 0 for n in numbers):
+    allowed = {"pixels": (0, 1), "pca": (1, 2)}[kind]
+    if not allowed[0] <= len(numbers) <= allowed[1] or not all(n.isdecimal() and int(n) > 0 for n in numbers):
         form = "pixels or pixels:SIDE" if kind == "pixels" else "pca:K or pca:K:SIDE"
         raise InputError(f"features {title!r} are not of the form {form}, with whole numbers of at least 1")
     if kind == "pixels":

@@ -260,8 +260,8 @@ def _check_loading(info: dict[str, Any], title: str, notes: list[str]) -> bool:
     other = [key for key in missing if "pooler." not in key]
     wrong = [str(key) for key in info["mismatched_keys"]]
     if other or wrong:
-        shown = ", ".join(one_line(key, 80) for key in [*other, *wrong][:5])
-        raise InputError(f"{title}: {len(other) + len(wrong)} tensors are missing or of another shape: {shown}")
+        keys = ", ".join(one_line(key, 80) for key in [*other, *wrong][:5])
+        raise InputError(f"{title}: {len(other) + len(wrong)} tensors are missing or of another shape: {keys}")
     if missing:
         notes.append("the pooling layer is not in the file; the class token, or the mean of patches, is taken instead")
     if left := len(info["unexpected_keys"]):

@@ -138,9 +138,9 @@ def check_draw(config: GeneratorConfig, draw: Draw) -> Draw:
     by_conditioning = {"class": draw.labels, "vector": draw.conditions}
     for name, value in by_conditioning.items():
         if (value is not None) != (config.conditioned_on == name):
-            wanted = {"none": "nothing", "class": "labels", "vector": "conditions"}[config.conditioned_on]
+            inputs = {"none": "nothing", "class": "labels", "vector": "conditions"}[config.conditioned_on]
             raise InputError(
-                f"{one_line(config.name, 60)} is conditioned on {wanted}: give a Draw with that and no more"
+                f"{one_line(config.name, 60)} is conditioned on {inputs}: give a Draw with that and no more"
             )
     labels, conditions = draw.labels, draw.conditions
     if labels is not None:
@@ -293,8 +293,8 @@ def _asked(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, nam
     except (MemoriskError, MemoryError):
         raise
     except Exception as error:  # the function is the user's: anything may go wrong in it
-        shown = ", ".join(map(str, part.seeds[:2].tolist())) + (", ..." if len(part) > 2 else "")
-        request = f"{plural(len(part), 'seed', 'seeds')} ({shown})"
+        seeds = ", ".join(map(str, part.seeds[:2].tolist())) + (", ..." if len(part) > 2 else "")
+        request = f"{plural(len(part), 'seed', 'seeds')} ({seeds})"
         raise MemoriskError(
             f"your own function {one_line(name, 60)} failed for {request}{_place(error)}: {type(error).__name__}: "
             f"{one_line(error, 120)}; mend it and give the same command again"

@@ -188,13 +188,13 @@ def _put(network: GeneratorNetwork, file: Path) -> None:
         tensors = load_file(file)
     except (SafetensorError, OSError) as error:
         raise InputError(f"{one_line(file)} cannot be read: {one_line(error, 120)}") from None
-    wanted = network.state_dict()
-    wrong = [f"{name} is missing" for name in wanted if name not in tensors]
+    own = network.state_dict()
+    wrong = [f"{name} is missing" for name in own if name not in tensors]
     for name, value in tensors.items():
-        if name not in wanted:
+        if name not in own:
             wrong.append(f"{name} is unknown")
-        elif value.shape != wanted[name].shape or value.dtype != wanted[name].dtype:
-            wrong.append(f"{name} is {value.dtype} {list(value.shape)}, not float32 {list(wanted[name].shape)}")
+        elif value.shape != own[name].shape or value.dtype != own[name].dtype:
+            wrong.append(f"{name} is {value.dtype} {list(value.shape)}, not float32 {list(own[name].shape)}")
         elif not torch.isfinite(value).all():
             wrong.append(f"{name} is not finite")
     if wrong:
