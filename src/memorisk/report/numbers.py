@@ -144,8 +144,8 @@ def _typed(value: Any, hint: Any, key: str) -> Any:
         return tuple(_typed(one, kind, key) for one, kind in zip(value, kinds, strict=True))
     if origin in (dict, Mapping) and isinstance(value, Mapping):
         return {name: _typed(one, parts[1], key) for name, one in value.items()}
-    wanted: tuple[Any, ...] = (int, float) if hint is float else (hint,)
-    if isinstance(hint, type) and isinstance(value, wanted) and isinstance(value, bool) == (hint is bool):
+    types: tuple[Any, ...] = (int, float) if hint is float else (hint,)
+    if isinstance(hint, type) and isinstance(value, types) and isinstance(value, bool) == (hint is bool):
         return value
     raise TypeError(f"{key} is {value!r:.40} and not {getattr(hint, '__name__', hint)}")
 

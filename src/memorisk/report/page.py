@@ -82,14 +82,14 @@ def cell_html(row: dict[str, Any], column: Column) -> Markup:
     written = write(value)
     if written in column.tones:
         return Markup('<span class="badge {}">{}</span>').format(column.tones[written], written)
-    shown = name_html(written) if column.format == "text" else escape(written)
+    html = name_html(written) if column.format == "text" else escape(written)
     if column.interval is None:
-        return shown
+        return html
     limits = [row.get(c) for c in column.interval]
     if any(is_missing(v) for v in limits):
-        return shown
+        return html
     low, high = (write(v) for v in limits)
-    return Markup('{} <span class="ci">[{}, {}]</span>').format(shown, low, high)
+    return Markup('{} <span class="ci">[{}, {}]</span>').format(html, low, high)
 
 
 def sort_key(row: dict[str, Any], column: Column) -> str:
@@ -103,16 +103,16 @@ def sort_key(row: dict[str, Any], column: Column) -> str:
 def table_rows(table: Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
     """A table's rows in sight, the rows folded away, and how many more there are; no fold for a handful."""
     frame = table.frame[[c for c in _sources(table) if c in table.frame]]
-    shown = frame.iloc[: table.most_rows]
-    rows = [dict(zip(shown.columns, r, strict=True)) for r in shown.itertuples(index=False, name=None)]
+    rows_in_sight = frame.iloc[: table.most_rows]
+    rows = [dict(zip(rows_in_sight.columns, r, strict=True)) for r in rows_in_sight.itertuples(index=False, name=None)]
     cut = table.visible_rows if len(rows) >= table.visible_rows + _FOLD_AT_LEAST else len(rows)
     return rows[:cut], rows[cut:], len(frame) - len(rows)
 
 
 def _sources(table: Table) -> list[str]:
     """The columns of the frame that the table shows."""
-    wanted = [s for c in table.columns for s in (c.source, *(c.interval or ()))]
-    return list(dict.fromkeys(wanted))
+    columns = [s for c in table.columns for s in (c.source, *(c.interval or ()))]
+    return list(dict.fromkeys(columns))
 
 
 def _piece_html(piece: Inline) -> Markup:

@@ -38,10 +38,10 @@ def visible(text: object) -> str:
 
 def name_html(text: object) -> Markup:
     """A name as HTML: escaped, isolated from the direction of the text around it, invisible characters marked."""
-    shown = visible_parts(str(text))
-    if not shown:
+    parts = visible_parts(str(text))
+    if not parts:
         return Markup('<span class="esc">(empty)</span>')
-    inner = Markup("").join(Markup('<span class="esc">{}</span>').format(p) if e else escape(p) for p, e in shown)
+    inner = Markup("").join(Markup('<span class="esc">{}</span>').format(p) if e else escape(p) for p, e in parts)
     return Markup("<bdi>{}</bdi>").format(inner)
 
 

@@ -90,22 +90,22 @@ def frequency_plot(
         high: ``[n]`` upper limits.
     """
     x, mean, lower, upper = (np.asarray(v, dtype=float) for v in (frequency, estimate, low, high))
-    shown = np.isfinite(x) & (x > 0) & np.isfinite(mean)
+    drawable = np.isfinite(x) & (x > 0) & np.isfinite(mean)
     sheet = Sheet(320, left=48, top=32, right=24)
     axes = sheet.axes
     axes.set_xscale("log")
-    with_interval = shown & np.isfinite(lower) & np.isfinite(upper)
+    with_interval = drawable & np.isfinite(lower) & np.isfinite(upper)
     axes.vlines(x[with_interval], lower[with_interval], upper[with_interval], color=colour("grey"), linewidth=1.4)
-    axes.plot(x[shown], mean[shown], "o", markersize=7, color=colour("blue"), zorder=3)
+    axes.plot(x[drawable], mean[drawable], "o", markersize=7, color=colour("blue"), zorder=3)
     axes.axhline(0, color=colour("muted"), linewidth=0.8)
-    if shown.any():
-        axes.set_xlim(x[shown].min() / 1.6, min(1.0, x[shown].max() * 2.2))
-        ends = np.r_[mean[shown], lower[with_interval], upper[with_interval], 0.0]
+    if drawable.any():
+        axes.set_xlim(x[drawable].min() / 1.6, min(1.0, x[drawable].max() * 2.2))
+        ends = np.r_[mean[drawable], lower[with_interval], upper[with_interval], 0.0]
         room = 0.08 * max(float(np.ptp(ends)), 0.1)
         axes.set_ylim(float(ends.min()) - room, float(ends.max()) + room)
     _percent_axis(axes.xaxis, *axes.get_xlim())
     axes.yaxis.set_major_formatter(FuncFormatter(_plain_number))
-    chosen = np.flatnonzero(shown)
+    chosen = np.flatnonzero(drawable)
     points = np.column_stack([x[chosen], mean[chosen]])
     names = [labels[int(i)] for i in chosen]
     limits = np.column_stack([lower, upper])[chosen]

@@ -170,10 +170,10 @@ class Statement:
         Raises:
             ValueError: It is not as its schema says: a defect of memorisk.
         """
-        named = _named(self.released)
+        parts = _named(self.released)
         subject = [
             ResourceDescriptor(f"{name}/{file}" if file else name, sha256)
-            for name, one in named.items()
+            for name, one in parts.items()
             for file, sha256 in one.listing.items()
         ]
         subject += [ResourceDescriptor(f"{RUNS}/{n}", audit.run_sha256) for n, audit in enumerate(self.audits, 1)]
@@ -181,7 +181,7 @@ class Statement:
             name: _plain(getattr(self, name)) for name in ("format", "format_version", "memorisk", "verdict", "audits")
         }
         content["released"] = [
-            {"name": name, **{k: v for k, v in _plain(one).items() if k != "listing"}} for name, one in named.items()
+            {"name": name, **{k: v for k, v in _plain(one).items() if k != "listing"}} for name, one in parts.items()
         ]
         predicate = json.loads(json.dumps(content, allow_nan=False))
         whole = {**predicate, "content_sha256": content_sha256(predicate, subject)}
