@@ -102,8 +102,8 @@ def read_backbone(spec: str) -> Backbone:
 
 
 def _model(source: FeatureSource) -> str:
-    shown = source.shown.removeprefix("timm:").removeprefix("transformers:").removeprefix("detector:")
-    return shown if source.kind in ("pixels", "pca") else shown.partition("@")[0]
+    name = source.shown.removeprefix("timm:").removeprefix("transformers:").removeprefix("detector:")
+    return name if source.kind in ("pixels", "pca") else name.partition("@")[0]
 
 
 def _pretraining(source: FeatureSource) -> str:

@@ -161,10 +161,10 @@ def _published(job: CellJob, strength: str, arrays: Arrays) -> PublishedReading:
     baseline = Queries(arrays["published_baseline"], _ids(parts, parts.rows("train")), len(parts.rows("validation")))
     train, validation = copies
     pools = published_pools(train, validation, baseline, percent=job.options.percent, seed=job.options.split_seed)
-    named: dict[str, PoolDetection] = dict(zip(PUBLISHED_POOLS, pools, strict=True))
+    detections: dict[str, PoolDetection] = dict(zip(PUBLISHED_POOLS, pools, strict=True))
     new = _ids(parts, parts.rows("null", "test_null"))
-    flags = {p: false_flags(arrays[f"published_null_{p}"], new, named[p].threshold) for p in named}
-    return PublishedReading(named, flags)
+    flags = {p: false_flags(arrays[f"published_null_{p}"], new, detections[p].threshold) for p in detections}
+    return PublishedReading(detections, flags)
 
 
 def _ids(parts: Parts, rows: np.ndarray) -> np.ndarray:
@@ -214,8 +214,8 @@ class Detector:
 
     def measures(self, strength: str) -> list[str]:
         """Measures that are defined for every seed."""
-        named = dict.fromkeys(m for m, s in self._by if s == strength)
-        return [m for m in named if all(one.pools for one in self.of(m, strength))]
+        measures = dict.fromkeys(m for m, s in self._by if s == strength)
+        return [m for m in measures if all(one.pools for one in self.of(m, strength))]
 
     def hits(self, measure: str, strength: str, pool: str, pick: HitSelector = lambda p: p.detected) -> Hits:
         """[S, n] what is counted of each copy, a row a seed."""
@@ -261,8 +261,8 @@ class Detector:
 
     def published_values(self, strength: str) -> dict[str, float]:
         """Published detection ratio of validation copies by measure, where it is defined."""
-        named = dict.fromkeys(m for m, s in self._by if s == strength)
-        values = {m: self.published(m, strength, "validation") for m in named}
+        measures = dict.fromkeys(m for m, s in self._by if s == strength)
+        values = {m: self.published(m, strength, "validation") for m in measures}
         return {m: v for m, v in values.items() if np.isfinite(v)}
 
 

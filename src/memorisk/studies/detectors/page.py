@@ -212,12 +212,12 @@ def findings(benchmark: Benchmark) -> list[Text]:
     ]  # fmt: skip
     if len(board) > 1:
         first = benchmark.board.undecided
-        named: list[str | Name] = []
+        names: list[str | Name] = []
         for i, name in enumerate(first):
-            named += ([", "] if i else []) + [Name(name)]
+            names += ([", "] if i else []) + [Name(name)]
         wording = ("Paired tests put ", " before every other detector.") if len(first) == 1 else (
             "Paired tests do not tell which of these is first: ", ".")  # fmt: skip
-        sentences.append([wording[0], *named, wording[1]])
+        sentences.append([wording[0], *names, wording[1]])
     sentences += _published_words(benchmark)
     return sentences
 
@@ -289,8 +289,8 @@ def _board_blocks(benchmark: Benchmark) -> list[Block]:
         "patient, exact intervals over patients. The order is that of these test patients: of many detectors the first "
         "is expected to find less of the next patients' copies."
     )
-    shown, saved = board_columns(board), "tables/leaderboard.parquet"
-    table = Table(frame=texts_as_missing(board), columns=shown, caption=caption, elsewhere=saved)
+    columns, saved = board_columns(board), "tables/leaderboard.parquet"
+    table = Table(frame=texts_as_missing(board), columns=columns, caption=caption, elsewhere=saved)
     caption = "The same detectors: other copies, and what their detection is made of."
     beside = Table(
         frame=texts_as_missing(board), columns=board_columns(board, "beside"), caption=caption, elsewhere=saved

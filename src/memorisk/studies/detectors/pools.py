@@ -107,8 +107,8 @@ def divide(store: ImageStore, shares: Sequence[float], *, seed: int, specificity
     part_of_group = np.empty(len(names), dtype=object)
     part_of_group[np.random.default_rng(seed).permutation(len(names))] = np.array(PARTS, dtype=object)[place]
     part = np.full(len(groups), "", dtype=object)
-    shown = np.setdiff1d(np.arange(len(groups)), blank)
-    part[shown] = part_of_group[np.searchsorted(names, groups[shown].astype(str))]
+    not_blank = np.setdiff1d(np.arange(len(groups)), blank)
+    part[not_blank] = part_of_group[np.searchsorted(names, groups[not_blank].astype(str))]
     _refuse_few({name: int((part_of_group == name).sum()) for name in PARTS}, len(names), specificity)
     rows = {name: np.flatnonzero(part == name) for name in POOLS}
     smallest = min(rows.values(), key=len)

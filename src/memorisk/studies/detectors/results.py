@@ -215,18 +215,18 @@ def number_table(measured: list[Detector], strengths: tuple[str, ...]) -> pd.Dat
             if m.strength not in strengths:
                 continue
             cell = m.job.cell
-            named = {
+            labels = {
                 "model": cell.backbone.model, "pretraining": cell.backbone.pretraining, "loss": cell.loss,
                 "seed": cell.seed, "measure": m.measure, "strength": m.strength,
             }  # fmt: skip
             for pool, read in m.pools.items():
                 drawn = one_per_group(read.source, seed=d.seed)
                 rates = share_columns("nearest", clopper_pearson(int(read.nearest_is_source[drawn].sum()), len(drawn)))
-                rows.append({**named, "form": "corrected", "pool": pool} | _rates(read.found) | rates)
+                rows.append({**labels, "form": "corrected", "pool": pool} | _rates(read.found) | rates)
             for pool, detection in (m.published.pools if m.published else {}).items():
                 flags = m.published.new_patients[pool] if m.published else None
                 rates = {} if flags is None else {"new_patients": flags.estimate, "n_new_patients": flags.trials}
-                rows.append({**named, "form": "published", "pool": pool} | _rates(detection) | rates)
+                rows.append({**labels, "form": "published", "pool": pool} | _rates(detection) | rates)
     return pd.DataFrame(rows)
 
 

@@ -269,10 +269,10 @@ def _loss_rows(measured: list[Detector], strength: str) -> list[dict[str, object
     """The measures under one loss, in the order of their detection on test."""
     if not measured:
         return []
-    named = [m for m in MEASURES if any(d.of(m, strength) for d in measured)]
+    measures = [m for m in MEASURES if any(d.of(m, strength) for d in measured)]
     every = [value for d in measured for value in d.published_values(strength).values()]
-    rows = [_row(measured, m, strength, len(every)) for m in named]
-    able = [m for m in named if any(m in d.measures(strength) for d in measured)]
+    rows = [_row(measured, m, strength, len(every)) for m in measures]
+    able = [m for m in measures if any(m in d.measures(strength) for d in measured)]
     chosen = max(able, key=lambda m: _mean(measured, m, strength, "validation"))
     hits: dict[str, np.ndarray] = {}
     pairs = []

@@ -157,8 +157,8 @@ def _blocks(table: StudyTable, layout: TableLayout) -> list[Block]:
             columns = [Column(source=str(c), heading=str(c), row_heading=i == 0) for i, c in enumerate(table.paper)]
             blocks.append(_block(View("As the paper prints it.", table.paper, columns, f"{table.name}_paper")))
         beside = {f"{table.name}_{name}" for name in layout.with_figures}
-        shown = [view for view in layout.views(table) if view.file not in beside]
-        blocks += [_block(View(view.title, texts_as_missing(view.frame), view.columns, view.file)) for view in shown]
+        views = [view for view in layout.views(table) if view.file not in beside]
+        blocks += [_block(View(view.title, texts_as_missing(view.frame), view.columns, view.file)) for view in views]
         if table.note:
             blocks.append(Paragraph([Strong(layout.note), Name(table.note)]))
     return [*blocks, Steps([Name(line) for line in table.missing])] if table.missing else blocks
@@ -181,8 +181,8 @@ def failure_blocks(failed: Mapping[str, str]) -> list[Block]:
 
 def texts_as_missing(frame: pd.DataFrame) -> pd.DataFrame:
     """Empty texts as missing, which the page shows as a dash."""
-    shown = {str(c): [None if isinstance(v, str) and not v else v for v in frame[c]] for c in frame}
-    return frame.assign(**{c: v for c, v in shown.items() if any(x is None for x in v)})
+    columns = {str(c): [None if isinstance(v, str) and not v else v for v in frame[c]] for c in frame}
+    return frame.assign(**{c: v for c, v in columns.items() if any(x is None for x in v)})
 
 
 def has_values(frame: pd.DataFrame, column: str) -> bool:
@@ -197,12 +197,15 @@ def markdown_table(frame: pd.DataFrame, columns: Sequence[Column] | None = None)
         frame: Text in every cell where no columns are given.
         columns: Which columns, their headings and formats.
     """
-    shown = [Column(source=str(c), heading=str(c)) for c in frame.columns] if columns is None else list(columns)
+    columns_shown = [Column(source=str(c), heading=str(c)) for c in frame.columns] if columns is None else list(columns)
     cut = frame.head(MOST_ROWS)
-    lines = [_line([c.heading for c in shown]), "| " + " | ".join("---:" if c.numeric else "---" for c in shown) + " |"]
+    lines = [
+        _line([c.heading for c in columns_shown]),
+        "| " + " | ".join("---:" if c.numeric else "---" for c in columns_shown) + " |",
+    ]
     for values in cut.itertuples(index=False, name=None):
         row = dict(zip(cut.columns, values, strict=True))
-        lines.append(_line([cell_text(row, column) for column in shown]))
+        lines.append(_line([cell_text(row, column) for column in columns_shown]))
     if len(frame) > len(cut):
         lines += ["", f"{len(frame) - len(cut):,} more rows are not shown here."]
     return "\n".join(lines)

@@ -249,16 +249,16 @@ def measure(
     sets = {"synthetic": store_of(drawn.images, cell, "synthetic")}
     if last:
         sets |= copies_of(cell)
-    shown: list[np.ndarray] = []
+    closest: list[np.ndarray] = []
     for i, source in enumerate(cell.options.detectors):
         values = {name: detectors.features(source, one, cell.data, progress).values for name, one in sets.items()}
         distances = _distances(cell, detectors, source, values)
         if drawn.source.max(initial=-1) >= 0:
             distances |= _pairs(cell, detectors, source, values, drawn.source)
-        shown.append(_closest(distances, cell.options.closest))
+        closest.append(_closest(distances, cell.options.closest))
         arrays |= {f"{i}.{name}": array for name, array in distances.items()}
     if last:
-        arrays["shown"] = np.unique(np.concatenate(shown))
+        arrays["shown"] = np.unique(np.concatenate(closest))
         arrays["shown_pixels"] = drawn.images[arrays["shown"]]
     shutil.rmtree(cell.folder / WORK, ignore_errors=True)
     return arrays

@@ -220,23 +220,23 @@ def generators_page(
         tables: Of `tables.generator_tables`.
         failed: Why generators are not there, by name.
     """
-    named, options = {table.name: table for table in tables}, study.options
+    by_name, options = {table.name: table for table in tables}, study.options
 
     def tables_of(*names: str) -> list[Block]:
         """Some tables, one after the other."""
-        return table_blocks(LAYOUT, *(named[name] for name in names))
+        return table_blocks(LAYOUT, *(by_name[name] for name in names))
 
     hidden = "Ids of images and patients are left out; tables/ in the study's folder has them."
     listed = [Paragraph(hidden)] if options.redact else tables_of(*_IDS)
     sections = [
         Section(
             "Who is memorized",
-            [*tables_of("memorized"), *memorized_figure(named["memorized"])],
+            [*tables_of("memorized"), *memorized_figure(by_name["memorized"])],
             "memorized",
         ),
-        Section("Training-set size", [*tables_of("sizes"), *size_figure(named["sizes"])], "sizes"),
-        Section("Steps and epochs", [*tables_of("steps"), *step_figure(named["steps"])], "steps"),
-        Section("Copies", [*tables_of("copies"), *copies_figure(named["copies"])], "copies"),
+        Section("Training-set size", [*tables_of("sizes"), *size_figure(by_name["sizes"])], "sizes"),
+        Section("Steps and epochs", [*tables_of("steps"), *step_figure(by_name["steps"])], "steps"),
+        Section("Copies", [*tables_of("copies"), *copies_figure(by_name["copies"])], "copies"),
         Section("DiT against GAN", tables_of("generators"), "generators"),
         Section("Distances", [*tables_of("distances"), *distance_figures(reading)], "distances"),
         Section("Pseudo-conditions", tables_of("table_3"), "table-3"),
@@ -251,15 +251,15 @@ def generators_page(
     return Page(
         title="What generators memorize",
         subtitle="A study of generators of images, by kind, training-set size, copies and epochs",
-        lead=_lead(reading, named, failed),
+        lead=_lead(reading, by_name, failed),
         sections=sections,
         footer=[Paragraph(f"This page holds {held}. Every reading is a row of tables/readings.parquet.")],
         redacted=study.options.redact,
     )
 
 
-def _lead(reading: StudyEvaluations, named: Mapping[str, StudyTable], failed: Mapping[str, str]) -> list[Block]:
-    lines = findings(named["memorized"].ours, named["copies"].ours)
+def _lead(reading: StudyEvaluations, by_name: Mapping[str, StudyTable], failed: Mapping[str, str]) -> list[Block]:
+    lines = findings(by_name["memorized"].ours, by_name["copies"].ours)
     blocks: list[Block] = [Steps(lines)] if lines else [Paragraph("No generator is finished yet.")]
     facts = [
         Fact("Generators", count(len({cell.name for cell in reading.cells} | failed.keys()))),

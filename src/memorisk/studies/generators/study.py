@@ -161,9 +161,9 @@ def study_generators(
     study, folder = read_generators(config), Path(out)
     check_entry(folder, study.options, tables_only=tables_only)
     names = Pseudonyms.from_options(study.options)
-    named = names.knowing(config).settings({**config, "run": _identity(study)})
+    settings = names.knowing(config).settings({**config, "run": _identity(study)})
     refuse_overlap(folder, {f"the images of {name}": one.images for name, one in study.datasets.items()})
-    check_out_folder(folder, {"run": named["run"]}, identity=["run"])
+    check_out_folder(folder, {"run": settings["run"]}, identity=["run"])
     cells, refused, detectors = _prepare(study, folder, progress)
 
     def read() -> GeneratorsResult:
@@ -181,7 +181,7 @@ def study_generators(
         """Train and read what is not done."""
         _run(run, cells, detectors, progress)
 
-    made = Study(out=folder, settings=named, identity=named["run"], run=run, read=read, report=report)
+    made = Study(out=folder, settings=settings, identity=settings["run"], run=run, read=read, report=report)
     return run_study(made, progress, tables_only=tables_only)
 
 

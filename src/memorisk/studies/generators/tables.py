@@ -129,14 +129,14 @@ def generator_table(reading: StudyEvaluations) -> StudyTable:
     """A.5 of paper 003: kinds of generators side by side."""
     by = (*_TRAINING_COLUMNS, "repeated")
     ours = quality_rows(reading, by)
-    shown = [name for name in FIGURE_RANGES if name != "IRS"]
+    figures = [name for name in FIGURE_RANGES if name != "IRS"]
     wide: dict[tuple[str, ...], dict[str, str]] = {}
     for row in ours.to_dict("records"):
         line = wide.setdefault(
             tuple(str(row[name]) for name in by),
             {"Generator": row["kind"], "Arm": row["arm"], "Data set": row["dataset"], "Images": str(row["n_images"])},
         )
-        if row["figure"] in shown:
+        if row["figure"] in figures:
             line[str(row["figure"])] = plain_number(row["estimate"], 3)
     note = (
         "Figures hold for these features and numbers of images only. Intervals are over patients and generated images. "
@@ -192,8 +192,8 @@ def _with_fid(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
         return table
     on = [*_TRAINING_COLUMNS, "repeated"]
     fid = rows(quality, [name == "FID" for name in column_texts(quality, "figure")])
-    named = {"estimate": "fid", "estimate_low": "fid_low", "estimate_high": "fid_high", "reference": "fid_reference"}
-    return table.merge(fid.rename(columns=named)[[*on, *named.values()]], on=on, how="left")
+    columns = {"estimate": "fid", "estimate_low": "fid_low", "estimate_high": "fid_high", "reference": "fid_reference"}
+    return table.merge(fid.rename(columns=columns)[[*on, *columns.values()]], on=on, how="left")
 
 
 def distance_table(reading: StudyEvaluations) -> StudyTable:

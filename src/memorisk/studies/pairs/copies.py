@@ -195,8 +195,8 @@ def _comparison_row(m: CopiesScores, base: CopiesScores, rule: str, family: str)
         families = m.families if family == ALL else (family,)
         a, b = (np.stack([one.hits(rule, f, dataset) for f in families]) for one in (m, base))  # [families, n]
         apart.append(identity_difference(a.mean(axis=0), b.mean(axis=0), own))
-        named = np.char.add(f"{place} ", own)
-        for each, into in ((a.ravel(), first), (b.ravel(), second), (np.tile(named, len(families)), groups)):
+        patients = np.char.add(f"{place} ", own)
+        for each, into in ((a.ravel(), first), (b.ravel(), second), (np.tile(patients, len(families)), groups)):
             into.append(each)
     if not apart:
         return {}
@@ -346,8 +346,8 @@ def _board(
         names = ("recall", "recall_low", "recall_high")
         row |= {name: first.get(name, np.nan) for name in (*names, "recall_paper")}
         row |= {name.replace("recall", "recall_95"): second.get(name, np.nan) for name in names}
-        shown = ("difference", "difference_low", "difference_high", "p", "adjusted")
-        row |= {k: v for k, v in beside.get(m.name, {}).items() if k in shown}
+        columns = ("difference", "difference_low", "difference_high", "p", "adjusted")
+        row |= {k: v for k, v in beside.get(m.name, {}).items() if k in columns}
         rows.append(row | _specificity(m) | {"dimension": m.cell.described.get("dimension")})
     board = pd.DataFrame(rows)
     by_name = "recall_paper" if options.protocol == "paper" else "recall"

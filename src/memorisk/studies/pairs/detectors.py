@@ -220,8 +220,8 @@ def read_detector(named_text: str, *, measure: str = "auto") -> BenchmarkDetecto
     detector = open_pair_detector(text, measure="auto")
     if measure != "auto" and detector.detector is None:
         detector = open_pair_detector(text, measure=measure)
-    shown = detector.source.shown.removeprefix("detector:").removeprefix("timm:").removeprefix("transformers:")
-    return BenchmarkDetector(name or shown, text, None, detector)
+    source_name = detector.source.shown.removeprefix("detector:").removeprefix("timm:").removeprefix("transformers:")
+    return BenchmarkDetector(name or source_name, text, None, detector)
 
 
 def _with_name(named_text: str) -> tuple[str, str]:

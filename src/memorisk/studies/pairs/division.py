@@ -124,8 +124,8 @@ def _datasets(manifest: Manifest) -> np.ndarray:
     """[N] data set of each image; that of the source where there is no column."""
     if "dataset" not in manifest.table:
         return np.full(manifest.n, manifest.name, dtype=object)
-    named = [str(name) or manifest.name for name in manifest.table["dataset"].tolist()]
-    return np.array(named, dtype=object)
+    names = [str(name) or manifest.name for name in manifest.table["dataset"].tolist()]
+    return np.array(names, dtype=object)
 
 
 def _identities(store: ImageStore) -> np.ndarray:
@@ -192,8 +192,8 @@ def _given_parts(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
 
 def _sets_without_split(part: np.ndarray, datasets: np.ndarray) -> list[str]:
     """Data sets in which the given split names no test image, where it does in others."""
-    named = set(datasets[part == TEST].tolist())
-    return sorted(set(datasets.tolist()) - named) if named else []
+    with_split = set(datasets[part == TEST].tolist())
+    return sorted(set(datasets.tolist()) - with_split) if with_split else []
 
 
 def _exclude_known(

@@ -83,8 +83,8 @@ def score_figures(benchmark: PairBenchmark, thresholds: pd.DataFrame) -> list[Bl
         sentence += f"{count(int(different.sum()) + under)} of two, each as a share of its own"
         sentence += f"; {count(under)} of two lie below the axis." if under else "."
         words = f"Pairs of one patient reach from {edges[0]:.4g} to {edges[-1]:.4g}."
-        named = [Name(detector), ", ", Name(dataset), sentence]
-        blocks.append(Figure(svg=svg, title="Figure 6: all pairs by score", caption=named, alternative=words))
+        caption = [Name(detector), ", ", Name(dataset), sentence]
+        blocks.append(Figure(svg=svg, title="Figure 6: all pairs by score", caption=caption, alternative=words))
     if len(keys) > MOST_HISTOGRAMS:
         blocks.append(Paragraph(f"{len(keys) - MOST_HISTOGRAMS} more are in tables/figure_6.parquet."))
     return blocks

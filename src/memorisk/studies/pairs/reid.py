@@ -76,9 +76,9 @@ def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     aucs: dict[str, list[JackknifeInterval]] = {form: [] for form in FORMS}
     specificities: list[JackknifeInterval] = []
-    named: dict[str, object] = {"section": m.contender.section, "detector": m.name}
+    labels: dict[str, object] = {"section": m.contender.section, "detector": m.name}
     for dataset, some in m.test.items():
-        row: dict[str, object] = {**named, "dataset": dataset}
+        row: dict[str, object] = {**labels, "dataset": dataset}
         for form in FORMS:
             listed = some.listed(form)
             aucs[form].append(pair_auc(*listed[:4], weights=listed.weight).interval)
@@ -92,7 +92,7 @@ def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
         row |= {"at": at.name.removeprefix("specificity "), "sensitivity_low": at.sensitivity_low}
         rows.append(row | {"n_identities": some.pairs.n_identities, "n_pairs": len(some.pairs.weight)})
     if len(rows) > 1:
-        row = {**named, "dataset": MACRO}
+        row = {**labels, "dataset": MACRO}
         for form in FORMS:
             row |= limits(f"auc{_SUFFIX[form]}", macro_average(aucs[form]))
         row |= limits("specificity", macro_average(specificities))

@@ -64,14 +64,14 @@ def table_1(reading: StudyReading, *, draws: int, seed: int) -> StudyTable:
     ours = rarity_table(cells, draws=draws, seed=seed)
     with_rare = [cell.dataset for cell in cells if cell.rare_scored]
     left_out = [name for name in reading.datasets if name not in with_rare]
-    shown = rows(ours, [name in with_rare for name in column_texts(ours, "dataset")])
+    printed = rows(ours, [name in with_rare for name in column_texts(ours, "dataset")])
     missing = [f"{one_line(n, 60)}: no class below 5 % was scored, so it is not in the paper's form" for n in left_out]
     extra = {}
     try:
         extra["across"] = rarity_across(cells, draws=draws, seed=seed)
     except InputError as error:
         missing.append(f"over cells: {error}")
-    return StudyTable("table_1", title, _printed_rho(shown), ours, _RARITY_NOTE, missing=tuple(missing), extra=extra)
+    return StudyTable("table_1", title, _printed_rho(printed), ours, _RARITY_NOTE, missing=tuple(missing), extra=extra)
 
 
 def _printed_rho(table: pd.DataFrame) -> pd.DataFrame:
@@ -192,13 +192,13 @@ def _agreement(cells: Sequence[StudyCell]) -> tuple[pd.DataFrame, list[str]]:
             continue
         if not isinstance(both.get("strongest"), dict):
             missing.append(f"{cell.name}: has no success of the loss difference; issue the run's command again")
-        for place, shown in _FORMS.items():
+        for place, form_words in _FORMS.items():
             form: Any = both
             for name in place:
                 form = (form or {}).get(name)
             if form is None:
                 continue
-            row: dict[str, Any] = {"dataset": cell.dataset, "architecture": cell.architecture, "form": shown}
+            row: dict[str, Any] = {"dataset": cell.dataset, "architecture": cell.architecture, "form": form_words}
             for name in ("difference", "spearman"):
                 limits = form[name]
                 row |= {name: limits["estimate"], f"{name}_low": limits["low"], f"{name}_high": limits["high"]}
@@ -269,7 +269,7 @@ def table_9(reading: StudyReading) -> StudyTable:
 
 def _dataset_row(cell: StudyCell) -> dict[str, Any]:
     summary, classes, images = cell.result.summary, cell.result.per_class, cell.result.per_image
-    named = bool(summary.get("groups_given"))
+    has_groups = bool(summary.get("groups_given"))
     n, counts = int(summary["n_images"]), column_numbers(classes, "n")
     rarest = int(np.argmin(counts))
     each = images.drop_duplicates("image")
@@ -279,19 +279,19 @@ def _dataset_row(cell: StudyCell) -> dict[str, Any]:
     return {
         "dataset": cell.dataset,
         "n_images": n,
-        "n_groups": float(summary["n_groups"]) if named else float("nan"),
-        "images_per_patient": n / summary["n_groups"] if named else float("nan"),
-        "most_images": float(of_one.max()) if named else float("nan"),
+        "n_groups": float(summary["n_groups"]) if has_groups else float("nan"),
+        "images_per_patient": n / summary["n_groups"] if has_groups else float("nan"),
+        "most_images": float(of_one.max()) if has_groups else float("nan"),
         "n_classes": int(summary["n_classes"]),
         "not_auditable": len(summary.get("not_auditable") or []),
         "imbalance": float(counts.max() / counts.min()),
         "rarest": column_texts(classes, "label")[rarest],
         "rarest_share": float(column_numbers(classes, "frequency")[rarest]),
-        "rarest_groups": float(column_numbers(classes, "n_groups")[rarest]) if named else float("nan"),
+        "rarest_groups": float(column_numbers(classes, "n_groups")[rarest]) if has_groups else float("nan"),
         "design": str(summary["design"]),
         **{name: int(summary[name]) for name in ("n_train", "n_canary", "n_test")},
         "n_scored": n_scored,
-        "n_groups_scored": float(scored["group"].nunique()) if named else float("nan"),
+        "n_groups_scored": float(scored["group"].nunique()) if has_groups else float("nan"),
         "scored_share": n_scored / n,
     }
 

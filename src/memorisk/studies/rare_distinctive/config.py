@@ -87,33 +87,33 @@ def read_study(config: Mapping[str, Any]) -> StudyConfig:
             str(base["images"]),
             _settings(config, protocol, dataset, base, of_architecture | more),
         )
-    wanted = config.get("explain") or {}
-    check_keys("explain", wanted, EXPLAIN_KEYS)
-    _check_explain(wanted, cells)
-    return StudyConfig(protocol, cells, defences, dict(wanted), bases)
+    explain_settings = config.get("explain") or {}
+    check_keys("explain", explain_settings, EXPLAIN_KEYS)
+    _check_explain(explain_settings, cells)
+    return StudyConfig(protocol, cells, defences, dict(explain_settings), bases)
 
 
-def _check_explain(wanted: Mapping[str, Any], cells: dict[tuple[str, str], tuple[str, dict[str, Any]]]) -> None:
+def _check_explain(options: Mapping[str, Any], cells: dict[tuple[str, str], tuple[str, dict[str, Any]]]) -> None:
     """Refuse at once what `memorisk.explain` would refuse after the first cell was trained.
 
     Raises:
         InputError: Features that cannot be had, or probes of models that will not be kept or have no second seed.
     """
-    if not wanted:
+    if not options:
         return
-    if not isinstance(wanted.get("probes", False), bool):
+    if not isinstance(options.get("probes", False), bool):
         raise InputError(
-            f"explain: probes is {one_line(repr(wanted['probes']), 40)}; give true or false, without quotes"
+            f"explain: probes is {one_line(repr(options['probes']), 40)}; give true or false, without quotes"
         )
-    features = wanted.get("features")
+    features = options.get("features")
     check_features(
-        (BEFORE,) if features is None else features, wanted.get("feature_weights"), wanted.get("feature_size")
+        (BEFORE,) if features is None else features, options.get("feature_weights"), options.get("feature_size")
     )
     for (architecture, dataset), (_, settings) in cells.items():
         name = f"{one_line(dataset, 60)}, {one_line(architecture, 60)}"
-        if wanted.get("probes") and settings["discard_weights"]:
+        if options.get("probes") and settings["discard_weights"]:
             raise InputError(f"explain: probes need the models of {name}: leave discard_weights out")
-        if wanted.get("probes") and len(settings["seeds"]) < 2:
+        if options.get("probes") and len(settings["seeds"]) < 2:
             raise InputError(f"explain: probes need two seeds at least, {name} has {len(settings['seeds'])}")
 
 

@@ -112,19 +112,19 @@ def figure_3(tables: Tables) -> list[Block]:
 
 
 def _by_regime(own: pd.DataFrame, dataset: str) -> Figure:
-    named = own.assign(regime=[regime_name(name) for name in column_texts(own, "regime")])
-    first = _cell_place(named, "regime", column_texts(named, "regime")[0])
+    with_names = own.assign(regime=[regime_name(name) for name in column_texts(own, "regime")])
+    first = _cell_place(with_names, "regime", column_texts(with_names, "regime")[0])
     labels = column_texts(largest_first(first, "mean"), "label")
     return Figure(
         svg=series_plot(
             labels,
-            _series(named, "regime", "label", labels, MEAN),
+            _series(with_names, "regime", "label", labels, MEAN),
             x_title="Mean memorization M, with 95 % interval",
         ),
         title="Figure 3 (a). Each class under each regime.",
         caption=["Data set ", Name(dataset), ", largest mean of the first regime first.", _shorten(labels)],
-        alternative=_highest(named, "regime", "label", MEAN),
-        table=Table(frame=named, columns=COLUMNS["by_regime"], caption="Every class and regime."),
+        alternative=_highest(with_names, "regime", "label", MEAN),
+        table=Table(frame=with_names, columns=COLUMNS["by_regime"], caption="Every class and regime."),
     )
 
 
@@ -136,14 +136,14 @@ def figure_4a(tables: Tables) -> list[Block]:
     agreement = tables["table_8"].extra.get("agreement", pd.DataFrame())
     if agreement.empty:
         return []
-    named = _with_cell_names(agreement)
-    labels = list(dict.fromkeys(column_texts(named, "cell")))
+    with_names = _with_cell_names(agreement)
+    labels = list(dict.fromkeys(column_texts(with_names, "cell")))
     ends = ("difference", "difference_low", "difference_high")
     return [
         Figure(
             svg=series_plot(
                 labels,
-                _series(named, "form", "cell", labels, ends),
+                _series(with_names, "form", "cell", labels, ends),
                 x_title="Difference of success, 95 % interval",
                 cut=False,
             ),
@@ -152,7 +152,7 @@ def figure_4a(tables: Tables) -> list[Block]:
             "model's answers the question, for the loss threshold, which an attacker can compute, and for the loss "
             "difference. The paper's form sets the loss difference against M from the attacked models, which is the "
             f"same number: it agrees even where nothing is memorized.{_shorten(labels)}",
-            alternative=_highest(named, "form", "cell", ends),
+            alternative=_highest(with_names, "form", "cell", ends),
             table=Table(frame=agreement, columns=COLUMNS["agreement"], caption="Every form."),
         )
     ]

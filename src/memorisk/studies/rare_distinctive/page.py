@@ -53,11 +53,11 @@ def study_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
         runs: What is finished and what failed.
         tables: Of ``studies.rare_distinctive.tables.study_tables``.
     """
-    named = {table.name: table for table in tables}
+    by_name = {table.name: table for table in tables}
     sections = []
     for title, key, chosen, figures in _SECTIONS:
-        blocks = table_blocks(LAYOUT, *(named[name] for name in chosen))
-        blocks += [block for figure in figures for block in figure(named)]
+        blocks = table_blocks(LAYOUT, *(by_name[name] for name in chosen))
+        blocks += [block for figure in figures for block in figure(by_name)]
         sections.append(Section(title, blocks, key))
     sections.append(Section("What the classes look like", figure_7(runs), "images"))
     sections.append(Section("How to read this", _how_to_read(), "reading"))

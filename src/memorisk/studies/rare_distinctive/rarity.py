@@ -307,8 +307,8 @@ def table_one(table: pd.DataFrame, column: str = "paper_rho", spread: str | None
     text = []
     around_all = column_numbers(table, spread) if spread else np.full(len(table), NAN)
     for value, around in zip(column_numbers(table, column), around_all, strict=True):
-        shown = "" if np.isnan(value) else f"{value:.3f}"
-        text.append(shown if np.isnan(around) or not shown else f"{shown} ± {around:.3f}")
+        rho = "" if np.isnan(value) else f"{value:.3f}"
+        text.append(rho if np.isnan(around) or not rho else f"{rho} ± {around:.3f}")
     wide = table.assign(text=text).pivot(index="architecture", columns="dataset", values="text").fillna("")
     order = wide.loc[
         list(dict.fromkeys(column_texts(table, "architecture"))), list(dict.fromkeys(column_texts(table, "dataset")))

@@ -151,7 +151,7 @@ def study_rare_distinctive(
     check_out_folder(folder, {"run": identity}, identity=["run"])
     for name, part, settings in study_parts_in(folder, study):
         check_part(name, part, settings)
-    named = _study_pseudonyms(study).knowing(config).settings({**config, "run": identity})
+    own_settings = _study_pseudonyms(study).knowing(config).settings({**config, "run": identity})
     failed = _unfinished(folder, study) if tables_only else {}
 
     def run(run: RunFolder, progress: Progress) -> None:
@@ -167,7 +167,7 @@ def study_rare_distinctive(
         """Lay out the page."""
         return StudyReport(page=study_page(result.runs, result.tables), layout=LAYOUT)
 
-    made = Study(out=folder, settings=named, identity=named["run"], run=run, read=read, report=report)
+    made = Study(out=folder, settings=own_settings, identity=own_settings["run"], run=run, read=read, report=report)
     return run_study(made, progress, tables_only=tables_only)
 
 
@@ -258,11 +258,11 @@ def _explain(folder: Path, settings: Mapping[str, Any], progress: Progress) -> N
     """Look into a finished cell, unless that was done for these very scores."""
     if not settings:
         return
-    wanted = {"asked": dict(settings), "scores": file_fingerprint(folder / SCORES)}
+    content = {"asked": dict(settings), "scores": file_fingerprint(folder / SCORES)}
     marker = folder / "explained.json"
-    if marker.is_file() and read_json(marker) == wanted:
+    if marker.is_file() and read_json(marker) == content:
         return
     options = dict(settings)
     options["features"] = (BEFORE,) if settings.get("features") is None else settings["features"]
     explain(folder, progress=progress, **options)
-    write_json(marker, wanted)
+    write_json(marker, content)

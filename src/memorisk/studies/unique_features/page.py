@@ -218,15 +218,15 @@ def variant_notes(reading: StudyAnswers) -> list[Block]:
         epochs = sum(len(f["variant_same"]) for f in own)
         moved = [np.stack([f["variant_rows"], f["variant_columns"], f["variant_mirrored"]]) for f in own]
         distinct = len(np.unique(np.concatenate(moved, axis=1), axis=1).T) if moved else 0
-        shown = np.mean(np.concatenate([f["variant_same"] for f in own]))
+        same_share = np.mean(np.concatenate([f["variant_same"] for f in own]))
         energy_left = np.mean(np.concatenate([f["variant_kept"] for f in own]))
-        named = arm_columns(arm)
+        labels = arm_columns(arm)
         lines.append(
             [
-                Name(f"{named['dataset']}, {named['network']}, {named['regulariser']}"),
+                Name(f"{labels['dataset']}, {labels['network']}, {labels['regulariser']}"),
                 f": over {count(epochs)} epochs of {count(len(own))} models the canary showed the mark in "
-                f"{count(distinct)} places or mirrorings; in {percent(shown)} of the epochs with the pixels of the "
-                f"probes; {decimal(energy_left)} of its energy was left on average.",
+                f"{count(distinct)} places or mirrorings; in {percent(same_share)} of the epochs with the pixels of "
+                f"the probes; {decimal(energy_left)} of its energy was left on average.",
             ]
         )
     return [Paragraph("What augmentation made of the mark:"), Steps(lines)] if lines else []
@@ -242,15 +242,15 @@ def _by_arm(frame: pd.DataFrame | None) -> list[tuple[str, pd.DataFrame]]:
 
 def _figure(svg: str, number: str, name: str, frame: pd.DataFrame, columns: tuple[str, ...], caption: str) -> Figure:
     first = "image" if "image" in frame else columns[0]
-    shown = [Column(source=first, heading=first.capitalize(), row_heading=True, format="text" if first == "image"
+    layout = [Column(source=first, heading=first.capitalize(), row_heading=True, format="text" if first == "image"
                     else "count")]  # fmt: skip
-    shown += [Column(source=c, heading=c.replace("_", " "), format="power") for c in columns if c != first]
+    layout += [Column(source=c, heading=c.replace("_", " "), format="power") for c in columns if c != first]
     return Figure(
         svg=svg,
         title=f"{number}: {caption.split(';')[0].split(',')[0]}",
         caption=[Name(name), f". {caption[0].upper()}{caption[1:]}."],
         alternative=[Name(name), f": {caption}."],
-        table=Table(frame=frame, columns=shown, caption="The drawn numbers."),
+        table=Table(frame=frame, columns=layout, caption="The drawn numbers."),
     )
 
 
@@ -316,20 +316,20 @@ def unique_page(
         tables: Of `tables.unique_tables`.
         failed: Why trainings are not there.
     """
-    named = {table.name: table for table in tables}
+    by_name = {table.name: table for table in tables}
 
     def tables_of(*names: str) -> list[Block]:
         """Some tables, one after the other."""
-        return table_blocks(LAYOUT, *(named[name] for name in names))
+        return table_blocks(LAYOUT, *(by_name[name] for name in names))
 
     sections = [
         Section("Is a mark remembered that was seen once?", tables_of("table_2"), "black-box"),
-        Section("The white-box score", [*tables_of("table_1"), *redraw_figures(named["seeds"])], "white-box"),
+        Section("The white-box score", [*tables_of("table_1"), *redraw_figures(by_name["seeds"])], "white-box"),
         Section("Regularisers", [*tables_of("table_3"), *variant_notes(reading)], "regularisers"),
-        Section("Chance of the training", [*tables_of("seeds"), *seed_figures(named["seeds"], study)], "seeds"),
-        Section("Early or late?", epoch_figures(named["epochs"]) or tables_of("epochs"), "epochs"),
+        Section("Chance of the training", [*tables_of("seeds"), *seed_figures(by_name["seeds"], study)], "seeds"),
+        Section("Early or late?", epoch_figures(by_name["epochs"]) or tables_of("epochs"), "epochs"),
         Section("Influential images", tables_of("influence", "before_after"), "influence"),
-        Section("Where it is stored", [*tables_of("latents"), *latent_figures(named["latents"])], "latents"),
+        Section("Where it is stored", [*tables_of("latents"), *latent_figures(by_name["latents"])], "latents"),
         Section("What was run", [*_mark(study), *tables_of("networks")], "setup"),
         Section("How to read this", _how_to_read(), "reading"),
     ]
@@ -341,7 +341,7 @@ def unique_page(
     return Page(
         title="Unique features",
         subtitle="Does a network remember a mark that it saw once? A study on canaries",
-        lead=_lead(study, reading, named, failed),
+        lead=_lead(study, reading, by_name, failed),
         sections=sections,
         footer=[Paragraph(f"{names}This page holds {held}. Every model is a row of tables/models.parquet.")],
         redacted=study.options.redact,
@@ -349,10 +349,10 @@ def unique_page(
 
 
 def _lead(
-    study: UniqueStudy, reading: StudyAnswers, named: dict[str, StudyTable], failed: dict[str, str]
+    study: UniqueStudy, reading: StudyAnswers, by_name: dict[str, StudyTable], failed: dict[str, str]
 ) -> list[Block]:
     blocks: list[Block] = [Paragraph(_protocol(study))]
-    lines = findings(named["table_1"].ours, named["table_2"].ours)
+    lines = findings(by_name["table_1"].ours, by_name["table_2"].ours)
     if lines:
         blocks.append(Steps(lines))
     facts = [
@@ -362,7 +362,7 @@ def _lead(
         Fact("Networks that failed", count(len(failed))),
     ]
     lead: list[Block] = [Callout("note", "Was the mark remembered?", blocks), Facts(facts)]
-    doubts = chance_level_networks(named["networks"].ours)
+    doubts = chance_level_networks(by_name["networks"].ours)
     if doubts:
         lead.append(Callout("warning", "Networks that learned nothing", [Steps(doubts)]))
     return [*lead, *failure_blocks(failed)]

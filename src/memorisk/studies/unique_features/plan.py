@@ -169,8 +169,8 @@ class Planner:
         """Plain arms whose images are ranked by self-influence."""
         if not self.options.highest + self.options.lowest:
             return []
-        wanted = [Arm(a.dataset, a.network) for which in STUDIES if which != "random" for a in self.arms(which)]
-        return list(dict.fromkeys(wanted))
+        arms = [Arm(a.dataset, a.network) for which in STUDIES if which != "random" for a in self.arms(which)]
+        return list(dict.fromkeys(arms))
 
     def bases(self) -> list[Training]:
         """Trainings without the mark from which the self-influence of every image is taken."""

@@ -59,8 +59,8 @@ class StudyAnswers:
     def rows(self, arm: Arm, *roles: str) -> pd.DataFrame:
         """Return their rows of `models`."""
         names = [column_texts(self.models, column) for column in ("dataset", "network", "regulariser", "role")]
-        wanted = (arm.dataset, arm.network, arm.regulariser)
-        return rows(self.models, [key[:3] == wanted and key[3] in roles for key in zip(*names, strict=True)])
+        key_of_arm = (arm.dataset, arm.network, arm.regulariser)
+        return rows(self.models, [key[:3] == key_of_arm and key[3] in roles for key in zip(*names, strict=True)])
 
     def arms(self, *roles: str) -> list[Arm]:
         """Arms that have a finished training for these purposes, in the study's order."""

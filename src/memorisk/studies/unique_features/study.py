@@ -195,8 +195,8 @@ def _train(
 
     def stacked(waiting: Sequence[Training], ended: Ended[Training]) -> None:
         """On a GPU, networks of a kind as one computation."""
-        named = {t.key: t for t in waiting}
-        run_on_gpu([t.job for t in waiting], lambda job, error: ended(named[job.key], error and str(error)))
+        by_key = {t.key: t for t in waiting}
+        run_on_gpu([t.job for t in waiting], lambda job, error: ended(by_key[job.key], error and str(error)))
 
     return run_cells(
         run, trainings, run_training, progress, stage=stage, processes=planner.options.processes or available_cores(),

@@ -265,13 +265,13 @@ def _table_2(reading: StudyAnswers) -> StudyTable:
     arms = [arm for arm in reading.arms(INFLUENCE) if arm.regulariser == PLAIN]
     for arm in arms:
         rows = largest_first(reading.rows(arm, INFLUENCE), "m_paper")
-        named = {"D_t": arm.dataset, "MODEL": network_words(arm.network)}
+        labels = {"D_t": arm.dataset, "MODEL": network_words(arm.network)}
         paper += [
-            {"ID": str(r["image"]), **named, "M": _two_significant_digits(r["m_paper"]) + _star(r["p_welch"])}
+            {"ID": str(r["image"]), **labels, "M": _two_significant_digits(r["m_paper"]) + _star(r["p_welch"])}
             for r in rows.head(TOP).to_dict("records")
         ]
         averages.append(
-            {"ID": "AVG.", **named, "M": _two_significant_digits(positive_mean(column_numbers(rows, "m_paper")))}
+            {"ID": "AVG.", **labels, "M": _two_significant_digits(positive_mean(column_numbers(rows, "m_paper")))}
         )
         ours.append(arm_columns(arm) | arm_row(reading, arm))
     note = (
@@ -318,8 +318,8 @@ def _table_3(reading: StudyAnswers) -> StudyTable:
     paper, ours = [], []
     for arm in [arm for arm in reading.arms(INFLUENCE) if arm.regulariser != PLAIN]:
         rows = reading.rows(arm, INFLUENCE)
-        named = {"D_t": arm.dataset, "MODEL": network_words(arm.network), "REGULARISATION": regulariser_words(arm)}
-        paper.append({**named, "M": _two_significant_digits(positive_mean(column_numbers(rows, "m_paper")))})
+        labels = {"D_t": arm.dataset, "MODEL": network_words(arm.network), "REGULARISATION": regulariser_words(arm)}
+        paper.append({**labels, "M": _two_significant_digits(positive_mean(column_numbers(rows, "m_paper")))})
         ours.append(arm_columns(arm) | arm_row(reading, arm) | _regulariser_difference(reading, arm))
     note = (
         "Each regulariser has references of its own, trained with it and without the mark. The difference to no "
