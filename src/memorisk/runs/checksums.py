@@ -24,11 +24,11 @@ class Checksum:
     """Identity of a file, or of all files of a folder, by content."""
 
     sha256: str
-    """Of the file's bytes, or of the folder's listing."""
+    """SHA-256 of the file's bytes, or of the folder's listing."""
     files: int
-    """How many files."""
+    """Number of files."""
     bytes: int
-    """Of all of them."""
+    """Size of all of them."""
 
 
 def file_sha256(path: str | Path) -> str:

@@ -155,7 +155,7 @@ class WorkerRequirements:
     marks: tuple[str, ...]
     """Files in the folders where jobs read and write."""
     versions: dict[str, str]
-    """Of the libraries that results depend on."""
+    """Versions of the libraries that results depend on."""
 
     def pulse(self, name: str, every: float) -> Heartbeat | None:
         """Return where the worker of a job shows that it lives; None if no folder of the jobs can be written to.
