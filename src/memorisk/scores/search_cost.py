@@ -83,7 +83,7 @@ class Card:
     """One GPU."""
 
     name: str
-    """As it is named on the command line."""
+    """Name on the command line."""
     rate: float
     """Operations on float32 a second, a multiply-add being two."""
     memory: float

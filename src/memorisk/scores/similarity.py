@@ -195,7 +195,7 @@ class HeadSimilarity:
 
     head: Head
     search: Search = LOCAL_SEARCH
-    """Who looks at all pairs."""
+    """Search over all pairs."""
 
     at_half = 0.0
     words = "logit of the detector's head"
@@ -249,7 +249,7 @@ class MeasureSimilarity:
 
     measure: FittedMeasure
     search: Search = LOCAL_SEARCH
-    """Who looks at all pairs."""
+    """Search over all pairs."""
 
     at_half = float("nan")
 

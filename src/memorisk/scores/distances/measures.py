@@ -31,15 +31,15 @@ class Measure:
     name: str
     """SciPy's name."""
     formula: str
-    """Of two rows x and y."""
+    """Formula for two rows x and y."""
     domain: str
     """"any", "non-negative" or "binary"."""
     fitted: str
-    """What is taken from the references, once."""
+    """Values that are fitted to the references, once."""
     degenerate: str
-    """What happens with zero rows and constant rows."""
+    """Treatment of zero rows and constant rows."""
     scipy: str
-    """Where it differs from ``scipy.spatial.distance.cdist``; "none" where it does not."""
+    """Difference from ``scipy.spatial.distance.cdist``; "none" where there is none."""
     family: str
     """How many pairs are evaluated at once: "product", "sum", "ratio", "share" or "entropy" (see ``bounds``)."""
     direction: str = DIRECTION

@@ -37,7 +37,7 @@ class Call:
     weights: tuple[tuple[Tensor, Norm], ...]
     """Each tensor that plays the part of a weight (it need not be a parameter) and the norm of its gradient."""
     reads: tuple[Tensor, ...]
-    """What the norms read: it must not change in place before they are taken."""
+    """Tensors that the norms read: they must not change in place before the norms are taken."""
     folds: bool = True
     """Whether several blocks of rows may belong to one image."""
 
@@ -253,12 +253,12 @@ class ParameterUse:
     kind: str
     """Of operation, and the blocks of rows an image has in it: the same for every batch, or something is wrong."""
     edge: GradientEdge
-    """Where the gradient of the call's output arrives, even if that output is changed in place later."""
+    """Edge where the gradient of the call's output arrives, even if that output is changed in place later."""
     norm: Norm
     via: Node | None
     """The view of the parameter that was used in its place."""
     reads: tuple[tuple[torch.Tensor, int], ...]
-    """What the norm reads, and its version then."""
+    """Tensors that the norm reads, and their versions then."""
 
 
 class Recorder(TorchFunctionMode):

@@ -42,7 +42,7 @@ class Traced:
     logits: torch.Tensor
     """[b, k]."""
     uses: dict[str, ParameterUse]
-    """Of the parameters with a short way in this pass."""
+    """Uses of the parameters with a short way in this pass."""
     reasons: dict[str, str]
     """Why others that the logits depend on have none."""
     leaves: dict[str, torch.Tensor] = field(default_factory=dict)

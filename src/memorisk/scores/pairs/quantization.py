@@ -112,7 +112,7 @@ class Grid:
 
     head: Head
     step: float
-    """Of the logit."""
+    """Step of the logit."""
     order: NDArray[np.int64]
     """[c] columns with a weight that vary, by weight times spread."""
     centre: FloatArray

@@ -42,7 +42,7 @@ class Pairs:
     count: int
     """All pairs that reach the threshold, whether they are listed or not."""
     limit: int | None
-    """How many are listed at most."""
+    """Most pairs that are listed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Survey:
     counts: Ids | None
     """[bins] of the histogram."""
     work: Work
-    """What it took; depends on threads and blocks, the answers do not."""
+    """Work that it took; depends on threads and blocks, the answers do not."""
 
 
 def jobs(n: int, rows: int = 8192) -> Iterator[Job]:
