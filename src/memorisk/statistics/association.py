@@ -55,7 +55,7 @@ class Association:
     p_paper_raw: float
     """The paper's column: images counted as independent, floored at 1e-10."""
     p_paper_residual: float
-    """The same of the residualised rho."""
+    """The paper's p of the residualised rho."""
     n: int
     """Images with a score and with M."""
     n_groups: int
@@ -252,7 +252,7 @@ class Reliability:
     """Agreement of M with itself over halves of the seeds."""
 
     reliability: JackknifeInterval
-    """Of M over all seeds given, by Spearman and Brown; interval over groups."""
+    """Reliability of M over all seeds given, by Spearman and Brown; interval over groups."""
     half: float
     """Pearson's r of the halves, the mean over splits."""
     half_auroc: JackknifeInterval

@@ -196,9 +196,9 @@ class NeighbourTest:
     """The nearest-neighbour test of two parts, in both directions."""
 
     share: float
-    """Of neighbours in the same part: mean over groups of the mean over their images."""
+    """Share of neighbours in the same part: mean over groups of the mean over their images."""
     expected: float
-    """The same over random splits of the groups."""
+    """Expected share over random splits of the groups."""
     p_value: float
     """Two-sided: twice the smaller of both below, at most 1."""
     n_groups: int
@@ -206,13 +206,13 @@ class NeighbourTest:
     draws: int
     """Random splits."""
     p_apart: float
-    """Of a share as large, over random splits; no smaller than 1 / (draws + 1)."""
+    """p of a share as large, over random splits; no smaller than 1 / (draws + 1)."""
     p_together: float
-    """Of neighbours as often in the other part, weighted by their leads; likewise."""
+    """p of neighbours as often in the other part, weighted by their leads; likewise over random splits."""
     across: float
     """Share of all leads that is of neighbours in the other part."""
     across_expected: float
-    """The same over random splits."""
+    """Expectation over random splits."""
 
     @property
     def together(self) -> bool:
@@ -319,7 +319,7 @@ class ImageCounts:
     mean_held: float
     """Images a held-out patient, all of them."""
     p_value: float
-    """Of numbers of images as different in a random split by patient, two-sided."""
+    """p of numbers of images as different in a random split by patient, two-sided."""
 
     @property
     def one_each(self) -> bool:

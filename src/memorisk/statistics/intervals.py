@@ -80,7 +80,7 @@ class Interval:
     conditional: bool
     """True when the interval speaks of these trainings only, not of others by the same recipe."""
     method: str
-    """What was done, in words for a report."""
+    """Method in words for a report."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class VarianceParts:
     """Components of the variance behind the limits of an estimate."""
 
     scale: Scale
-    """Where the interval is symmetric."""
+    """Scale on which the interval is symmetric."""
     parts: tuple[tuple[float, float], ...]
     """Variances that add up, over groups and then over trainings, each with the degrees of freedom of its t quantile;
     empty where nothing varies."""
@@ -103,11 +103,11 @@ class JackknifeInterval:
     n_seeds: int
     """Seeds that the estimate averages."""
     method: str
-    """How the limits were made, in words."""
+    """Method of the limits, in words."""
     conditional: bool = True
     """True where the interval speaks of these trainings only, not of others by the same recipe."""
     spread: VarianceParts | None = None
-    """What the limits were made of, for limits at other levels; None where there are none."""
+    """Components of the limits, for limits at other levels; None where there are none."""
 
     def p_at_most(self, value: float) -> float:
         """One-sided p of "the true value is at most ``value``": the level at which the lower limit would stand there.
@@ -272,7 +272,7 @@ class GroupDeletedAuc:
     """The AUC of one attack on one model, and without each group."""
 
     auc: float
-    """Of all images."""
+    """AUC of all images."""
     deleted: FloatArray
     """[G], without group g; NaN where that empties a side."""
     members: NDArray[np.intp]

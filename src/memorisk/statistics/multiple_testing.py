@@ -287,7 +287,7 @@ class ErrorSpending:
     """
 
     error: float = 0.05
-    """Of all looks together."""
+    """Error of all looks together."""
     planned: int | None = None
     """K; None where it is not known."""
 

@@ -351,7 +351,7 @@ class MannWhitney:
     n_second: int
     """Units in the second group."""
     p_greater: float
-    """Of "the first group is larger": share of allocations with at least this U."""
+    """p of "the first group is larger": share of allocations with at least this U."""
     p_less: float
     """The other side."""
     p_two_sided: float

@@ -49,7 +49,7 @@ class Threshold:
     needed: int
     """Identities that the promise needs at least; 1 for a percentile."""
     promise: str
-    """In words."""
+    """Promise in words."""
 
     @property
     def kept(self) -> bool:

@@ -72,7 +72,7 @@ class Detection:
     share: float
     """Recognised share of all copies, identities with more copies counting more."""
     right_share: float
-    """The same of right ones; NaN where not known."""
+    """Share of all copies that are recognised by their own source; NaN where not known."""
     n_copies: int
     """Copies."""
 
@@ -86,7 +86,7 @@ class PoolDetection:
     threshold: Threshold
     """With its promise."""
     detection: Detection
-    """Of the pool's copies."""
+    """Detection of the pool's copies."""
     false_flags: Proportion
     """Share of the pool's unrelated identities, those that did not make the threshold, with a flagged image."""
     n_references: int

@@ -80,9 +80,9 @@ class Authenticity:
     """Share of synthetic images that are not nearer to their training image than its own nearest neighbour is."""
 
     share: Proportion
-    """Of the synthetic images; the interval is of the generator's further images, given this training set."""
+    """Share of the synthetic images; the interval is of the generator's further images, given this training set."""
     of_new: Proportion
-    """The same of held-out patients, one image each: what a set without any copy would show; no trials without."""
+    """Share of held-out patients, one image each: what a set without any copy would show; no trials without."""
 
 
 def wasserstein(
@@ -293,7 +293,7 @@ class WassersteinDistance:
     n_first: int
     """Units of the first sample."""
     n_second: int
-    """Of the second."""
+    """Size of the second sample."""
     level: float
     """Nominal coverage of both intervals."""
 

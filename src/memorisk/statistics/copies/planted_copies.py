@@ -34,7 +34,7 @@ class PlantPower:
     recall: Proportion
     """A random plant of a random source."""
     kinds: dict[str, Proportion]
-    """By kind, one plant of each source that has one; intervals each for itself."""
+    """Shares by kind, one plant of each source that has one; each interval by itself."""
     found: NDArray[np.bool_]
     """[P] whether each is noticed."""
 

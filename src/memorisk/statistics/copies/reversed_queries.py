@@ -69,7 +69,7 @@ class ReversedQueries:
     p_ahead: float
     """Probability that at least so many are, of a random split: exact, of the set as a whole, not of a patient."""
     promise: str
-    """In words."""
+    """Promise in words."""
     counted: ImageCounts
     """The images that count for ``ahead``."""
 

@@ -79,7 +79,7 @@ class MemorizedShare:
     attained: float
     """k / (n + 1): the average of a set that knows neither part."""
     p_value: float
-    """Of at least so many in a random order of all patients, exact; 1 without a bar."""
+    """p of at least so many in a random order of all patients, exact; 1 without a bar."""
     n_train: int
     """Training patients: the independent units."""
     n_held: int
@@ -219,7 +219,7 @@ class NearnessTest:
     at: float
     """The distance at which it is attained."""
     p_value: float
-    """Of at least this D in a random split, one-sided."""
+    """p of at least this D in a random split, one-sided."""
     n_train: int
     """Training patients: the independent units."""
     n_held: int

@@ -29,7 +29,7 @@ class MeanLimits:
     n: int
     """Models of the first group."""
     n_other: int
-    """Of the second; 0 where there is none."""
+    """Size of the second group; 0 where there is none."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class MarkRank:
     high: float
     """Upper limit."""
     interval: str
-    """How the limits were made, in words."""
+    """Method of the limits, in words."""
     p: float
     """The p that counts."""
     smallest_p: float

@@ -251,15 +251,15 @@ class Null:
     """The test units of a class, what they are ranked by, and their flips."""
 
     tests: Units
-    """In the seeds that scored the units compared with them."""
+    """Test units in the seeds that scored the units compared with them."""
     offset: float | None
     """`typical_error` of studentized ranks; None: means are ranked."""
     flips: int
-    """How many, the identity included."""
+    """Number of flips, the identity included."""
     exact: bool
     """Whether they are all that there are."""
     seed: int
-    """Of random ones."""
+    """Seed of random flips."""
 
     def blocks(self, width: int) -> Iterator[FloatArray]:
         """Blocks of flips `[block, S]`; `width` values per flip decide how many fit in a block."""

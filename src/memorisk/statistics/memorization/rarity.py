@@ -47,9 +47,9 @@ class ImageRarity:
     p_printed: float
     """Parametric, of ``of_mean``, not below 1e-10: the paper's. Its units are images; nothing follows from it."""
     interval: JackknifeInterval
-    """Of ``mean``, over groups and seeds, *these classes as they are*: it says nothing of other classes."""
+    """Interval of ``mean``, over groups and seeds, *these classes as they are*: it says nothing of other classes."""
     permutation: PermutationTest
-    """Of ``mean``, frequencies permuted over classes: the answer."""
+    """Test of ``mean``, frequencies permuted over classes: the answer."""
     n_images: int
     """With an M in some seed."""
     n_classes: int

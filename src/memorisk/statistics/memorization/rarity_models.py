@@ -64,9 +64,9 @@ class SlopePermutation:
     df: float
     """Degrees of freedom of t."""
     plain: PermutationTest
-    """Of the slope itself."""
+    """Test of the slope itself."""
     studentised: PermutationTest
-    """Of the slope over its standard error (HC3 over classes): also for classes of unequal noise."""
+    """Test of the slope over its standard error (HC3 over classes): also for classes of unequal noise."""
     n_classes: int
     """The independent units, counted within data sets."""
     n_datasets: int
@@ -240,7 +240,7 @@ class FrequencySlope:
     """Nats per unit of log frequency (ours), or per unit of frequency, 0 to 1 (the paper's). Negative: rare classes are
     memorized more. NaN where it cannot be had."""
     standard_error: float
-    """Of the slope, at the fitted variances."""
+    """Standard error of the slope, at the fitted variances."""
     low: float
     """Lower limit."""
     high: float

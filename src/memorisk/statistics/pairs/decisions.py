@@ -268,7 +268,7 @@ class PairSpecificity:
     n_identities: int
     """Identities with a positive pair."""
     needed: int
-    """How many the asked sensitivity needs: 299 at 99 %."""
+    """Number that the sensitivity needs: 299 at 99 %."""
 
     @property
     def estimate(self) -> float:

@@ -217,7 +217,7 @@ class RegeneratedCopies:
     share: float
     """alpha / (1 - alpha) times the rejected images a kept one, at most 1; NaN where nothing was kept."""
     high: float
-    """The same at the upper limit of the rejected images a kept one; 1 where nothing was kept."""
+    """Share at the upper limit of the rejected images a kept one; 1 where nothing was kept."""
     place: float
     """Largest probability that a place which only ever gives copies holds one: min(1, tries alpha)."""
     first: Proportion

@@ -315,7 +315,7 @@ class SubsetDistance:
     deviation: float
     """Standard deviation over subsets; not a standard error."""
     subsets: int
-    """How many."""
+    """Number of subsets."""
     size: int
     """Images of each side in a subset."""
 

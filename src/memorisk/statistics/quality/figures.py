@@ -57,7 +57,7 @@ class QualityFigure:
     level: float
     """Nominal coverage."""
     method: str
-    """How the limits were made, or why there are none."""
+    """Method of the limits, or why there are none."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -356,7 +356,7 @@ class UnevenGaps:
     uneven: NDArray[np.bool_]
     """[G] whether it lies beyond the cut."""
     cut: float
-    """In nats; inf where unseen patients are too few to tell."""
+    """Cut in nats; inf where unseen patients are too few to tell."""
     largest_unseen: float
     """Largest root mean square of an unseen patient, in nats; NaN without any."""
 
