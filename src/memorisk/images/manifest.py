@@ -48,7 +48,7 @@ class Manifest:
     name: str
     """Short name of the source, for reports."""
     notes: tuple[str, ...] = ()
-    """What was assumed or left out when the source was read, one sentence each."""
+    """Assumptions and omissions when the source was read, one sentence each."""
     skipped: pd.DataFrame = field(default_factory=_no_skipped)
     """Files and rows left out: columns ``path``, ``reason``. See `unread` for those that may have been images."""
     n_not_sampled: int = 0

@@ -39,13 +39,13 @@ class Intervention:
     """One way to take something out of images."""
 
     name: str
-    """As on the command line."""
+    """Name on the command line."""
     function: Callable[[np.ndarray], np.ndarray]
-    """Of uint8 or uint16 [n, H, W, C] to new images of the same type and shape."""
+    """Function from uint8 or uint16 [n, H, W, C] to new images of the same type and shape."""
     description: str
-    """What it does, with its parameters, in a sentence's part; a change of it is another intervention."""
+    """Description with parameters, as part of a sentence; a change of it is another intervention."""
     unchanged: str
-    """What is said of images that it leaves as they are."""
+    """Words for images that it leaves as they are."""
     needs_colour: bool = False
     """Whether it leaves every image with one channel as it is."""
 

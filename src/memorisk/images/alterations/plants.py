@@ -42,11 +42,11 @@ class PlantKind:
     """One way to copy an image."""
 
     name: str
-    """As in reports."""
+    """Name in reports."""
     make: Callable[[np.ndarray, np.ndarray, np.random.Generator], CopyWithParameter]
-    """Of an image [H, W, C], an image of the set (used by ``pasted`` alone) and a generator."""
+    """Function of an image [H, W, C], an image of the set (used by ``pasted`` alone) and a generator."""
     description: str
-    """What it does, with its parameters."""
+    """Description with parameters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class PlantedCopy:
     pixels: np.ndarray
     """[H, W, C], of the source's type."""
     parameter: str
-    """What was drawn, in words; empty for an exact copy."""
+    """Drawn parameter in words; empty for an exact copy."""
 
 
 def _exact(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> CopyWithParameter:

@@ -36,7 +36,7 @@ class _Header:
     tensors: dict[str, dict[str, Any]]
     """``dtype``, ``shape`` and ``data_offsets`` by name, in the order of the file."""
     begin: int
-    """Where the first tensor begins in the file."""
+    """Place of the first tensor in the file."""
     end: int
     """Bytes of all tensors."""
     surplus: list[str]

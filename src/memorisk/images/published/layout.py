@@ -332,9 +332,9 @@ class PublishedSet:
 
     name: str
     expected: str
-    """What makes a folder the set's, in words."""
+    """Mark of a folder of this set, in words."""
     group_from: str = ""
-    """Where the groups stand, in words; empty where none are published."""
+    """Source of the groups, in words; empty where none are published."""
     group_fallback: str = ""
     """The way out where they say nothing."""
     tables: tuple[str, ...] = ()
@@ -346,7 +346,7 @@ class PublishedSet:
     left_out: str = ""
     """A label whose images are left out."""
     rule: str = ""
-    """What label, group and split are, said after the images are matched; ``{table}`` is the table's name."""
+    """Rule of label, group and split, noted after the images are matched; ``{table}`` is the table's name."""
     holds: Callable[[Path], bool] | None = None
     """Whether a folder is the set's, where that is not a table by its name."""
     rows: Callable[[Path, Draft, ImageOptions], Rows] | None = None
@@ -355,11 +355,11 @@ class PublishedSet:
     prefer: str | None = None
     """Pattern of the folder whose file is meant where several have the name."""
     kind: Kind | None = "raster"
-    """What all files are; None where the rows say."""
+    """Kind of all files; None where the rows say."""
     n_images: int = 0
     """Official number of images; 0 where none is compared."""
     count_note: str = "the official release has {n:,}"
-    """What is said of that number where another one is there."""
+    """Note on that number where another one is there."""
 
 
 def load_published(published: PublishedSet, folder: Path, options: ImageOptions) -> Manifest:

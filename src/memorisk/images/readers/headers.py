@@ -29,9 +29,9 @@ class Header:
     """Header of an image, as its file stores it."""
 
     height: int
-    """In pixels; of a slice of a volume, either way round."""
+    """Height in pixels; of a slice of a volume, either way round."""
     width: int
-    """In pixels."""
+    """Width in pixels."""
     deep: bool
     """Whether a channel has more than 8 bits."""
 

@@ -176,15 +176,15 @@ class Record:
     """Layout of a data set's record."""
 
     name: str
-    """Of the data set."""
+    """Name of the data set."""
     side: int
-    """In pixels."""
+    """Side in pixels."""
     labels: int
     """Bytes before the pixels."""
     by_column: bool
     """Whether a colour's values go down the columns."""
     archive: str
-    """What the files come in."""
+    """Archive that the files come in."""
 
     @property
     def n_bytes(self) -> int:

@@ -42,7 +42,7 @@ class Item:
     columns: dict[str, str] = field(default_factory=dict)
     """Its other keys of single values, as text."""
     unread: tuple[str, ...] = ()
-    """What else it holds, in words."""
+    """Names of what else it holds."""
 
 
 def plain_items(dataset: Any, source: str) -> tuple[Any, str]:

@@ -217,13 +217,13 @@ class Draft:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """Path and reason of what was left out."""
     group_from: str = ""
-    """Where the group column came from, in words."""
+    """Source of the group column, in words."""
     group_fallback: str = ""
-    """What to name as a way out when that turns out empty or the same everywhere."""
+    """Option to suggest when that turns out empty or the same everywhere."""
     kind: Kind | None = None
-    """What all files are, where that is known; otherwise each is looked at."""
+    """Kind of all files, where that is known; otherwise each is looked at."""
     called: list[str] | None = None
-    """What patterns are searched in, a name for each row; None for the paths."""
+    """Texts that patterns are searched in, one for each row; None for the paths."""
     names: dict[str, list[str]] = field(default_factory=dict)
     """Further names by which a table may call the rows, as SOPInstanceUID; a list as long as the table each."""
 

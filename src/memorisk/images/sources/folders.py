@@ -41,7 +41,7 @@ class Metadata:
     table: pd.DataFrame
     """Their rows; a column that a file lacks is empty there."""
     paths: list[str]
-    """Of each row the image's path from the folder."""
+    """Image's path from the folder, for each row."""
 
 
 def folder_metadata(root: Path, files: list[str], options: ImageOptions) -> Metadata | None:

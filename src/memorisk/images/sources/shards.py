@@ -49,7 +49,7 @@ class Shard:
     path: str
     """Relative to the folder, with ``/``."""
     split: str
-    """As the data set calls it; empty where it has none."""
+    """Split by the data set's name; empty where it has none."""
 
 
 def is_saved(folder: Path) -> bool:
