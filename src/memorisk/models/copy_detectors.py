@@ -91,9 +91,9 @@ class Detector:
     """A copy detector, ready to be asked."""
 
     network: DetectorNetwork
-    """In evaluation mode."""
+    """Network in evaluation mode."""
     config: DetectorConfig
-    """How it was made."""
+    """Configuration of the detector."""
     seen: pd.DataFrame
     """``part, pixel_hash, group_hash`` of each image that it was trained or chosen on."""
 

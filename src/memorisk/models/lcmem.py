@@ -77,7 +77,7 @@ class Form:
     head: bool
     """Whether a linear layer on the absolute difference of features gives a probability."""
     measure: str
-    """What two vectors are compared by where the head is not asked: a name of `memorisk.scores.distances`."""
+    """Measure of two vectors where the head is not asked: a name of `memorisk.scores.distances`."""
 
 
 FORMS = {
@@ -282,13 +282,13 @@ class LatentConfig(DetectorConfig):
     """Configuration of a Siamese detector in ``detector.json``."""
 
     encoder: str
-    """Of the latents, by its name."""
+    """Encoder of the latents, by its name."""
     latent_shape: tuple[int, int, int]
     """Channels, height and width of a latent."""
     stage: int
     """1: trained on clean latents; 2: on latents of augmented images after that."""
     calibration: dict[str, Any]
-    """What its logits are on validation pairs; empty where it has none."""
+    """Calibration of its logits on validation pairs; empty where it has none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,11 +296,11 @@ class LatentDetector:
     """A Siamese detector, ready to be asked."""
 
     branch: LatentNetwork
-    """From latents to features, in evaluation mode."""
+    """Branch from latents to features, in evaluation mode."""
     encoder: LatentEncoder
-    """Of the latents."""
+    """Encoder of the latents."""
     config: LatentConfig
-    """How it was made."""
+    """Configuration of the detector."""
     seen: pd.DataFrame
     """``part, pixel_hash, group_hash`` of each image that it was trained or chosen on."""
 

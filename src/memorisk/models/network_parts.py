@@ -73,9 +73,9 @@ class WholeFile:
     name: str
     """Whose file it is, in words."""
     trunk: str
-    """What stands before the names of the image trunk's tensors."""
+    """Prefix of the names of the image trunk's tensors."""
     others: Mapping[str, str]
-    """What the names of other known parts begin with (they end there or go on after a point), and what these are."""
+    """Prefixes of other known parts' names (they end there or go on after a point), and what these parts are."""
     renamed: Mapping[str, str]
     """Parts of the trunk's names that timm spells otherwise."""
 

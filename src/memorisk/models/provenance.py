@@ -41,11 +41,11 @@ class DetectorConfig:
     backbone: str
     """The network, as `memorisk.models.classifiers.specs` or timm names it."""
     weights: str
-    """What it started from, named for what it is: a file's name, a tag, or that it was random."""
+    """Initial weights, named for what they are: a file's name, a tag, or that they were random."""
     weights_fingerprint: str
-    """Of these weights."""
+    """Fingerprint of these weights."""
     preprocessing: Preprocessing
-    """Of its input."""
+    """Preprocessing of its input."""
     stored: tuple[int, int, int]
     """Height, width and channels that its training images were stored in: hashes of other sizes do not compare."""
     depth: int
@@ -61,15 +61,15 @@ class DetectorConfig:
     recipe: Mapping[str, Any]
     """Every setting of its training, seeds among them."""
     departures: tuple[str, ...]
-    """Where the training is not as METHODS has it, a sentence each: the published code's own ways."""
+    """Departures of the training from METHODS, a sentence each: the published code's own ways."""
     best_epoch: int
     """Whose weights these are; 0 for a detector that was not trained."""
     data_hash: str
-    """Of the store it was trained from."""
+    """Hash of the store it was trained from."""
     groups_given: bool
     """Whether it was known whose each image is."""
     versions: Mapping[str, str]
-    """Of the libraries."""
+    """Versions of the libraries."""
 
 
 @dataclass(frozen=True)

@@ -102,11 +102,11 @@ class GanSpec:
     size: int
     """Pixels a side of the images, one of `GAN_SIDES`."""
     channels: int
-    """Of the images, 1 or 3."""
+    """Channels of the images, 1 or 3."""
     style: int
     """Numbers of z and w."""
     mapping_layers: int
-    """From z to w."""
+    """Layers from z to w."""
     features: int
     """Feature maps times pixels a side."""
     features_max: int

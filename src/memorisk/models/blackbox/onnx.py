@@ -167,7 +167,7 @@ class ImageInput:
 
     name: str
     dtype: type
-    """Of the numbers it takes; they are cast from float32."""
+    """Type of the numbers it takes; they are cast from float32."""
 
     batch: int | None
     """Images a batch, where the file fixes it."""

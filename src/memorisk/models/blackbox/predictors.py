@@ -175,7 +175,7 @@ class BlackBoxModel:
     """A loaded model of any kind, before its answers are understood."""
 
     name: str
-    """What the user calls it: a file's name, ``module:function``, a network's name."""
+    """Name as the user has it: a file's name, ``module:function``, a network's name."""
 
     ask: BatchFunction
     """Answers of a batch of any size."""

@@ -35,10 +35,10 @@ class Preprocessing:
     """1 or 3."""
 
     mean: tuple[float, ...]
-    """Of each channel, of pixels in [0, 1]."""
+    """Mean of each channel, of pixels in [0, 1]."""
 
     std: tuple[float, ...]
-    """Of each channel, of pixels in [0, 1]."""
+    """Standard deviation of each channel, of pixels in [0, 1]."""
 
     def __post_init__(self) -> None:
         if len(self.size) != 2 or min(self.size) < 1:

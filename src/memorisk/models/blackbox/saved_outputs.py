@@ -46,7 +46,7 @@ class SavedOutputs:
     """The file."""
 
     shapes: dict[str, tuple[int, ...]]
-    """Of each array that is there."""
+    """Shape of each array that is there."""
 
     kind: str
     """"logits" or "probabilities"."""

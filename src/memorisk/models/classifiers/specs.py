@@ -29,7 +29,7 @@ class ModelSpec:
     """The name under which it is built: one of timm's, or one of memorisk's own nets."""
 
     source: Literal["timm", "memorisk"] = "timm"
-    """Who builds it."""
+    """Library that builds it."""
 
     default_weights: str | None = None
     """The timm tag that ``weights="default"`` downloads; None where none is published."""
@@ -59,7 +59,7 @@ class ModelSpec:
     """Learning rate at the start."""
 
     note: str = ""
-    """What a reader of the report should know of it."""
+    """Note for the report's readers."""
 
 
 SPECS: dict[str, ModelSpec] = {}

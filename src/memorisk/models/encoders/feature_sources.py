@@ -143,9 +143,9 @@ class FeatureSource:
     """Source of features, as `parse_source` reads it."""
 
     text: str
-    """As it was typed."""
+    """Text as it was typed."""
     kind: SourceKind
-    """Who computes."""
+    """Kind of source."""
     name: str
     """Of a network; the folder or name of one of transformers; the folder of a detector; the path of saved features;
     else the kind."""

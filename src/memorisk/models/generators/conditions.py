@@ -28,7 +28,7 @@ class Conditions:
     labels: np.ndarray
     """[N] str, their classes; empty text where there are none."""
     conditioning: str
-    """What they are, as ``prediction-label``."""
+    """Kind of the conditions, as ``prediction-label``."""
     notes: tuple[str, ...] = ()
     """Sentences on how they were made."""
 

@@ -35,11 +35,11 @@ class GeneratorConfig:
     kind: str
     """One of `GENERATOR_KINDS`."""
     name: str
-    """As a report may show it."""
+    """Name for a report."""
     size: tuple[int, int]
     """Height and width of its images in pixels."""
     channels: int
-    """Of its images, 1 or 3."""
+    """Channels of its images, 1 or 3."""
     conditioned_on: str = "none"
     """``none``, ``class`` (a number from 0) or ``vector`` (a pseudo-condition)."""
     classes: tuple[str, ...] = ()
@@ -49,15 +49,15 @@ class GeneratorConfig:
     condition_dim: int = 0
     """Length of a condition that is a vector."""
     conditioning: str = ""
-    """Where such vectors come from, as ``prediction-label``."""
+    """Source of such vectors, as ``prediction-label``."""
     latent: str = "pixels"
-    """What it draws: ``pixels``, or the latents of an autoencoder, by its name."""
+    """Space in which it draws: ``pixels``, or the latents of an autoencoder, by its name."""
     steps: int = 0
-    """Of its training."""
+    """Steps of its training."""
     n_training: int = 0
     """Different images that it was trained on."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What its kind needs beside, as JSON has it."""
+    """Further settings of its kind, as JSON has them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,13 +57,13 @@ class DiTFolder:
     """A diffusion transformer of diffusers on the disk: a pipeline's, or the transformer's folder alone."""
 
     name: str
-    """As a report may show it."""
+    """Name for a report."""
     transformer: Path
-    """Of ``config.json`` and weights."""
+    """Folder of ``config.json`` and weights."""
     vae: Path | None
-    """Of the autoencoder whose latents it draws, where there is one."""
+    """Folder of the autoencoder whose latents it draws, where there is one."""
     seen: TrainingRecord | None = None
-    """What it was trained on, where it is a generator that was trained here."""
+    """Record of its training, where it is a generator that was trained here."""
 
 
 def find_dit(text: str) -> DiTFolder:

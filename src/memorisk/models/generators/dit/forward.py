@@ -27,7 +27,7 @@ class Modulations:
     """Scales, shifts and gates at some steps, for some conditions."""
 
     blocks: tuple[Block, ...]
-    """Of each block."""
+    """Modulations of each block."""
     final: torch.Tensor
     """[s, m, 2, d]: shift and scale + 1 before the output."""
 

@@ -45,17 +45,17 @@ class DiTSpec:
     depth: int
     """Blocks."""
     heads: int
-    """Of its attention."""
+    """Heads of its attention."""
     patch: int
     """Pixels (or numbers of a latent) a side that become one token."""
     side: int
     """Pixels (or numbers of a latent) a side of what it draws."""
     channels: int
-    """Of what it draws."""
+    """Channels that it draws."""
     conditioned_on: str = "none"
     """``none``, ``class`` or ``vector``."""
     classes: int = 0
-    """Of a network that is conditioned on the class."""
+    """Classes of a network that is conditioned on the class."""
     condition_dim: int = 0
     """Length of a condition that is a vector."""
     learn_sigma: bool = False
