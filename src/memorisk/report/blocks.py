@@ -97,13 +97,13 @@ class Column:
     interval: tuple[str, str] | None = None
     """Columns with the lower and upper limit, shown in brackets behind the value."""
     gates: tuple[float, ...] = ()
-    """What decimals are compared with: no rounding carries a number to or across one of them."""
+    """Gates that decimals are compared with: no rounding carries a number to or across one of them."""
     tones: Mapping[str, Tone] = field(default_factory=dict)
     """Values, as they are written, that are shown as a badge, and its tone."""
     wide: bool = False
     """Whether sentences stand in it, which need some width to be read."""
     missing: str = ""
-    """What stands where there is no value; a dash if not given."""
+    """Text where there is no value; a dash if not given."""
     row_heading: bool = False
     """Whether this column names the row."""
 
@@ -126,7 +126,7 @@ class Table:
     elsewhere: str = ""
     """The file that holds all rows, named when some are not shown."""
     empty: str = "None."
-    """What to say in the table's place when there is no row."""
+    """Text in the table's place when there is no row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class Figure:
     title: str
     caption: Text
     alternative: Text
-    """What the figure shows, in sentences."""
+    """Description of the figure, in sentences."""
     table: Table | None = None
     """The drawn numbers."""
 
@@ -153,7 +153,7 @@ class Thumbnail:
     caption: Sequence[Text]
     """Short lines below it."""
     alternative: str = ""
-    """What stands for the picture where it is not seen; empty when the caption says all."""
+    """Text where the picture is not seen; empty when the caption says all."""
 
     def __post_init__(self) -> None:
         if not self.data_uri.startswith("data:image/png;base64,"):
@@ -214,7 +214,7 @@ class Page:
 
     title: Text
     lead: Sequence[Block]
-    """What stands before the contents: the verdict."""
+    """Blocks before the contents: the verdict."""
     sections: Sequence[Section]
     subtitle: Text = ""
     footer: Sequence[Block] = ()

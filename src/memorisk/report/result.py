@@ -139,9 +139,9 @@ class Result:
     attacks: pd.DataFrame = field(default_factory=pd.DataFrame)
     """One row per attack and class."""
     summary: dict[str, Any] = field(default_factory=dict)
-    """What was asked and how it was done: design, counts, seeds, settings, versions, curves of the figures."""
+    """Question and method: design, counts, seeds, settings, versions, curves of the figures."""
     verdict: dict[str, Any] = field(default_factory=dict)
-    """What a pipeline acts on: status, gate, why, what would decide it."""
+    """Verdict for a pipeline: status, gate, why, what would decide it."""
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     """Further tables of one audit, by name."""
 

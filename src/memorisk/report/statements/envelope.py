@@ -202,9 +202,9 @@ class ResourceDescriptor:
     """
 
     name: str
-    """Of the file, relative to what is released, with ``/`` between folders."""
+    """Name of the file, relative to what is released, with ``/`` between folders."""
     sha256: str
-    """Of its bytes: 64 hexadecimal digits in lower case."""
+    """SHA-256 of its bytes: 64 hexadecimal digits in lower case."""
 
     def __post_init__(self) -> None:
         try:

@@ -47,12 +47,12 @@ class Figure:
     high: float | None = None
     """With ``low`` None a one-sided upper limit."""
     confidence: float | None = None
-    """Of the interval."""
+    """Level of the interval."""
     p_value: float | None = None
     n: int | None = None
     """Independent units it rests on."""
     unit: str = ""
-    """What these are."""
+    """Unit of these."""
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high", "confidence", "p_value"):
@@ -79,7 +79,7 @@ class Subject:
     what: str
     """``weights``, ``images``, ``recipe``, ``training`` or ``outputs``."""
     sha256: tuple[str, ...] = ()
-    """Of each file or folder; none where the run cannot be tied to one."""
+    """SHA-256 of each file or folder; none where the run cannot be tied to one."""
     why: str = ""
     """Why it cannot."""
 
@@ -133,7 +133,7 @@ class Released:
     listing: Mapping[str, str]
     """SHA-256 of each file by its name in the folder; of a file by the empty name."""
     sha256: str
-    """Of the file, or of the folder's listing as ``sha256sum`` prints it."""
+    """SHA-256 of the file, or of the folder's listing as ``sha256sum`` prints it."""
     files: int
     bytes: int | None
     """None where the file was not at hand when the statement was written."""
@@ -149,7 +149,7 @@ class Verdict:
     why: tuple[str, ...]
     what_would_decide: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
-    """Where runs do not fit together."""
+    """Contradictions between runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
