@@ -152,21 +152,21 @@ class Benchmark(FinishedStudy):
     source: str
     """Short name of the images."""
     options: BenchDetectorsOptions
-    """As it was asked for."""
+    """Options of the benchmark."""
     detectors: list[Detector]
     """Finished ones, over their seeds."""
     board: Leaderboard
-    """In order."""
+    """Leaderboard of the detectors."""
     figure_1: pd.DataFrame
     """The numbers of figure 1."""
     numbers: pd.DataFrame
     """A row a cell, measure, strength, form and pool: every rate with its limits."""
     patients: dict[str, int]
-    """By part."""
+    """Patients by part."""
     references: int
-    """In each corrected pool."""
+    """References in each corrected pool."""
     n_images: int
-    """Of the source."""
+    """Images of the source."""
     left_out: int
     """Images of one grey level."""
     groups_given: bool

@@ -46,11 +46,11 @@ class StudyReport:
     page: Page
     """Its page."""
     layout: TableLayout
-    """How its tables are shown."""
+    """Layout of its tables."""
     frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """Numbers that are no table's, by the name of their file."""
     opening: Sequence[str] = ()
-    """What stands before the tables in Markdown."""
+    """Markdown before the tables."""
 
 
 Finished = TypeVar("Finished", bound=FinishedStudy)
@@ -61,11 +61,11 @@ class Study(Generic[Finished]):
     """A study with its images read and its cells planned."""
 
     out: Path
-    """Its folder."""
+    """Folder of the study."""
     settings: Mapping[str, Any]
-    """As they stand in the folder's ``config.yaml``."""
+    """Settings as they stand in the folder's ``config.yaml``."""
     identity: Mapping[str, Any]
-    """What may not change in the folder; cells may be added."""
+    """Settings that the folder fixes; cells may be added."""
     run: Callable[[RunFolder, Progress], None]
     """Runs the cells that are not done."""
     read: Callable[[], Finished]

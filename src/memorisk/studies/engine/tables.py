@@ -26,19 +26,19 @@ class StudyTable:
     """One table of a study, filled from what is finished, in the paper's layout and corrected."""
 
     name: str
-    """As in "table_3", or a word for what the paper has no number for."""
+    """Name as in "table_3", or a word for what the paper has no number for."""
     title: str
-    """What it shows."""
+    """Title of the table."""
     paper: pd.DataFrame
     """In the paper's layout, every value as text formatted as printed there; without columns where it has none."""
     ours: pd.DataFrame
     """Numbers with intervals, p-values and units."""
     note: str
-    """How it is made, or what differs from the paper and why."""
+    """Note on how it is made, or what differs from the paper and why."""
     why_empty: str = ""
     """Why the table could not be filled; empty where it could."""
     missing: tuple[str, ...] = ()
-    """What is not in it though the study has it, a line each."""
+    """Rows that the study has and the table lacks, a line each."""
     extra: dict[str, pd.DataFrame] = field(default_factory=dict)
     """Further numbers that belong to it, as those of its figures, by name."""
 
@@ -64,7 +64,7 @@ class TableLayout:
     """Layout of a study's tables."""
 
     columns: Mapping[str, Sequence[Column]]
-    """Of the corrected numbers, by the table's name, and of further frames, by theirs."""
+    """Columns of the corrected numbers, by the table's name, and of further frames, by theirs."""
     captions: Mapping[str, str] = field(default_factory=dict)
     """On the page, of tables without intervals, by name."""
     extra: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class TableLayout:
     again: Mapping[str, tuple[str, Sequence[Column]]] = field(default_factory=dict)
     """Title and columns of a second look at the corrected numbers, by the table's name."""
     note: str = "How it is made. "
-    """What stands before a table's note."""
+    """Note before a table's own."""
     empty_columns: bool = False
     """Show columns that hold nothing."""
 

@@ -31,7 +31,7 @@ class GeneratorsOptions(SamplingOptions, ReportOptions, ClusterOptions):
     """Settings of the whole study."""
 
     detectors: tuple[str, ...] = ("pixels:32",)
-    """What compares images: folders of detectors, or sources of features."""
+    """Detectors that compare images: their folders, or sources of features."""
     quality: str = ""
     """Features of FID, KID, MiFID, precision and recall, density and coverage; the first detector's if not given,
     "none" for no such figures."""
@@ -46,7 +46,7 @@ class GeneratorsOptions(SamplingOptions, ReportOptions, ClusterOptions):
     strengths: tuple[str, ...] = ("weak", "strong")
     """Augmented copies of training images that stand beside generated ones (figure 3)."""
     seed: int = 0
-    """Of what is drawn to measure."""
+    """Random seed of what is drawn to measure."""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU when there is one."""
     threads: int = 1

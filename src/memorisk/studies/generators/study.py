@@ -132,7 +132,7 @@ class GeneratorsPlan:
     problems: dict[str, str]
     """Why generators cannot be trained, by their name."""
     cost: Cost
-    """Of the generators that are not done, with the classifiers that make conditions; pairs are the detectors'."""
+    """Cost of the generators that are not done, with the classifiers that make conditions; pairs are the detectors'."""
 
     @property
     def seconds(self) -> float:

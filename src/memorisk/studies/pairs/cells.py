@@ -42,19 +42,19 @@ class Cell(CellFolder):
     out: Path
     """The run folder."""
     key: str
-    """Of what decides its scores, but for the division and the seed, which the run folder fixes."""
+    """Key of what decides its scores, but for the division and the seed, which the run folder fixes."""
     store: ImageStore
     """The images."""
     division: Division
-    """Who is asked about whom."""
+    """Division of the patients."""
     options: Options
-    """Of the benchmark."""
+    """Options of the benchmark."""
     device: str
-    """Where networks are computed."""
+    """Device of the networks."""
     parts: tuple[str, ...]
     """Names of the results that it leaves."""
     workplace: ComputeBackend = LOCAL
-    """Where features are computed and all pairs are looked at."""
+    """Backend that computes features and looks at all pairs."""
 
     @property
     def name(self) -> str:
@@ -215,9 +215,9 @@ class CopyPairs:
     """The pairs of one part of one data set that thresholds are made from, or judged on."""
 
     negative: Pairs
-    """Of two patients: a random image of a random patient, and of a random other one."""
+    """Pairs of two patients: a random image of a random patient, and of a random other one."""
     positive: Pairs
-    """Of one patient: all; empty where no patient has two images."""
+    """Pairs of one patient: all; empty where no patient has two images."""
     weight: np.ndarray
     """[P] of the positive pairs: 1 / pairs of the patient."""
 

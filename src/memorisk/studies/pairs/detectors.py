@@ -28,15 +28,15 @@ class Baseline:
     """A row of table 2."""
 
     name: str
-    """Of the method, as the table has it."""
+    """Name of the method, as the table has it."""
     section: str
-    """Of the table."""
+    """Section of the table."""
     text: str | None = None
-    """What computes it, as ``--detectors`` takes it; None where that is a file or folder only the user has."""
+    """Source that computes it, as ``--detectors`` takes it; None where that is a file or folder only the user has."""
     hub: str | None = None
-    """Where its weights are published by name; None where none are needed or published."""
+    """Place where its weights are published by name; None where none are needed or published."""
     give: str = ""
-    """What to give to have it."""
+    """Advice on what to give to have it."""
 
 
 def _network(name: str, network: str, tag: str) -> Baseline:
@@ -134,13 +134,13 @@ class BenchmarkDetector:
     """A detector of the benchmark."""
 
     name: str
-    """In the tables."""
+    """Name in the tables."""
     text: str
-    """As it was given, without its name."""
+    """Text as the user typed it, without its name."""
     pixel: str | None
     """"mse", "ncc" or "ssim"; None where vectors are compared."""
     detector: PairDetector | None
-    """What computes and compares vectors; None for pixels."""
+    """Detector that computes and compares vectors; None for pixels."""
 
     @property
     def section(self) -> str:

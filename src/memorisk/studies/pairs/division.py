@@ -47,9 +47,9 @@ class Division:
     pixels: np.ndarray
     """[N] code of each image's pixels: the same for identical images."""
     how: str
-    """How it was made: "given", "drawn"."""
+    """Origin of the division: "given", "drawn"."""
     notes: tuple[str, ...]
-    """What must be said of it."""
+    """Notes for the report."""
 
     @property
     def names(self) -> list[str]:
@@ -289,7 +289,7 @@ class PartPairs:
     """Pairs of one part of one data set, by rows of the store."""
 
     dataset: str
-    """Its name."""
+    """Name of the data set."""
     pairs: dict[str, Pairs]
     """"positive", "negative" (a random other patient), "negative_paper" (a random other image): [P] each."""
     groups: np.ndarray

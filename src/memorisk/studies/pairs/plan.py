@@ -39,11 +39,11 @@ class BenchmarkSetup:
     """A benchmark before anything is computed."""
 
     images: str | Path
-    """As they were named."""
+    """Source of the images, as the user named it."""
     out: Path
     """The run folder."""
     options: Options
-    """As asked for."""
+    """Options of the benchmark."""
     store: ImageStore
     """The images."""
     contenders: list[BenchmarkDetector]
@@ -51,7 +51,7 @@ class BenchmarkSetup:
     missing: dict[str, str]
     """Baselines of the paper that are not at hand, and what to give to have them."""
     division: Division
-    """Who is asked about whom."""
+    """Division of the patients."""
     cells: list[Cell]
     """A detector each."""
 
@@ -76,13 +76,13 @@ class PairBenchPlan:
     missing: dict[str, str]
     """Baselines of the paper that are not at hand, and what to give to have them."""
     images: dict[str, dict[str, int]]
-    """Of each data set: images by part."""
+    """Images by part, of each data set."""
     patients: dict[str, dict[str, int]]
-    """Of each data set: patients by part."""
+    """Patients by part, of each data set."""
     cost: Cost
-    """Of the detectors that are not done: images and copies that are embedded, pairs that are listed or searched."""
+    """Cost of the detectors that are not done: images and copies to embed, pairs to list or search."""
     notes: tuple[str, ...]
-    """What must be said of the division."""
+    """Notes on the division."""
 
 
 def prepare(

@@ -29,7 +29,7 @@ class PairBenchmark(FinishedStudy):
     source: str
     """Short name of the images."""
     options: Options
-    """As it was asked for."""
+    """Options of the benchmark."""
     reference: str
     """Name of the detector that all others are compared with."""
     board: pd.DataFrame
@@ -37,11 +37,11 @@ class PairBenchmark(FinishedStudy):
     figures: dict[str, pd.DataFrame]
     """The numbers of the figures that are no table's, by name."""
     columns: Mapping[str, Sequence[Column]]
-    """How the tables are shown."""
+    """Columns of the tables."""
     missing: dict[str, str]
     """Baselines of the paper that are not at hand, and what to give to have them."""
     division: Division
-    """Who was asked about whom."""
+    """Division of the patients."""
 
 
 def setup_tables(ready: BenchmarkSetup) -> list[StudyTable]:

@@ -45,7 +45,7 @@ class PartScores:
     """One part of one data set, scored by one detector."""
 
     pairs: PartPairs
-    """Who is in which pair."""
+    """Pairs of the part."""
     scores: dict[str, np.ndarray]
     """[P] by kind of pair."""
 
@@ -74,9 +74,9 @@ class ReidScores:
 
     cell: Cell
     test: dict[str, PartScores]
-    """By data set."""
+    """Scores on test patients, by data set."""
     validation: dict[str, PartScores]
-    """By data set."""
+    """Scores on validation patients, by data set."""
     at_half: float
     """Score at which the probability is one half; NaN without a head."""
 
@@ -181,7 +181,7 @@ class Threshold:
     value: float
     """NaN where there is none."""
     made_from: str
-    """In words."""
+    """Data that it is made from, in words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,11 +204,11 @@ class CopiesScores:
 
     cell: Cell
     pairs: dict[str, dict[str, CopyPairs]]
-    """By part and data set."""
+    """Pairs by part and data set."""
     groups: dict[str, np.ndarray]
     """[n] patient of each copied image, by data set."""
     families: tuple[str, ...]
-    """Of the copies."""
+    """Families of the copies."""
 
     @property
     def name(self) -> str:

@@ -103,7 +103,7 @@ class ImageSimilarity(Protocol):
     """Similarity of the images of a store."""
 
     described: dict[str, Any]
-    """What a report says of it."""
+    """Description for a report."""
 
     @property
     def at_half(self) -> float:

@@ -111,9 +111,9 @@ class Part:
     """A cell or a comparison of regimes, in a folder of its own; its audit knows itself what is left to do."""
 
     name: str
-    """In words."""
+    """Name in words."""
     folder: Path
-    """Where it lies."""
+    """Folder of the part."""
     run: Callable[[Progress], object]
     """Runs it, or goes on with it."""
     done = False

@@ -45,9 +45,9 @@ class UniqueOptions(MarkOptions, ClusterOptions):
     """Settings of the whole study."""
 
     mark: str = "A"
-    """As for `audit feature`."""
+    """Mark, as for `audit feature`."""
     n_controls: int = 99
-    """Likewise."""
+    """Number of controls, as for `audit feature`."""
     random: int = 100
     """Canaries drawn at random (table 1, figures 3a to 6)."""
     runs: int = 5
@@ -57,7 +57,7 @@ class UniqueOptions(MarkOptions, ClusterOptions):
     highest: int = 15
     """Canaries of the highest self-influence (tables 2 and 3)."""
     lowest: int = 15
-    """Of the lowest."""
+    """Canaries of the lowest self-influence."""
     references: int = 20
     """Models trained alike without the mark, of each network and regulariser."""
     latent: int = 100
@@ -77,7 +77,7 @@ class UniqueOptions(MarkOptions, ClusterOptions):
     patience: int = 10
     """Epochs without a lower validation loss after which a training ends; unless its rate falls by plan."""
     seed: int = 0
-    """Of everything that is drawn."""
+    """Random seed of everything that is drawn."""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU when there is one."""
     processes: int = 0

@@ -21,9 +21,9 @@ class TrainingAnswers:
     """Finished training with its answers."""
 
     training: Training
-    """What it was for."""
+    """The training."""
     found: Arrays
-    """What its model answered."""
+    """Answers of its model."""
 
     @property
     def t(self) -> float:

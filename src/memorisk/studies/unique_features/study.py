@@ -44,13 +44,13 @@ class UniquePlan:
     """Plan of a study."""
 
     trainings: dict[Arm, int]
-    """Of each network on each data set."""
+    """Trainings of each network on each data set."""
     images: dict[str, tuple[int, int, int]]
-    """Of each data set: trained on, validated on, probes."""
+    """Images of each data set: trained on, validated on, probes."""
     controls: dict[str, int]
     """Controls of the mark, by data set."""
     cost: Cost
-    """Of the trainings that are not done, if none ends early, and of what models are asked afterwards."""
+    """Cost of the trainings that are not done, if none ends early, and of their models' queries."""
 
 
 def study_unique_features(
