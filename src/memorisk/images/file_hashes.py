@@ -100,7 +100,7 @@ def _recall(book: Path | None, present: dict[str, tuple[int, int, int]]) -> dict
         table = read_table(book)
         rows = zip(table["path"], *(table[name] for name in _STAMPS), table["fingerprint"], strict=True)
         return {path: value for path, *stamp, value in rows if present.get(path) == tuple(stamp)}
-    except Exception:  # a damaged book costs a second reading of the files, nothing else
+    except Exception:  # a damaged record only costs a second reading of the files
         return {}
 
 

@@ -180,7 +180,7 @@ def _read_torch(file: Path) -> StateDict:
     try:
         if zipfile.is_zipfile(file):
             check_archive(file)
-        with warnings.catch_warnings(action="ignore"):  # torch's remarks on old formats are not the user's matter
+        with warnings.catch_warnings(action="ignore"):  # torch's warnings about old formats do not concern the user
             content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(

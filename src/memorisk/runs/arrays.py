@@ -145,7 +145,7 @@ def scratch_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None 
         return np.zeros(shape, kind)
     with tempfile.TemporaryFile(dir=folder, prefix=".scratch-") as file:
         _reserve(file.fileno(), size)
-        return np.memmap(file, dtype=kind, mode="r+", shape=shape)  # keeps a handle of its own
+        return np.memmap(file, dtype=kind, mode="r+", shape=shape)  # the memory map keeps its own handle
 
 
 def _reserve(handle: int, size: int) -> None:

@@ -70,7 +70,7 @@ def refuse_held(folder: Path) -> None:
         return
     try:
         _acquire(folder, LOCK).release()
-    except OSError:  # it is not for us to look
+    except OSError:  # this user may not open the lock
         return
 
 

@@ -190,7 +190,7 @@ def prompt_interrupt(line: str, *, grace: float = GRACE_SECONDS) -> Iterator[Non
     try:
         yield
     except KeyboardInterrupt:
-        raised.set()  # whoever catches it says so
+        raised.set()  # the handler of the interrupt reports it
         raise
     finally:
         signal.signal(signal.SIGINT, before)

@@ -275,7 +275,7 @@ def load_named(name: str, what: str, python_path: str | Path | Sequence[str | Pa
     function = getattr(module, function_name, None)
     if not callable(function):
         public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        mine = module.__name__  # Path and the like are other modules'; os.path says posixpath of itself
+        mine = module.__name__  # not imported functions; os.path calls itself posixpath
         own = [n for n in public if getattr(getattr(module, n), "__module__", "") == mine]
         raise unknown_name(f"function in {module_name}", function_name, own)
     return function

@@ -171,7 +171,7 @@ def _isic2020_copies(root: Path, draft: Draft, patient: dict[str, str]) -> dict[
         raise InputError(f"{_ISIC_DUPLICATES}: {len(unknown):,} images are not in the table ({listed(unknown, 3)})")
     copies: dict[str, str] = {}
     for first, second in pairs:
-        while first in copies:  # a pair of one that went out already: what stayed for it stays for both
+        while first in copies:  # already left out: its own first copy stands for both
             first = copies[first]
         if first != second and second not in copies:
             copies[second] = first

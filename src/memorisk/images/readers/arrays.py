@@ -234,7 +234,7 @@ def image_axes(rows: Rows, path: Path) -> bool:
     shape = tuple(int(n) for n in rows.shape)
     if np.dtype(rows.dtype).kind not in "buif":
         raise InputError(f"{one_line(path)}: values of type {rows.dtype} are no pixels")
-    if 0 in shape[1:]:  # as many of them as a header likes lie in no bytes at all
+    if 0 in shape[1:]:  # they take no bytes, so a header could declare any number
         raise InputError(f"{one_line(path)}: an array of shape {shape} holds images without a pixel")
     check_count(path, shape[0], "images")
     if len(shape) == 3 or (len(shape) == 4 and shape[3] in _CHANNELS):

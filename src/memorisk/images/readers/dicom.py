@@ -97,7 +97,7 @@ def answer_requests() -> None:
             values = _decode(Path(os.fsdecode(bytes.fromhex(request["path"]))), request["frame"], request["plugin"])
             head: dict[str, Any] = {"dtype": values.dtype.str, "shape": values.shape, "bytes": values.nbytes}
             body = values.tobytes()
-        except Exception as error:  # the caller tells the user
+        except Exception as error:  # the caller reports it
             head, body = {"error": one_line(" ".join(str(error).split()), 150)}, b""
         replies.write(json.dumps(head).encode() + b"\n" + body)
         replies.flush()

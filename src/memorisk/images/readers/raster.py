@@ -176,7 +176,7 @@ def open_image(data: bytes, path: Path) -> Image.Image:
         raise InputError(f"{one_line(path)}: this Pillow was built without {name}")
     try:
         return Image.OPEN[name][0](io.BytesIO(data), "")
-    except SyntaxError as error:  # Pillow's way to say: not what its first bytes promised
+    except SyntaxError as error:  # Pillow's error for content that its first bytes do not announce
         raise InputError(f"{one_line(path)}: broken {name} ({one_line(error, 120)})") from None
 
 

@@ -301,7 +301,7 @@ def decoding(file: Path) -> Iterator[None]:
     except MemoryError:
         raise InputError(f"{one_line(file)}: there is not enough memory to read it") from None
     except Exception as error:  # decoders raise anything on broken files
-        text = str(error).replace(str(file), file.name)  # before it is cut, so that no part of the place is left
+        text = str(error).replace(str(file), file.name)  # before it is cut, so that no part of the path is left
         reason = one_line(text or type(error).__name__, 160)
         raise InputError(f"{one_line(file)}: cannot be read ({reason})") from error
 

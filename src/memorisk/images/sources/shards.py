@@ -109,7 +109,7 @@ def is_shard(path: Path, options: ImageOptions) -> bool:
             schema = shard_schema(path)
             images = read_features(schema, path.parent).images
     except InputError:
-        return False  # who reads it as a table says what is wrong
+        return False  # reading it as a table reports the error
     return options.image_column in images if options.image_column in schema.names else bool(images)
 
 

@@ -231,7 +231,7 @@ def _session(file: Path, title: str, device: str, threads: int | None, notes: li
     except ImportError:
         raise MissingExtraError("onnxruntime", "onnx", "running ONNX files") from None
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # its remarks go past Python to the terminal; errors are raised anyhow
+    options.log_severity_level = 4  # its warnings bypass Python; errors are raised in any case
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1

@@ -77,7 +77,7 @@ def open_named(
             channels, or one that `load_weights` refuses.
     """
     where = check_device(device)
-    model_spec(name)  # an unknown name is refused before the weights are spoken of
+    model_spec(name)  # an unknown name is refused before its weights are checked
     file = _weights_file(name, weights)
     sized: dict[str, Any] = {"in_chans": preprocessing.channels, "image_size": max(preprocessing.size), "seed": 0}
     bare = create_model(name, num_classes=num_classes or 2, weights="none", **sized)

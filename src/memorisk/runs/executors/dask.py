@@ -86,7 +86,7 @@ def watch_workers(
     def watch() -> None:
         """Look at the workers now and then."""
         while not over.wait(every):
-            with suppress(OSError, TimeoutError, ValueError, RuntimeError):  # the wire is cut: that is seen elsewhere
+            with suppress(OSError, TimeoutError, ValueError, RuntimeError):  # the lost connection is handled elsewhere
                 look()
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -159,7 +159,7 @@ def dask_outcomes(
             _silent_workers.difference_update(answered)
             _silent_workers.update(silent)
             submit = {"pure": False, "resources": _resources(client, place)}
-            if silent:  # no mere preference: idle as they look, they would be given jobs of the others
+            if silent:  # silent workers look idle, so Dask would give them jobs
                 submit["workers"] = list(answered)
             futures = {
                 client.submit(

@@ -70,7 +70,7 @@ def check_token(address: str) -> None:
             f"give the token: {_WAY_OUT}"
         ) from None
     except (exceptions.RayError, ConnectionError, RuntimeError, ValueError):
-        return  # what else is wrong is told when Ray connects
+        return  # Ray reports other errors when it connects
 
 
 def _own_token() -> None:

@@ -164,7 +164,7 @@ class Uploader:
         self._end()
         try:
             self._push()
-        except Exception:  # whatever ended the run is to be told
+        except Exception:  # the error that ended the run comes first
             return
 
     def finish(self) -> None:

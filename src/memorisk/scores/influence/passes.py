@@ -201,7 +201,7 @@ def _shift(parameters: Mapping[str, nn.Parameter], model: nn.Module, x: torch.Te
             p.add_(noise.to(p), alpha=max(_SHIFT * size, _SMALLEST * (size == 0)))
         try:
             fine = bool(torch.isfinite(model(x)).all())
-        except Exception:  # told, with its words, by the pass that follows
+        except Exception:  # the pass that follows raises it with its message
             fine = True
         if not fine:
             for name, p in parameters.items():

@@ -451,7 +451,7 @@ def _paired(one: np.ndarray, other: np.ndarray, group: np.ndarray) -> PairedHits
     result = paired_hits(first, second, np.tile(group, n))
     if result.n_discordant:
         return result
-    # Nobody tells them apart: the difference is at most the share of identities who would.
+    # No identity tells them apart: the difference is at most the share of identities that could.
     most = clopper_pearson(0, result.difference.n_groups).high
     method = "no identity tells them apart: Clopper-Pearson of the share that would"
     return replace(result, difference=replace(result.difference, low=-most, high=most, method=method))

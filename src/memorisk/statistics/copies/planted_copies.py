@@ -88,7 +88,7 @@ def planted_p_values(
     pairs, back = np.unique(np.stack([values, count]), axis=1, return_inverse=True)
     unit = np.repeat(np.arange(pairs.shape[1]), pairs[1].astype(np.int64))
     first = np.r_[True, unit[1:] != unit[:-1]]
-    score = np.where(first, -pairs[0][unit], -max(pairs[0].max(), held.max()))  # other images: as far as any
+    score = np.where(first, -pairs[0][unit], -max(pairs[0].max(), held.max()))  # other images count as the farthest
     return unit_p_values(score, unit, -held, theirs, sizes=sizes).p_value[back.ravel()]
 
 

@@ -49,7 +49,7 @@ def sampling_scheduler(trained: Any, how: SamplingOptions, *, pixels: bool, lear
     Raises:
         InputError: More steps than the training had times.
     """
-    # All of them said: diffusers else lets each class have its own default for what was never set.
+    # All settings are explicit: diffusers otherwise takes each class's own default.
     config = {name: value for name, value in dict(trained.config).items() if not name.startswith("_")}
     if how.sampling_steps > config["num_train_timesteps"]:
         raise InputError(
@@ -71,7 +71,7 @@ def sampling_scheduler(trained: Any, how: SamplingOptions, *, pixels: bool, lear
         else:  # it has no clip_sample: dynamic thresholding whose threshold is at most 1 is that
             solver: dict[str, Any] = {"algorithm_type": "dpmsolver++", "solver_order": 2, "solver_type": "midpoint"}
             solver |= {"variance_type": None, "thresholding": pixels, "sample_max_value": 1.0}
-            solver |= {"timestep_spacing": "linspace"}  # as it is meant: few steps begin at the very noise
+            solver |= {"timestep_spacing": "linspace"}  # few steps then begin at pure noise
             if config["beta_schedule"] == "squaredcos_cap_v2":
                 solver |= {"lambda_min_clipped": _COSINE_LEAST}
             scheduler = DPMSolverMultistepScheduler.from_config(config, **solver)
