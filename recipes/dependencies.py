@@ -26,6 +26,7 @@ _NAME = re.compile(r"([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*(.*)")
 _COPYLEFT = re.compile(r"\b(A?GPL|LGPL|MPL|EUPL|CDDL|EPL|GNU)", re.IGNORECASE)
 _OUT_OF_REACH = "NO ANSWER: the vulnerability database cannot be reached"
 _SHORT = 60
+_NOT_AFFECTED = "not affected"
 _CLASSIFIER = "License :: "
 _KNOWN = (  # how licences are named in metadata, and their names in SPDX's list
     (r"apache", "Apache-2.0"),
@@ -117,29 +118,29 @@ def dependencies() -> list[Dependency]:
 
 def page(found: list[Dependency]) -> str:
     """The page."""
-    rows = [f"| {d.name} | {d.versions} | {d.extra} | {d.licence or '?'} | {d.remark} |" for d in found]
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for d in found:
+        groups.setdefault((d.extra, d.licence or "?", d.remark), []).append(f"{d.name} {d.versions}")
+    rows = [f"| {extra} | {named} | {'; '.join(names)} | {note} |" for (extra, named, note), names in groups.items()]
     return "\n".join(
         [
             "# Licences of the dependencies",
             "",
-            "memorisk is under the Apache License 2.0. What it asks for, and under which licence that is, by the "
-            "metadata of the packages themselves; written by `recipes/dependencies.py`. A package may hold parts under "
-            "further licences, and asks for packages of its own: `pip-licenses` lists what is installed on a machine.",
+            "memorisk is under the Apache License 2.0. Extras are installed only where asked for. The packages' own "
+            "metadata name these licences (`recipes/dependencies.py`). A package may hold parts under further licences "
+            "and ask for packages of its own: `pip-licenses` lists what is installed on a machine.",
             "",
-            "Nothing of the extras is installed unless asked for; without them no line below the first group applies.",
-            "",
-            "| package | versions | asked for by | licence | remark |",
-            "|---|---|---|---|---|",
+            "| asked for by | licence | packages and versions | remark |",
+            "|---|---|---|---|",
             *rows,
             "",
             "## Known holes",
             "",
-            "`make audit` looks up every package of the lock files (`locks/`), the exact versions that the tests run "
-            "with, in the public advisory databases. It needs a connection to them. Run it before a release and where "
-            "memorisk is installed: what is known changes every day. Its exit codes (of "
-            "`recipes/dependencies.py --audit`; make itself ends with 2 for both failures, so read the last line): 0, "
-            "every package was looked up and nothing is known; 1, something is known; 2, packages could not be looked "
-            "up, or the database could not be reached at all. pip-audit itself ends with 0 where it looked up nothing.",
+            "`make audit` looks up the exact versions of the lock files (`locks/`) in the public advisory databases. "
+            "It needs a connection. Run it before a release and where memorisk is installed: what is known changes every "
+            "day. Exit codes of `recipes/dependencies.py --audit` (make ends with 2 for both failures: read the last "
+            "line): 0, every package was looked up and nothing is known; 1, something is known; 2, packages could not "
+            "be looked up. pip-audit itself ends with 0 where it looked up nothing.",
             "",
             *holes(),
             "",
@@ -160,27 +161,35 @@ def holes() -> list[str]:
     packages: dict[str, dict[str, Any]] = found["packages"]
     with_some = {name: one for name, one in packages.items() if one.get("holes")}
     lines = [
-        "No answer of it stands here: the machine that these pages were made on reaches no such database. In its place "
-        "stored copies of public pages (advisories, CVE records, release notes) were searched and read by hand on "
+        "`make audit` was not run: the machine that these pages were made on reaches no such database. Instead, stored "
+        "copies of public pages (advisories, CVE records, release notes) were searched and read by hand on "
         f"{found['read']}, for the packages that memorisk names itself (`recipes/advisories.yaml`). "
-        "That is less than an audit, and no all-clear: pages may be missing or old, libraries that these packages ask "
-        "for were not looked up, and what a page left out is said to be not read. Lower bounds of `pyproject.toml` "
-        "were raised where an older version has a hole, known to be high or critical, that memorisk's use could meet; "
-        "torch's was not: see its line.",
+        "That is no all-clear: pages may be missing or old, libraries that these packages ask for were not looked up, "
+        "and what a page left out is said to be not read. Lower bounds of `pyproject.toml` exclude holes, known to be "
+        "high or critical, that memorisk's use could meet; except torch's: see its line.",
         "",
         f"Of {len(packages)} packages {len(with_some)} had something; of the other {len(packages) - len(with_some)} "
-        "nothing was found in the pages searched.",
+        "nothing was found in the pages searched. In brackets: the versions with the hole; its severity.",
         "",
-        "| package, version looked at | hole | versions | severity | is that version hit? | what memorisk meets |",
-        "|---|---|---|---|---|---|",
+        "| package, version looked at | what memorisk meets (newest page) | that version is affected, or it is unclear "
+        "| not affected |",
+        "|---|---|---|---|",
     ]
     for name, one in with_some.items():
-        for n, hole in enumerate(one["holes"]):
-            first = f"{name} {one['version']}" if n == 0 else ""
-            met = f"{one['met']} (newest page: {one['newest']})" if n == 0 else ""
-            cells = [first, ", ".join(hole["ids"]), hole["versions"], hole["severity"], hole["ours"], met]
-            lines.append(f"| {' | '.join(cells)} |")
+        free = [hole for hole in one["holes"] if hole["ours"].startswith(_NOT_AFFECTED)]
+        others = [hole for hole in one["holes"] if hole not in free]
+        cells = [f"{name} {one['version']}", f"{one['met']} ({one['newest']})", _joined(others), _joined(free)]
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _joined(some: list[dict[str, Any]]) -> str:
+    """Holes as a cell, a line each: ids, versions, severity, and whether the version is hit where that is not plain."""
+    told = [(hole, hole["ours"].removeprefix(_NOT_AFFECTED).lstrip(": ")) for hole in some]
+    return "<br>".join(
+        f"{', '.join(hole['ids'])} ({hole['versions']}; {hole['severity']}){ours and ': ' + ours}"
+        for hole, ours in told
+    )
 
 
 def audit(program: str) -> int:
