@@ -138,9 +138,9 @@ def page(found: list[Dependency]) -> str:
             "",
             "`make audit` looks up the exact versions of the lock files (`locks/`) in the public advisory databases. "
             "It needs a connection. Run it before a release and where memorisk is installed: what is known changes "
-            "every day. Exit codes of `recipes/dependencies.py --audit` (make ends with 2 for both failures: read the last "
-            "line): 0, every package was looked up and nothing is known; 1, something is known; 2, packages could not "
-            "be looked up. pip-audit itself ends with 0 where it looked up nothing.",
+            "every day. Exit codes of `recipes/dependencies.py --audit` (make ends with 2 for both failures: read the "
+            "last line): 0, every package was looked up and nothing is known; 1, something is known; 2, packages could "
+            "not be looked up. pip-audit itself ends with 0 where it looked up nothing.",
             "",
             *holes(),
             "",
