@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 OUR_EXTRAS = {"dev", "docs", "fuzz"}
 OTHER_NAMES = {
@@ -86,11 +88,13 @@ def import_name(package: str) -> str:
     return OTHER_NAMES.get(package, package.replace("-", "_"))
 
 
+@pytest.mark.thorough
 def test_every_import_of_the_package_is_declared() -> None:
     users = {import_name(package) for package, extra in declared().items() if extra not in OUR_EXTRAS}
     assert packages("src") - users == set(UNDECLARED)
 
 
+@pytest.mark.thorough
 def test_every_declared_package_is_used() -> None:
     everywhere = packages("src", "tests", "recipes", "benchmarks", ".ci")
     used = {True: everywhere, False: packages("src")}

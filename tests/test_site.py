@@ -157,6 +157,7 @@ def headings_of_reports() -> set[str]:
     return found | {verdict.format(units="patients") for verdict in verdicts}
 
 
+@pytest.mark.thorough
 def test_the_page_on_reading_reports_names_every_section_and_verdict() -> None:
     said = " ".join((DOCS / "report.md").read_text("utf-8").split())
     named = headings_of_reports()

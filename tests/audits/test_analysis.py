@@ -135,6 +135,7 @@ def exchanged(evidence: Evidence) -> Evidence:
     return replace(evidence, loss_a=evidence.loss_b, loss_b=evidence.loss_a)
 
 
+@pytest.mark.thorough
 def test_exchanging_the_two_loss_columns_negates_everything(planted):
     context = replace(CONTEXT)
     first, second = (class_findings(e, OPTIONS, context) for e in (planted, exchanged(planted)))
@@ -392,6 +393,7 @@ def test_level_and_correction_change_lists_and_no_verdict(planted):
         assert result.per_class["verdict_flagged"].tolist() == found[0.1, "bh"].per_class["flagged"].tolist()
 
 
+@pytest.mark.thorough
 def test_a_stricter_notice_never_passes_what_a_looser_one_does_not():
     evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80))
     statuses = [analyse(evidence, AnalysisOptions(notice=n), CONTEXT).status for n in (0.3, 0.6, 1.0, 2.0, 8.0)]

@@ -108,6 +108,7 @@ def test_reference_attacks_need_enough_seeds(n_seeds, expected):
     assert reference_attacks(replace(evidence, design="paper")) == []
 
 
+@pytest.mark.thorough
 def test_without_memorization_no_attack_finds_anybody_and_the_control_passes():
     """Mean AUC over fresh tables within 2 sd of one half; the interval of the control contains it in 95 % of tables."""
     aucs: dict[str, list[float]] = {}

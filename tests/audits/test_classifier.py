@@ -81,6 +81,7 @@ def test_the_same_command_gives_the_same_bytes_and_trains_nothing_twice(small_ru
     assert files(afresh) == before
 
 
+@pytest.mark.thorough
 def test_adding_seeds_trains_only_the_new_ones(small_run, tmp_path):
     out = tmp_path / "run"
     shutil.copytree(small_run, out)

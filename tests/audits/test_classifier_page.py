@@ -349,6 +349,7 @@ def undrawn(monkeypatch):
         monkeypatch.setattr(figures, name, lambda *_, **__: "<svg></svg>")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("undrawn")
 def test_every_key_and_column_may_be_absent():
     result = make_result(images=60)

@@ -125,6 +125,7 @@ def test_the_command_goes_on_and_prints_the_table(
     pd.testing.assert_frame_equal(defence_table(compared[0], compared[1].results), compared[1].table)
 
 
+@pytest.mark.thorough
 def test_a_later_command_adds_its_regimes(
     compared: tuple[Path, DefenceResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

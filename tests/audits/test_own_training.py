@@ -109,6 +109,7 @@ def test_the_function_is_given_its_twins_half_and_a_validation_part_that_nobody_
     assert found.summary["model"] == f"{mine}:train"
 
 
+@pytest.mark.thorough
 def test_a_function_that_takes_datasets_makes_the_same_twins(mine):
     arrays = audit_classifier("digits", out="a", train=f"{mine}:train", **TINY)
     datasets = audit_classifier("digits", out="d", train=f"{mine}:train_dataset", **TINY)

@@ -103,6 +103,7 @@ def test_a_published_network_is_scored_as_by_hand(audited, cifar, published):
     assert abs(by_hand - 0.525) < 0.005 + 4 * np.sqrt((1 + 20 * A_CLASS) / (12 * (10 * A_CLASS) ** 2))
 
 
+@pytest.mark.thorough
 def test_the_network_is_scored_on_augmented_images_as_its_twins_are(cifar, published, tmp_path, monkeypatch):
     monkeypatch.setitem(AUGMENTATIONS, "hflip", lambda x, generator: x.flip(3))
     given = {**SETTINGS, "models": 2, "augment": "hflip", "score_augmentations": 2}

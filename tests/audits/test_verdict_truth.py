@@ -23,6 +23,7 @@ def counted(name: str, **more: Any) -> Any:
     return RECIPE["count"](world, REPEATS, follow=3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["nobody", "1 at 2 nats"])
 def test_eight_models_decide_nothing_and_name_those_that_do(name: str) -> None:
     found = counted(f"{name}, 8 models")

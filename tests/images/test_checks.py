@@ -302,6 +302,7 @@ def test_hostile_names_stay_on_their_line(tmp_path):
     assert any("a\\nb<script>.png" in line and "\\u202e" in line for line in lines)
 
 
+@pytest.mark.thorough
 def test_busi_has_one_image_under_two_labels(shared_data):
     check = check_images(shared_data / "busi_ultrasound" / "Dataset_BUSI_with_GT")
     assert check.n == 780

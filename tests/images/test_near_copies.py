@@ -25,6 +25,7 @@ def small_of(images):
     return np.stack([thumbnail(image) for image in images])
 
 
+@pytest.mark.thorough
 def test_chance_makes_no_more_pairs_than_it_says_of_any_kind_of_images():
     """Sets in which nobody is in two images: every pair above the threshold is chance's."""
     sets, found = 0, Counter()
@@ -211,6 +212,7 @@ def real_set(shared_data, name, shape=None):
     return files, whose, read
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "shape"), [("eye_oct", None), thorough("nih", None), thorough("ham", None), thorough("ham", fan)]
 )
@@ -237,6 +239,7 @@ def test_real_sets_have_no_pair_of_two_people_but_their_known_copies(shared_data
         assert len({(a, b) for a, b in again.pairs if a == b}) >= 0.95 * len(rows), how
 
 
+@pytest.mark.thorough
 def test_known_copies_of_ultrasounds(shared_data):
     """Of 780 scans without ids about a hundred pairs are one scan; none of those called is of two."""
     files = sorted(file for file in (shared_data / "busi_ultrasound").rglob("*.png") if "_mask" not in file.name)

@@ -81,6 +81,7 @@ def test_several_labels_a_group_and_any_order_of_rows(images, fractions, seed, r
     assert (split_by_group(labels[order], groups[order], fractions=fractions, seed=seed) == parts[order]).all()
 
 
+@pytest.mark.thorough
 def test_small_problems_are_as_good_as_the_best_of_all_splits():
     """Several labels a group, where no theorem helps: against every possible split of eight units into three parts."""
     rng = np.random.default_rng(0)
@@ -144,6 +145,7 @@ def test_the_inclusion_test_finds_a_splitter_that_places_large_groups_first():
     assert found.min() * len(SIZES) < SMALLEST_P
 
 
+@pytest.mark.thorough
 def test_groups_with_several_labels_keep_their_chances():
     rng = np.random.default_rng(4)
     held = [rng.choice(["a", "b", "a|b"], size=rng.integers(1, 5)) for _ in range(24)]
@@ -158,6 +160,7 @@ def test_groups_with_several_labels_keep_their_chances():
     assert p.min() * 24 > SMALLEST_P
 
 
+@pytest.mark.thorough
 def test_two_groups_alike_are_independent_of_their_names():
     """Pairs of equal groups: which of the two is in the test part is a fair coin (exact binomial, level stated)."""
     labels, groups = images_of([2, 2] + [1] * 12, ["a"] * 14)

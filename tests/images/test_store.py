@@ -302,6 +302,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path):
     """One image many times, 8 and 64 MB of pixels: the peaks may differ by a table's row an image, not by pixels."""
     file = tmp_path / "image.png"

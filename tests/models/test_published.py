@@ -43,6 +43,7 @@ def test_cifar_resnets(name: str, file: str, n_parameters: int, shared_data: Pat
     assert accuracy > 0.81 - 3 * np.sqrt(0.81 * 0.19 / len(labels))
 
 
+@pytest.mark.thorough
 def test_squeezenet_sees_more_than_a_random_one(shared_data: Path) -> None:
     """Linear heads on frozen features; SOURCE.txt measured 70 % against 33 % on more images."""
     train, labels = cifar(shared_data, "train", 30)

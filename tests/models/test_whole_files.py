@@ -148,6 +148,7 @@ def test_names_and_shapes_are_the_published_ones(sam_state: State) -> None:
     assert sum(value.numel() for value in sam_state.values()) == 93_735_472 + 2 * 128  # parameters and one buffer
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["medsam_vit_b.pth", "medsam_model_best.pth"])
 def test_medsam_computes_what_sam_does(name: str, sam: nn.Module, sam_state: State, tmp_path: Path) -> None:
     """At 224 px: positions resized once when loading, or at every step by the network of 1024 px.
@@ -251,6 +252,7 @@ def test_another_size_or_another_network_is_refused_with_shapes(empty_medsam: nn
         load_weights(resnet, tmp_path / "sam_vit_l.pth")
 
 
+@pytest.mark.thorough
 def test_biomedclip_computes_what_its_trunk_does(tmp_path: Path) -> None:
     """As many outputs as the projection has rows: the projection must not be taken for the head."""
     with seeded(0):

@@ -143,6 +143,7 @@ def test_a_worker_that_says_nothing_is_named_and_the_others_go_on(
             run(cluster, tmp_path, [4, 5, 6], 3.0)  # the only one that answered is lost: no job waits for it forever
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("nanny", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, nanny: bool

@@ -57,6 +57,7 @@ def with_token() -> dict[str, str]:
     return {**ENVIRONMENT, ray.MODE: "token", ray.TOKEN: SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
 
 
+@pytest.mark.thorough
 def test_jobs_run_with_the_token_and_are_refused_without(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -265,6 +265,7 @@ def test_the_device_is_that_of_the_inputs():
             blocks.find_device(unknown, r, r)
 
 
+@pytest.mark.thorough
 def test_the_cpu_does_not_wait_for_torch():
     """A search of arrays imports neither PyTorch nor Triton."""
     code = (
@@ -294,6 +295,7 @@ for kind, expected in (("power", "add.f32"), ("share", "rsqrt.approx.ftz.f32"), 
 """
 
 
+@pytest.mark.thorough
 def test_kernels_compile_for_a_gpu(tmp_path):
     """To machine code, without one; with the instructions whose errors `bounds` states, and no flushing of sums."""
     environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}

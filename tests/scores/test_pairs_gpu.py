@@ -236,6 +236,7 @@ for card in (75, 90):
 """
 
 
+@pytest.mark.thorough
 def test_the_kernel_compiles_for_gpus(tmp_path):
     """To machine code, without one; differences and sums stay exact: nothing is flushed or fused, nothing spilt."""
     environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}

@@ -62,6 +62,7 @@ def leads_of(x: np.ndarray, group: np.ndarray) -> np.ndarray:
     return np.log(second / first)
 
 
+@pytest.mark.thorough
 def test_people_who_are_in_both_parts_are_seen():
     """A fifth of the held-out people are training people; whose nearest neighbour is where is hardly changed."""
     seen, by_share, n = 0, 0, 40

@@ -66,6 +66,7 @@ def test_in_the_paper_design_tests_are_read_under_the_independent_model():
     np.testing.assert_allclose(found["x"].p_value, stats.ks_2samp(unseen.mean(0), loss_b.mean(0)).pvalue)
 
 
+@pytest.mark.thorough
 def test_level_holds_over_all_classes_together():
     rng = np.random.default_rng(2)
     repeats = 1000

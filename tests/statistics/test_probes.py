@@ -103,6 +103,7 @@ def test_fold_auroc_counts_pairs_within_folds_and_deletes_groups():
     assert width == pytest.approx(2 * half)
 
 
+@pytest.mark.thorough
 def test_level_and_coverage_at_no_signal():
     """Activations that know nothing: intervals contain 0.5 in at least 95 % of repeats, 0.5 is the mean AUROC."""
     rng = np.random.default_rng(3)

@@ -97,6 +97,7 @@ def test_studentised_slope_is_the_definition():
     assert found.studentised.statistic == pytest.approx(found.slope / error, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_the_interval_covers_with_classes_as_units():
     rng = np.random.default_rng(4)
     repeats, covered = 200, 0
@@ -107,6 +108,7 @@ def test_the_interval_covers_with_classes_as_units():
     assert abs(covered / repeats - 0.95) <= 2 * np.sqrt(0.0475 / repeats)
 
 
+@pytest.mark.thorough
 def test_permutations_hold_their_level_and_the_interval_over_classes_covers():
     rng = np.random.default_rng(77)
     repeats, plain, studentised, covered = 1000, 0, 0, 0
@@ -122,6 +124,7 @@ def test_permutations_hold_their_level_and_the_interval_over_classes_covers():
     assert 0.95 - slack <= covered / repeats <= 0.98
 
 
+@pytest.mark.thorough
 def test_rare_classes_noisier_means_mislead_the_plain_slope_more_than_the_studentised():
     """No class differs; a rare class's mean is mere noise: the interval over classes still covers."""
     rng = np.random.default_rng(5)

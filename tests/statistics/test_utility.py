@@ -51,6 +51,7 @@ def test_intervals_cover_with_patients_as_the_units(images: int, effect: float) 
     assert covered / runs == pytest.approx(0.94, abs=3 * (0.05 * 0.95 / runs) ** 0.5)
 
 
+@pytest.mark.thorough
 def test_the_balanced_interval_is_not_moved_by_rare_classes() -> None:
     """A class that a draw misses would drop out of the mean and lift it; drawn within classes, none is missed."""
     rng, runs = np.random.default_rng(3), 200

@@ -42,6 +42,7 @@ def trained(folder: Path) -> set[str]:
     return {f"{p.relative_to(folder)} {p.stat().st_mtime_ns}" for p in folder.rglob("logits/*.npy")}
 
 
+@pytest.mark.thorough
 def test_a_study_goes_on_and_a_new_seed_or_set_adds_only_its_own(tmp_path: Path) -> None:
     first = study_rare_distinctive(config(), out=tmp_path / "s")
     assert first.complete
@@ -86,6 +87,7 @@ def test_a_failed_cell_is_reported_and_the_others_finish(tmp_path: Path, capsys:
     assert trained(tmp_path / "s") == kept
 
 
+@pytest.mark.thorough
 def test_a_defect_in_one_cell_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = study_module.audit_classifier
 

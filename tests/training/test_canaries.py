@@ -106,6 +106,7 @@ def test_impossible_wishes_are_refused(population, n_pairs, classes, word):
         label_noise_pairs(labels, groups, np.arange(N), n_pairs, classes, 0)
 
 
+@pytest.mark.thorough
 def test_training_without_privacy_is_found_out_and_a_placebo_is_not(digits):
     """Ten small nets; the many-run version is recipes/epsilon_bound.py."""
     features, labels = digits.features.astype(np.float32), digits.labels

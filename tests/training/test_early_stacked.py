@@ -131,6 +131,7 @@ def test_differs_by_no_more_than_the_rounding_of_its_steps(digits: Digits, dtype
     assert dtype == torch.float32 or twins > 100 * bound.weight_error  # another canary would be noticed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("optimizer", ["adam", thorough("sgd")])
 def test_leaving_changes_nothing_for_the_rest(digits: Digits, monkeypatch: pytest.MonkeyPatch, optimizer: str) -> None:
     options = TrainOptions(
@@ -159,6 +160,7 @@ def test_leaving_changes_nothing_for_the_rest(digits: Digits, monkeypatch: pytes
             torch.testing.assert_close(x, y, rtol=0, atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_one_that_has_stopped_may_diverge(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone it would have ended before; in the stack it must neither end nor change the others."""
     undisturbed, disturbed = networks("mlp1", torch.float64), networks("mlp1", torch.float64)

@@ -30,6 +30,7 @@ feature_matrix.load_features(sys.argv[1], "pixels", options=options, batch=8, de
 """
 
 
+@pytest.mark.thorough
 def test_one_that_hangs_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

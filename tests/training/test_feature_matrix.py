@@ -160,6 +160,7 @@ feature_matrix.load_features(sys.argv[1], "small_cnn@none", options=options, bat
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_extraction_goes_on(tmp_path: Path, options: ImageOptions) -> None:
     folder = png_folder(tmp_path / "set", 20)
     command = [sys.executable, "-c", KILLED, str(folder), str(options.store)]

@@ -121,6 +121,7 @@ def test_an_empty_slot_holds_an_image_of_its_own_twin_and_nothing_else_moves():
     assert (batch_order(3, 0, n, n) == batch_order(3, 0, n)).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", [0.05, thorough(0.4)])
 def test_the_null_holds_its_level_for_whoever_had_no_partner(noise):
     """One patient of each audit, so that p-values are independent: at most a binomial's share of them is small."""

@@ -102,6 +102,7 @@ run.filter_synthetic({train!r}, {made!r}, {out!r}, calibration={new!r}, detector
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_filter_goes_on_to_the_same_bytes(place: Path, filtered: Result) -> None:
     stages = {"copies": ("clean_set", "encode_png", 20), "end": ("run", "write_json", 1)}
     running = {}

@@ -28,6 +28,7 @@ def watch_of(digits, out=None, **settings):
 class TestLightning:
     """Skipped where Lightning is not installed."""
 
+    @pytest.mark.thorough
     def test_a_trainer_is_stopped_by_a_module_that_copies_and_only_then(self, digits, tmp_path):
         lightning = pytest.importorskip("lightning.pytorch")
         seen = []

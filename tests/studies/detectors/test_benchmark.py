@@ -94,6 +94,7 @@ benchmark.benchmark_detectors("digits", out=sys.argv[1], **LITTLE)
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_benchmark_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     command = [sys.executable, "-c", KILLED, str(killed)]

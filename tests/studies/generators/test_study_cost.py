@@ -61,6 +61,7 @@ def study(root: Path, config: dict[str, Any]) -> tuple[Cost, Cost]:
     return plan.cost, found.cost(root / "s", images_drawn=sum(drawn), at_most=plan.cost.at_most, **told)
 
 
+@pytest.mark.thorough
 def test_a_study_trains_draws_and_compares_what_its_dry_run_counted(root: Path) -> None:
     plan, did = study(root, CONFIG)
     assert plan.at_most == ("images_passed",)

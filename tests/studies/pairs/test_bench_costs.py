@@ -52,6 +52,7 @@ def test_reid_counts_what_is_left_of_a_killed_run(asked: dict[str, Any]) -> None
     assert (found.pairs, found.listed) == (again.pairs, 0)
 
 
+@pytest.mark.thorough
 def test_copies_compare_and_pass_what_their_dry_run_counted(asked: dict[str, Any]) -> None:
     asked |= {"families": ("blur", "darkening"), "test_images": 4}
     plan = plan_copies(**asked)
