@@ -236,8 +236,7 @@ def audited(
     view = SimpleNamespace(name="simulated", features=features, measure="euclidean", distances=distances)
     evidence = SyntheticEvidence(sets, plants, (view,), copies, None, review)  # type: ignore[arg-type]
     found = compute_findings(sets, [distances], copies, plants, replace(options, seed=seed), review)
-    numbers = numbers_of(evidence, found, options) | {"paired": None}
-    return synthetic_verdict(numbers, options), SimpleNamespace(view=view, found=found)
+    return synthetic_verdict(numbers_of(evidence, found, options), options), SimpleNamespace(view=view, found=found)
 
 
 def by_methods(d: Distances, plants: Plants) -> bool:

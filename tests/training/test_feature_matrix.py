@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_from_a_folder_to_a_matrix(tmp_path: Path, options: ImageOptions, weight
     assert said.weights == "small.safetensors"
     assert "stored at 16 x 16 pixels in 1 channel, grey repeated in three channels" in said.preprocessing
     assert any("gets images of 16 x 16 pixels and is made for 64 x 64" in note for note in said.notes)
-    assert str(tmp_path) not in json.dumps(said.as_json()) + said.sentence
+    assert str(tmp_path) not in json.dumps(asdict(said)) + said.sentence
     assert f"{said.dimension} features an image by small_resnet, small.safetensors (pretrained; " in said.sentence
 
 

@@ -158,13 +158,22 @@ class Result:
 
     def __repr__(self) -> str:
         """Show the summary, without the tables."""
-        why = self.verdict.get("why") or []
-        return f"Result({self.status}, {len(self.per_class)} classes: {'; '.join(map(str, why))})"
+        return f"Result({self.status}, {len(self.per_class)} classes: {'; '.join(self.why)})"
 
     @property
     def status(self) -> str:
         """``pass``, ``fail`` or ``undecided``; a result without a verdict is undecided."""
         return str(self.verdict.get("status") or "undecided")
+
+    @property
+    def why(self) -> list[str]:
+        """The reasons of the verdict, a sentence each."""
+        return [str(reason) for reason in self.verdict.get("why") or ()]
+
+    @property
+    def what_would_decide(self) -> list[str]:
+        """What would decide it, or what can be done about a failure."""
+        return [str(way) for way in self.verdict.get("what_would_decide") or ()]
 
     def all_tables(self) -> dict[str, pd.DataFrame]:
         """The core tables and the further ones, by name."""

@@ -5,9 +5,10 @@ import pytest
 
 from memorisk.audits.quality.figures import measure_quality
 from memorisk.audits.quality.options import FIGURES
+from memorisk.models.feature_description import FeatureDescription
 from memorisk.runs.errors import InputError
 from memorisk.training.features.cache import check_values
-from memorisk.training.features.matrix import FeatureDescription, Features
+from memorisk.training.features.matrix import Features
 
 
 def features(values, *, source="resnet50@weights.safetensors", state="pretrained", groups=None):

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +13,13 @@ from PIL import Image
 
 from memorisk.audits.synthetic import run as audit_module
 from memorisk.audits.synthetic.options import synthetic_options
+from memorisk.audits.synthetic.page import synthetic_page
+from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
+from memorisk.report.numbers import from_json, to_json
+from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import clopper_pearson
@@ -38,6 +44,10 @@ def place(tmp_path_factory: pytest.TempPathFactory):
             (folder / name).mkdir()
             write_sets(folder / name, copied, noise=6)
         yield folder
+
+
+def verdict_of(numbers: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    return synthetic_verdict(from_json(SyntheticNumbers, numbers), synthetic_options(settings))
 
 
 def run(name: str, out: str, held: bool = True, **settings) -> Result:
@@ -69,6 +79,23 @@ def test_copied_patients_are_listed_with_the_images_that_expose_them(copies: Res
     assert set(of_copies["image"]) == set(copies.per_image["image"].tail(COPIED))
     assert copies.per_image.set_index("image")["exposes"][of_copies["image"]].all()
     assert "listed as nearer to the set" in v["why"][0]
+
+
+LATER = ("n_listed_at_verdict", "n_singled", "n_singled_patients", "one_image_each", "fewest_copied",
+         "held_out_for_kinds", "near_rule", "near_threshold", "unlike_by", "patients_by_word", "n_synthetic_blank",
+         "n_synthetic_far", "far_by", "n_train_blank", "n_train_frames_left", "n_synthetic_frames_left")  # fmt: skip
+"""Numbers that the first runs that still render do not have."""
+
+
+def test_a_summary_is_read_back_and_one_of_an_earlier_version_renders(copies: Result) -> None:
+    assert to_json(from_json(SyntheticSummary, copies.summary)) == copies.summary
+    numbers = {key: value for key, value in copies.summary["numbers"].items() if key not in LATER}
+    assert len(numbers) == len(copies.summary["numbers"]) - len(LATER)
+    older = copies.replace(summary=copies.summary | {"numbers": numbers})
+    assert from_json(SyntheticSummary, older.summary).numbers.listing is not None
+    page = render_page(synthetic_page(older))
+    assert "a correlation of 0.95 counted as nearly identical" in page
+    assert "Surely noticed from" not in page
 
 
 def test_images_of_another_kind_do_not_pass(place: Path) -> None:
@@ -121,7 +148,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     numbers = found.summary["numbers"]
 
     def doubts(changed: dict, **settings) -> list[str]:
-        verdict = synthetic_verdict(numbers | changed, synthetic_options({"recall": 0.2} | settings))
+        verdict = verdict_of(numbers | changed, {"recall": 0.2} | settings)
         assert verdict["status"] == "undecided"
         assert len(verdict["why"]) == len(verdict["what_would_decide"]) == 1
         return [*verdict["why"], *verdict["what_would_decide"]]
@@ -130,7 +157,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     singled = doubts({"n_singled": 2, "n_singled_patients": 1})
     assert "2 synthetic images are singled out: nearer to 1 training patient than chance" in singled[0]
     assert "judged in review.csv (--review)" in singled[1]
-    many = {"jpeg": {"estimate": 0.0, "low": 0.0, "high": 0.06, "successes": 0, "trials": 60}}
+    many = {"jpeg": asdict(clopper_pearson(0, 60))}
     gone = doubts({"recall_by_kind": {}, "plant_kinds": ["jpeg"]})
     assert "could be copied in this way: jpeg" in gone[0]
     blind = doubts({"recall_by_kind": numbers["recall_by_kind"] | many, "plant_kinds": [*KEPT, "jpeg"]})
@@ -155,15 +182,14 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "images check" in dark[1]
     assert "1 training image shows next to nothing" in doubts({"n_train_blank": 1})[0]
     half = numbers["n_synthetic"] // 2
-    assert (
-        synthetic_verdict(numbers | {"n_synthetic_far": half}, synthetic_options({"recall": 0.2}))["status"] == "pass"
-    )
+    assert verdict_of(numbers | {"n_synthetic_far": half}, {"recall": 0.2})["status"] == "pass"
     assert "lie farther from the training images than 90 % of held-out" in doubts({"n_synthetic_far": half + 1})[0]
     of_parts = {"p_value": 0.001, "share": 0.98, "expected": 0.52, "across": 0.6, "across_expected": 0.4}
+    of_parts |= {"n_groups": 219, "draws": 999}
     apart, close = ({"unlike": of_parts | {"together": together}} for together in (False, True))
     assert "98 % of nearest neighbours lie in the same part" in doubts(apart)[0]
     assert "60 % of these leads where a random split has 40 %" in doubts(close)[0]
-    assert synthetic_verdict(numbers | close | {"p_ahead": 0.01}, synthetic_options({}))["status"] == "fail"
+    assert verdict_of(numbers | close | {"p_ahead": 0.01}, {})["status"] == "fail"
     assert "--one-image-per-patient" in doubts({"patients_known": False})[1]
     assert "whom the detector was trained on cannot be seen" in doubts({"detector_unseen": True})[0]
     assert "2 files or images of the synthetic set were not read" in doubts({"n_synthetic_unread": 2})[0]
@@ -176,18 +202,18 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
         {"p_ahead": 0.05, "n_ahead": 5},
         near | {"near_p": 0.01},
     ):
-        assert synthetic_verdict(numbers | reason, synthetic_options({}))["status"] == "fail"
+        assert verdict_of(numbers | reason, {})["status"] == "fail"
     assert numbers["one_image_each"] == ""
-    one_each = synthetic_verdict(numbers | {"one_image_each": "By one image each."}, synthetic_options({"recall": 0.2}))
+    one_each = verdict_of(numbers | {"one_image_each": "By one image each."}, {"recall": 0.2})
     assert one_each["status"] == "pass"
     assert one_each["why"][-1].startswith("By one image each. The list of patients compares each")
-    void = synthetic_verdict(numbers | apart | {"n_listed_at_verdict": 90}, synthetic_options({}))
+    void = verdict_of(numbers | apart | {"n_listed_at_verdict": 90}, {})
     assert void["status"] == "undecided"
     assert "not alike" in void["why"][0]
     assert "90 training patients are listed" in void["why"][1]
-    certain = synthetic_verdict(numbers | apart | {"n_certain_copies": 1}, synthetic_options({}))
+    certain = verdict_of(numbers | apart | {"n_certain_copies": 1}, {})
     assert certain["status"] == "fail"
-    assert synthetic_verdict(numbers, synthetic_options({"recall": 0.2, "fail_on": "never"}))["gate"] == "never"
+    assert verdict_of(numbers, {"recall": 0.2, "fail_on": "never"})["gate"] == "never"
 
 
 def test_a_detector_that_is_blind_to_one_planted_kind_cannot_pass(place: Path) -> None:

@@ -106,6 +106,5 @@ def test_the_shortest_list_is_that_of_the_test() -> None:
     ],
 )
 def test_advice(found: int, planted: int, patients: int, held_out: str, advised: str) -> None:
-    share = clopper_pearson(found, planted)
-    kind = {"low": share.low, "high": share.high, "estimate": share.estimate, "successes": found, "trials": planted}
+    kind = clopper_pearson(found, planted)
     assert deciding_ways({"jpeg": kind}, ["jpeg"], 0.5, "D", patients, planted, held_out) == advised

@@ -19,6 +19,7 @@ from memorisk.audits.generated.sets import Sets
 from memorisk.audits.synthetic.options import AUTO, SyntheticOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
+from memorisk.models.feature_description import FeatureDescription
 from memorisk.models.provenance import CONFIG
 from memorisk.runs.arrays import scratch_array
 from memorisk.runs.errors import InputError, listed, one_line, plural
@@ -26,7 +27,7 @@ from memorisk.runs.workload import Progress
 from memorisk.scores.distances.rows import rows_per_block
 from memorisk.scores.similarity import Similarity
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
-from memorisk.training.features.matrix import FeatureDescription, Features, load_features
+from memorisk.training.features.matrix import Features, load_features
 
 AUTO_SIDE = 32
 """Pixels a side of the default features."""

@@ -12,7 +12,7 @@ wider.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from memorisk.images.store import ImageStore
 from memorisk.runs.errors import listed, plural
 from memorisk.statistics.copies.planted_copies import PlantPower
 from memorisk.statistics.copies.tails import copies_for_power
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.statistics.verdicts.tiers import format_against_gates
 
 _STREAM = 53  # keeps these draws apart from others of the same seed
@@ -155,13 +155,13 @@ def _copy(
     return None
 
 
-Shares = Mapping[str, Mapping[str, Any]]
-"""By kind: ``estimate``, ``low``, ``high``, ``successes``, ``trials``."""
+Shares = Mapping[str, Proportion]
+"""Plants noticed, by kind."""
 
 
 def least_noticed_kind(by_kind: Shares) -> str:
     """The kind with the lowest lower limit."""
-    return min(by_kind, key=lambda kind: by_kind[kind]["low"])
+    return min(by_kind, key=lambda kind: by_kind[kind].low)
 
 
 def kinds_promise(power: PlantPower, probability: float) -> str:
@@ -190,7 +190,7 @@ def kinds_promise(power: PlantPower, probability: float) -> str:
     )
 
 
-def kinds_words(planted: list[str]) -> str:
+def kinds_words(planted: Sequence[str]) -> str:
     """Which kinds of copies were tried, and which of `images.alterations.plants.PLANT_KINDS` were not."""
     others = [kind for kind in PLANT_KINDS if kind not in planted]
     not_tried = f"; not tried: {listed(others, len(PLANT_KINDS))}" if others else ""
@@ -198,7 +198,7 @@ def kinds_words(planted: list[str]) -> str:
     return f"{kinds} of copies, each by itself: {listed(planted, len(PLANT_KINDS))}{not_tried}"
 
 
-def recall_doubt(by_kind: Shares, planted: list[str], recall: float) -> str | None:
+def recall_doubt(by_kind: Shares, planted: Sequence[str], recall: float) -> str | None:
     """Why the kinds do not allow a pass; None where they do.
 
     Args:
@@ -210,7 +210,7 @@ def recall_doubt(by_kind: Shares, planted: list[str], recall: float) -> str | No
     unmade = [kind for kind in planted if kind not in by_kind]
     said = []
     if missed:
-        each = ", ".join(f"{kind} ({by_kind[kind]['successes']:,} of {by_kind[kind]['trials']:,})" for kind in missed)
+        each = ", ".join(f"{kind} ({by_kind[kind].successes:,} of {by_kind[kind].trials:,})" for kind in missed)
         of = plural(len(planted), "planted kind", "planted kinds")
         said.append(f"copies of {len(missed):,} of {of} are missed, or too few were planted to tell: {each} noticed")
     if unmade:
@@ -228,11 +228,11 @@ def missed_kinds(by_kind: Shares, planted: Sequence[str], recall: float) -> list
         planted: All that were asked for.
         recall: What the lower limit of each must reach.
     """
-    return [kind for kind in planted if kind in by_kind and by_kind[kind]["low"] < recall]
+    return [kind for kind in planted if kind in by_kind and by_kind[kind].low < recall]
 
 
 def deciding_ways(
-    by_kind: Shares, planted: list[str], recall: float, detector: str, patients: int, asked: int, held_out: str = ""
+    by_kind: Shares, planted: Sequence[str], recall: float, detector: str, patients: int, asked: int, held_out: str = ""
 ) -> str:
     """What would decide it: plants only where a kind may still reach the recall with more of them.
 
@@ -246,11 +246,11 @@ def deciding_ways(
         held_out: With how many held-out patients the missed kinds would be noticed, in words; empty where no number
             suffices.
     """
-    fine = [kind for kind in planted if kind in by_kind and by_kind[kind]["low"] >= recall]
+    fine = [kind for kind in planted if kind in by_kind and by_kind[kind].low >= recall]
     missed = missed_kinds(by_kind, planted, recall)
     unmade = [kind for kind in planted if kind not in by_kind]
     more = [kind for kind in missed if _more_plants(by_kind[kind], recall, patients, asked)]
-    blind = bool(unmade) or any(by_kind[kind]["estimate"] < recall for kind in missed)
+    blind = bool(unmade) or any(by_kind[kind].estimate < recall for kind in missed)
     ways = [way for way, wanted in ((detector, blind), (held_out, bool(held_out and missed))) if wanted]
     if more:
         ways.append(f"more --plants (for {listed(more, len(PLANT_KINDS))})")
@@ -261,9 +261,9 @@ def deciding_ways(
     return "; or ".join(ways)
 
 
-def _more_plants(found: Mapping[str, Any], recall: float, patients: int, asked: int) -> bool:
+def _more_plants(found: Proportion, recall: float, patients: int, asked: int) -> bool:
     """Whether more copies of a kind can be planted, and may show the recall."""
-    left = patients - found["trials"]
-    there = found["trials"] >= asked and left > 0  # fewer than asked: no other image can be copied so
-    most = clopper_pearson(found["successes"] + left, patients)
-    return there and found["high"] >= recall and most.low >= recall
+    left = patients - found.trials
+    there = found.trials >= asked and left > 0  # fewer than asked: no other image can be copied so
+    most = clopper_pearson(found.successes + left, patients)
+    return there and found.high >= recall and most.low >= recall

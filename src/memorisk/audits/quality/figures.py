@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.quality.options import FIGURES
+from memorisk.models.feature_description import FeatureDescription
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.scores.distances import fit_measure, nearest
 from memorisk.statistics.quality.feature_distances import (
@@ -26,7 +27,7 @@ from memorisk.statistics.quality.feature_distances import (
 from memorisk.statistics.quality.figures import QualityFigure, Samples, check_samples
 from memorisk.statistics.quality.manifold import DensityCoverage, PrecisionRecall, density_coverage, precision_recall
 from memorisk.statistics.quality.retrieval_score import irs_of
-from memorisk.training.features.matrix import FeatureDescription, Features
+from memorisk.training.features.matrix import Features
 
 BETTER = dict.fromkeys(FIGURES, "higher") | {"FID": "lower", "KID": "lower", "MiFID": "lower"}
 """Which way each points; density and IRS are best near their reference, above which they hold no more."""

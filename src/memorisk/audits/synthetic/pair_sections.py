@@ -1,7 +1,6 @@
 """Sections of the synthetic report about pairs: conditioned ones, clusters of copies, what a person said, logits."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,6 +9,7 @@ from scipy.special import expit
 from memorisk.audits.generated.review import CONFIRM, DISMISS
 from memorisk.audits.generated.terms import Terms, share
 from memorisk.audits.synthetic import wording
+from memorisk.audits.synthetic.result import DetectorSummary, Paired, SyntheticNumbers
 from memorisk.audits.synthetic.wording import TWO_IDENTITIES
 from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Heading, Name, Paragraph, Table
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, percent, rows
@@ -20,13 +20,13 @@ MANY = 0.001
 """Share of the pairs of two patients above which an image and itself do not stand out."""
 
 
-def detector_block(result: Result, terms: Terms) -> list[Block]:
+def detector_block(result: Result, n: SyntheticNumbers) -> list[Block]:
     """What each of several detectors says; of one with a head, whom it calls copied by its own threshold."""
-    table = result.tables["detectors"]
+    table, terms = result.tables["detectors"], n.terms
     several, heads = len(table) > 1, bool(np.isfinite(column_numbers(table, "above_half")).any())
     if not several and not heads:
         return []
-    held = result.summary["numbers"]["n_held_patients"] is not None
+    held = n.sets.held is not None
     above = [Column(source="above_half", heading=f"Training {terms.units} with P > 0.5", format="percent")]
     above += [Column(source="above_half_held", heading="Held out, likewise", format="percent")] if held else []
     each = [
@@ -36,7 +36,7 @@ def detector_block(result: Result, terms: Terms) -> list[Block]:
         Column(source="found", heading="Planted copies found", format="percent", interval=("low", "high")),
     ]
     columns = [Column(source="detector", heading="Detector", row_heading=True), *(each if held else [])]
-    text = wording.SHARED.format(n=len(table), level=share(result.summary["numbers"]["level"] / len(table)))
+    text = wording.SHARED.format(n=len(table), level=share(n.level / len(table)))
     caption = "What each detector says by itself." if several else "What the detector says."
     shown = Table(frame=table, columns=[*columns, *(above if heads else [])], caption=caption)
     blocks: list[Block] = [Paragraph(text)] if several else []
@@ -44,12 +44,12 @@ def detector_block(result: Result, terms: Terms) -> list[Block]:
     return [*blocks, Paragraph(terms.fill(wording.ABOVE_HALF))] if heads else blocks
 
 
-def spread_figures(result: Result, one: dict[str, Any], terms: Terms) -> list[Block]:
+def spread_figures(result: Result, one: DetectorSummary, terms: Terms) -> list[Block]:
     """Pairs by the logit of a head, paper 004's figure 6; nothing without one."""
-    if not one["head"]:
+    if one.itself is None or one.above_itself_pairs is None:
         return []
     table = result.tables["spread"]
-    mine = rows(table, [name == one["name"] for name in column_texts(table, "detector")])
+    mine = rows(table, [name == one.name for name in column_texts(table, "detector")])
     counts = {
         kind: column_numbers(rows(mine, [k == kind for k in column_texts(mine, "kind")]), "pairs")
         for kind in dict.fromkeys(column_texts(mine, "kind"))
@@ -66,29 +66,32 @@ def spread_figures(result: Result, one: dict[str, Any], terms: Terms) -> list[Bl
         alternative=f"{told}.",
     )
     apart = float(max(counts[TWO_IDENTITIES].sum(), 1))
-    share = one["above_itself"] / apart
-    itself = wording.ITSELF.format(p=f"{expit(one['itself']):.2f}", share=percent(share), units=terms.units)
+    share = one.above_itself_pairs / apart
+    itself = wording.ITSELF.format(p=f"{expit(one.itself):.2f}", share=percent(share), units=terms.units)
     blocks: list[Block] = [Heading("Pairs of images"), figure, Paragraph(f"Pairs by their images: {told}. {itself}")]
     if share > MANY:
         blocks.append(Callout("warning", "Exact copies do not stand out", [Paragraph(wording.BLIND)]))
     return blocks
 
 
-def paired_section(result: Result, terms: Terms, redact: bool, pictures: Sequence[Block] = ()) -> list[Block]:
+def paired_section(
+    result: Result, found: Paired, terms: Terms, redact: bool, pictures: Sequence[Block] = ()
+) -> list[Block]:
     """MemRate beside its value on held-out images, and the pairs that make it, with pictures where they are shown."""
-    found: dict[str, Any] = result.summary["numbers"]["paired"]
     table = pd.DataFrame(
         [
             {
-                "detector": said["detector"],
-                "n": said["n_memorized"],
-                **{f"rate_{k}": said["rate"][k] if said["rate"] else np.nan for k in ("estimate", "low", "high")},
-                **{f"held_{k}": said["held"][k] if said["held"] else np.nan for k in ("estimate", "low", "high")},
-                **{f"excess_{k}": said["excess"][k] if said["excess"] else np.nan for k in ("estimate", "low", "high")},
-                "trials": np.nan if said["rate"] is None else float(said["rate"]["n_identities"]),
-                "threshold": "P > 0.5" if said["probability"] else said["promise"] or wording.NO_THRESHOLD,
+                "detector": said.detector,
+                "n": said.n_memorized_pairs,
+                **{
+                    f"{what}_{k}": getattr(interval, k, np.nan)
+                    for what, interval in (("rate", said.rate), ("held", said.held), ("excess", said.excess))
+                    for k in ("estimate", "low", "high")
+                },
+                "trials": np.nan if said.rate is None else float(said.rate.n_identities),
+                "threshold": "P > 0.5" if said.probability else said.promise or wording.NO_THRESHOLD,
             }
-            for said in found["rates"]
+            for said in found.rates
         ]
     )
     columns = [
@@ -103,13 +106,15 @@ def paired_section(result: Result, terms: Terms, redact: bool, pictures: Sequenc
         Column(source="trials", heading=terms.units.capitalize(), format="count"),
         Column(source="threshold", heading="Threshold", wide=True),
     ]  # fmt: skip
-    said = f"{count(found['n_pairs'])} synthetic images were compared with the training image they were generated from."
-    if found["n_unpaired"]:
-        said += f" Of {count(found['n_unpaired'])} that image was not said; they are compared with all, as every image."
+    said = f"{count(found.n_pairs)} synthetic images were compared with the training image they were generated from."
+    if found.n_unpaired_images:
+        said += (
+            f" Of {count(found.n_unpaired_images)} that image was not said; they are compared with all, as every image."
+        )
     caption = f"Every {terms.unit} counts alike, whatever the number of its images."
     blocks: list[Block] = [Paragraph(f"{said} {terms.fill(wording.PAIRED)}")]
     blocks.append(Table(frame=table, columns=columns, caption=caption))
-    alike = [said["detector"] for said in found["rates"] if said["excess"] and said["excess"]["low"] <= 0]
+    alike = [said.detector for said in found.rates if said.by_chance]
     if alike:
         told = ["MemRate by ", Name(" and ".join(alike)), terms.fill(wording.NOT_LARGER)]
         blocks.append(Callout("warning", "No more than by chance", [Paragraph(told)]))
@@ -180,14 +185,13 @@ def _judged(table: pd.DataFrame, title: str, terms: Terms, redact: bool) -> list
                            visible_rows=10)]  # fmt: skip
 
 
-def confirmed_callout(result: Result, terms: Terms) -> list[Block]:
+def confirmed_callout(result: Result, numbers: SyntheticNumbers) -> list[Block]:
     """That persons saw copies."""
-    n = result.summary["numbers"]["n_confirmed"]
-    if not n:
+    if not (n := numbers.pixels.n_confirmed_pairs):
         return []
     patients = int(booleans(result.per_group, "confirmed").sum())
     text = f"A person confirmed {count(n)} pairs of a synthetic and a training image as copies. They show "
-    return [Callout("fail", "Confirmed copies", [Paragraph(f"{text}{terms.counted(patients)}.")])]
+    return [Callout("fail", "Confirmed copies", [Paragraph(f"{text}{numbers.terms.counted(patients)}.")])]
 
 
 def unread_block(result: Result) -> list[Block]:

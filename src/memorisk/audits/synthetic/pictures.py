@@ -8,10 +8,12 @@ import pandas as pd
 from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, side_by_side
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic.result import Listing, SyntheticSummary
 from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
 from memorisk.images.copies.near_copies import MIRRORED
 from memorisk.images.store import ImageStore
 from memorisk.report.columns import booleans, column_texts, rows
+from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 
 
@@ -42,6 +44,7 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
         names: As the tables have them.
     """
     pairs, table = result.tables["pairs"], result.per_image
+    listing = from_json(SyntheticSummary, result.summary).numbers.listing
     training = np.array([part == "training" for part in column_texts(pairs, "part")], dtype=bool)
     same = booleans(pairs, "identical")
     turned = np.array([how == MIRRORED for how in column_texts(pairs, "orientation")], dtype=bool)
@@ -54,7 +57,7 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
     near = _ids(rows(pairs, training & ~same), "real_image", "image")
     copied = {image for _, image in equal}
     closest = [pair for pair in _ids(nearest, "nearest_image", "image") if pair[1] not in copied]
-    exposed = _ids(suspects(result), "training_image", "synthetic_image")[:MAX_PICTURES]
+    exposed = _ids(suspects(result, listing), "training_image", "synthetic_image")[:MAX_PICTURES]
     more = MAX_PICTURES - len({*exposed} & {*equal})
     shown = {*exposed}
     equal = [pair for pair in equal if pair not in shown][:more]
@@ -76,10 +79,10 @@ def _memorized(result: Result) -> list[Pair]:
     return _ids(chosen, "training_image", "image")
 
 
-def suspects(result: Result) -> pd.DataFrame:
+def suspects(result: Result, listing: Listing | None) -> pd.DataFrame:
     """The listed patients; where none is, those nearer than every held-out one, if they are too many for chance."""
-    listed, p = booleans(result.per_group, "listed"), result.verdict["p_ahead"]
-    if not listed.any() and p is not None and p <= AHEAD_LEVEL:
+    listed = booleans(result.per_group, "listed")
+    if not listed.any() and listing is not None and listing.p_ahead <= AHEAD_LEVEL:
         listed = booleans(result.per_group, "ahead")
     return rows(result.per_group, listed).sort_values(["p_value", "distance", "group"], kind="stable")
 

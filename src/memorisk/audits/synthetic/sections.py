@@ -1,7 +1,5 @@
 """Sections of the synthetic report with numbers: power, distances, single images, closest pairs."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -10,6 +8,7 @@ from memorisk.audits.generated.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.pair_sections import detector_block, spread_figures
 from memorisk.audits.synthetic.pictures import Pictures
+from memorisk.audits.synthetic.result import DetectorSummary, Published, SyntheticNumbers, SyntheticSummary
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -35,6 +34,7 @@ from memorisk.report.columns import (
 )
 from memorisk.report.figures.histograms import distance_plot
 from memorisk.report.figures.intervals import series_plot
+from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
@@ -42,35 +42,35 @@ from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 _MOST = 25
 
 
-def power_section(result: Result, terms: Terms) -> list[Block]:
+def power_section(result: Result, summary: SyntheticSummary) -> list[Block]:
     """What compared the images, what it would have found (planted copies by kind), and which lists were possible."""
-    n, blocks = result.summary["numbers"], list[Block]()
-    for one in result.summary["detectors"]:
-        blocks.append(Paragraph([Name(str(one["sentence"])), f" Distance: {one['measure']}."]))
-        if notes := one["features"]["notes"]:
-            blocks.append(Steps([Name(str(note)) for note in notes]))
-    if n["weak_features"]:
+    n, blocks = summary.numbers, list[Block]()
+    for one in summary.detectors:
+        blocks.append(Paragraph([Name(one.sentence), f" Distance: {one.measure}."]))
+        if notes := one.features.notes:
+            blocks.append(Steps([Name(note) for note in notes]))
+    if n.comparison.weak_features:
         blocks.append(Callout("warning", "A weak detector", [Paragraph(wording.WEAK)]))
-    blocks += detector_block(result, terms)
-    if n["recall"] is None:
-        why = "held_out" if n["n_held_patients"] is None else "saved" if n["saved_features"] else "none"
-        return [*blocks, Paragraph(wording.NO_POWER[why]), *_lists(result, terms)]
-    return [*blocks, *_power(result, terms), *_lists(result, terms)]
+    blocks += detector_block(result, n)
+    if n.power.promise is None:
+        why = "held_out" if n.sets.held is None else "saved" if n.comparison.saved_features else "none"
+        return [*blocks, Paragraph(wording.NO_POWER[why]), *_lists(summary)]
+    return [*blocks, *_power(result, summary, n.power.promise), *_lists(summary)]
 
 
-def _power(result: Result, terms: Terms) -> list[Block]:
+def _power(result: Result, summary: SyntheticSummary, promise: str) -> list[Block]:
     """Planted copies found, by kind, and the share of the set that copies can be."""
-    n = result.summary["numbers"]
+    terms, bound = summary.numbers.terms, summary.numbers.power.copies_bound_share
     blocks: list[Block] = [
         Paragraph(terms.fill(wording.POWER)),
-        Paragraph(f"{capitalized(n['promise'])}."),
+        Paragraph(f"{capitalized(promise)}."),
         _kinds_table(result, terms),
-        _kinds_figure(result),
+        _kinds_figure(result, summary.settings.recall),
     ]
-    if n["copies_bound"] is not None:
+    if bound is not None:
         blocks.append(
             Paragraph(
-                f"At most {percent(n['copies_bound'])} of the set are copies of the planted kinds, in whatever mixture "
+                f"At most {percent(bound)} of the set are copies of the planted kinds, in whatever mixture "
                 f"(hence by the kind found least), with {share(BOUND_LEVEL)} confidence, if its images were "
                 "drawn independently."
             )
@@ -78,17 +78,17 @@ def _power(result: Result, terms: Terms) -> list[Block]:
     return blocks
 
 
-def distance_section(result: Result, terms: Terms) -> list[Block]:
+def distance_section(result: Result, summary: SyntheticSummary) -> list[Block]:
     """The comparison that counts, figure 3, and the published statistics beside them; of each detector."""
-    parts = [_of_detector(result, one, terms) for one in result.summary["detectors"]]
+    parts = [_of_detector(result, one, summary.numbers.terms) for one in summary.detectors]
     if len(parts) == 1:
         return parts[0]
-    names = [str(one["name"]) for one in result.summary["detectors"]]
+    names = [one.name for one in summary.detectors]
     first = [Paragraph(["By ", Name(names[0]), ":"]), *parts[0]]
     return [*first, *(Details(["By ", Name(name)], part) for name, part in zip(names[1:], parts[1:], strict=True))]
 
 
-def _of_detector(result: Result, one: dict[str, Any], terms: Terms) -> list[Block]:
+def _of_detector(result: Result, one: DetectorSummary, terms: Terms) -> list[Block]:
     columns = [
         Column(source="statistic", heading="Statistic", row_heading=True),
         Column(source="value", heading="Value"),
@@ -96,21 +96,20 @@ def _of_detector(result: Result, one: dict[str, Any], terms: Terms) -> list[Bloc
         Column(source="cannot", heading="What it cannot tell", wide=True),
     ]
     caption = "Published statistics. None is used for the verdict: they call sets copied in which nobody is."
-    name = str(one["name"])
     return [
         Heading(f"From real {terms.units} to the synthetic set"),
-        _reversed_figure(result, name, one["head"], terms),
+        _reversed_figure(result, one.name, one.head, terms),
         *spread_figures(result, one, terms),
         Heading("From images to the training set"),
-        _usual_figure(result, name, one["head"]),
+        _usual_figure(result, one.name, one.head),
         Heading("Statistics of the literature"),
-        Table(frame=pd.DataFrame(_published(result, one["published"], terms)), columns=columns, caption=caption),
+        Table(frame=pd.DataFrame(_published(one.published, terms)), columns=columns, caption=caption),
     ]
 
 
-def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
+def describing_section(result: Result, summary: SyntheticSummary, redact: bool) -> list[Block]:
     """The columns of single synthetic images, nearest first, by the first detector."""
-    n, first = result.summary["numbers"], result.summary["detectors"][0]
+    n, terms, first = summary.numbers, summary.numbers.terms, summary.detectors[0]
     table = result.per_image.sort_values(["distance", "image"], kind="stable")
     names = [
         Column(source="image", heading="Synthetic image", row_heading=True),
@@ -125,9 +124,9 @@ def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block
         *([] if redact else names),
         Column(source="distance", heading="Distance", format="decimal"),
         Column(source="probability", heading="P", format="short")
-        if first["head"]
+        if first.head
         else Column(source="second_ratio", heading="Second-neighbour ratio", format="short"),
-        *([] if n["n_held_patients"] is None else with_null),
+        *([] if n.sets.held is None else with_null),
         Column(source="similarity", heading="Similarity of details", format="short"),
     ]
     shown = Table(
@@ -137,10 +136,10 @@ def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block
         "per_image.parquet.",
         visible_rows=10,
     )
-    text = terms.fill(wording.NEARER) + ("" if first["head"] else " " + terms.fill(wording.RATIO))
+    text = terms.fill(wording.NEARER) + ("" if first.head else " " + terms.fill(wording.RATIO))
     blocks: list[Block] = [Paragraph(text)]
-    if n["n_detectors"] > 1:
-        blocks.append(Paragraph(["By ", Name(str(first["name"])), "; the others' are in tables/images_by_detector."]))
+    if n.comparison.n_detectors > 1:
+        blocks.append(Paragraph(["By ", Name(first.name), "; the others' are in tables/images_by_detector."]))
     blocks.append(shown)
     if len(result.per_class):
         by_class = [
@@ -154,15 +153,15 @@ def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block
     return blocks
 
 
-def pair_section(result: Result, terms: Terms, pictures: Pictures | None, redact: bool) -> list[Block]:
+def pair_section(result: Result, n: SyntheticNumbers, pictures: Pictures | None, redact: bool) -> list[Block]:
     """Equal and nearly equal pixels, training beside held out, and pictures where they were asked for."""
-    n = result.summary["numbers"]
-    text = f"{wording.PIXELS} {n.get('near_rule') or wording.EARLIER_NEAR}"
-    if n["near_p"] is not None:
+    terms, pixels = n.terms, n.pixels
+    text = f"{wording.PIXELS} {pixels.near_rule or wording.EARLIER_NEAR}"
+    if pixels.near_p is not None:
         text += f" Of a random split at least so many would be training {terms.units} with probability "
-        text += f"{p_words(n['near_p'])}."
-    if n["n_shared_pixels"]:
-        text += f" {count(n['n_shared_pixels'])} of the equal ones are held-out images as well: nobody's for certain."
+        text += f"{p_words(pixels.near_p)}."
+    if pixels.n_shared_images:
+        text += f" {count(pixels.n_shared_images)} of the equal ones are held-out images as well: nobody's for certain."
     blocks: list[Block] = [Paragraph(text), _pixel_counts(n, terms)]
     if redact:
         return blocks
@@ -180,10 +179,10 @@ def pair_section(result: Result, terms: Terms, pictures: Pictures | None, redact
     return [*blocks, *(picture_gallery(pairs, title, pictures.mirrored) for pairs, title in galleries if pairs)]
 
 
-def _lists(result: Result, terms: Terms) -> list[Block]:
+def _lists(summary: SyntheticSummary) -> list[Block]:
     """Which lists the numbers of held-out patients allow."""
-    n = result.summary["numbers"]
-    if not (lists := result.summary["lists"]):
+    n, terms = summary.numbers, summary.numbers.terms
+    if not summary.lists or n.listing is None or n.sets.held is None:
         return []
     columns = [
         Column(source="copied", heading=f"Copied {terms.units}", format="count", row_heading=True),
@@ -192,12 +191,12 @@ def _lists(result: Result, terms: Terms) -> list[Block]:
         Column(source="held_out_needed", heading=f"Held-out {terms.units} needed", format="count"),
     ]
     caption = "With these numbers no list is possible."
-    if n["shortest_list"] <= n["n_train_patients"]:
-        caption = f"With these numbers a list names {terms.counted(n['shortest_list'])} or more, or nobody."
+    if (shortest := n.listing.shortest_list_patients) <= n.sets.n_train_patients:
+        caption = f"With these numbers a list names {terms.counted(shortest)} or more, or nobody."
     return [
         Heading("How short a list could be"),
-        Paragraph(terms.fill(wording.SHORT_LISTS, n_held=count(n["n_held_patients"]))),
-        Table(frame=pd.DataFrame(lists), columns=columns, caption=caption),
+        Paragraph(terms.fill(wording.SHORT_LISTS, n_held=count(n.sets.held.n_held_patients))),
+        Table(frame=pd.DataFrame(to_json(one) for one in summary.lists), columns=columns, caption=caption),
     ]
 
 
@@ -221,11 +220,10 @@ def _kinds_table(result: Result, terms: Terms) -> Table:
     )
 
 
-def _kinds_figure(result: Result) -> Figure:
+def _kinds_figure(result: Result, wanted: float) -> Figure:
     table = result.tables["kinds"]
     labels = [str(kind) for kind in table["kind"]]
     limits = column_numbers(table, "share"), column_numbers(table, "low"), column_numbers(table, "high")
-    wanted = float(result.summary["settings"]["recall"])
     told = [f"{kind}: {percent(share)}" for kind, share in zip(labels, limits[0], strict=True) if np.isfinite(share)]
     return Figure(
         svg=series_plot(
@@ -288,33 +286,33 @@ def _usual_figure(result: Result, detector: str, head: bool) -> Figure:
     )
 
 
-def _published(result: Result, found: dict[str, Any], terms: Terms) -> list[dict[str, str]]:
+def _published(found: Published, terms: Terms) -> list[dict[str, str]]:
     """A row a statistic: value, what stands beside it, what it cannot tell."""
     known = []
-    if gap := found["wasserstein"]:
-        beside = f"p {probability(gap['p_value'])}, {count(gap['n_second'])} held-out {terms.units}"
-        known.append(("wasserstein", decimal(gap["distance"]), beside))
-    if (c_t := found["c_t"]) and c_t["c_t"] is not None:
-        known.append(("c_t", decimal(c_t["c_t"]), f"p {probability(c_t['p'])}"))
-    share, new = found["authentic"]["share"], found["authentic"]["of_new"]
-    beside = f"held-out {terms.units} {percent(new['estimate'])}" if new["trials"] else "no held-out images"
-    limits = f"{percent(share['low'])} to {percent(share['high'])}"
-    known.append(("authentic", f"{percent(share['estimate'])} ({limits})", beside))
+    if (gap := found.wasserstein) is not None:
+        beside = f"p {probability(gap.p_value)}, {count(gap.n_second)} held-out {terms.units}"
+        known.append(("wasserstein", decimal(gap.distance), beside))
+    if (c_t := found.c_t) is not None and not np.isnan(c_t.c_t):
+        known.append(("c_t", decimal(c_t.c_t), f"p {probability(c_t.p)}"))
+    share, new = found.authentic.share, found.authentic.of_new
+    beside = f"held-out {terms.units} {percent(new.estimate)}" if new.trials else "no held-out images"
+    limits = f"{percent(share.low)} to {percent(share.high)}"
+    known.append(("authentic", f"{percent(share.estimate)} ({limits})", beside))
     return [
         {"statistic": wording.PUBLISHED[k][0], "value": v, "beside": b, "cannot": terms.fill(wording.PUBLISHED[k][1])}
         for k, v, b in known
     ]
 
 
-def _pixel_counts(n: dict[str, Any], terms: Terms) -> Table:
-    known = n["n_held_patients"] is not None
+def _pixel_counts(n: SyntheticNumbers, terms: Terms) -> Table:
+    pixels, held = n.pixels, n.sets.held
     equal = {
         "what": "Synthetic images with the pixels of a real one",
-        "training": n["n_certain_copies"] + n["n_shared_pixels"] + n["n_dismissed_identical_images"],
-        "held": n["n_held_copies"] if known else None,
+        "training": pixels.n_certain_images + pixels.n_shared_images + pixels.n_dismissed_identical_images,
+        "held": None if held is None else pixels.n_held_images,
     }
-    near = {"training": n["n_near_train"], "held": n["n_near_held"]}
-    every = {"training": n["n_train_patients"], "held": n["n_held_patients"]}
+    near = {"training": pixels.n_near_train_patients, "held": pixels.n_near_held_patients}
+    every = {"training": n.sets.n_train_patients, "held": None if held is None else held.n_held_patients}
     title = f"Real {terms.units}"
     counted = [equal, {"what": f"{title} with a nearly identical synthetic one", **near}, {"what": title, **every}]
     columns = [

@@ -23,6 +23,7 @@ from memorisk.audits.generated.plants import deciding_ways, kinds_words, recall_
 from memorisk.audits.generated.sets import MIN_GREY_LEVELS
 from memorisk.audits.generated.terms import Terms, p_words, share
 from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
+from memorisk.audits.synthetic.result import Listing, Paired, PixelPairs, Reading, SyntheticNumbers
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
@@ -39,25 +40,24 @@ UNLIKE_LEVEL = 0.01
 NO_HELD_OUT = (
     "no held-out images were given: distances alone cannot tell a copy from an image that is like many patients"
 )
-_OF_THE_PAGE = ("units", "notes", "labels_given")
 
 
-def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dict[str, Any]:
+def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> dict[str, Any]:
     """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
 
     Args:
         numbers: Of `analysis.numbers_of`.
         options: What a pass needs.
     """
-    terms = Terms(numbers["units"])
+    terms = numbers.terms
     status, why, deciding = "fail", _failures(numbers, terms), [_after_failure(numbers)]
     unlike = _unlike(numbers, terms)
-    apart = unlike is not None and not numbers["unlike"]["together"]
-    if why and unlike is not None and apart and not numbers["n_certain_copies"] + numbers["n_confirmed"]:
+    apart = numbers.unlike is not None and not numbers.unlike.together
+    if why and unlike is not None and apart and not numbers.pixels.n_certain:
         status, why, deciding = "undecided", [unlike[0], *why], [unlike[1]]
-    elif not why and numbers["n_held_patients"] is None:
-        status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(numbers, terms)]
-        for doubt in (_dismissed_copies(numbers), _near_pairs(numbers, terms)):
+    elif not why and numbers.sets.held is None:
+        status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(terms)]
+        for doubt in (_dismissed_copies(numbers.pixels), _near_pairs(numbers.pixels, terms)):
             if doubt is not None:
                 why, deciding = [*why, doubt[0]], [*deciding, doubt[1]]
     elif not why:
@@ -69,39 +69,48 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         "audit": "synthetic",
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
-        "why": [*_review_words(numbers), *why, *_one_image_each(numbers)],
+        "why": [*_review_words(numbers.pixels), *why, *_one_image_each(numbers.one_image_each)],
         "what_would_decide": deciding,
-        **{name: value for name, value in numbers.items() if name not in _OF_THE_PAGE},
+        **numbers.in_verdict(),
     }
 
 
-def _failures(numbers: dict[str, Any], terms: Terms) -> list[str]:
+def _failures(numbers: SyntheticNumbers, terms: Terms) -> list[str]:
     """Reasons to fail."""
-    said = []
-    if n := numbers["n_confirmed"]:
+    said, pixels = list[str](), numbers.pixels
+    if n := pixels.n_confirmed_pairs:
         said.append(f"a person confirmed {plural(n, 'pair', 'pairs')} as a copy of a training image")
-    if n := numbers["n_certain_copies"]:
+    if n := pixels.n_certain_images:
         are = "image has" if n == 1 else "images have"
-        shared = "" if numbers["n_held_patients"] is None else ", and of no held-out one"
+        shared = "" if numbers.sets.held is None else ", and of no held-out one"
         said.append(f"{n:,} synthetic {are} the very pixels of a training image, as it is, mirrored or turned{shared}")
-    if n := numbers["n_listed_at_verdict"]:
+    if numbers.listing is not None:
+        said += _listed(numbers.listing, terms)
+    if pixels.near_p is not None and pixels.near_p <= NEAR_LEVEL:
+        said.append(_near_words(pixels, terms))
+    return said
+
+
+def _listed(listing: Listing, terms: Terms) -> list[str]:
+    """Reasons to fail by distance."""
+    said = []
+    if n := listing.n_listed_at_verdict:
         are = f"{terms.counted(n, 'training')} {'is' if n == 1 else 'are'}"
         said.append(
             f"{are} listed as nearer to the set than held-out {terms.units} are; at most {share(VERDICT_LEVEL)} of "
             "a list are expected to be there by chance"
         )
-    if numbers["p_ahead"] is not None and numbers["p_ahead"] <= AHEAD_LEVEL:
-        who = f"{terms.counted(numbers['n_ahead'], 'training')} {'lies' if numbers['n_ahead'] == 1 else 'lie'}"
-        by_chance = f"a random split has so many with probability {p_words(numbers['p_ahead'])}"
+    if listing.p_ahead <= AHEAD_LEVEL:
+        n = listing.n_ahead_patients
+        who = f"{terms.counted(n, 'training')} {'lies' if n == 1 else 'lie'}"
+        by_chance = f"a random split has so many with probability {p_words(listing.p_ahead)}"
         said.append(f"{who} nearer to the set than every held-out one; {by_chance}")
-    if numbers["near_p"] is not None and numbers["near_p"] <= NEAR_LEVEL:
-        said.append(_near_words(numbers, terms))
     return said
 
 
-def _after_failure(numbers: dict[str, Any]) -> str:
+def _after_failure(numbers: SyntheticNumbers) -> str:
     """Say what can be done about a failure, and how often a set without copies fails."""
-    if numbers["n_certain_copies"] + numbers["n_confirmed"]:
+    if numbers.pixels.n_certain:
         return (
             "the set without the images that expose somebody (memorisk filter), audited again: another copy, a little "
             "farther from its source, may remain"
@@ -112,18 +121,21 @@ def _after_failure(numbers: dict[str, Any]) -> str:
     )
 
 
-def _review_words(numbers: dict[str, Any]) -> list[str]:
+def _review_words(pixels: PixelPairs) -> list[str]:
     """Say what a person decided, whatever the verdict; it stands before everything else."""
     said = []
-    if n := numbers["n_dismissed"]:
-        alike = {"pixel-identical": numbers["n_dismissed_identical"], "nearly identical": numbers["n_dismissed_near"]}
+    if n := pixels.n_dismissed_pairs:
+        alike = {
+            "pixel-identical": pixels.n_dismissed_identical_pairs,
+            "nearly identical": pixels.n_dismissed_near_pairs,
+        }
         told = ", ".join(f"{m:,} {'is' if m == 1 else 'are'} {what}" for what, m in alike.items() if m)
-        patients = f", without which {m:,} more would be listed" if (m := numbers["n_dismissed_patients"]) else ""
+        patients = f", without which {m:,} more would be listed" if (m := pixels.n_dismissed_patients) else ""
         said.append(
             f"{plural(n, 'pair was', 'pairs were')} dismissed by a person and counted as no copies"
             f"{patients}{f' (of these {told})' if told else ''}; who and why stands under “Pairs that a person judged”"
         )
-    if n := numbers["n_review_changed"]:
+    if n := pixels.n_changed_pairs:
         said.append(
             f"{plural(n, 'pair that was judged is', 'pairs that were judged are')} of images that were changed since: "
             "what was said of them does not count, and they are asked about again"
@@ -131,59 +143,59 @@ def _review_words(numbers: dict[str, Any]) -> list[str]:
     return said
 
 
-def _one_image_each(numbers: dict[str, Any]) -> list[str]:
+def _one_image_each(said: str) -> list[str]:
     """That patients counted by one image each, after the reasons; it is none itself."""
-    said = numbers["one_image_each"]
     return (
         [f"{said} The list of patients compares each with held-out ones at as many images as they have"] if said else []
     )
 
 
-def _near_words(numbers: dict[str, Any], terms: Terms) -> str:
+def _near_words(pixels: PixelPairs, terms: Terms) -> str:
     """Say how many patients have a nearly identical synthetic image."""
-    ours, held = numbers["n_near_train"], numbers["n_near_held"]
+    ours, held = pixels.n_near_train_patients, pixels.n_near_held_patients
     have = "has" if ours == 1 and held is None else "have"
     if held is None:
         return f"{terms.counted(ours, 'training')} {have} a nearly identical synthetic image (“Closest pairs”)"
-    by_chance = f" (p {p_words(numbers['near_p'])})" if numbers["near_p"] is not None else ""
+    by_chance = f" (p {p_words(pixels.near_p)})" if pixels.near_p is not None else ""
     return (
         f"{terms.counted(ours, 'training')} and {terms.counted(held, 'held-out')} {have} a nearly identical synthetic "
         f"image, as it is or mirrored{by_chance}; the pairs are listed under “Closest pairs”"
     )
 
 
-def _give_held_out(numbers: dict[str, Any], terms: Terms) -> str:
+def _give_held_out(terms: Terms) -> str:
     return (
         f"--held-out with {MIN_HELD_OUT:,} {terms.units} or more {terms.whom} the generator never saw, a random "
         "part of the same data"
     )
 
 
-def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) -> tuple[list[str], list[str]]:
+def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) -> tuple[list[str], list[str]]:
     """Why it cannot pass, and what would decide it."""
+    pixels, reading = numbers.pixels, numbers.reading
     found = [
-        _singled_out(numbers, terms),
-        _dismissed_copies(numbers),
+        _singled_out(numbers.listing, terms),
+        _dismissed_copies(pixels),
         _little_power(numbers, options, terms),
-        _near_pairs(numbers, terms),
-        _memorized_pairs(numbers),
-        _seen_held_out(numbers),
-        _near_held_out(numbers, terms),
+        _near_pairs(pixels, terms),
+        _memorized_pairs(numbers.paired),
+        _seen_held_out(pixels),
+        _near_held_out(pixels, terms),
         _unlike(numbers, terms),
-        _unknown_patients(numbers),
-        _unseen_detector(numbers),
-        _not_looked_at(numbers),
+        _unknown_patients(reading),
+        _unseen_detector(reading),
+        _not_looked_at(reading, numbers.sets.n_synthetic_images),
         _another_kind(numbers, terms),
-        _train_unread(numbers),
-        _frames_left(numbers),
+        _train_unread(reading),
+        _frames_left(reading),
     ]
     doubts = [doubt for doubt in found if doubt is not None]
     return [why for why, _ in doubts], [way for _, way in doubts]
 
 
-def _dismissed_copies(numbers: dict[str, Any]) -> tuple[str, str] | None:
+def _dismissed_copies(pixels: PixelPairs) -> tuple[str, str] | None:
     """Nobody's word makes a copy of a training image's very pixels none."""
-    if not (n := numbers["n_dismissed_identical"]):
+    if not (n := pixels.n_dismissed_identical_pairs):
         return None
     return (
         f"{plural(n, 'pair', 'pairs')} with identical pixels {'was' if n == 1 else 'were'} dismissed by a person: a "
@@ -192,53 +204,53 @@ def _dismissed_copies(numbers: dict[str, Any]) -> tuple[str, str] | None:
     )
 
 
-def _singled_out(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
+def _singled_out(listing: Listing | None, terms: Terms) -> tuple[str, str] | None:
     """Images nearer to somebody than chance explains: too few for a list, and no pass."""
-    if not (n := numbers["n_singled"]):
+    if listing is None or not (n := listing.n_singled_images):
         return None
     are = "image is" if n == 1 else "images are"
     return (
-        f"{n:,} synthetic {are} singled out: nearer to {terms.counted(numbers['n_singled_patients'], 'training')} than "
+        f"{n:,} synthetic {are} singled out: nearer to {terms.counted(listing.n_singled_patients, 'training')} than "
         f"chance explains; of sets without copies at most {share(CHANCE)} have such an image (the pairs head "
         "review.csv)",
         "these pairs, looked at (--gallery), and judged in review.csv (--review); or the set without these images",
     )
 
 
-def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) -> tuple[str, str] | None:
-    recall = numbers["recall"]
-    if recall is None:
+def _little_power(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) -> tuple[str, str] | None:
+    power, compared = numbers.power, numbers.comparison
+    if power.recall is None or power.recall_by_kind is None:
         why = "no training image could be copied" if options.plants else "none were asked for"
-        why = "features were computed elsewhere" if numbers["saved_features"] else why
+        why = "features were computed elsewhere" if compared.saved_features else why
         return (
             f"no copies were planted ({why}), so that nothing is known of what would have been found",
             f"--detector with features that can be computed of new images, and --plants {SyntheticOptions.plants}",
         )
-    by_kind, planted = numbers["recall_by_kind"], numbers["plant_kinds"]
+    by_kind, planted = power.recall_by_kind, power.plant_kinds
     why = recall_doubt(by_kind, planted, options.recall)
     if why is None:
         return None
-    better = "trained to find copies" if numbers["weak_features"] else "trained to find copies of these kinds"
+    better = "trained to find copies" if compared.weak_features else "trained to find copies of these kinds"
     better = f"a detector {better} (--detector)"
     held_out = ""
-    if (wanted := numbers["held_out_for_kinds"]) is not None:
-        there = f"there are {numbers['n_held_patients']:,}"
+    if (wanted := power.held_out_patients_for_kinds) is not None and numbers.sets.held is not None:
+        there = f"there are {numbers.sets.held.n_held_patients:,}"
         held_out = f"about {wanted:,} held-out {terms.units} ({there}), by the spread of these"
-    asked, patients = options.plants, numbers["n_train_patients"]
-    why = f"{why}; {numbers['promise']}"
+    asked, patients = options.plants, numbers.sets.n_train_patients
+    why = f"{why}; {power.promise}"
     return why, deciding_ways(by_kind, planted, options.recall, better, patients, asked, held_out)
 
 
-def _near_pairs(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
-    some, p = numbers["n_near_train"] > 0, numbers["near_p"]
-    if not some or (numbers["n_near_held"] and (p is None or p > DOUBT_LEVEL)):
+def _near_pairs(pixels: PixelPairs, terms: Terms) -> tuple[str, str] | None:
+    some, p = pixels.n_near_train_patients > 0, pixels.near_p
+    if not some or (pixels.n_near_held_patients and (p is None or p > DOUBT_LEVEL)):
         return None
-    return _near_words(numbers, terms), "these pairs, looked at (--gallery), and judged in review.csv (--review)"
+    return _near_words(pixels, terms), "these pairs, looked at (--gallery), and judged in review.csv (--review)"
 
 
-def _near_held_out(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
+def _near_held_out(pixels: PixelPairs, terms: Terms) -> tuple[str, str] | None:
     """Doubt held-out people whom the set resembles: the generator saw them, or the two parts were exchanged."""
-    if not (n := numbers["n_near_held"]):
+    if not (n := pixels.n_near_held_patients):
         return None
     return (
         f"{terms.counted(n, 'held-out')} {'has' if n == 1 else 'have'} a nearly identical synthetic image: the "
@@ -247,42 +259,42 @@ def _near_held_out(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | N
     )
 
 
-def _memorized_pairs(numbers: dict[str, Any]) -> tuple[str, str] | None:
+def _memorized_pairs(paired: Paired | None) -> tuple[str, str] | None:
     """More pairs of an image and what it was generated from are alike than chance makes of held-out images."""
-    for said in numbers["paired"]["rates"] if numbers["paired"] else ():
-        rate, held, excess = said["rate"], said["held"], said["excess"]
-        if excess and excess["low"] > 0:
+    for said in () if paired is None else paired.rates:
+        rate, held, excess = said.rate, said.held, said.excess
+        if rate is not None and held is not None and excess is not None and excess.low > 0:
             return (
-                f"MemRate is {share(rate['estimate'])} where held-out images give {share(held['estimate'])} "
-                f"(difference {share(excess['low'])} or more): images are taken for what they were generated from",
+                f"MemRate is {share(rate.estimate)} where held-out images give {share(held.estimate)} "
+                f"(difference {share(excess.low)} or more): images are taken for what they were generated from",
                 "these pairs, looked at (--gallery), and judged in review.csv (--review)",
             )
     return None
 
 
-def _unlike(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
-    test = numbers["unlike"]
-    if test is None or test["p_value"] > UNLIKE_LEVEL:
+def _unlike(numbers: SyntheticNumbers, terms: Terms) -> tuple[str, str] | None:
+    test = numbers.unlike
+    if test is None or test.p_value > UNLIKE_LEVEL:
         return None
-    by = f" by {numbers['unlike_by']}" if numbers["n_detectors"] > 1 else ""
-    told = f"training and held-out images are not alike{by} (p {p_words(test['p_value'])})"
-    if test["together"]:
+    by = f" by {numbers.unlike_by}" if numbers.comparison.n_detectors > 1 else ""
+    told = f"training and held-out images are not alike{by} (p {p_words(test.p_value)})"
+    if test.together:
         return (
             f"{told}: images that are much nearer to one {terms.unit} than to the next are so across the two parts, "
-            f"{share(test['across'])} of these leads where a random split has {share(test['across_expected'])}; "
+            f"{share(test.across)} of these leads where a random split has {share(test.across_expected)}; "
             f"held-out {terms.units} may be training {terms.units} under other ids, and copies of these are near both",
             f"held-out images of people {terms.whom} the generator never saw, whatever their ids",
         )
     return (
-        f"{told}: {share(test['share'])} of nearest neighbours lie in the same part, by a random split "
-        f"{share(test['expected'])} would; p-values then compare two data sets, or patients of several images "
+        f"{told}: {share(test.share)} of nearest neighbours lie in the same part, by a random split "
+        f"{share(test.expected)} would; p-values then compare two data sets, or patients of several images "
         "hide under several names",
         "held-out images that are a random part, by patient, of the data that the generator was trained on",
     )
 
 
-def _unknown_patients(numbers: dict[str, Any]) -> tuple[str, str] | None:
-    if numbers["patients_known"]:
+def _unknown_patients(reading: Reading) -> tuple[str, str] | None:
+    if reading.patients_known:
         return None
     return (
         "no patient ids were given: a patient with images in training and held out hides copies",
@@ -290,8 +302,8 @@ def _unknown_patients(numbers: dict[str, Any]) -> tuple[str, str] | None:
     )
 
 
-def _unseen_detector(numbers: dict[str, Any]) -> tuple[str, str] | None:
-    if not numbers["detector_unseen"]:
+def _unseen_detector(reading: Reading) -> tuple[str, str] | None:
+    if not reading.detector_unseen:
         return None
     return (
         "whom the detector was trained on cannot be seen: its images were stored at another size, and patients are not "
@@ -300,16 +312,16 @@ def _unseen_detector(numbers: dict[str, Any]) -> tuple[str, str] | None:
     )
 
 
-def _not_looked_at(numbers: dict[str, Any]) -> tuple[str, str] | None:
+def _not_looked_at(reading: Reading, n_synthetic: int) -> tuple[str, str] | None:
     """Synthetic images that nothing is said of, or that are one image again and again."""
-    distinct = numbers["n_synthetic_distinct"]
-    if n := numbers["n_synthetic_unread"]:
+    distinct = reading.n_synthetic_distinct
+    if n := reading.n_synthetic_unread:
         return (
             f"{plural(n, 'file or image', 'files or images')} of the synthetic set {'was' if n == 1 else 'were'} not "
             "read, and nothing is said of them",
             "a synthetic set of images that can be read, without other files",
         )
-    if n := numbers["n_synthetic_blank"]:
+    if n := reading.n_synthetic_blank:
         return (
             f"{plural(n, 'synthetic image shows', 'synthetic images show')} next to nothing (fewer than "
             f"{MIN_GREY_LEVELS} "
@@ -317,26 +329,26 @@ def _not_looked_at(numbers: dict[str, Any]) -> tuple[str, str] | None:
             "values to 255",
             "the set without these images, or with files that show what they hold (memorisk images check names them)",
         )
-    if 2 * distinct < numbers["n_synthetic"]:
+    if 2 * distinct < n_synthetic:
         return (
-            f"of {numbers['n_synthetic']:,} synthetic images {distinct:,} are different: an export that went wrong?",
+            f"of {n_synthetic:,} synthetic images {distinct:,} are different: an export that went wrong?",
             "the images that are to be released, each once",
         )
     return None
 
 
-def _another_kind(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
+def _another_kind(numbers: SyntheticNumbers, terms: Terms) -> tuple[str, str] | None:
     """Doubt a set of which most lies far off.
 
     Planted copies are made of training images as they are stored: they say nothing of copies that are inverted, framed
     or windowed as the whole set is.
     """
-    n = numbers["n_synthetic_far"]
-    if 2 * n <= numbers["n_synthetic"]:
+    n, n_synthetic = numbers.reading.n_synthetic_far, numbers.sets.n_synthetic_images
+    if n is None or 2 * n <= n_synthetic:
         return None
-    by = f" by {numbers['far_by']}" if numbers["n_detectors"] > 1 else ""
+    by = f" by {numbers.reading.far_by}" if numbers.comparison.n_detectors > 1 else ""
     return (
-        f"{n:,} of {numbers['n_synthetic']:,} synthetic images lie farther from the training images{by} than "
+        f"{n:,} of {n_synthetic:,} synthetic images lie farther from the training images{by} than "
         f"{share(FAR_SHARE)} of held-out {terms.units} do: images of another kind, or prepared in another way "
         "(inverted, framed, another window or size), as no planted copy is",
         "the generator's images, prepared as the training images are; or a detector trained on how they differ "
@@ -344,15 +356,15 @@ def _another_kind(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | No
     )
 
 
-def _train_unread(numbers: dict[str, Any]) -> tuple[str, str] | None:
+def _train_unread(reading: Reading) -> tuple[str, str] | None:
     """Training images whose copies would not be found."""
-    if n := numbers["n_train_unread"]:
+    if n := reading.n_train_unread:
         return (
             f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not "
             "read: copies of these are not found",
             "training images that can be read, or a folder without these files if nothing was trained on them",
         )
-    if n := numbers["n_train_blank"]:
+    if n := reading.n_train_blank:
         return (
             f"{plural(n, 'training image shows', 'training images show')} next to nothing (fewer than "
             f"{MIN_GREY_LEVELS} grey levels of 256): copies of what the generator was trained on are not found",
@@ -362,9 +374,9 @@ def _train_unread(numbers: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _frames_left(numbers: dict[str, Any]) -> tuple[str, str] | None:
+def _frames_left(reading: Reading) -> tuple[str, str] | None:
     """Further pages, frames or slices of files, of which nothing is said."""
-    parts = (("synthetic", numbers["n_synthetic_frames_left"]), ("training", numbers["n_train_frames_left"]))
+    parts = (("synthetic", reading.n_synthetic_frames_left), ("training", reading.n_train_frames_left))
     if not (said := [f"{n:,} of {part} files" for part, n in parts if n]):
         return None
     return (
@@ -373,8 +385,8 @@ def _frames_left(numbers: dict[str, Any]) -> tuple[str, str] | None:
     )
 
 
-def _seen_held_out(numbers: dict[str, Any]) -> tuple[str, str] | None:
-    if not (n := numbers["n_held_copies"]):
+def _seen_held_out(pixels: PixelPairs) -> tuple[str, str] | None:
+    if not (n := pixels.n_held_images):
         return None
     have = "image has" if n == 1 else "images have"
     return (
@@ -384,17 +396,18 @@ def _seen_held_out(numbers: dict[str, Any]) -> tuple[str, str] | None:
     )
 
 
-def _passed(numbers: dict[str, Any], terms: Terms) -> list[str]:
+def _passed(numbers: SyntheticNumbers, terms: Terms) -> list[str]:
     """Say what a pass rests on."""
+    power = numbers.power
     told = [
-        f"this pass is about {kinds_words(numbers['plant_kinds'])}",
+        f"this pass is about {kinds_words(power.plant_kinds)}",
         f"no training {terms.unit} is listed as nearer to the set than held-out {terms.units} are",
         "no image is singled out",
-        numbers["promise"],
+        str(power.promise),
     ]
-    if numbers["copies_bound"] is not None and numbers["copies_bound"] < 0.5:
+    if (bound := power.copies_bound_share) is not None and bound < 0.5:
         told.append(
-            f"at most {100 * numbers['copies_bound']:.1f} % of the set are copies of images in TRAIN, of the planted "
+            f"at most {100 * bound:.1f} % of the set are copies of images in TRAIN, of the planted "
             f"kinds in whatever mixture, with {share(BOUND_LEVEL)} confidence, if its images were drawn independently"
         )
     return told

@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from memorisk.audits.feature.page import TITLES, noticeable_sensitivity
+from memorisk.audits.synthetic.result import DetectorRate, PixelPairs, SyntheticNumbers, SyntheticSummary
 from memorisk.cli.show.common import limits, signed
 from memorisk.report.columns import column_texts
+from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
 from memorisk.runs.errors import plural
@@ -74,22 +76,21 @@ STATUS = {
 
 def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, its numbers, and where the report lies."""
-    v, units = result.verdict, str(result.summary["numbers"]["units"])
     if as_json:
-        _json(v)
+        _json(result.verdict)
         return
-    console = Console()
-    for name, value in _lines(v, units):
+    console, summary = Console(), from_json(SyntheticSummary, result.summary)
+    for name, value in _lines(summary.numbers):
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
     console.print(Text(STATUS[result.status], style="bold"))
-    for reason in v["why"]:
+    for reason in result.why:
         console.print(Text(f"  {reason}"), soft_wrap=True)
-    if v["what_would_decide"]:
+    if result.what_would_decide:
         console.print(Text(WAYS[result.status]))
-        for way in v["what_would_decide"]:
+        for way in result.what_would_decide:
             console.print(Text(f"  {way}"), soft_wrap=True)
-    if result.summary["groups_given"] is False:
+    if not summary.groups_given:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
         console.print(Text(f"Note: {text}"), soft_wrap=True)
     if n := sum(not verdict for verdict in column_texts(result.tables["review"], "verdict")):
@@ -123,55 +124,54 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
 
 
-def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
-    known, recall = v["n_held_patients"] is not None, v["recall"]
+def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
+    listing, power, pixels, units = n.listing, n.power, n.pixels, n.units
     lines = [
-        (f"training {units}, synthetic images", f"{v['n_train_patients']:,}, {v['n_synthetic']:,}"),
-        (f"held-out {units}", f"{v['n_held_patients']:,}" if known else "none"),
-        ("compared by", f"{v['features']}, {v['measure']}"),
-        ("pixel-identical copies", _identical(v)),
-        (f"training {units} with a nearly identical image", _near(v)),
+        (f"training {units}, synthetic images", f"{n.sets.n_train_patients:,}, {n.sets.n_synthetic_images:,}"),
+        (f"held-out {units}", "none" if n.sets.held is None else f"{n.sets.held.n_held_patients:,}"),
+        ("compared by", f"{n.comparison.features}, {n.comparison.measure}"),
+        ("pixel-identical copies", _identical(pixels)),
+        (f"training {units} with a nearly identical image", _near(pixels)),
     ]
-    if known:
-        possible = v["shortest_list"] <= v["n_train_patients"]
-        shortest = f"shortest possible list {v['shortest_list']:,}" if possible else "no list was possible"
+    if listing is not None:
+        possible = listing.shortest_list_patients <= n.sets.n_train_patients
+        shortest = f"shortest possible list {listing.shortest_list_patients:,}" if possible else "no list was possible"
         lines += [
-            ("images singled out", f"{v['n_singled']:,}"),
-            (f"{units} listed", f"{v['n_listed']:,}; {shortest}"),
-            ("nearer than every held-out one", f"{v['n_ahead']:,}, p {v['p_ahead']:.3g}"),
+            ("images singled out", f"{listing.n_singled_images:,}"),
+            (f"{units} listed", f"{listing.n_listed_patients:,}; {shortest}"),
+            ("nearer than every held-out one", f"{listing.n_ahead_patients:,}, p {listing.p_ahead:.3g}"),
         ]
-    for said in v["paired"]["rates"] if v["paired"] else ():
-        lines.append((f"MemRate by {said['detector']}", _rate(said)))
-    if recall is not None:
-        limits = f"{100 * recall['low']:.0f} to {100 * recall['high']:.0f} %"
-        lines.append(("planted copies noticed", f"{recall['successes']} of {recall['trials']} ({limits})"))
-        each = (f"{kind} {s['successes']} of {s['trials']}" for kind, s in v["recall_by_kind"].items())
+    for said in () if n.paired is None else n.paired.rates:
+        lines.append((f"MemRate by {said.detector}", _rate(said)))
+    if (recall := power.recall) is not None:
+        limits = f"{100 * recall.low:.0f} to {100 * recall.high:.0f} %"
+        lines.append(("planted copies noticed", f"{recall.successes} of {recall.trials} ({limits})"))
+        each = (f"{kind} {s.successes} of {s.trials}" for kind, s in (power.recall_by_kind or {}).items())
         lines.append(("of each kind", ", ".join(each)))
     return lines
 
 
-def _rate(said: dict[str, Any]) -> str:
+def _rate(said: DetectorRate) -> str:
     """MemRate beside its value on held-out images."""
-    if said["rate"] is None:
+    if said.rate is None:
         return "no threshold"
     shown = [
-        f"{100 * r['estimate']:.1f} % ({100 * r['low']:.1f} to {100 * r['high']:.1f} %)" if r else "no images"
-        for r in (said["rate"], said["held"])
+        f"{100 * r.estimate:.1f} % ({100 * r.low:.1f} to {100 * r.high:.1f} %)" if r else "no images"
+        for r in (said.rate, said.held)
     ]
-    by_chance = "; no larger than by chance" if said["excess"] and said["excess"]["low"] <= 0 else ""
-    return f"{shown[0]}; held out {shown[1]}{by_chance}"
+    return f"{shown[0]}; held out {shown[1]}{'; no larger than by chance' if said.by_chance else ''}"
 
 
-def _identical(v: dict[str, Any]) -> str:
+def _identical(pixels: PixelPairs) -> str:
     """All there are, those that a person dismissed too."""
-    n = v["n_dismissed_identical_images"]
-    return f"{v['n_certain_copies'] + n:,}{f', {n:,} dismissed' if n else ''}"
+    n = pixels.n_dismissed_identical_images
+    return f"{pixels.n_certain_images + n:,}{f', {n:,} dismissed' if n else ''}"
 
 
-def _near(v: dict[str, Any]) -> str:
+def _near(pixels: PixelPairs) -> str:
     """How many, beside held-out ones."""
-    held = "" if v["n_near_held"] is None else f"; held out {v['n_near_held']:,}"
-    return f"{v['n_near_train']:,}{held}"
+    held = pixels.n_near_held_patients
+    return f"{pixels.n_near_train_patients:,}{'' if held is None else f'; held out {held:,}'}"
 
 
 def _json(value: Any) -> None:

@@ -6,10 +6,9 @@
 """
 
 from collections.abc import Generator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source, read_saved
 from memorisk.models.encoders.networks import Encoder, PixelPca, StoredShape, open_encoder, pca_encoder
+from memorisk.models.feature_description import FeatureDescription
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path, file_fingerprint, fingerprint
@@ -46,48 +46,6 @@ ImageSource = str | Path | Manifest | ImageStore
 
 Reference = ImageStore | PixelPca | np.ndarray | list[int]
 """What PCA is fitted on: a store, rows of the images at hand (indices or a mask); or a fit."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeatureDescription:
-    """What a report must say of features.
-
-    Attributes:
-        source: As it was typed, without folders.
-        encoder: Who computed.
-        weights: Which weights, in words; empty where there are none.
-        weights_fingerprint: Of the file, or of the tensors; of saved features, of their file.
-        state: "pretrained", "trained", "random", "fitted", "no network" or "saved".
-        preprocessing: What an image went through, in words.
-        precision: Of the computation; the features are float32.
-        dimension: d.
-        n: Images.
-        n_distinct: Images with different pixels among those computed; None where pixels were not looked at.
-        notes: Sentences that must be said; that weights are random comes first.
-    """
-
-    source: str
-    encoder: str
-    weights: str
-    weights_fingerprint: str
-    state: str
-    preprocessing: str
-    precision: str
-    dimension: int
-    n: int
-    n_distinct: int | None
-    notes: tuple[str, ...]
-
-    @property
-    def sentence(self) -> str:
-        """One sentence that stands for all of it."""
-        network = f"{self.encoder}, {self.weights}" if self.weights else self.encoder
-        how = "; ".join(part for part in (self.preprocessing, self.precision) if part)
-        return f"{self.dimension:,} features an image by {network} ({self.state}; {how})."
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
-        return asdict(self) | {"notes": list(self.notes)}
 
 
 @dataclass(frozen=True, eq=False)
