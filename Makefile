@@ -32,7 +32,7 @@ test-all: $(VENV)/.test
 test-processors: $(VENV)/.test
 	for setting in $(PROCESSORS); do \
 	  echo "$$setting"; \
-	  env $$(echo "$$setting" | tr , ' ') OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' $(TESTS) || exit 1; \
+	  env $$(echo "$$setting" | tr , ' ') OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(TESTS) || exit 1; \
 	done
 
 lint: $(VENV)/.test
