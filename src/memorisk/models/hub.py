@@ -155,7 +155,7 @@ def download_folder(name: str, parts: tuple[str, ...], title: str, more: tuple[s
         name: On the hub.
         parts: Folders of networks in it, "" for its root; those that it has not are left out.
         title: What it is called in messages.
-        more: Other files that are wanted.
+        more: Other files to download.
 
     Raises:
         InputError: It could not be downloaded.
@@ -164,14 +164,14 @@ def download_folder(name: str, parts: tuple[str, ...], title: str, more: tuple[s
 
     with quiet_hub() as reachable:
 
-        def wanted(files: list[str]) -> Path:
+        def download(files: list[str]) -> Path:
             """Download some files, or find them in the cache; return their folder."""
             return Path(snapshot_download(name, allow_patterns=files, local_files_only=not reachable))
 
         try:
-            root = wanted([*more, *(_inside(part, file) for part in parts for file in (CONFIG, *_SAFE))])
+            root = download([*more, *(_inside(part, file) for part in parts for file in (CONFIG, *_SAFE))])
             old = [part for part in parts if (root / part / CONFIG).is_file() and not weight_files(root / part)]
-            return wanted([_inside(part, file) for part in old for file in _OLD]) if old else root
+            return download([_inside(part, file) for part in old for file in _OLD]) if old else root
         except Exception as error:  # the hub's client and the network each raise their own kinds
             where = one_line(error, 160) if reachable else "the Hugging Face hub cannot be reached, nor is it cached"
             raise InputError(

@@ -216,7 +216,7 @@ def test_tables_only_computes_nothing(tmp_path: Path) -> None:
     found = benchmark_detectors("digits", out=out, tables_only=True, **more)
     assert list(found.failed.values()) == ["not run"]
     assert len(found.detectors) == 2
-    assert found.detectors[0].measured[0].pools["test"].found.threshold.level == 0.9  # read anew, not computed anew
+    assert found.detectors[0].measured[0].pools["test"].detection.threshold.level == 0.9  # read anew, not computed anew
     for file in (out / "cells").rglob("*.npz"):
         file.unlink()
     found = benchmark_detectors("digits", out=out, tables_only=True, **LITTLE)

@@ -51,14 +51,14 @@ def test_corrected_rates_are_those_of_the_files(benched: Benched, pool: str) -> 
             for m in d.of(measure, STRENGTH):
                 hand = by_hand(out, m.job, measure, pool)
                 read = m.pools[pool]
-                assert read.found.threshold.value == hand["threshold"]
+                assert read.detection.threshold.value == hand["threshold"]
                 assert (read.detected == (hand["recognised"] & hand["right"])).all()
-                assert read.found.detection.share == hand["recognised"].mean()
-                assert read.found.false_flags.estimate == pytest.approx(hand["flagged"])
+                assert read.detection.detection.share == hand["recognised"].mean()
+                assert read.detection.false_flags.estimate == pytest.approx(hand["flagged"])
                 assert read.flagged.mean() == pytest.approx(hand["flagged"])
                 # one image a patient: the drawn copies are all copies
                 expected = clopper_pearson(int(read.detected.sum()), len(read.detected))
-                assert read.found.detection.right == expected
+                assert read.detection.detection.right == expected
 
 
 def test_published_ratios_are_those_of_the_files(benched: Benched) -> None:
@@ -103,7 +103,7 @@ def test_two_seeds_are_one_detector(benched: Benched) -> None:
     single = found["pixels (untrained)"]
     assert (
         single.rate("euclidean", "weak", "test")
-        == single.of("euclidean", "weak")[0].pools["test"].found.detection.right
+        == single.of("euclidean", "weak")[0].pools["test"].detection.detection.right
     )
 
 
@@ -152,7 +152,7 @@ def test_numbers_hold_every_rate(benched: Benched) -> None:
     assert len(corrected) == cells * 3 * 2 * 3  # measures, strengths, pools
     row = corrected[(corrected["model"] == "pixels") & (corrected["pool"] == "test")].iloc[0]
     d = found.detectors[0]
-    pool = d.of(row["measure"], row["strength"])[0].pools["test"].found
+    pool = d.of(row["measure"], row["strength"])[0].pools["test"].detection
     assert (row["right"], row["n_right"]) == (pool.detection.right.estimate, pool.detection.right.trials)
     assert row["threshold"] == pool.threshold.value
     assert row["nearest"] == d.of(row["measure"], row["strength"])[0].pools["test"].nearest_is_source.mean()
@@ -167,6 +167,6 @@ def test_half_of_the_null_makes_the_threshold_and_the_other_is_counted(benched: 
     ids = split.loc[split["part"] == "test_null", "patient"].to_numpy().astype(str)
     made, other = null_halves(Queries(np.zeros(len(ids)), ids, 1), 0)
     pool = found.detectors[0].of("euclidean", STRENGTH)[0].pools["test"]
-    assert pool.found.threshold.n_units == made.sum()
-    assert pool.found.false_flags.trials == other.sum()
+    assert pool.detection.threshold.n_units == made.sum()
+    assert pool.detection.false_flags.trials == other.sum()
     assert made.sum() + other.sum() == found.patients["test_null"]

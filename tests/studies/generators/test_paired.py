@@ -75,5 +75,5 @@ def test_retrieval_is_compared_at_the_same_number() -> None:
 
 def test_a_generator_without_pairs_is_no_row() -> None:
     one = read(0.0)
-    del one.found["pair_score"]
+    del one.arrays["pair_score"]
     assert not len(memorization.memrate_rows(whole(one)))

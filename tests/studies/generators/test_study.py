@@ -64,7 +64,7 @@ def test_who_copies_nobody_is_not_caught(studied: Studied) -> None:
 
 def test_a_row_is_what_its_distances_say(studied: Studied) -> None:
     read = studied[1].reading.last[0]
-    cell, own = read.cell, read.found
+    cell, own = read.cell, read.arrays
     held = cell.data.groups[cell.data.held_out].astype(str)
     found = memorized_share(own["train_distance"], own["held_distance"], cell.training.groups, held)
     assert (read.share.estimate, read.share.low, read.share.high) == (found.estimate, found.low, found.high)

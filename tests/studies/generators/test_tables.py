@@ -34,8 +34,8 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_table_3_says_of_how_many_pairs_its_rates_are() -> None:
     one, other = read(0.5), read(0.5)
-    cut = {"pair_score": one.found["pair_score"][:100], "pair_row": one.found["pair_row"][:100]}
-    shown = table_3(reading(SimpleNamespace(**vars(one) | {"found": one.found | cut})))
+    cut = {"pair_score": one.arrays["pair_score"][:100], "pair_row": one.arrays["pair_row"][:100]}
+    shown = table_3(reading(SimpleNamespace(**vars(one) | {"arrays": one.arrays | cut})))
     assert headings(shown)["n_pairs"] == "Pairs"
     assert headings(shown)["n_held_pairs"] == "Held-out pairs"
     assert shown.ours[["n_pairs", "n_held_pairs"]].to_numpy().tolist() == [[100, HELD]]
@@ -48,8 +48,8 @@ def test_table_3_leaves_a_rate_without_a_threshold_empty_and_says_why(left: int,
     """Pixels give no probability: without enough copies of held-out patients nothing says what is identical."""
     one = read(0.9, copies=left > 0)
     if left:
-        of_few = {name: one.found[name][:left] for name in ("copy_score", "beside_score", "beside_row")}
-        one = SimpleNamespace(**vars(one) | {"found": one.found | of_few, "held_groups": one.held_groups[:left]})
+        of_few = {name: one.arrays[name][:left] for name in ("copy_score", "beside_score", "beside_row")}
+        one = SimpleNamespace(**vars(one) | {"arrays": one.arrays | of_few, "held_groups": one.held_groups[:left]})
     shown = table_3(reading(one))
     assert np.isnan(column_numbers(shown.ours, "mem_rate")).all()
     assert not {"mem_rate", "held_rate", "excess", "n_pairs"} & set(headings(shown))

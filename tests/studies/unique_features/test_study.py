@@ -59,7 +59,7 @@ def test_a_star_stands_for_the_papers_bold(studied: tuple[Path, UniqueResult]) -
     p_white = {}
     for one in white:
         image = str(one.training.job.rows[one.training.job.canary])
-        p_white[image] = ttest_1samp(one.found["white"][0], 0, alternative="greater").pvalue
+        p_white[image] = ttest_1samp(one.arrays["white"][0], 0, alternative="greater").pvalue
     for row in tables["table_1"].paper.to_dict("records"):
         assert row["M_w"].endswith("*") == (p_white[row["IMAGE ID"]] < 0.05)
     models = reading.rows(PLAIN, INFLUENCE)
@@ -75,14 +75,14 @@ def test_canaries_are_tested_against_their_own_references(studied: tuple[Path, U
     for arm in (PLAIN, BOTH):
         references = reading.of(arm, REFERENCE)
         assert len(references) == 19
-        told = ([float(r.found["statistic"]) for r in references], [r.found["controls"] for r in references])
+        told = ([float(r.arrays["statistic"]) for r in references], [r.arrays["controls"] for r in references])
         own = reading.of(arm, INFLUENCE)
         expected = rank_mark(
-            [float(a.found["statistic"]) for a in own], [a.found["controls"] for a in own], *told, level=0.05
+            [float(a.arrays["statistic"]) for a in own], [a.arrays["controls"] for a in own], *told, level=0.05
         )
         row = next(r for r in (_ours(studied, "table_2") + _ours(studied, "table_3")) if _is(r, arm))
         assert (row["m"], row["p"]) == pytest.approx((expected.m, expected.p_references), abs=1e-9)
-        one = rank_mark([float(own[0].found["statistic"])], [own[0].found["controls"]], *told, level=0.05)
+        one = rank_mark([float(own[0].arrays["statistic"])], [own[0].arrays["controls"]], *told, level=0.05)
         assert reading.rows(arm, INFLUENCE).iloc[0]["p"] == one.p_references == one.p
 
 
@@ -91,9 +91,9 @@ def test_m_w_is_compared_on_the_very_same_images(studied: tuple[Path, UniqueResu
     answer_ = reading.of(PLAIN, RANDOM)[0]
     row = reading.rows(PLAIN, RANDOM).iloc[0]
     theirs = [
-        r.found["white"][:, answer_.found["white_slots"]].astype(float).mean() for r in reading.of(PLAIN, REFERENCE)
+        r.arrays["white"][:, answer_.arrays["white_slots"]].astype(float).mean() for r in reading.of(PLAIN, REFERENCE)
     ]
-    own = answer_.found["white"].astype(float).mean()
+    own = answer_.arrays["white"].astype(float).mean()
     assert row["m_w"] == pytest.approx(own)
     assert row["m_w_references"] == pytest.approx(np.mean(theirs))
     assert row["p_white"] == pytest.approx((1 + sum(t >= own for t in theirs)) / 20)
@@ -112,9 +112,9 @@ def test_variants_of_the_mark_are_logged(studied: tuple[Path, UniqueResult]) -> 
     assert (column_numbers(reading.rows(PLAIN, INFLUENCE), "same") == 1).all()
     assert (column_numbers(reading.rows(BOTH, INFLUENCE), "same") < 1).all()
     for answer_ in reading.of(BOTH, INFLUENCE):
-        n = int(answer_.found["best_epoch"])
-        assert {len(answer_.found[f"variant_{w}"]) for w in ("same", "kept", "rows", "columns", "mirrored")} == {n}
-        assert set(answer_.found["variant_rows"].tolist()) <= {0, -1}
+        n = int(answer_.arrays["best_epoch"])
+        assert {len(answer_.arrays[f"variant_{w}"]) for w in ("same", "kept", "rows", "columns", "mirrored")} == {n}
+        assert set(answer_.arrays["variant_rows"].tolist()) <= {0, -1}
 
 
 def test_going_on_trains_nothing_again_and_writes_the_same(studied: tuple[Path, UniqueResult]) -> None:

@@ -70,7 +70,7 @@ def png_surplus(data: bytes, *, depth: int = 16) -> None:
                 raise SurplusError("an empty chunk (IDAT)")
             pixels.append(body)
         elif name in seen:
-            raise SurplusError(f"a chunk that stands twice ({_shown(name)})")
+            raise SurplusError(f"a chunk that stands twice ({_printable(name)})")
         elif name == b"IHDR":
             header = body
         else:
@@ -85,7 +85,7 @@ def _chunk(reader: Reader) -> tuple[bytes, bytes]:
     length, name = reader.number(4), reader.take(4)
     body = reader.take(length)
     if reader.number(4) != zlib.crc32(body, zlib.crc32(name)):
-        raise SurplusError(f"a chunk with a wrong checksum ({_shown(name)})")
+        raise SurplusError(f"a chunk with a wrong checksum ({_printable(name)})")
     return name, body
 
 
@@ -96,16 +96,16 @@ def _check_chunk(name: bytes, body: bytes) -> None:
         SurplusError: It does.
     """
     if name in _HIDDEN:
-        raise SurplusError(f"{_HIDDEN[name]} ({_shown(name)})")
+        raise SurplusError(f"{_HIDDEN[name]} ({_printable(name)})")
     if name == b"iCCP":
         _check_embedded(body)
     elif name == b"IEND":
         if body:
             raise SurplusError("data in its last chunk (IEND)")
     elif name not in _DISPLAY:
-        raise SurplusError(f"an unknown chunk ({_shown(name)})")
+        raise SurplusError(f"an unknown chunk ({_printable(name)})")
     elif body not in _DISPLAY[name]:
-        raise SurplusError(f"unusual values in a chunk about display ({_shown(name)})")
+        raise SurplusError(f"unusual values in a chunk about display ({_printable(name)})")
 
 
 def _check_embedded(body: bytes) -> None:
@@ -188,7 +188,7 @@ def _check_pixels(data: bytes, expected: int) -> None:
         raise SurplusError("data after its pixels (IDAT)")
 
 
-def _shown(name: bytes) -> str:
+def _printable(name: bytes) -> str:
     return name.decode("ascii") if name.isalpha() else name.hex()
 
 

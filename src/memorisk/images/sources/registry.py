@@ -68,7 +68,7 @@ def join_manifests(manifests: list[Manifest]) -> Manifest:
     Raises:
         InputError: Two have a data set of one name, are of the same patients, or lie on different drives.
     """
-    tables = [_named(manifest) for manifest in manifests]
+    tables = [_with_name(manifest) for manifest in manifests]
     names = [list(dict.fromkeys(table["dataset"])) for table in tables]
     flat = [name for part in names for name in part]
     twice = sorted({name for name in flat if flat.count(name) > 1})
@@ -107,7 +107,7 @@ def join_manifests(manifests: list[Manifest]) -> Manifest:
     return joined
 
 
-def _named(manifest: Manifest) -> pd.DataFrame:
+def _with_name(manifest: Manifest) -> pd.DataFrame:
     """A manifest's table with its data set's name before ids and groups."""
     table = manifest.table.copy()
     names = table["dataset"].tolist() if "dataset" in table else [""] * len(table)

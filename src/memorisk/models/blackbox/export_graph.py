@@ -407,7 +407,7 @@ def _schedule(steps: list[Step], outputs: list[str]) -> list[Step]:
     needed = set(outputs)
     scheduled: list[Step] = []
     for step in reversed(steps):
-        used = {name for item in step.inputs for name in _named(item["arg"])}
+        used = {name for item in step.inputs for name in _names_within(item["arg"])}
         made = {name for name in step.outputs if isinstance(name, str)}
         done = tuple((used | made) - needed)
         needed |= used
@@ -415,12 +415,12 @@ def _schedule(steps: list[Step], outputs: list[str]) -> list[Step]:
     return scheduled[::-1]
 
 
-def _named(argument: Any) -> set[str]:
+def _names_within(argument: Any) -> set[str]:
     """Yield every name within an argument."""
     if isinstance(argument, dict):
         own = {argument[key] for key in ("name", "as_name") if isinstance(argument.get(key), str)}
-        return own.union(*(_named(value) for value in argument.values()))
-    return set().union(*(_named(value) for value in argument)) if isinstance(argument, list) else set()
+        return own.union(*(_names_within(value) for value in argument.values()))
+    return set().union(*(_names_within(value) for value in argument)) if isinstance(argument, list) else set()
 
 
 def _size(value: dict[str, Any], known: dict[str, Any]) -> Any:

@@ -249,7 +249,7 @@ class FunctionGenerator:
         checked, batch = check_draw(self.config, draw), how.batch
         parts = [checked.rows(slice(begin, begin + batch)) for begin in range(0, len(checked), batch)]
         shape = (*self.config.size, self.config.channels)
-        blocks = [_asked(self.call, part, self.config.name) for part in parts]
+        blocks = [_query(self.call, part, self.config.name) for part in parts]
         if any(images.shape[1:] != shape for images in blocks):
             raise InputError(f"{one_line(self.config.name, 60)} gives images of several sizes or channels: give one")
         return np.concatenate(blocks) if blocks else np.zeros((0, *shape), dtype=np.uint8)
@@ -267,7 +267,7 @@ def _of_function(text: str, python_path: Sequence[str | Path]) -> FunctionGenera
     classes = tuple(str(name) for name in getattr(call, "classes", ()))
     one = Draw(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64) if classes else None)
     try:
-        image = _asked(call, one, text)
+        image = _query(call, one, text)
     except MemoriskError as error:  # before anything is written
         raise InputError(str(error)) from None
     config = GeneratorConfig(
@@ -281,7 +281,7 @@ def _of_function(text: str, python_path: Sequence[str | Path]) -> FunctionGenera
     return FunctionGenerator(config, f"{text} {source_fingerprint(call)}", call)
 
 
-def _asked(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, name: str) -> np.ndarray:
+def _query(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, name: str) -> np.ndarray:
     """[n, H, W, C] of what a user's function gives.
 
     Raises:

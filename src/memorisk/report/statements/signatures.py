@@ -158,17 +158,17 @@ def _verifies(key: "Ed25519PublicKey", sig: bytes, message: bytes) -> bool:
 
 def _refusal(envelope: Envelope, trusted: tuple[str, ...]) -> str:
     """Say why no signature verifies, as far as the unsigned hints tell."""
-    trusted_shown = ", ".join(_shown(name) for name in trusted)
+    trusted_shown = ", ".join(_short_id(name) for name in trusted)
     hints = {one.keyid for one in envelope.signatures if one.keyid}
     if hints & {*trusted}:
         return f"changed after it was signed by key {trusted_shown}, or signed by another one that took its id"
     if hints:
-        others = ", ".join(_shown(name) for name in sorted(hints))
+        others = ", ".join(_short_id(name) for name in sorted(hints))
         return f"signed by another key: by {others}, not by {trusted_shown}"
     return f"not signed by key {trusted_shown}, or changed after it was signed"
 
 
-def _shown(keyid: str) -> str:
+def _short_id(keyid: str) -> str:
     """A key's id as a message has room for it."""
     return one_line(keyid, 80) if len(keyid) <= _SHOWN else f"{one_line(keyid[:_SHOWN], 80)}..."
 

@@ -170,7 +170,7 @@ class Statement:
         Raises:
             ValueError: It is not as its schema says: a defect of memorisk.
         """
-        parts = _named(self.released)
+        parts = _parts_by_name(self.released)
         subject = [
             ResourceDescriptor(f"{name}/{file}" if file else name, sha256)
             for name, one in parts.items()
@@ -243,7 +243,7 @@ def read_statement(data: bytes, name: str) -> Statement:
     return Statement.from_in_toto(InTotoStatement.from_bytes(data, name), name)
 
 
-def _named(released: Sequence[Released]) -> dict[str, Released]:
+def _parts_by_name(released: Sequence[Released]) -> dict[str, Released]:
     """Name each part of a release: ``images``, ``weights``, and from the second of a kind on ``images-2``."""
     names: dict[str, Released] = {}
     for one in released:

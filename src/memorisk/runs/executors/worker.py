@@ -173,7 +173,7 @@ class WorkerRequirements:
         while missing := [mark for mark in self.marks if not Path(mark).exists()]:
             if time.monotonic() > until:
                 return (
-                    f"it does not see {one_line(_shown(missing[0]), 120)}, where jobs read and write: put run "
+                    f"it does not see {one_line(_mark_path(missing[0]), 120)}, where jobs read and write: put run "
                     "folder, image store (store) and weights on storage that all machines mount under one path"
                 )
             time.sleep(0.2)
@@ -187,7 +187,7 @@ class WorkerRequirements:
         return None
 
 
-def _shown(mark: str) -> Path:
+def _mark_path(mark: str) -> Path:
     """Return the path of a mark that a user knows: its folder if it was made for the purpose, else the file."""
     path = Path(mark)
     return path.parent if path.name.startswith(_MARK_PREFIX) else path

@@ -169,17 +169,17 @@ def origin_of(text: str) -> str:
 
 def name_origins(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as the user named them: copies are their URLs again, and URLs that a `Path` has shortened are whole."""
-    return {name: _named(value) for name, value in settings.items()}
+    return {name: _origin_of_value(value) for name, value in settings.items()}
 
 
-def _named(value: Any) -> Any:
+def _origin_of_value(value: Any) -> Any:
     if isinstance(value, Path):
         return url_of(value) or origin_of(str(value))
     if isinstance(value, str):
         return origin_of(value)
     if isinstance(value, Mapping):
         return name_origins(value)
-    return [_named(v) for v in value] if isinstance(value, (list, tuple)) else value
+    return [_origin_of_value(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def cache_folder(store: Path | None) -> Path:

@@ -209,11 +209,11 @@ class Uploader:
         before, contents = self._index.files, {}
         for name in names:
             content = _Content.of(self._work / name, states[name][0])
-            if content is not None and before.get(name) != content.told:
+            if content is not None and before.get(name) != content.state:
                 contents[name] = content
         if contents:
             unsure = {name: before[name][1] if name in before else None for name in contents}
-            files = before | {name: content.told for name, content in contents.items()}
+            files = before | {name: content.state for name, content in contents.items()}
             self._write(RunIndex(files, unsure, self._index.gone))
             for name, content in contents.items():
                 self._storage.put(name, content.source())
@@ -243,7 +243,7 @@ def _batches(names: list[str], states: dict[str, _FileState]) -> Iterator[list[s
 class _Content:
     """Content of a file when it was looked at; a large one is read again when it is put."""
 
-    told: tuple[int, str]
+    state: tuple[int, str]
     data: bytes | None
     path: Path
 

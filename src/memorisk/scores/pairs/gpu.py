@@ -228,7 +228,7 @@ class DevicePass(Pass):
             )
             tile[:m, :n].masked_fill_(mine[:, None] == theirs[None], NONE)
         evaluated = self._above_there(tile, some, others)
-        if self.asked.k:
+        if self.query.k:
             evaluated += self._top_there(tile, some, others)
             evaluated += self._top_there(tile.T, others, some) if self.right is None else 0
         evaluated += self._histogram_there(tile, some, others)
@@ -264,7 +264,7 @@ class DevicePass(Pass):
         """Pairs above the threshold; how many were evaluated by definition."""
         from memorisk.scores.pairs.scans import certain_sum
 
-        threshold, evaluated = self.asked.threshold, 0
+        threshold, evaluated = self.query.threshold, 0
         if threshold is None:
             return 0
         most = float(others.slack.max())
@@ -295,7 +295,7 @@ class DevicePass(Pass):
 
         from memorisk.scores.pairs.scans import MOST, insert_pairs, margin
 
-        base, k, most = self.job.first, self.asked.k, float(others.slack.max())
+        base, k, most = self.job.first, self.query.k, float(others.slack.max())
         here = slice(some.first - base, some.first - base + some.size)
         tile, group, evaluated = tile[: some.size], GROUP, 0
         while group > 1 and tile.shape[1] < 2 * k * group:
@@ -324,7 +324,7 @@ class DevicePass(Pass):
 
         from memorisk.scores.pairs.scans import edge_sums
 
-        edges, evaluated = self.asked.edges, 0
+        edges, evaluated = self.query.edges, 0
         if edges is None:
             return 0
         bounds, slack = np.empty((2, len(edges)), np.int64), float(some.slack.max() + others.slack.max())

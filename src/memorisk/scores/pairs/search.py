@@ -140,7 +140,7 @@ class Pass:
     head: Head
     grid: Grid
     groups: tuple[Any, Any]
-    asked: Queries
+    query: Queries
     job: Job
     workers: Team
     block: int | None
@@ -148,7 +148,7 @@ class Pass:
     lock: Any = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        request, job = self.asked, self.job
+        request, job = self.query, self.job
         rows = (self.left.n if self.right is None else job.last) - job.first
         if request.k:
             self.logits = np.full((rows, request.k), -np.inf)
@@ -156,7 +156,7 @@ class Pass:
             self.locks = [threading.Lock() for _ in range(rows // ROWS_PER_LOCK + 1)]
         if request.edges is not None:
             self.counts = np.zeros(len(request.edges), np.int64)
-        self.count, self.found, self.size = 0, [], 0
+        self.count, self.listed, self.size = 0, [], 0
         self.wanted = np.inf if request.limit == 0 else request.threshold
 
     def run(self) -> Survey:
@@ -170,7 +170,7 @@ class Pass:
         for _ in range(self.workers.threads):
             lists = (
                 (np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size))
-                if self.asked.threshold is not None
+                if self.query.threshold is not None
                 else ()
             )
             room.put((np.empty(size, np.int32), *lists))
@@ -215,7 +215,7 @@ class Pass:
         """The least V of every row and of every column that may matter; None where all do."""
         from memorisk.scores.pairs.scans import MOST, floors
 
-        request, head, step, base = self.asked, self.head, self.grid.step, self.job.first
+        request, head, step, base = self.query, self.head, self.grid.step, self.job.first
         if request.edges is not None:
             return None
         rows, columns = np.full(len(some.slack), MOST, np.int32), np.full(len(others.slack), MOST, np.int32)
@@ -234,11 +234,11 @@ class Pass:
         """Pairs above the threshold; how many were evaluated by definition."""
         from memorisk.scores.pairs.scans import scan_above
 
-        if self.asked.threshold is None:
+        if self.query.threshold is None:
             return 0
         most = float(others.slack.max())
         count, n_listed, evaluated = scan_above(
-            tile, some.exact, others.exact, some.slack, most, offset, *shared, self.asked.threshold, self.wanted, *space
+            tile, some.exact, others.exact, some.slack, most, offset, *shared, self.query.threshold, self.wanted, *space
         )
         rows, columns, logits = (listed[:n_listed] for listed in space)
         self._list(PairColumns(rows + first, columns + start, logits.copy()), count)
@@ -246,21 +246,21 @@ class Pass:
 
     def _list(self, pairs: PairColumns, count: int) -> None:
         """Take pairs into the list, which is cut where it is twice as long as asked for, and count all that pass."""
-        limit = self.asked.limit
+        limit = self.query.limit
         with self.lock:
             self.count += count
             if len(pairs.logit):
-                self.found.append(pairs)
+                self.listed.append(pairs)
                 self.size += len(pairs.logit)
             if limit and self.size > 2 * limit:
-                self.found = [most_similar(concatenate_pairs(self.found), limit)]
-                self.size, self.wanted = limit, float(self.found[0].logit[-1])
+                self.listed = [most_similar(concatenate_pairs(self.listed), limit)]
+                self.size, self.wanted = limit, float(self.listed[0].logit[-1])
 
     def _top(self, tile, some, others, first, start, offset, shared) -> int:
         """Most similar rows; how many pairs were evaluated by definition."""
         from memorisk.scores.pairs.scans import scan_columns, scan_rows
 
-        if not self.asked.k:
+        if not self.query.k:
             return 0
         mine, theirs, *head = shared
         evaluated, base = 0, self.job.first
@@ -292,11 +292,11 @@ class Pass:
         """Bins of the tile's pairs; how many were evaluated by definition."""
         from memorisk.scores.pairs.scans import scan_histogram
 
-        if self.asked.edges is None:
+        if self.query.edges is None:
             return 0
-        counts = np.zeros(len(self.asked.edges), np.int64)
+        counts = np.zeros(len(self.query.edges), np.int64)
         slack = float(some.slack.max() + others.slack.max())
-        evaluated = scan_histogram(tile, some.exact, others.exact, slack, offset, *shared, self.asked.edges, counts)
+        evaluated = scan_histogram(tile, some.exact, others.exact, slack, offset, *shared, self.query.edges, counts)
         with self.lock:
             self.counts += counts
         return evaluated
@@ -304,12 +304,12 @@ class Pass:
     def _answers(self) -> Survey:
         """Return the answers to the queries."""
         pairs = top = counts = None
-        if self.asked.threshold is not None:
-            listed = most_similar(concatenate_pairs(self.found), self.asked.limit)
-            pairs = Pairs(*listed, count=self.count, limit=self.asked.limit)
-        if self.asked.k:
+        if self.query.threshold is not None:
+            listed = most_similar(concatenate_pairs(self.listed), self.query.limit)
+            pairs = Pairs(*listed, count=self.count, limit=self.query.limit)
+        if self.query.k:
             top = Top(self.indices, self.logits, self.job.first)
-        if self.asked.edges is not None:
+        if self.query.edges is not None:
             counts = self.counts[:-1].copy()
         return Survey(pairs, top, counts, self.work)
 

@@ -226,7 +226,7 @@ def pair_decisions(
     left = np.maximum(total[:, None] - own, 0.0)  # [4, G]
     units = max(len(np.unique(a[truth])), 1)  # identities with a positive pair: behind a recall of 0 or 1
 
-    def told(of: Callable[[FloatArray], FloatArray]) -> JackknifeInterval:
+    def interval_of(of: Callable[[FloatArray], FloatArray]) -> JackknifeInterval:
         """A function of the four counts with its interval."""
         value = float(of(total))
         if not np.isfinite(value):
@@ -236,10 +236,10 @@ def pair_decisions(
         return jackknife(value, deleted[finite], np.zeros(int(finite.sum()), dtype=np.intp), scale="logit", pairs=units)
 
     return PairDecisions(
-        accuracy=told(lambda c: _ratio(c[0] + c[3], c.sum(axis=0))),
-        f1=told(lambda c: _ratio(2 * c[0], 2 * c[0] + c[1] + c[2])),
-        precision=told(lambda c: _ratio(c[0], c[0] + c[1])),
-        recall=told(lambda c: _ratio(c[0], c[0] + c[2])),
+        accuracy=interval_of(lambda c: _ratio(c[0] + c[3], c.sum(axis=0))),
+        f1=interval_of(lambda c: _ratio(2 * c[0], 2 * c[0] + c[1] + c[2])),
+        precision=interval_of(lambda c: _ratio(c[0], c[0] + c[1])),
+        recall=interval_of(lambda c: _ratio(c[0], c[0] + c[2])),
     )
 
 

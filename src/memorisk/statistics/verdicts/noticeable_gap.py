@@ -234,7 +234,7 @@ def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, 
         seeds = np.flatnonzero(pattern)
         if n_seeds is not None:  # as many seeds are missing as in the audit
             seeds = rng.choice(seeds, size=max(n_seeds - int((~pattern).sum()), 1))
-        shares.append(_found(listing, space, seeds, gap, int(n), rng).sum())
+        shares.append(_listed(listing, space, seeds, gap, int(n), rng).sum())
     return float(sum(shares) / n_draws)
 
 
@@ -293,7 +293,7 @@ def gap_profiles(gap: float, uniform: ArrayLike, present: ArrayLike) -> FloatArr
     return np.where(np.asarray(present) < zero, 0.0, values)
 
 
-def _found(
+def _listed(
     listing: ClassList, space: float, seeds: IntArray, gap: float, n_draws: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Simulate n patients that are scored in these seeds, and say which the list finds; space is the `room`."""

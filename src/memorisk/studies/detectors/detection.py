@@ -40,7 +40,7 @@ class PoolReading:
         source: [n] patient of each copy's source.
     """
 
-    found: PoolDetection
+    detection: PoolDetection
     recognised: Hits
     nearest_is_source: Hits
     flagged: Hits
@@ -136,7 +136,7 @@ def _pool(detection: PoolDetection, copies: Queries, null: Queries, seed: int) -
     _, other = null_halves(null, seed)
     smallest = group_values(distance[other], group[other]) if other.any() else np.empty(0)
     return PoolReading(
-        found=detection,
+        detection=detection,
         recognised=detection.threshold.flags(copies.distance),
         nearest_is_source=np.asarray(copies.right, dtype=bool),
         flagged=detection.threshold.flags(smallest),

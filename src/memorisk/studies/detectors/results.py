@@ -131,7 +131,7 @@ def _row(d: Detector, strengths: Sequence[str]) -> dict[str, object]:
     published = d.published_values(strength)
     row: dict[str, object] = {"measure": measure, "n_tied": len(d.tied(strength)), "n_seeds": d.n_seeds}
     row |= {"validation": d.share(measure, strength, "validation"), "n_copies": len(pool.source)}
-    row |= {"n_patients": len(np.unique(pool.source)), "references": pool.found.n_references}
+    row |= {"n_patients": len(np.unique(pool.source)), "references": pool.detection.n_references}
     row |= share_columns("recognised", d.rate(measure, strength, "test", lambda p: p.recognised))
     row |= share_columns("nearest", d.rate(measure, strength, "test", lambda p: p.nearest_is_source))
     row |= share_columns("flagged", d.false_flags(measure, strength, "test"))
@@ -222,7 +222,7 @@ def number_table(measured: list[Detector], strengths: tuple[str, ...]) -> pd.Dat
             for pool, read in m.pools.items():
                 drawn = one_per_group(read.source, seed=d.seed)
                 rates = share_columns("nearest", clopper_pearson(int(read.nearest_is_source[drawn].sum()), len(drawn)))
-                rows.append({**labels, "form": "corrected", "pool": pool} | _rates(read.found) | rates)
+                rows.append({**labels, "form": "corrected", "pool": pool} | _rates(read.detection) | rates)
             for pool, detection in (m.published.pools if m.published else {}).items():
                 flags = m.published.new_patients[pool] if m.published else None
                 rates = {} if flags is None else {"new_patients": flags.estimate, "n_new_patients": flags.trials}

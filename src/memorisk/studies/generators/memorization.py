@@ -42,9 +42,9 @@ def pools(read: Evaluation) -> dict[str, np.ndarray]:
     Args:
         read: At the end of a training.
     """
-    by_words = {SYNTHETIC: read.found["synthetic_distance"]}
-    by_words |= {words: read.found[name] for name, words in COPIES.items() if name in read.found}
-    return by_words | {HELD_OUT: read.found["held_train"]}
+    by_words = {SYNTHETIC: read.arrays["synthetic_distance"]}
+    by_words |= {words: read.arrays[name] for name, words in COPIES.items() if name in read.arrays}
+    return by_words | {HELD_OUT: read.arrays["held_train"]}
 
 
 def distance_rows(reading: StudyEvaluations) -> pd.DataFrame:
@@ -74,7 +74,7 @@ def closest_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
     """
     rows = []
     for read in reading.last:
-        own, images = read.found, read.cell.data.store.manifest.images
+        own, images = read.arrays, read.cell.data.store.manifest.images
         order = np.argsort(own["synthetic_distance"], kind="stable")[: read.cell.options.closest]
         train = read.cell.training.rows[own["synthetic_nearest"][order]]
         ids, patients = names.names(images[train]), names.names(read.cell.data.groups[train])
@@ -99,10 +99,10 @@ def source_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
     """
     sources = []
     for read in reading.last:
-        own, images = read.found, read.cell.data.store.manifest.images
+        own, images = read.arrays, read.cell.data.store.manifest.images
         training = read.cell.training
-        exposed = exposures(read.asked, own["train_distance"], own["train_nearest"], training.groups)
-        p = dict(zip(read.asked.unit.tolist(), read.asked.p_value.tolist(), strict=True))
+        exposed = exposures(read.queries, own["train_distance"], own["train_nearest"], training.groups)
+        p = dict(zip(read.queries.unit.tolist(), read.queries.p_value.tolist(), strict=True))
         rows = training.rows[exposed.image]
         ids, patients = names.names(images[rows]), names.names(exposed.unit)
         for i in range(len(rows)):
@@ -226,7 +226,7 @@ def memrate_rows(reading: StudyEvaluations) -> pd.DataFrame:
     Args:
         reading: What was measured.
     """
-    return pd.DataFrame([_row(read) for read in reading.last if "pair_score" in read.found])
+    return pd.DataFrame([_row(read) for read in reading.last if "pair_score" in read.arrays])
 
 
 def retrieval(read: Evaluation) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def retrieval(read: Evaluation) -> dict[str, Any]:
     Args:
         read: A reading.
     """
-    made, held = read.found["synthetic_nearest"], read.found["held_nearest"]
+    made, held = read.arrays["synthetic_nearest"], read.arrays["held_nearest"]
     n = min(len(made), len(held))
     rng = np.random.default_rng(read.cell.options.seed)
     total = len(read.cell.training.rows)
@@ -252,7 +252,7 @@ def retrieval(read: Evaluation) -> dict[str, Any]:
 
 
 def _row(read: Evaluation) -> dict[str, Any]:
-    own, cell = read.found, read.cell
+    own, cell = read.arrays, read.cell
     threshold, how = _threshold(read)
     row: dict[str, Any] = {**named_columns(cell), "detector": read.detector, "step": read.step, "threshold": how}
     row |= retrieval(read)
@@ -269,13 +269,13 @@ def _row(read: Evaluation) -> dict[str, Any]:
 
 def _threshold(read: Evaluation) -> tuple[float, str]:
     """Above which score two images are taken for one person, and why."""
-    half = float(read.found["at_half"])
+    half = float(read.arrays["at_half"])
     if not np.isnan(half):
         return half, "probability 0.5"
-    if "copy_score" not in read.found:
+    if "copy_score" not in read.arrays:
         return float("nan"), f"{NO_THRESHOLD}: no copies were measured"
     chosen = one_per_group(read.held_groups, seed=read.cell.options.seed)
-    guarantee = miss_guarantee(read.found["copy_score"][chosen], miss_rate=MISS_RATE)
+    guarantee = miss_guarantee(read.arrays["copy_score"][chosen], miss_rate=MISS_RATE)
     if not guarantee.kept:
         return float("nan"), f"{NO_THRESHOLD}: {guarantee.missing} held-out patients are missing"
     return float(np.nextafter(guarantee.threshold, -np.inf)), f"misses at most {MISS_RATE:.0%} of weak copies"

@@ -192,7 +192,7 @@ def pair_gallery(reading: StudyEvaluations) -> list[Block]:
 
 
 def _pairs(read: Evaluation) -> list[Thumbnail]:
-    own, cell = read.found, read.cell
+    own, cell = read.arrays, read.cell
     place = {int(row): i for i, row in enumerate(own["shown"])}
     order = np.argsort(own["synthetic_distance"], kind="stable")[: min(MOST_PAIRS, cell.options.closest)]
     items = []

@@ -126,7 +126,7 @@ class Cell(CellFolder):
         seed: Of the training set and the training.
         training: What it is trained on.
         options: Of the study.
-        told: What its file says of the classifiers that make pseudo-conditions.
+        classifier_values: What its file says of the classifiers that make pseudo-conditions.
     """
 
     out: Path
@@ -136,7 +136,7 @@ class Cell(CellFolder):
     seed: int
     training: TrainingSet
     options: GeneratorsOptions
-    told: Mapping[str, Any] = field(default_factory=dict)
+    classifier_values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -149,7 +149,7 @@ class Cell(CellFolder):
         settings = {
             "generator": self.arm.training(self.seed, self.options).recipe(), "steps": self.arm.snapshots,
             "images": self.n_images, "data": self.data.store.data_hash,
-            "classifiers": dict(self.told) if self.arm.conditioning else {},
+            "classifiers": dict(self.classifier_values) if self.arm.conditioning else {},
             "reading": [getattr(self.options, name) for name in MEASUREMENT_SETTINGS],
         }  # fmt: skip
         return fingerprint(settings, self.training.rows, self.training.copies, self.data.held_out)
@@ -163,7 +163,7 @@ class Cell(CellFolder):
     def classifiers(self) -> PseudoOptions:
         """Settings of the classifiers that make pseudo-conditions."""
         own = {"seed": self.seed, "device": self.options.device, "threads": self.options.threads}
-        return PseudoOptions(**{**self.told, **own})
+        return PseudoOptions(**{**self.classifier_values, **own})
 
     @property
     def draw_seed(self) -> int:

@@ -45,9 +45,9 @@ class Evaluation:
     step: int
     number: int
     detector: str
-    found: Mapping[str, np.ndarray]
+    arrays: Mapping[str, np.ndarray]
     share: MemorizedShare
-    asked: ReversedQueries
+    queries: ReversedQueries
     counted: str = ""
 
     @property
@@ -68,15 +68,15 @@ class Evaluation:
     @property
     def nearness(self) -> np.ndarray:
         """[U] minus the logarithm of each training patient's distance, 0 at the held-out patients' median."""
-        held = float(np.median(group_values(self.found["held_distance"], self.held_groups)))
+        held = float(np.median(group_values(self.arrays["held_distance"], self.held_groups)))
         if held <= 0:  # logits, or a set that holds the held-out images: no distance to divide by
-            return -self.asked.distance
-        return -np.log(np.maximum(self.asked.distance / held, DISTANCE_FLOOR))
+            return -self.queries.distance
+        return -np.log(np.maximum(self.queries.distance / held, DISTANCE_FLOOR))
 
     @property
     def flagged(self) -> np.ndarray:
         """[U] whether each training patient is nearer than the nominal rate allows of new ones."""
-        return np.isin(self.asked.unit, self.share.flagged)
+        return np.isin(self.queries.unit, self.share.flagged)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ def _read_evaluation(cell: Cell, step: int, number: int, detector: str, arrays: 
 
 def _row(read: Evaluation, arrays: Arrays) -> dict[str, Any]:
     """Return the row of one reading by one detector."""
-    share, listing, own = read.share, read.asked, read.found
+    share, listing, own = read.share, read.queries, read.arrays
     near = nearness(own["synthetic_distance"], own["held_train"], read.held_groups, _second_distances(own))
     return {
         **named_columns(read.cell), "detector": read.detector, "step": read.step,

@@ -214,7 +214,7 @@ def variant_notes(reading: StudyAnswers) -> list[Block]:
     for arm in reading.arms(INFLUENCE):
         if "augmentation" not in arm.regulariser.split("+") or arm.regulariser == PLAIN:
             continue
-        own = [a.found for a in reading.of(arm, INFLUENCE)]
+        own = [a.arrays for a in reading.of(arm, INFLUENCE)]
         epochs = sum(len(f["variant_same"]) for f in own)
         moved = [np.stack([f["variant_rows"], f["variant_columns"], f["variant_mirrored"]]) for f in own]
         distinct = len(np.unique(np.concatenate(moved, axis=1), axis=1).T) if moved else 0

@@ -22,13 +22,13 @@ class TrainingAnswers:
 
     training: Training
     """The training."""
-    found: Arrays
+    arrays: Arrays
     """Answers of its model."""
 
     @property
     def t(self) -> float:
         """Mean log KL of the mark less the mean of its controls."""
-        return float(self.found["statistic"] - self.found["controls"].mean())
+        return float(self.arrays["statistic"] - self.arrays["controls"].mean())
 
     @property
     def marked(self) -> bool:
@@ -89,7 +89,7 @@ def read_answers(trainings: Sequence[Training], sets: dict[str, SetData]) -> Stu
         if answer.training.role == REFERENCE:
             by_arm.setdefault(arm, []).append(answer)
         if answer.training.role == BASE:
-            ranking[Arm(arm.dataset, arm.network)] = answer.found
+            ranking[Arm(arm.dataset, arm.network)] = answer.arrays
     table = [
         _row(answer, by_arm.get(answer.training.arm, []), ranking, sets)
         for answer in answers
@@ -101,7 +101,7 @@ def read_answers(trainings: Sequence[Training], sets: dict[str, SetData]) -> Stu
 def _row(
     answer: TrainingAnswers, references: list[TrainingAnswers], ranking: dict[Arm, Arrays], sets: dict[str, SetData]
 ) -> dict[str, Any]:
-    training, arrays = answer.training, answer.found
+    training, arrays = answer.training, answer.arrays
     arm, job = training.arm, training.job
     random = arrays["mean_random"]
     m_paper = float(arrays["mean_mark"]) - random
@@ -153,10 +153,10 @@ def _row(
 
 def _rank_mark(own: list[TrainingAnswers], references: list[TrainingAnswers]) -> MarkRank:
     return rank_mark(
-        [float(a.found["statistic"]) for a in own],
-        [a.found["controls"] for a in own],
-        [float(r.found["statistic"]) for r in references],
-        [r.found["controls"] for r in references],
+        [float(a.arrays["statistic"]) for a in own],
+        [a.arrays["controls"] for a in own],
+        [float(r.arrays["statistic"]) for r in references],
+        [r.arrays["controls"] for r in references],
         level=LEVEL,
     )
 
@@ -183,7 +183,7 @@ def _white_box_score(arrays: Arrays, references: list[TrainingAnswers]) -> dict[
         "n_white": logs.shape[1],
     }
     if references:  # a reference was asked about every training image, slot j in column j
-        theirs = np.array([r.found["white"][:, arrays["white_slots"]].mean(dtype=np.float64) for r in references])
+        theirs = np.array([r.arrays["white"][:, arrays["white_slots"]].mean(dtype=np.float64) for r in references])
         row |= {"m_w_references": float(theirs.mean()), "p_white": rank_p(m_w, theirs)}
         row["white_found"] = bool(row["p_white"] <= LEVEL) if 1 / (1 + len(theirs)) <= LEVEL else None
         row["m_w_excess"] = m_w - row["m_w_references"]

@@ -86,22 +86,22 @@ def epoch_table(reading: StudyAnswers) -> StudyTable:
     """(e) M after each epoch, of canary models and of models without the mark (figure 3c)."""
     rows = []
     for arm in reading.arms(RANDOM, REFERENCE):
-        own = [a for a in reading.of(arm, RANDOM) if "profile_t" in a.found]
-        theirs = [a for a in reading.of(arm, REFERENCE) if "profile_t" in a.found]
+        own = [a for a in reading.of(arm, RANDOM) if "profile_t" in a.arrays]
+        theirs = [a for a in reading.of(arm, REFERENCE) if "profile_t" in a.arrays]
         if len(own) < 2:
             continue
-        shortest = min(len(a.found["profile_t"]) for a in [*own, *theirs])
+        shortest = min(len(a.arrays["profile_t"]) for a in [*own, *theirs])
         for epoch in range(shortest):
-            t, r = (np.array([a.found["profile_t"][epoch] for a in group]) for group in (own, theirs))
+            t, r = (np.array([a.arrays["profile_t"][epoch] for a in group]) for group in (own, theirs))
             limits = mean_limits(t, r if len(r) else None)
-            paper = mean_limits([a.found["profile_m"][epoch] for a in own])
-            loss = float(np.mean([a.found["validation"][epoch] for a in own]))
+            paper = mean_limits([a.arrays["profile_m"][epoch] for a in own])
+            loss = float(np.mean([a.arrays["validation"][epoch] for a in own]))
             rows.append(
                 {
                     **arm_columns(arm), "epoch": epoch + 1, "m": limits.estimate, "m_low": limits.low,
                     "m_high": limits.high,
                     "m_paper": paper.estimate, "m_paper_low": paper.low, "m_paper_high": paper.high,
-                    "m_paper_references": float(np.mean([a.found["profile_m"][epoch] for a in theirs] or [np.nan])),
+                    "m_paper_references": float(np.mean([a.arrays["profile_m"][epoch] for a in theirs] or [np.nan])),
                     "validation": loss, "n_models": len(own), "n_references": len(theirs),
                 }
             )  # fmt: skip
@@ -120,12 +120,12 @@ def self_influence_table(reading: StudyAnswers) -> StudyTable:
         base, again = (reading.of(arm, role) for role in (BASE, REPEAT))
         if not base:
             continue
-        before = base[0].found["influence"]
-        retrained = again[0].found["influence"] if again else np.full(len(before), np.nan)
+        before = base[0].arrays["influence"]
+        retrained = again[0].arrays["influence"] if again else np.full(len(before), np.nan)
         for answer in reading.of(arm, MARKED):
             slot = answer.training.job.canary
             assert slot is not None
-            after = float(answer.found["influence"][0])
+            after = float(answer.arrays["influence"][0])
             rows.append(
                 {
                     **arm_columns(arm), "image": str(int(answer.training.job.rows[slot])),
@@ -149,7 +149,7 @@ def latent_table(reading: StudyAnswers) -> StudyTable:
     """(g) Latents before the last layer that the mark excites in models that saw it (A.6, figure 3b)."""
     rows, drawn = [], []
     for arm in reading.arms(LATENT):
-        answers = {(a.training.index, a.marked): a.found for a in reading.of(arm, LATENT)}
+        answers = {(a.training.index, a.marked): a.arrays for a in reading.of(arm, LATENT)}
         both = sorted(i for i, marked in answers if marked and (i, False) in answers)
         if len(both) < 4:
             continue
@@ -220,7 +220,7 @@ def setup_table(reading: StudyAnswers) -> StudyTable:
     for arm in arms:
         answers = [a for a in reading.answers if a.training.arm == arm]
         data, options = reading.sets[arm.dataset], answers[0].training.job.options
-        accuracy = [float(a.found["accuracy"]) for a in answers]
+        accuracy = [float(a.arrays["accuracy"]) for a in answers]
         counts = np.bincount(data.labels[data.validation])
         rows.append(
             {
@@ -228,9 +228,9 @@ def setup_table(reading: StudyAnswers) -> StudyTable:
                 "left_out": len(data.store.skipped), "probes_left_out": data.probes_left_out,
                 "n_probes": len(data.probes.images), "n_controls": len(data.controls), "trainings": len(answers),
                 "accuracy": float(np.mean(accuracy)), "majority": float(counts.max() / counts.sum()),
-                "epochs": float(np.median([int(a.found["best_epoch"]) for a in answers])),
+                "epochs": float(np.median([int(a.arrays["best_epoch"]) for a in answers])),
                 "lr": options.lr, "batch_size": options.batch_size, "augment": options.augment or "none",
-                "transparent": float(max(a.found["transparent"] for a in answers)),
+                "transparent": float(max(a.arrays["transparent"] for a in answers)),
             }
         )  # fmt: skip
     note = (

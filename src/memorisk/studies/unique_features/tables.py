@@ -255,8 +255,8 @@ def _reference_scores(reading: StudyAnswers, arm: Arm) -> np.ndarray | None:
     references, canaries = reading.of(arm, REFERENCE), reading.of(arm, RANDOM)
     if not references or not canaries:
         return None
-    slots = {c.training.index: c.found["white_slots"] for c in canaries}
-    means = [r.found["white"].mean(axis=0, dtype=np.float64) for r in references]
+    slots = {c.training.index: c.arrays["white_slots"] for c in canaries}
+    means = [r.arrays["white"].mean(axis=0, dtype=np.float64) for r in references]
     return np.array([[mean[slots[index]].mean() for index in sorted(slots)] for mean in means])
 
 

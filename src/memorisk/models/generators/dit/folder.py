@@ -404,10 +404,10 @@ def _save_module(module: Any, folder: Path) -> None:
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in module.state_dict().items()}
     with atomic_path(folder / WEIGHTS) as temporary:
         save_file(tensors, temporary)
-    write_json(folder / CONFIG, _named(module))
+    write_json(folder / CONFIG, _class_config(module))
 
 
-def _named(part: Any) -> dict[str, Any]:
+def _class_config(part: Any) -> dict[str, Any]:
     """The configuration of a part of diffusers, with its class."""
     import diffusers
 
@@ -423,7 +423,7 @@ def _as_ddim(scheduler: Any, *, pixels: bool) -> dict[str, Any]:
     with quiet_diffusers():
         from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 
-        return _named(DDIMScheduler.from_config(dict(scheduler.config), clip_sample=pixels)) | {
+        return _class_config(DDIMScheduler.from_config(dict(scheduler.config), clip_sample=pixels)) | {
             name: value for name, value in _public(scheduler.config).items() if name == "variance_type"
         }
 
