@@ -24,7 +24,7 @@ def pool(hits: np.ndarray) -> PoolReading:
     found = detect(np.where(hits, 0.0, 9.0), SOURCE, CUT, right=np.ones(N, bool))
     flags = clopper_pearson(1, 20)
     return PoolReading(
-        found=PoolDetection("x", CUT, found, flags, N), recognised=hits, nearest_is_source=np.ones(N, bool),
+        detection=PoolDetection("x", CUT, found, flags, N), recognised=hits, nearest_is_source=np.ones(N, bool),
         flagged=np.arange(20) < 1, source=SOURCE,
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ def read(memorized: float, *, at_half: float = float("nan"), copies: bool = True
         data=SimpleNamespace(groups=groups), training=SimpleNamespace(rows=np.arange(N)),
         options=SimpleNamespace(seed=0),
     )  # fmt: skip
-    return SimpleNamespace(cell=cell, found=found, detector="d", step=1, held_groups=groups[N:])
+    return SimpleNamespace(cell=cell, arrays=found, detector="d", step=1, held_groups=groups[N:])
 
 
 @pytest.fixture(autouse=True)
