@@ -254,7 +254,7 @@ def autoencoder_class(purpose: str) -> Any:
 
 @contextmanager
 def quiet_diffusers() -> Iterator[None]:
-    """The library prints reports and bars of its own; what matters of them is said by memorisk."""
+    """Silence the library's own reports and progress bars; memorisk reports what matters."""
     from diffusers.utils.logging import get_verbosity, set_verbosity
 
     level = get_verbosity()

@@ -284,7 +284,7 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
         source: Of kind "detector".
         stored: Height, width and channels of the images.
         size: Must be None: the detector has its own.
-        normalise: Likewise.
+        normalise: Must be None: the detector has its own.
 
     Raises:
         InputError: It is no detector, another size or normalisation is asked for, or the images are colours for a

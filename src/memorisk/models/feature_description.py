@@ -18,7 +18,7 @@ class FeatureDescription:
         dimension: d.
         n: Images.
         n_distinct: Images with different pixels among those computed; None where pixels were not looked at.
-        notes: Sentences that must be said; that weights are random comes first.
+        notes: Sentences for the report; that weights are random comes first.
     """
 
     source: str

@@ -141,7 +141,7 @@ def by_statistics(x: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> tor
     Args:
         x: [b, c, h, w].
         mean: [c] or [b, c], of the data set of each latent.
-        std: Likewise.
+        std: [c] or [b, c], of the same data sets.
     """
     return (x - mean[..., None, None]) / std[..., None, None].clamp_min(_LEAST_DEVIATION) * SPREAD
 

@@ -259,7 +259,7 @@ class TrainingRecord:
             store: Its images.
             rows: Of each part, "training" and "validation".
             earlier: As the attribute.
-            unknown: Likewise.
+            unknown: As the attribute.
         """
         groups = group_hashes(store.manifest.groups, store.data_hash)
         hashes = store.pixel_hashes.astype(str)

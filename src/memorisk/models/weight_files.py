@@ -2,7 +2,7 @@
 
 Strictly: everything but the classifier head must match by name and shape; what does not is listed and nothing is
 loaded. What had to be done to make a file fit (a new head, a stem summed over colours, positions resized, the trunk
-taken out of a whole SAM or open_clip file) is said.
+taken out of a whole SAM or open_clip file) is noted.
 A PyTorch file is read with ``weights_only=True``: one that would run code is refused, and so is every such file by a
 PyTorch that can be got around.
 """
@@ -253,7 +253,7 @@ def _listing(names: list[str]) -> str:
 
 
 def _settle_head(model: nn.Module, tensors: StateDict, own: StateDict, note: Note) -> StateDict:
-    """The file's head where it fits, else the network's own; said either way."""
+    """Take the file's head where it fits, else the network's own; note either way."""
     keys = _head_keys(model, own)
     file_keys = _head_keys(model, tensors)
     if not keys:

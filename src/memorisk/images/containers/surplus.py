@@ -235,7 +235,7 @@ def npy_surplus(head: bytes, size: int, *, depth: int = 16) -> None:
 
 
 UNCHECKED = "a format that may hold more than one image (PNG, JPEG and npy are checked)"
-"""What is said of a file of any other format."""
+"""Words for a file of any other format."""
 _PNG, _JPEG, _NPY = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"\x93NUMPY"
 
 

@@ -37,7 +37,7 @@ class ArraySet:
         names: A file of names that goes before them, where it is there.
         n_images: Official number of images.
         archive: What the set is unpacked from.
-        unread: A file that is left out, and what is said then.
+        unread: A file that is left out, and the note on it.
         pickled: Files of the pickled version, all of one entry.
         binary: The way to the binary version, in words.
         label_note: What the label is.

@@ -279,7 +279,7 @@ def listed_splits(
     Args:
         draft: Gets the note.
         images: Names as ``read`` gives them.
-        lists: The split that each list stands for; their names are said.
+        lists: The split that each list stands for; a note names them.
         read: The images of a list.
 
     Raises:

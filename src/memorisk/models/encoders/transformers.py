@@ -2,7 +2,7 @@
 
 Nothing in a folder is run (``trust_remote_code`` is never set), and weights are read from safetensors only. Loading is
 strict but for the pooling layer, which checkpoints of classifiers lack: it would be random, so the class token (or the
-mean of the patches) is taken in its place, and that is said.
+mean of the patches) is taken in its place, with a note.
 """
 
 import inspect
@@ -151,7 +151,7 @@ def _library() -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """The library prints reports and bars of its own; what matters of them is said by memorisk."""
+    """Silence the library's own reports and progress bars; memorisk reports what matters."""
     logging = _library().utils.logging
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)

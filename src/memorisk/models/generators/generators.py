@@ -1,4 +1,4 @@
-"""A generator of images: what is asked of one, whatever its kind, and its folder on the disk.
+"""A generator of images: its interface, whatever its kind, and its folder on the disk.
 
 A diffusion transformer (`memorisk.models.generators.dit.folder`), a GAN
 (`memorisk.models.generators.stylegan2_generator`)

@@ -310,7 +310,7 @@ def describe_differences(known: Mapping[str, str], current: Mapping[str, str]) -
 
     Args:
         known: SHA-256 of each file by its name, as it was audited.
-        current: Likewise, as it is.
+        current: SHA-256 of each file by its name, as it is now.
 
     Returns:
         A phrase; None where there is no difference.

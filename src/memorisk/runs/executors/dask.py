@@ -47,7 +47,8 @@ def watch_workers(
     """Look after the workers of jobs.
 
     The jobs of one that gave no sign of life are given to others, and it is taken off the cluster, so that what it
-    answers later is not heard. Where none gives one, nobody could take them over: it is said once, and they wait.
+    answers later is not heard. Where no worker gives a sign, none could take them over: a warning is logged once, and
+    they wait.
     When all workers that jobs are for are gone, the jobs are taken back, so that they are handed out again.
 
     Args:

@@ -300,7 +300,7 @@ def _job_without_folders() -> Any:
 
 
 def _keep_quiet() -> None:
-    """Keep what Ray tells of its machines out of our output, which may be JSON; Ray has no setting for it."""
+    """Keep Ray's messages on its machines out of our output, which may be JSON; Ray has no setting for it."""
     from ray._private import worker
 
     if hasattr(worker, "_worker_logs_enabled"):

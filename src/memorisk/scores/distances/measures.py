@@ -106,7 +106,7 @@ def find_measure(name: str) -> Measure:
     """The measure of a name.
 
     Raises:
-        InputError: There is none; the nearest name is said.
+        InputError: There is none; the message names the nearest.
     """
     if name not in MEASURES:
         raise unknown_name("measure", name, MEASURES)

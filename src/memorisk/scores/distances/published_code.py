@@ -56,7 +56,7 @@ def published_neighbours(
         queries: [n, d].
         references: [m, d].
         threads: Of the computation, where it is not SciPy's own.
-        device: As for `distances.nearest`, likewise.
+        device: As for `distances.nearest`, where it is not SciPy's own.
 
     Returns:
         Scores and rows; equal to SciPy's distances up to rounding.

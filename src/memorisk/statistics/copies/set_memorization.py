@@ -83,7 +83,7 @@ class MemorizedShare:
     n_train: int
     """Training patients: the independent units."""
     n_held: int
-    """Held-out patients: likewise."""
+    """Held-out patients: independent units, too."""
     level: float
     """Nominal coverage; the actual one is not below it."""
     flagged: NDArray
@@ -223,7 +223,7 @@ class NearnessTest:
     n_train: int
     """Training patients: the independent units."""
     n_held: int
-    """Held-out patients: likewise."""
+    """Held-out patients: independent units, too."""
     said: str = ""
     """That every patient counted by one image, why, and the way out; empty where all images counted."""
 

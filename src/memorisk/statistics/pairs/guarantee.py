@@ -159,7 +159,7 @@ class Readings:
     """Thresholds under two readings of who is who, and the one that keeps the promise under either."""
 
     given: MissGuarantee
-    """Everybody is who they are said to be."""
+    """Identities as they are given."""
     merged: MissGuarantee
     """Who looks alike is one person; who looks like somebody known is not new."""
 

@@ -2,7 +2,7 @@
 
 Paper 003 (tables 1 to 4, figures 1, 2 and 4), with pools, thresholds and tests as METHODS section 3 corrects them.
 Resumable: a cell leaves a file a measure (`cells`), and the same command goes on where a killed one stopped; further
-backbones, losses, seeds and measures add only what is theirs. A cell that fails is told while the others finish.
+backbones, losses, seeds and measures add only what is theirs. A cell that fails is listed while the others finish.
 """
 
 from dataclasses import asdict, dataclass, replace

@@ -58,7 +58,7 @@ class CellFolder(ABC):
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def finish(self, described: Mapping[str, Any]) -> None:
-        """Mark it as done, with what is said of it."""
+        """Mark it as done, with its description."""
         write_json(self.folder / _DONE, described)
         (self.folder / _FAILED).unlink(missing_ok=True)
 

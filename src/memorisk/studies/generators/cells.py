@@ -47,7 +47,7 @@ def fit(cell: Cell, folder: Path, look: Callable[[Snapshot], None], progress: Pr
         progress: Called with (stage, done, total).
 
     Returns:
-        What is said of it in its folder.
+        Its description in its folder.
     """
     from memorisk.training.generators.fit import fit_generator
 

@@ -38,7 +38,7 @@ class Evaluation:
         found: The distances.
         share: Of training patients nearer to the set than new ones.
         asked: Each training patient, ranked among held-out ones.
-        counted: What must be said where patients of the two parts have other numbers of images.
+        counted: Note where patients of the two parts have other numbers of images.
     """
 
     cell: Cell

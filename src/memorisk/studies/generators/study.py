@@ -1,7 +1,7 @@
 """``memorisk study generators``: train generators, measure what they memorize, lay out tables and figures.
 
 Resumable: every generator has a folder (`cells`), and the same command goes on where a killed one stopped. A
-generator that fails is told while the others finish. The dry run counts trainings, images drawn at every snapshot,
+generator that fails is listed while the others finish. The dry run counts trainings, images drawn at every snapshot,
 and what detectors make of them.
 """
 

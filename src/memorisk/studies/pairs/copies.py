@@ -262,9 +262,9 @@ def plan_copies(
 
     Args:
         images: As for `benchmark_copies`.
-        out: Likewise.
-        progress: Likewise.
-        **settings: Likewise.
+        out: As for `benchmark_copies`.
+        progress: As for `benchmark_copies`.
+        **settings: As for `benchmark_copies`.
 
     Raises:
         InputError: As `benchmark_copies`.

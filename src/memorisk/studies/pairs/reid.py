@@ -2,8 +2,8 @@
 
 Paper 004, sections 4, 4.1, 4.4 and 4.5 (tables 2 and 4, figures 1 and 6), with pairs, weights and intervals as
 METHODS section 4 corrects them. Resumable: a detector leaves its scores (`cells`), the same command goes on where a
-killed one stopped, and further detectors add only what is theirs. A detector that fails is told while the others
-finish.
+killed one stopped, and further detectors add only what is theirs. A detector that fails is listed while the
+others finish.
 
 The tables have the paper's layout, the corrected numbers beside, and false matches one against all. As printed,
 every pair counts alike and intervals are not given, though eight patients may own most of the pairs. Corrected,
@@ -103,7 +103,7 @@ def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
 
 
 def _paper_specificity(listed: PairScores, sensitivity: float) -> float:
-    """Share of negatives below the score that this share of positive pairs reaches, whoever's they are."""
+    """Share of negatives below the score that this share of positive pairs reaches, of whatever patients."""
     threshold = sensitivity_threshold(listed.score[listed.positive], sensitivity=sensitivity)
     return float((listed.score[~listed.positive] < threshold).mean())
 
@@ -312,9 +312,9 @@ def plan_reid(
 
     Args:
         images: As for `benchmark_reid`.
-        out: Likewise.
-        progress: Likewise.
-        **settings: Likewise.
+        out: As for `benchmark_reid`.
+        progress: As for `benchmark_reid`.
+        **settings: As for `benchmark_reid`.
 
     Raises:
         InputError: As `benchmark_reid`.

@@ -39,7 +39,7 @@ ACROSS = (
 
 
 def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0, min_groups: int = 1) -> pd.DataFrame:
-    """Everything that is said over cells, a row per statistic (columns ``ACROSS``).
+    """Compute the statistics over cells, a row per statistic (columns ``ACROSS``).
 
     * sign test of the cells' mean rho: the paper's; of the data sets' mean rho: ours, since cells share data sets.
       As in the paper, data sets without a rare class (below 5 %) take no part; nor does one whose rare classes were

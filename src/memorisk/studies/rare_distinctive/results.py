@@ -1,6 +1,6 @@
 """What a study left on disk, read once for all of its tables: cells, explanations, comparisons of regimes.
 
-A part that is absent or damaged is told in a line and costs the others nothing (``StudyReading.unread``,
+A part that is absent or damaged is listed in a line and costs the others nothing (``StudyReading.unread``,
 ``StudyCell.unexplained``).
 """
 
@@ -59,7 +59,7 @@ class StudyCell:
 
     Attributes:
         architecture: Its name in the study.
-        dataset: Likewise.
+        dataset: The data set's name in the study.
         result: Of the audit.
         config: Settings of the run.
         rarity: M by seed and image.
@@ -113,7 +113,7 @@ class StudyReading:
 
     Attributes:
         cells: In the study's order.
-        defences: Likewise.
+        defences: In the study's order.
         bases: As `StudyRuns`.
         unread: Why parts are not there: what failed, and what could not be read.
     """
@@ -140,7 +140,7 @@ def part_name(dataset: str, part: str) -> str:
 
 
 def read_runs(runs: StudyRuns) -> StudyReading:
-    """Read every finished part; what cannot be read is told and left out.
+    """Read every finished part; what cannot be read is listed and left out.
 
     Args:
         runs: Of the study.

@@ -1,4 +1,4 @@
-"""One training of the study: a network, an image with the mark or none, and everything that is asked of the model.
+"""One training of the study: a network, an image with the mark or none, and all queries of the model.
 
 A job leaves one file of arrays (`studies.engine.cells`) and is done when that is there; a killed one goes on from
 its checkpoint. On a GPU, trainings run side by side: one stack for many, each stopped early by its own validation

@@ -1,4 +1,4 @@
-"""What is asked of each model of the study: both forms of M, M_w, and the latents that only the mark excites."""
+"""Measures of each model of the study: both forms of M, M_w, and the latents that only the mark excites."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,7 @@
 """``memorisk study unique-features``: train canaries, ask them, lay out paper 002's tables and figures.
 
 Resumable: every training leaves one file (`jobs`), and the same command goes on where a killed one stopped. A network
-that fails is told while the others finish.
+that fails is listed while the others finish.
 """
 
 from collections.abc import Mapping, Sequence
@@ -189,7 +189,7 @@ def _influences(bases: list[Training]) -> dict[Arm, np.ndarray]:
 def _train(
     run: RunFolder, trainings: list[Training], planner: Planner, stage: str, progress: Progress
 ) -> dict[str, str]:
-    """Run the trainings that are not done, each once; what fails is told by arm."""
+    """Run the trainings that are not done, each once; what fails is listed by arm."""
     folders = sorted({t.job.images.parent for t in missing_cells(trainings)})
     place = planner.options.placement(run.path, *folders, gpus=int(planner.device != "cpu"))
 
