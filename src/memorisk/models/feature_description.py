@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureDescription:
-    """What a report must say of features.
+    """Description of features for a report.
 
     Attributes:
         source: As it was typed, without folders.

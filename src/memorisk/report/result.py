@@ -172,7 +172,7 @@ class Result:
 
     @property
     def what_would_decide(self) -> list[str]:
-        """What would decide it, or what can be done about a failure."""
+        """Return what would decide it, or what can be done about a failure."""
         return [str(way) for way in self.verdict.get("what_would_decide") or ()]
 
     def all_tables(self) -> dict[str, pd.DataFrame]:

@@ -131,11 +131,7 @@ _silent_workers: set[str] = set()
 
 
 def dask_outcomes(
-    function: Callable[[Any], Any],
-    jobs: Sequence[Any],
-    place: Placement,
-    threads: int,
-    requirements: WorkerRequirements,
+    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, needs: WorkerRequirements
 ) -> Iterator[Outcome]:
     """Outcomes in the order in which jobs end.
 
@@ -144,7 +140,7 @@ def dask_outcomes(
         jobs: Picklable arguments.
         place: The cluster, and what a job needs.
         threads: Of native code, of each job.
-        requirements: What workers must be like.
+        needs: What workers must be like.
 
     Raises:
         InputError: There is no such cluster, no worker that may take jobs, or none that has what they need.
@@ -153,7 +149,7 @@ def dask_outcomes(
     waiting, run, again = dict(enumerate(jobs)), secrets.token_hex(6), None
     while waiting:
         with _open(place.cluster, again) as client:
-            answered, silent = client.sync(_ask, client, requirements, list(workers_of(client)))
+            answered, silent = client.sync(_ask, client, needs, list(workers_of(client)))
             check_workers(
                 list(answered.values()), place.cluster, silent, new=[a for a in silent if a not in _silent_workers]
             )
@@ -164,14 +160,7 @@ def dask_outcomes(
                 submit["workers"] = list(answered)
             futures = {
                 client.submit(
-                    attempt_remotely,
-                    function,
-                    job,
-                    i,
-                    threads,
-                    requirements,
-                    key=f"{function.__name__}-{run}-{i}",
-                    **submit,
+                    attempt_remotely, function, job, i, threads, needs, key=f"{function.__name__}-{run}-{i}", **submit
                 ): i
                 for i, job in waiting.items()
             }
@@ -199,7 +188,7 @@ def check_dask(place: Placement) -> None:
 
 
 async def _ask(
-    client: Any, requirements: WorkerRequirements, addresses: list[str]
+    client: Any, needs: WorkerRequirements, addresses: list[str]
 ) -> tuple[dict[str, tuple[str, str | None]], list[str]]:
     """Ask each worker for its versions; return answers by address, and the silent ones. One that dies is left out.
 
@@ -215,7 +204,7 @@ async def _ask(
         )
         try:
             answers = await asyncio.wait_for(
-                client.run(inspect_machine, requirements, workers=[address], on_error="return"), seconds
+                client.run(inspect_machine, needs, workers=[address], on_error="return"), seconds
             )
         except TimeoutError:
             return None

@@ -195,15 +195,15 @@ def _on_cluster(
     """Outcomes of jobs on a cluster, in the order in which they end."""
     if not jobs:
         return
-    with worker_requirements(place.folders, place.files) as requirements:
+    with worker_requirements(place.folders, place.files) as needs:
         if place.executor == "dask":
             from memorisk.runs.executors.dask import dask_outcomes
 
-            yield from dask_outcomes(function, jobs, place, threads, requirements)
+            yield from dask_outcomes(function, jobs, place, threads, needs)
         else:
             from memorisk.runs.executors.ray import ray_outcomes
 
-            yield from ray_outcomes(function, jobs, place, threads, requirements)
+            yield from ray_outcomes(function, jobs, place, threads, needs)
 
 
 def _begin_worker(parent: Connection, threads: int) -> None:

@@ -127,15 +127,11 @@ START_SECONDS = 120.0
 
 
 def ray_outcomes(
-    function: Callable[[Any], Any],
-    jobs: Sequence[Any],
-    place: Placement,
-    threads: int,
-    requirements: WorkerRequirements,
+    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, needs: WorkerRequirements
 ) -> Iterator[Outcome]:
     """Outcomes in the order in which jobs end; arguments and errors as for `runs.executors.dask.dask_outcomes`."""
     with open_ray(place.cluster) as ray:
-        _check(ray, place, requirements)
+        _check(ray, place, needs)
         task = ray.remote(attempt_remotely).options(max_retries=RETRIES, **_resource_request(place))
         every = min(WATCH_SECONDS, place.silence / 4)
         signs, waiting, last_look = LifeSigns(), {}, time.monotonic()
@@ -144,10 +140,8 @@ def ray_outcomes(
         def hand_out(index: int) -> None:
             """Give a job to whom Ray chooses."""
             tries[index] += 1
-            pulse = requirements.pulse(
-                f"{index}-{tries[index]}", every
-            )  # Ray asks machines whether they live, not workers
-            waiting[task.remote(function, jobs[index], index, threads, requirements, pulse)] = index, pulse
+            pulse = needs.pulse(f"{index}-{tries[index]}", every)  # Ray asks machines whether they live, not workers
+            waiting[task.remote(function, jobs[index], index, threads, needs, pulse)] = index, pulse
 
         try:
             for index in range(len(jobs)):
@@ -328,7 +322,7 @@ def _resource_request(place: Placement) -> dict[str, Any]:
     return request | ({"memory": place.memory} if place.memory else {})
 
 
-def _check(ray: Any, place: Placement, requirements: WorkerRequirements) -> None:
+def _check(ray: Any, place: Placement, needs: WorkerRequirements) -> None:
     """Ask every machine whether it can take jobs.
 
     Raises:
@@ -340,15 +334,15 @@ def _check(ray: Any, place: Placement, requirements: WorkerRequirements) -> None
     words = _resource_names(place)
     able = [node for node in nodes if all(node["Resources"].get(name, 0) >= n for name, n in words.items())]
     if not able:
-        needs = ", ".join(f"{name} {n:g}" for name, n in words.items() if n)
+        lacking = ", ".join(f"{name} {n:g}" for name, n in words.items() if n)
         raise InputError(
-            f"no machine of the Ray cluster at {one_line(place.cluster, 80)} has {needs}, which a job needs "
+            f"no machine of the Ray cluster at {one_line(place.cluster, 80)} has {lacking}, which a job needs "
             "(cores: --threads; of a pass of images those of this machine, or OMP_NUM_THREADS)"
         )
     checks = [
         ray.remote(inspect_machine)
         .options(num_cpus=0, scheduling_strategy=Stay(node["NodeID"], soft=False))
-        .remote(requirements)
+        .remote(needs)
         for node in able
     ]
     ended, _ = ray.wait(checks, num_returns=len(checks), timeout=START_SECONDS)

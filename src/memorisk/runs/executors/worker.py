@@ -224,9 +224,9 @@ def worker_requirements(folders: Sequence[Path], files: Sequence[Path] = ()) -> 
                 pulse.unlink(missing_ok=True)
 
 
-def inspect_machine(requirements: WorkerRequirements) -> tuple[str, str | None]:
+def inspect_machine(needs: WorkerRequirements) -> tuple[str, str | None]:
     """Name of a worker's machine, and why it cannot take jobs; None where it can."""
-    return socket.gethostname(), requirements.refuses()
+    return socket.gethostname(), needs.refuses()
 
 
 def attempt_remotely(
@@ -234,7 +234,7 @@ def attempt_remotely(
     job: Any,
     index: int,
     threads: int,
-    requirements: WorkerRequirements,
+    needs: WorkerRequirements,
     pulse: Heartbeat | None = None,
 ) -> Outcome:
     """Run a job in a worker of a cluster: alone in its process, with so many threads of native code.
@@ -244,10 +244,10 @@ def attempt_remotely(
         job: Its argument.
         index: Its place in the list.
         threads: Of native code.
-        requirements: What this worker must be like.
+        needs: What this worker must be like.
         pulse: Where it shows that it lives; None where the cluster itself asks workers for it.
     """
-    if (why := requirements.refuses()) is not None:
+    if (why := needs.refuses()) is not None:
         return Outcome(index, error=f"worker {one_line(socket.gethostname(), 60)}: {why}", bad_input=True)
     heartbeat = nullcontext() if pulse is None else pulse.shown()
     with _process_lock, threadpool_limits(threads), environment_variables(SAFE_ENVIRONMENT), heartbeat:

@@ -137,95 +137,91 @@ CAPTIONS = {
 LAYOUT = TableLayout(columns=COLUMNS, captions=CAPTIONS)
 
 
-def benchmark_page(benchmark: Benchmark) -> Page:
+def benchmark_page(result: Benchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page."""
     sections = [
-        Section("Leaderboard", [*_board_blocks(benchmark), *architecture_figure(benchmark.figure_1)], "leaderboard"),
-        Section("Best combinations", _tables(benchmark, "table_1"), "combinations"),
-        Section("Training", _tables(benchmark, "trained", "table_3"), "training"),
-        Section("Pre-training and architecture", _tables(benchmark, "table_2", "table_4"), "networks"),
-        Section("Measures", _measures(benchmark), "measures"),
-        Section(
-            "What was run", [*_pools(benchmark), *_tables(benchmark, "cells", "folders", "fitted", "refused")], "setup"
-        ),
-        Section("How to read this", [Steps(_how_to_read(benchmark))], "reading"),
+        Section("Leaderboard", [*_board_blocks(result), *architecture_figure(result.figure_1)], "leaderboard"),
+        Section("Best combinations", _tables(result, "table_1"), "combinations"),
+        Section("Training", _tables(result, "trained", "table_3"), "training"),
+        Section("Pre-training and architecture", _tables(result, "table_2", "table_4"), "networks"),
+        Section("Measures", _measures(result), "measures"),
+        Section("What was run", [*_pools(result), *_tables(result, "cells", "folders", "fitted", "refused")], "setup"),
+        Section("How to read this", [Steps(_how_to_read(result))], "reading"),
     ]
     return Page(
         title="Copy detectors",
-        subtitle=["Which detector recognises copies of patients' images? ", Name(benchmark.source)],
-        lead=_lead(benchmark),
+        subtitle=["Which detector recognises copies of patients' images? ", Name(result.source)],
+        lead=_lead(result),
         sections=sections,
         footer=[Paragraph("This page holds no image and no id. Distances of every query are in cells/, who is in which "
                           "part in split.parquet.")],
     )  # fmt: skip
 
 
-def benchmark_report(benchmark: Benchmark) -> StudyReport:
+def benchmark_report(result: Benchmark) -> StudyReport:
     """Write the report of a benchmark.
 
     Args:
-        benchmark: The benchmark.
+        result: The benchmark.
     """
-    board = benchmark.board.rows
-    frames = {"leaderboard": board, "numbers": benchmark.numbers, "figure_1": benchmark.figure_1}
+    board = result.board.rows
+    frames = {"leaderboard": board, "numbers": result.numbers, "figure_1": result.figure_1}
     beside = [markdown_table(board, board_columns(board, "beside"))] if len(board) else []
-    return StudyReport(
-        page=benchmark_page(benchmark), layout=LAYOUT, frames=frames, opening=[board_text(benchmark), *beside]
-    )
+    return StudyReport(page=benchmark_page(result), layout=LAYOUT, frames=frames, opening=[board_text(result), *beside])
 
 
-def _lead(benchmark: Benchmark) -> list[Block]:
-    board = benchmark.board.rows
+def _lead(result: Benchmark) -> list[Block]:
+    board = result.board.rows
     blocks: list[Block] = []
     if len(board):
         blocks.append(Callout("note", "What is found of the copies of patients who chose nothing?",
-                              [Steps(findings(benchmark))]))  # fmt: skip
+                              [Steps(findings(result))]))  # fmt: skip
     else:
         blocks.append(Callout("warning", "No detector was measured", [Paragraph("What failed is told below.")]))
     blocks.append(
         Facts(
             [
                 Fact("Detectors", count(len(board))),
-                Fact("Measures", count(len(benchmark.options.chosen_measures))),
+                Fact("Measures", count(len(result.options.chosen_measures))),
                 Fact("Test patients", count(board["n_patients"].iloc[0] if len(board) else 0)),
-                Fact("References in each pool", count(benchmark.references)),
-                Fact("Failed", count(len(benchmark.failed))),
+                Fact("References in each pool", count(result.references)),
+                Fact("Failed", count(len(result.failed))),
             ]
         )
     )
-    return [*blocks, *failure_blocks(benchmark.failed)]
+    return [*blocks, *failure_blocks(result.failed)]
 
 
-def findings(benchmark: Benchmark) -> list[Text]:
+def findings(result: Benchmark) -> list[Text]:
     """Describe the benchmark in a few sentences."""
-    board, options = benchmark.board.rows, benchmark.options
+    board, options = result.board.rows, result.options
     by = {str(row["name"]): row for row in board.to_dict("records")}
-    row = by[benchmark.board.chosen]
+    row = by[result.board.chosen]
     limits = f"{percent(row['detected'])} (95 %: {percent(row['detected_low'])} to {percent(row['detected_high'])})"
     sentences: list[Text] = [
         [
-            *_first_place(benchmark, row), f" by {row['measure']}{_tied_measures(row)}: of {options.strength} "
+            *_first_place(result, row), f" by {row['measure']}{_tied_measures(row)}: of {options.strength} "
             f"copies of {count(row['n_patients'])} test patients it finds {limits}, where a new patient is flagged "
             f"with probability {percent(1 - options.specificity)}; {percent(row['flagged'])} of "
-            f"{count(benchmark.patients['test_null'] // 2)} new patients were.",
+            f"{count(result.patients['test_null'] // 2)} new patients were.",
         ]
     ]  # fmt: skip
     if len(board) > 1:
-        first = benchmark.board.undecided
+        first = result.board.undecided
         names: list[str | Name] = []
         for i, name in enumerate(first):
             names += ([", "] if i else []) + [Name(name)]
         wording = ("Paired tests put ", " before every other detector.") if len(first) == 1 else (
             "Paired tests do not tell which of these is first: ", ".")  # fmt: skip
         sentences.append([wording[0], *names, wording[1]])
-    sentences += _published_words(benchmark)
+    sentences += _published_words(result)
     return sentences
 
 
-def _first_place(benchmark: Benchmark, row: dict[str, Any]) -> list[str | Name]:
+def _first_place(result: Benchmark, row: dict[str, Any]) -> list[str | Name]:
     """Name the leading detector, and say whether validation patients chose it: a tie is no choice."""
-    tied = benchmark.board.tied
-    if len(benchmark.board.rows) == 1:
+    tied = result.board.tied
+    if len(result.board.rows) == 1:
         return ["The only detector is ", Name(tied[0])]
     if len(tied) == 1:
         return ["Validation patients chose ", Name(tied[0])]
@@ -242,9 +238,9 @@ def _tied_measures(row: dict[str, Any]) -> str:
     return "" if n == 1 else f" (the first of {n} measures that detect as many of validation patients' copies)"
 
 
-def _published_words(benchmark: Benchmark) -> list[Text]:
+def _published_words(result: Benchmark) -> list[Text]:
     """Describe the result of the published rules on the same distances."""
-    held = [row for row in benchmark.table("table_1").ours.to_dict("records") if row["published_measure"]]
+    held = [row for row in result.table("table_1").ours.to_dict("records") if row["published_measure"]]
     if not held:
         return []
     first = held[0]
@@ -274,11 +270,11 @@ def board_columns(board: pd.DataFrame, name: str = "leaderboard") -> Sequence[Co
     return [c for c in available if has_values(board, c.source)]
 
 
-def _board_blocks(benchmark: Benchmark) -> list[Block]:
-    board = benchmark.board.rows
+def _board_blocks(result: Benchmark) -> list[Block]:
+    board = result.board.rows
     if not len(board):
         return []
-    strength = benchmark.options.strength
+    strength = result.options.strength
     caption = (
         f"Detectors by what they find of {strength} copies of test patients, each by the measure that validation "
         "chose, or the first of equals. A place is a range: paired tests over patients, Holm-adjusted over all pairs, "
@@ -298,35 +294,34 @@ def _board_blocks(benchmark: Benchmark) -> list[Block]:
     return [table, Paragraph([Strong("How it is made. "), note]), beside]
 
 
-def _tables(benchmark: Benchmark, *names: str) -> list[Block]:
-    return table_blocks(LAYOUT, *(benchmark.table(name) for name in names))
+def _tables(result: Benchmark, *names: str) -> list[Block]:
+    return table_blocks(LAYOUT, *(result.table(name) for name in names))
 
 
-def _measures(benchmark: Benchmark) -> list[Block]:
+def _measures(result: Benchmark) -> list[Block]:
     """Figures 2 and 4, each with its table."""
-    tables = [table for table in benchmark.tables if table.name.startswith("measures_")]
+    tables = [table for table in result.tables if table.name.startswith("measures_")]
     blocks = [block for table in tables for block in (measure_figure(table), *table_blocks(LAYOUT, table))]
     return blocks or [Paragraph("Empty: no detector was measured.")]
 
 
-def _pools(benchmark: Benchmark) -> list[Block]:
+def _pools(result: Benchmark) -> list[Block]:
     """Describe the pools."""
-    parts = ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in benchmark.patients.items())
+    parts = ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in result.patients.items())
     sentences = [
-        f"Patients: {parts}. Images: {count(benchmark.n_images)}, references in each pool "
-        f"{count(benchmark.references)}."
+        f"Patients: {parts}. Images: {count(result.n_images)}, references in each pool {count(result.references)}."
     ]
-    if benchmark.left_out:
+    if result.left_out:
         sentences.append(
-            f"{count(benchmark.left_out)} images of one grey level are left out: nobody can recognise a copy."
+            f"{count(result.left_out)} images of one grey level are left out: nobody can recognise a copy."
         )
-    if not benchmark.groups_given:
+    if not result.groups_given:
         sentences.append("Whose each image is was not said: each image counts as a patient of its own.")
     return [Paragraph(" ".join(sentences))]
 
 
-def _how_to_read(benchmark: Benchmark) -> list[Text]:
-    options = benchmark.options
+def _how_to_read(result: Benchmark) -> list[Text]:
+    options = result.options
     return [
         "Train patients train detectors and fit measures; validation patients choose the epoch and the measure of each "
         "detector; test patients choose nothing. The patients of the nulls have no image in any pool.",
@@ -341,16 +336,16 @@ def _how_to_read(benchmark: Benchmark) -> list[Text]:
     ]
 
 
-def board_text(benchmark: Benchmark) -> str:
+def board_text(result: Benchmark) -> str:
     """The sentences and the leaderboard; empty without a measured detector.
 
     Args:
-        benchmark: The benchmark.
+        result: The benchmark.
     """
-    rows = benchmark.board.rows
+    rows = result.board.rows
     if not len(rows):
         return ""
-    lines = "\n".join(f"- {_plain(item)}" for item in findings(benchmark))
+    lines = "\n".join(f"- {_plain(item)}" for item in findings(result))
     return "\n\n".join([lines, "## Leaderboard", markdown_table(rows, board_columns(rows))])
 
 

@@ -31,11 +31,11 @@ STRENGTH_WORDS = {
 }
 
 
-def joint_figure(benchmark: PairBenchmark) -> list[Block]:
+def joint_figure(result: PairBenchmark) -> list[Block]:
     """Figure 1: re-identification against copies."""
-    frame = benchmark.figures.get("figure_1")
+    frame = result.figures.get("figure_1")
     if frame is None:
-        other = "copies" if benchmark.kind == "reid" else "reid"
+        other = "copies" if result.kind == "reid" else "reid"
         return [Paragraph(f"Figure 1 sets this beside bench {other}: name its run folder after --{other}.")]
     if not len(frame):
         return [Paragraph("No detector stands in both benchmarks under one name, so that figure 1 has no point.")]
@@ -44,7 +44,7 @@ def joint_figure(benchmark: PairBenchmark) -> list[Block]:
         column_texts(frame, "detector"), x, y, column_numbers(frame, "dimension"), x_title="Re-identification: AUC",
         y_title="Copies: recall at the strongest",
     )  # fmt: skip
-    table = Table(frame=frame, columns=list(benchmark.columns["figure_1"]), caption="The drawn numbers.")
+    table = Table(frame=frame, columns=list(result.columns["figure_1"]), caption="The drawn numbers.")
     caption = (
         "Macro averages with their 95 % intervals; a larger point is a longer vector. A detector for both tasks lies "
         "in the upper right corner."
@@ -56,14 +56,14 @@ def joint_figure(benchmark: PairBenchmark) -> list[Block]:
     return [Figure(svg=svg, title=title, caption=caption, alternative=words, table=table)]
 
 
-def score_figures(benchmark: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]:
+def score_figures(result: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]:
     """Figure 6: all pairs by score, a drawing for each detector and data set.
 
     Args:
-        benchmark: The benchmark.
+        result: The benchmark.
         thresholds: Rows of the table of false matches.
     """
-    frame = benchmark.figures["figure_6"]
+    frame = result.figures["figure_6"]
     if not len(frame):
         return [Paragraph("No detector compares one against all.")]
     blocks: list[Block] = []
@@ -90,10 +90,10 @@ def score_figures(benchmark: PairBenchmark, thresholds: pd.DataFrame) -> list[Bl
     return blocks
 
 
-def strongest_figure(benchmark: PairBenchmark) -> list[Block]:
+def strongest_figure(result: PairBenchmark) -> list[Block]:
     """Figure 4: recall of the strongest copies, both thresholds, macro-averaged."""
-    frame = _overall(benchmark.table("figure_4").ours)
-    names = [str(name) for name in benchmark.board["detector"]]
+    frame = _overall(result.table("figure_4").ours)
+    names = [str(name) for name in result.board["detector"]]
     series = {}
     for rule, words in RULE_WORDS.items():
         by = {str(r["detector"]): r for r in frame.to_dict("records") if r["rule"] == words}
@@ -107,23 +107,23 @@ def strongest_figure(benchmark: PairBenchmark) -> list[Block]:
         "Mean over families and data sets of the share of copies that are recognised as their source, at the strongest "
         "of each family, with 95 % intervals over patients. The drawn numbers are those of the table below."
     )
-    best = benchmark.board.to_dict("records")[0]
-    equal = int((benchmark.board["recall"] == best["recall"]).sum())
+    best = result.board.to_dict("records")[0]
+    equal = int((result.board["recall"] == best["recall"]).sum())
     most = " recognises most" if equal == 1 else f" and {equal - 1} more recognise as many"
     most += f": {percent(best['recall'])}."
     words = [f"{len(names)} detectors; ", Name(str(best["detector"])), most]
     return [Figure(svg=svg, title="Figure 4: copies, strongest", caption=caption, alternative=words)]
 
 
-def strength_figures(benchmark: PairBenchmark) -> list[Block]:
+def strength_figures(result: PairBenchmark) -> list[Block]:
     """Figure 5: recall against strength, a drawing a family, macro-averaged, at 50 % specificity."""
-    frame = benchmark.figures["figure_5"]
+    frame = result.figures["figure_5"]
     if not len(frame):
         return []
-    names = [str(name) for name in benchmark.board["detector"]]
+    names = [str(name) for name in result.board["detector"]]
     chosen = names[:MOST_DETECTORS]
-    if benchmark.reference in names and benchmark.reference not in chosen:
-        chosen[-1] = benchmark.reference
+    if result.reference in names and result.reference not in chosen:
+        chosen[-1] = result.reference
     blocks: list[Block] = []
     for family in dict.fromkeys(column_texts(frame, "family")):
         own = [r for r in frame.to_dict("records") if r["family"] == family and r["rule"] == RULE_WORDS["specificity"]]

@@ -67,12 +67,10 @@ def pair_study(
         write_table(folder / SPLIT, ready.division.table(ready.store.manifest))
         run_pair_cells(folder, ready.cells, work, progress)
 
-    def report(benchmark: PairBenchmark) -> StudyReport:
+    def report(result: PairBenchmark) -> StudyReport:
         """Report the leaderboard, the tables and the figures."""
-        frames = {"leaderboard": benchmark.board, **benchmark.figures}
-        return StudyReport(
-            page=page(benchmark), layout=_layout(benchmark), frames=frames, opening=[board_text(benchmark)]
-        )
+        frames = {"leaderboard": result.board, **result.figures}
+        return StudyReport(page=page(result), layout=_layout(result), frames=frames, opening=[board_text(result)])
 
     identity = {"benchmark": kind, "data_hash": ready.store.data_hash, "division": ready.division_hash}
     return Study(
@@ -85,28 +83,28 @@ def pair_study(
     )
 
 
-def board_text(benchmark: PairBenchmark) -> str:
+def board_text(result: PairBenchmark) -> str:
     """The sentences and the leaderboard as Markdown; empty without a measured detector.
 
     Args:
-        benchmark: The benchmark.
+        result: The benchmark.
     """
-    if not len(benchmark.board):
+    if not len(result.board):
         return ""
-    lines = "\n".join(f"- {escape_markdown(line)}" for line in findings(benchmark))
-    return "\n\n".join([lines, "## Leaderboard", markdown_table(benchmark.board, board_columns(benchmark))])
+    lines = "\n".join(f"- {escape_markdown(line)}" for line in findings(result))
+    return "\n\n".join([lines, "## Leaderboard", markdown_table(result.board, board_columns(result))])
 
 
-def board_columns(benchmark: PairBenchmark) -> list[Column]:
+def board_columns(result: PairBenchmark) -> list[Column]:
     """The columns of the leaderboard that tell something, those of the protocol first."""
-    columns = _layout(benchmark).shown(benchmark.board, "leaderboard")
-    if benchmark.options.protocol == "corrected":
+    columns = _layout(result).shown(result.board, "leaderboard")
+    if result.options.protocol == "corrected":
         return columns
     return sorted(columns, key=lambda c: (not c.row_heading, not c.source.endswith("_paper")))
 
 
-def _layout(benchmark: PairBenchmark) -> TableLayout:
-    return TableLayout(columns=benchmark.columns, captions=CAPTIONS)
+def _layout(result: PairBenchmark) -> TableLayout:
+    return TableLayout(columns=result.columns, captions=CAPTIONS)
 
 
 CAPTIONS = {
@@ -116,85 +114,80 @@ CAPTIONS = {
 }
 
 
-def lead(benchmark: PairBenchmark, question: str) -> list[Block]:
+def lead(result: PairBenchmark, question: str) -> list[Block]:
     """Lay out what stands before the contents: the findings, counts, and what failed.
 
     Args:
-        benchmark: The benchmark.
+        result: The benchmark.
         question: That it answers.
     """
     blocks: list[Block] = []
-    if len(benchmark.board):
-        items: list[Text] = [[Name(line)] for line in findings(benchmark)]
+    if len(result.board):
+        items: list[Text] = [[Name(line)] for line in findings(result)]
         blocks.append(Callout("note", question, [Steps(items)]))
     else:
         blocks.append(Callout("warning", "No detector was measured", [Paragraph("What failed is told below.")]))
-    d = benchmark.division
+    d = result.division
     facts = [
-        Fact("Detectors", count(len(benchmark.board))),
+        Fact("Detectors", count(len(result.board))),
         Fact("Data sets", count(len(d.names))),
         Fact("Test patients", count(d.patients("test"))),
         Fact("Test images", count(len(d.rows("test")))),
-        Fact("Failed", count(len(benchmark.failed))),
+        Fact("Failed", count(len(result.failed))),
     ]
-    return [*blocks, Facts(facts), *failure_blocks(benchmark.failed)]
+    return [*blocks, Facts(facts), *failure_blocks(result.failed)]
 
 
-def board_blocks(benchmark: PairBenchmark, caption: str) -> list[Block]:
+def board_blocks(result: PairBenchmark, caption: str) -> list[Block]:
     """Lay out the leaderboard.
 
     Args:
-        benchmark: The benchmark.
+        result: The benchmark.
         caption: Of it.
     """
-    if not len(benchmark.board):
+    if not len(result.board):
         return []
-    shown_caption = f"{caption} The reference is {benchmark.reference}."
+    shown_caption = f"{caption} The reference is {result.reference}."
     saved = "tables/leaderboard.parquet"
     return [
         Table(
-            frame=texts_as_missing(benchmark.board),
-            columns=board_columns(benchmark),
-            caption=shown_caption,
-            elsewhere=saved,
+            frame=texts_as_missing(result.board), columns=board_columns(result), caption=shown_caption, elsewhere=saved
         )
     ]
 
 
-def _tables(benchmark: PairBenchmark, *names: str) -> list[Block]:
-    return table_blocks(_layout(benchmark), *(benchmark.table(name) for name in names))
+def _tables(result: PairBenchmark, *names: str) -> list[Block]:
+    return table_blocks(_layout(result), *(result.table(name) for name in names))
 
 
-def setup_blocks(benchmark: PairBenchmark) -> list[Block]:
+def setup_blocks(result: PairBenchmark) -> list[Block]:
     """Lay out what was run, with notes on the division."""
-    split = "as given" if benchmark.division.how == "given" else "drawn by patient"
+    split = "as given" if result.division.how == "given" else "drawn by patient"
     sentences: list[Text] = [f"Validation and test patients: {split}."]
-    sentences += [[Name(note)] for note in benchmark.division.notes]
-    return [Steps(sentences), *_tables(benchmark, "parts", "detectors", "missing")]
+    sentences += [[Name(note)] for note in result.division.notes]
+    return [Steps(sentences), *_tables(result, "parts", "detectors", "missing")]
 
 
-def reid_page(benchmark: PairBenchmark) -> Page:
+def reid_page(result: PairBenchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page.
 
     Args:
-        benchmark: Of `benchmark_reid`.
+        result: Of `benchmark_reid`.
     """
-    matches = benchmark.table("false_matches")
+    matches = result.table("false_matches")
     sections = [
-        Section("Leaderboard", [*board_blocks(benchmark, _REID_CAPTION), *joint_figure(benchmark)], "leaderboard"),
-        Section("Data sets", _tables(benchmark, "table_2"), "datasets"),
-        Section("Less the reference", _tables(benchmark, "differences"), "differences"),
-        Section("Decisions", _tables(benchmark, "table_4"), "decisions"),
-        Section(
-            "One against all", [*_tables(benchmark, "false_matches"), *score_figures(benchmark, matches.ours)], "all"
-        ),
-        Section("What was run", setup_blocks(benchmark), "setup"),
+        Section("Leaderboard", [*board_blocks(result, _REID_CAPTION), *joint_figure(result)], "leaderboard"),
+        Section("Data sets", _tables(result, "table_2"), "datasets"),
+        Section("Less the reference", _tables(result, "differences"), "differences"),
+        Section("Decisions", _tables(result, "table_4"), "decisions"),
+        Section("One against all", [*_tables(result, "false_matches"), *score_figures(result, matches.ours)], "all"),
+        Section("What was run", setup_blocks(result), "setup"),
         Section("How to read this", [Steps(_REID_READING)], "reading"),
     ]
     return Page(
         title="Re-identification",
-        subtitle=["Which detector tells that two images are of one patient? ", Name(benchmark.source)],
-        lead=lead(benchmark, "What is told of patients who chose nothing?"),
+        subtitle=["Which detector tells that two images are of one patient? ", Name(result.source)],
+        lead=lead(result, "What is told of patients who chose nothing?"),
         sections=sections,
         footer=[Paragraph("This page holds no image and no id. Scores are in cells/, who is in which part in "
                           "split.parquet.")],
@@ -215,26 +208,26 @@ _REID_READING = [
 ]
 
 
-def copies_page(benchmark: PairBenchmark) -> Page:
+def copies_page(result: PairBenchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page.
 
     Args:
-        benchmark: Of `benchmark_copies`.
+        result: Of `benchmark_copies`.
     """
-    strongest = [*strongest_figure(benchmark)] if len(benchmark.board) else []
+    strongest = [*strongest_figure(result)] if len(result.board) else []
     sections = [
-        Section("Leaderboard", [*board_blocks(benchmark, _COPIES_CAPTION), *joint_figure(benchmark)], "leaderboard"),
-        Section("Strongest copies", [*strongest, *_tables(benchmark, "figure_4", "strongest")], "strongest"),
-        Section("Less the reference", _tables(benchmark, "differences"), "differences"),
-        Section("Recall against strength", strength_figures(benchmark), "strength"),
-        Section("Thresholds", _tables(benchmark, "thresholds"), "thresholds"),
-        Section("What was run", setup_blocks(benchmark), "setup"),
+        Section("Leaderboard", [*board_blocks(result, _COPIES_CAPTION), *joint_figure(result)], "leaderboard"),
+        Section("Strongest copies", [*strongest, *_tables(result, "figure_4", "strongest")], "strongest"),
+        Section("Less the reference", _tables(result, "differences"), "differences"),
+        Section("Recall against strength", strength_figures(result), "strength"),
+        Section("Thresholds", _tables(result, "thresholds"), "thresholds"),
+        Section("What was run", setup_blocks(result), "setup"),
         Section("How to read this", [Steps(_COPIES_READING)], "reading"),
     ]
     return Page(
         title="Augmented copies",
-        subtitle=["Which detector still recognises an image that was changed? ", Name(benchmark.source)],
-        lead=lead(benchmark, "What is recognised of copies of patients who chose nothing?"),
+        subtitle=["Which detector still recognises an image that was changed? ", Name(result.source)],
+        lead=lead(result, "What is recognised of copies of patients who chose nothing?"),
         sections=sections,
         footer=[Paragraph("This page holds no image and no id. Scores are in cells/, who is in which part in "
                           "split.parquet.")],

@@ -105,23 +105,23 @@ def failures(cells: Sequence[Cell]) -> dict[str, str]:
 _DIFFERENCE = ("difference", "difference_low", "difference_high")
 
 
-def findings(benchmark: PairBenchmark) -> list[str]:
+def findings(result: PairBenchmark) -> list[str]:
     """Describe the findings: the best detector, which ones differ from the reference, what is missing.
 
     Args:
-        benchmark: With a detector at least.
+        result: With a detector at least.
     """
     return [
-        *(_reid(benchmark) if benchmark.kind == "reid" else _copies(benchmark)),
-        *_reference_words(benchmark),
-        *_missing_words(benchmark),
+        *(_reid(result) if result.kind == "reid" else _copies(result)),
+        *_reference_words(result),
+        *_missing_words(result),
     ]
 
 
-def _reid(benchmark: PairBenchmark) -> list[str]:
-    rows = benchmark.board.to_dict("records")
-    first, suffix = rows[0], "_paper" if benchmark.options.protocol == "paper" else ""
-    what = "AUC" if len(benchmark.division.names) == 1 else "macro-averaged AUC"
+def _reid(result: PairBenchmark) -> list[str]:
+    rows = result.board.to_dict("records")
+    first, suffix = rows[0], "_paper" if result.options.protocol == "paper" else ""
+    what = "AUC" if len(result.division.names) == 1 else "macro-averaged AUC"
     place = _first_place(rows, f"auc{suffix}", "has the largest", "have the same")
     leader = f"{place} {what}, {_auc(first, f'auc{suffix}')}"
     at = f" {first['at']}" if first["at"] and not suffix else ""
@@ -134,8 +134,8 @@ def _reid(benchmark: PairBenchmark) -> list[str]:
     return sentences
 
 
-def _copies(benchmark: PairBenchmark) -> list[str]:
-    rows = benchmark.board.to_dict("records")
+def _copies(result: PairBenchmark) -> list[str]:
+    rows = result.board.to_dict("records")
     leader = _first_place(rows, "recall", "recognises most", "recognise as many")
     return [
         f"{leader} of the strongest copies, {_share(rows[0], 'recall')}, at the threshold above which half of the "
@@ -151,26 +151,26 @@ def _first_place(rows: list[dict], column: str, alone: str, tied: str) -> str:
     return f"Nothing separates {', '.join(equal)}: they {tied}"
 
 
-def _reference_words(benchmark: PairBenchmark) -> list[str]:
+def _reference_words(result: PairBenchmark) -> list[str]:
     """Name the detectors that an interval without 0 tells from the reference."""
     better, worse, open_ = [], [], []
-    for row in benchmark.board.to_dict("records"):
+    for row in result.board.to_dict("records"):
         values = [row.get(name) for name in _DIFFERENCE]
-        if row["detector"] == benchmark.reference or any(is_missing(v) for v in values):
+        if row["detector"] == result.reference or any(is_missing(v) for v in values):
             continue
         low, high = float(str(values[1])), float(str(values[2]))
         (better if low > 0 else worse if high < 0 else open_).append(str(row["detector"]))
     sentences = []
     for names, what in ((better, "better than"), (worse, "worse than"), (open_, "not told apart from")):
         if names:
-            sentences.append(f"By paired intervals over patients {what} {benchmark.reference}: {', '.join(names)}.")
+            sentences.append(f"By paired intervals over patients {what} {result.reference}: {', '.join(names)}.")
     return sentences
 
 
-def _missing_words(benchmark: PairBenchmark) -> list[str]:
-    if not benchmark.missing:
+def _missing_words(result: PairBenchmark) -> list[str]:
+    if not result.missing:
         return []
-    return [f"Not at hand and not measured: {', '.join(benchmark.missing)}; the table below says what to give."]
+    return [f"Not at hand and not measured: {', '.join(result.missing)}; the table below says what to give."]
 
 
 def _auc(row: dict, name: str) -> str:
