@@ -62,7 +62,7 @@ def test_a_class_without_room_for_a_single_patient_is_not_tested(capsys: pytest.
     lines = capsys.readouterr().out.splitlines()
     shown = {line.split()[0]: line for line in lines[1:4]}
     assert ["not tested" in shown[name] for name in "abc"] == [False, True, False]
-    assert "  not tested for single patients, 2 classes: b, c" in lines
+    assert "  a single patient can go unnoticed in 2 classes: b, c" in lines
 
 
 def test_a_list_at_another_level_is_told_with_both_counts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +115,7 @@ def test_images_that_every_model_saw_are_told_with_the_verdict(capsys: pytest.Ca
             1.414,
             "a single patient with a gap of 1.4 nats or more would have been noticed in at least four of five cases",
         ),
-        (None, "in class a a single patient is not surely noticed, however strongly remembered"),
+        (None, "in class a a single patient can go unnoticed, even if strongly remembered"),
     ],
 )
 def test_what_would_have_been_noticed_is_shown_beside_the_reasons(

@@ -405,7 +405,7 @@ def test_few_models_pass_nobody_and_name_the_models_that_would():
     evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80, n_seeds=5, seed=1))
     found = analyse(evidence, OPTIONS, CONTEXT)
     assert found.status == "undecided"
-    assert "to flag a single patient, however strongly remembered" in found.verdict["why"][0]
+    assert "to flag a single patient, even a strongly remembered one" in found.verdict["why"][0]
     assert found.verdict["noticeable"]["gap"] is None
     models = int(found.per_class["models_needed"].max())
     assert f"{models} models (--models {models})" in found.verdict["what_would_decide"][0]
@@ -434,6 +434,6 @@ def test_in_the_paper_design_what_unseen_images_gain_is_subtracted():
     assert (found.per_class["excess_high"] < 0.3).all()
     assert found.per_class["test_mean"].tolist() == pytest.approx([0.4, 0.4], abs=0.05)
     assert found.status == "undecided"  # without flips one patient has no room on the list
-    assert "to flag a single patient, however strongly remembered" in found.verdict["why"][0]
+    assert "to flag a single patient, even a strongly remembered one" in found.verdict["why"][0]
     loud = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=4, planted={"a": 1.0}))
     assert analyse(_as_paper(loud, 0.0), OPTIONS, context).status == "fail"

@@ -72,7 +72,7 @@ def test_the_first_screen_says_what_would_have_been_noticed(status):
     assert ("simulated: 83 of 100, 79 to 86" in first) == (status != "pass")
     none = make_result(status="undecided", noticeable={"gap": None, "label": "a<b>", "notice": 2.0})
     first = words(render_page(classifier_page(none)).split("<nav")[0])
-    assert "In class a<b> a single patient is not surely noticed, however strongly remembered." in first
+    assert "In class a<b> a single patient can go unnoticed, even if strongly remembered." in first
 
 
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
@@ -105,7 +105,7 @@ def test_classes_that_are_not_tested_are_named_beside_what_would_have_been_notic
     tested = result.per_class.assign(room=[8.0, 1.9, np.nan], testable=[True, True, False], flagged=[3, 0, 0])
     tested = tested.assign(noticeable_gap=[1.4, np.inf, np.nan])
     page = render_page(classifier_page(result.replace(per_class=tested)))
-    assert "Not tested for single patients, 2 classes: b , c ." in words(page.split("<nav")[0])
+    assert "A single patient can go unnoticed in 2 classes: b , c ." in words(page.split("<nav")[0])
     table = page.split("Classes by mean memorization", 1)[1].split("</table>")[0]
     shown = {row.split()[0]: row for row in map(words, table.split("<tbody>")[1].split("</tr>")[:-1])}
     assert [shown[name].count("not tested") for name in "abc"] == [0, 1, 2]  # flagged; of c the noticeable gap, too
@@ -113,7 +113,9 @@ def test_classes_that_are_not_tested_are_named_beside_what_would_have_been_notic
     every = result.replace(per_class=tested.assign(room=8.0))  # c has no list at a level that was asked for, only
     assert "Not tested" not in words(render_page(classifier_page(every)).split("<nav")[0])
     none = make_result(("a", "b", "c"), status=status, noticeable=None).replace(per_class=tested.assign(room=np.nan))
-    assert "Not tested for single patients, 3 classes" in words(render_page(classifier_page(none)).split("<nav")[0])
+    assert "A single patient can go unnoticed in 3 classes" in words(
+        render_page(classifier_page(none)).split("<nav")[0]
+    )
 
 
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])

@@ -41,8 +41,10 @@ def test_pass_needs_every_upper_limit_below_the_gate_and_nobody_flagged():
 def test_no_rounding_carries_a_number_across_the_gate():
     assert "interval, 0.3002" in verdict(row(low=0.3002, high=0.5)).why[0]
     assert "0.1 to 0.3002 nats, contains 0.3" in verdict(row(low=0.1, high=0.3002)).why[0]
-    assert "(room 1.99, 2 needed)" in verdict(row(room=1.99)).why[0]
-    assert "from a gap of 2.42 nats on, and a pass needs 2.41" in verdict(row(noticeable_gap=2.42), notice=2.41).why[0]
+    assert "(room on the list 1.99, 2 needed)" in verdict(row(room=1.99)).why[0]
+    assert (
+        "with a gap of at least 2.42 nats; a pass needs 2.41" in verdict(row(noticeable_gap=2.42), notice=2.41).why[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,9 +153,9 @@ def test_a_class_that_cannot_be_tested_is_not_zero_memorized():
             "undecided",
             "the models, with 30 groups in the test part, are too few to flag a single group",
         ),
-        (5.0, 2.38, 2.0, "undecided", "only from a gap of 2.4 nats on, and a pass needs 2"),
+        (5.0, 2.38, 2.0, "undecided", "only with a gap of at least 2.4 nats; a pass needs 2"),
         (5.0, 2.38, 3.0, "pass", "2.4 nats or more"),
-        (5.0, 1.19, 1.0, "undecided", "only from a gap of 1.2 nats on"),
+        (5.0, 1.19, 1.0, "undecided", "only with a gap of at least 1.2 nats"),
         (5.0, math.inf, 100.0, "undecided", "no gap of a single group up to 16 nats"),
     ],
 )
@@ -185,7 +187,7 @@ def test_what_would_have_been_noticed_is_told_in_words_that_explain_themselves()
     assert "its right answer 55 times as probable" in told  # exp(4)
     for none in (None, math.inf):
         told = power_sentence({"gap": none}, units, "a")
-        assert told == "in class a a single patient is not surely noticed, however strongly remembered"
+        assert told == "in class a a single patient can go unnoticed, even if strongly remembered"
     assert power_sentence(None, units, "a") == ""
 
 

@@ -301,8 +301,8 @@ def other_findings(
         found.append(Finding(UNDECIDED, reason, way, first=True))
     if utility["beats_guessing"] is False:
         reason = (
-            f"the models are not surely better than guessing on unseen images ({utility_numbers(utility)}): what is "
-            "remembered depends on what is learned, and a pass needs models that learned the task"
+            f"the models are not surely better than guessing on unseen images ({utility_numbers(utility)}): models "
+            "that learned nothing remember nothing, so a pass needs models that learned the task"
         )
         way = (
             "the training that the released model really had (of audit classifier: --epochs, --lr, --model, --weights)"

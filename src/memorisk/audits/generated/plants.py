@@ -173,12 +173,9 @@ def kinds_promise(power: PlantPower, probability: float) -> str:
     """
     kind, least = min(power.kinds.items(), key=lambda item: item[1].low)
     n, low = copies_for_power(least.low, probability), format_against_gates(least.low, probability)
-    how = (
-        f"of the kind noticed least, {kind}: {least.successes:,} of {least.trials:,} source identities, lower limit "
-        f"{low}"
-    )
+    how = f"of the weakest kind, {kind}: {least.successes:,} of {least.trials:,} source identities, lower limit {low}"
     if n is None:
-        return f"no number of copies of every planted kind would surely have been noticed ({how})"
+        return f"even many copies of one kind could go unnoticed ({how})"
     if n == 1:
         said = "if a random training patient had been copied in one of these ways, the copy"
     else:
@@ -212,12 +209,12 @@ def recall_doubt(by_kind: Shares, planted: Sequence[str], recall: float) -> str 
     if missed:
         each = ", ".join(f"{kind} ({by_kind[kind].successes:,} of {by_kind[kind].trials:,})" for kind in missed)
         of = plural(len(planted), "planted kind", "planted kinds")
-        said.append(f"copies of {len(missed):,} of {of} are missed, or too few were planted to tell: {each} noticed")
+        said.append(f"too few planted copies were noticed of {len(missed):,} of {of}: {each}")
     if unmade:
         said.append(f"no training image could be copied in this way: {listed(unmade, len(PLANT_KINDS))}")
     if not said:
         return None
-    return f"{'; '.join(said)}; a pass needs {100 * recall:g} % of every kind, by the lower end of its interval"
+    return f"{'; '.join(said)}; for a pass the lower limit of every kind must reach {100 * recall:g} %"
 
 
 def missed_kinds(by_kind: Shares, planted: Sequence[str], recall: float) -> list[str]:

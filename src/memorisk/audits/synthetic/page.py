@@ -114,7 +114,7 @@ def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
             f"of {count(sets.n_train_patients)}",
         ),
         Fact(
-            "Nearer than all held out",
+            "Nearer than every held-out one",
             _count(None if listing is None else listing.n_ahead_patients),
             "" if listing is None else f"p {probability(listing.p_ahead)}",
         ),
@@ -141,8 +141,8 @@ def _fewest(power: Power) -> list[Fact]:
     fewest = power.fewest_copied_patients
     if power.recall is None or fewest == 0:
         return []
-    told = "no number" if fewest is None else plural(fewest, "copy", "copies")
-    return [Fact("Surely noticed from", told, "a pass needs 1")]
+    told = "no number suffices" if fewest is None else plural(fewest, "copy", "copies")
+    return [Fact("Copies needed to be noticed", told, "a pass needs 1")]
 
 
 def _beside_near(pixels: PixelPairs) -> list[str]:
@@ -160,7 +160,7 @@ def _noticed(power: Power) -> list[Fact]:
     if by_kind := power.recall_by_kind:
         kind = least_noticed_kind(by_kind)
         limits = f"{kind}, {_limits(by_kind[kind])}"
-        facts.append(Fact("Of the kind noticed least", percent(by_kind[kind].estimate), limits))
+        facts.append(Fact("Weakest kind of copy", percent(by_kind[kind].estimate), limits))
     return facts
 
 

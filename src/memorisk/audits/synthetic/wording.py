@@ -15,13 +15,13 @@ HEADLINES: dict[str, tuple[Kind, str]] = {
     "undecided": ("undecided", "Could not be decided"),
 }
 SENTENCES = {
-    "pass": "No training {unit} lies nearer to the synthetic images than chance explains, beside {units} {whom} the "
-    "generator never saw. Which kinds of copies this is about, and how surely one would have been noticed, stands "
-    "below.",
-    "fail": "Do not release the set: training {units} lie nearer to it than {units} {whom} the generator never saw do, "
-    "by more than chance explains in 19 of 20 sets without copies. A copy is one reason; a generator that fits a small "
-    "training set closely is another. The pairs are shown below.",
-    "undecided": "This is not a pass: what was given does not settle whether training {units} are copied.",
+    "pass": "No training {unit} lies nearer to the synthetic images than chance explains; {units} {whom} the generator "
+    "never saw show what chance does. The report lists the kinds of copies that were tried and how likely one would "
+    "have been noticed.",
+    "fail": "Do not release the set: training {units} lie nearer to it than {units} {whom} the generator never saw. "
+    "Chance makes them lie so near in at most 1 of 20 sets without copies. Either images were copied, or the generator "
+    "fits a small training set closely. The pairs are shown below.",
+    "undecided": "This is not a pass: the data given cannot show whether training {units} are copied.",
 }
 CERTAIN = "Do not release the set: it holds {of_one}. The pairs are shown below."
 """Of a failure that pixels or a person settled."""
@@ -70,16 +70,16 @@ BLIND = (
     "above."
 )
 POWER = (
-    "Copies of random training images were hidden in the set under no name; features and distances were computed for "
+    "Copies of random training images were added to the set without a mark; features and distances were computed for "
     "all images alike. Everything else uses the other images only, and a plant counts as noticed where it would have "
     "been singled out by the cuts that held-out {units} gave, or has the very pixels of a training image."
 )
 NO_POWER = {
     "held_out": "Without held-out images nobody can be singled out, so that nothing can be said of how many copies "
     "would have been noticed.",
-    "saved": "The features were computed elsewhere, so that no known copies could be hidden among the images: what "
+    "saved": "The features were computed elsewhere, so that no known copies could be added to the images: what "
     "would have been noticed is not known, and the audit cannot pass.",
-    "none": "No known copies were hidden in the set: what would have been found is not known, and the audit cannot "
+    "none": "No known copies were added to the set: what would have been found is not known, and the audit cannot "
     "pass.",
 }
 WEAK = (

@@ -123,7 +123,8 @@ def _noticed(result: Result) -> list[str]:
     if untested := result.per_class["label"][~classes_with_room(result.per_class)].tolist():
         named = ", ".join(one_line(label, 40) for label in untested[:MOST_NAMED])
         more = f" and {len(untested) - MOST_NAMED} more" if len(untested) > MOST_NAMED else ""
-        told.append(f"not tested for single {units.many}, {plural(len(untested), 'class', 'classes')}: {named}{more}")
+        classes = plural(len(untested), "class", "classes")
+        told.append(f"a single {units.one} can go unnoticed in {classes}: {named}{more}")
     return told
 
 

@@ -182,7 +182,7 @@ def power_sentence(noticeable: Mapping[str, Any] | None, units: UnitNames, label
         return ""
     gap = noticeable.get("gap")
     if gap is None or not math.isfinite(gap):
-        return f"in class {label} a single {units.one} is not surely noticed, however strongly remembered"
+        return f"in class {label} a single {units.one} can go unnoticed, even if strongly remembered"
     limits = ""
     if noticeable.get("low") is not None:
         cases, low, high = (f"{100 * noticeable[k]:.0f}" for k in ("power", "low", "high"))
@@ -219,7 +219,7 @@ def seed_shortage(n_seeds: int) -> tuple[str, str] | None:
     if not 0 < n_seeds < MIN_SEEDS:
         return None
     seeds = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}"
-    reason = f"{seeds}: what two trainings differ by, whatever they saw, cannot be told from what one remembers"
+    reason = f"{seeds}: too few to tell what a training remembers from how any two trainings differ"
     return reason, f"at least {MIN_SEEDS} seeds (--models {2 * MIN_SEEDS})"
 
 
@@ -301,8 +301,8 @@ def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
         n = row.get("n_test_groups", math.nan)
         tested = "" if pd.isna(n) else f", with {units.count(int(n))} in the test part,"
         return (
-            f": the models{tested} are too few to flag a single {units.one}, however strongly remembered (room "
-            f"{format_against_gates(room, MIN_ROOM, kind='g')}, {MIN_ROOM:.0f} needed)"
+            f": the models{tested} are too few to flag a single {units.one}, even a strongly remembered one "
+            f"(room on the list {format_against_gates(room, MIN_ROOM, kind='g')}, {MIN_ROOM:.0f} needed)"
         )
     if math.isinf(gap):
         return (
@@ -310,8 +310,8 @@ def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
         )
     if gap > notice:
         return (
-            f": a single {units.one} would have been noticed in four of five cases only from a gap of "
-            f"{format_against_gates(gap, notice, kind='g')} nats on, and a pass needs {notice:g}"
+            f": a single {units.one} would have been noticed in four of five cases only with a gap of "
+            f"at least {format_against_gates(gap, notice, kind='g')} nats; a pass needs {notice:g}"
         )
     chance = float(row["notice_power"])
     if not chance >= PASS_POWER:

@@ -122,7 +122,7 @@ def _other_list(reading: ResultView) -> str:
 def _noticeable_gap(reading: ResultView) -> list[Block]:
     """Say what the audit would have noticed of one patient, and in which classes nobody; a pass has it as a reason."""
     found, untested = reading.summary.get("noticeable"), column_texts(reading.untestable(), "label")
-    told = f"Not tested for single {reading.units}, {_plural(len(untested), 'class', 'classes')}: "
+    told = f"A single {reading.unit} can go unnoticed in {_plural(len(untested), 'class', 'classes')}: "
     missing: list[Block] = [Paragraph([told, *listed(untested), "."])] if untested else []
     if not isinstance(found, dict) or not found:
         return missing

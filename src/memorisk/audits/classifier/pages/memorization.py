@@ -90,13 +90,13 @@ def class_section(reading: ResultView) -> list[Block]:
     ]
     if {"mean", "low", "high"} <= set(table):
         blocks.append(_interval_figure(table))
-    return [*blocks, main, *_reasons(table, reading.units), *_other_summaries(table)]
+    return [*blocks, main, *_reasons(table), *_other_summaries(table)]
 
 
-def _reasons(table: pd.DataFrame, units: str) -> list[Block]:
+def _reasons(table: pd.DataFrame) -> list[Block]:
     """List why classes cannot be tested, each reason once with its classes."""
     by_reason: dict[str, list[str]] = {}
-    alone = "too few models, or too few test images, to flag a single one, however strongly remembered"
+    alone = "too few models, or too few test images, to flag even a strongly remembered one"
     reasons = column_texts(table, "why_not")
     for label, reason, tested in zip(column_texts(table, "label"), reasons, classes_with_room(table), strict=True):
         if reason or not tested:
@@ -104,7 +104,7 @@ def _reasons(table: pd.DataFrame, units: str) -> list[Block]:
     if not by_reason:
         return []
     told: list[Text] = [[*listed(labels), ": ", Name(reason)] for reason, labels in by_reason.items()]
-    return [Heading(f"Classes without a list, or not tested for single {units}"), Steps(told)]
+    return [Heading("Classes without a list, or where a single one can go unnoticed"), Steps(told)]
 
 
 def _interval_figure(table: pd.DataFrame) -> Figure:
