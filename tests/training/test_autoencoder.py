@@ -19,12 +19,12 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
 from memorisk.runs.workload import no_progress
 from memorisk.scores.reconstruction import psnr, ssim
-from memorisk.training.autoencoders import command as autoencoder
+from memorisk.training import run as training_run
 from memorisk.training.autoencoders import fit as autoencoder_fit
 from memorisk.training.autoencoders.command import train_autoencoder
 from memorisk.training.autoencoders.fit import baseline_side, patient_means, resize_and_restore
 from memorisk.training.autoencoders.latent_store import load_latents
-from memorisk.training.autoencoders.options import AutoencoderOptions
+from memorisk.training.autoencoders.options import AutoencoderOptions, TrainAutoencoderOptions
 from tests.commands import answer, environment, refusal
 from tests.training.detectors import scans
 
@@ -101,8 +101,8 @@ def test_an_autoencoder_with_an_account_of_what_it_renders(table: Path, tmp_path
 
 def test_latents_of_it_have_a_deviation_of_one_and_know_whom_it_saw(table: Path, tmp_path: Path) -> None:
     train_autoencoder(table, out=tmp_path / "run", group_column="patient", **QUICK)
-    options = autoencoder.settings_of(autoencoder.TrainAutoencoderOptions, {"group_column": "patient", **QUICK})
-    store, parts = autoencoder._data(table, options, no_progress)
+    options = TrainAutoencoderOptions(group_column="patient", **QUICK)
+    store, parts = training_run.open_parts(table, options, no_progress)
     encoder = open_latents(f"autoencoder:{tmp_path / 'run'}", (16, 16, 1))
     assert encoder.name == "autoencoder run (4 x 4 x 4)"
     found = load_latents(store, encoder, device="cpu")
@@ -143,13 +143,13 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(autoencoder, "write_json", fails)  # all but the summary is there
+        patch.setattr(training_run, "write_json", fails)  # all but the summary is there
         with pytest.raises(Killed):
             train_autoencoder(table, out=tmp_path / "late", **given)
     train_autoencoder(table, out=tmp_path / "late", **given)
     assert weights(tmp_path / "late") == whole
     with monkeypatch.context() as patch:
-        patch.setattr(autoencoder.AutoencoderTraining, "run", fails)
+        patch.setattr(autoencoder_fit.AutoencoderTraining, "run", fails)
         (tmp_path / "whole" / "checkpoint.safetensors").touch()
         assert train_autoencoder(table, out=tmp_path / "whole", **given).summary["best_epoch"] > 0  # only read
         assert not (tmp_path / "whole" / "checkpoint.safetensors").exists()

@@ -63,8 +63,7 @@ def train_classifier(
     from memorisk.cli.show.training import show_trained
     from memorisk.training.classifiers.command import train_classifier as run
 
-    show_trained(with_progress_bar(run, images, out=out, **settings_as_keywords(options)), as_json=json)
-    return 0
+    return _shown(run, show_trained, images, out, options, as_json=json)
 
 
 @train_app.command(name="detector")
@@ -101,12 +100,9 @@ def train_detector(
     from memorisk.training.detectors.command import plan_detector
     from memorisk.training.detectors.command import train_detector as run
 
-    given = settings_as_keywords(options)
     if dry_run:
-        show_detector_plan(with_progress_bar(plan_detector, images, out=out, **given), as_json=json)
-        return 0
-    show_trained_detector(with_progress_bar(run, images, out=out, **given), as_json=json)
-    return 0
+        return _shown(plan_detector, show_detector_plan, images, out, options, as_json=json)
+    return _shown(run, show_trained_detector, images, out, options, as_json=json)
 
 
 @train_app.command(name="autoencoder")
@@ -143,12 +139,9 @@ def train_autoencoder(
     from memorisk.training.autoencoders.command import plan_autoencoder
     from memorisk.training.autoencoders.command import train_autoencoder as run
 
-    given = settings_as_keywords(options)
     if dry_run:
-        show_autoencoder_plan(with_progress_bar(plan_autoencoder, images, out=out, **given), as_json=json)
-        return 0
-    show_autoencoder(with_progress_bar(run, images, out=out, **given), as_json=json)
-    return 0
+        return _shown(plan_autoencoder, show_autoencoder_plan, images, out, options, as_json=json)
+    return _shown(run, show_autoencoder, images, out, options, as_json=json)
 
 
 @train_app.command(name="generator")
@@ -210,6 +203,14 @@ def train_generator(
             from memorisk.cli.show.audits import show_watch_within
 
             show_watch_within(looks)
+    return 0
+
+
+def _shown(
+    run: Callable[..., Any], show: Callable[..., None], images: str, out: Path, options: object, *, as_json: bool
+) -> int:
+    """Train, or plan a training, and show what came of it."""
+    show(with_progress_bar(run, images, out=out, **settings_as_keywords(options)), as_json=as_json)
     return 0
 
 

@@ -29,6 +29,7 @@ from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, unknown_n
 from memorisk.runs.files import atomic_path, fingerprint, json_value, read_json, read_table, write_json, write_table
 
 CONFIG, WEIGHTS, SEEN = "detector.json", "weights.safetensors", "seen.parquet"
+_COLUMNS = ["part", "pixel_hash", "group_hash"]
 _LISTED = 3
 
 
@@ -139,6 +140,20 @@ def group_hashes(groups: np.ndarray, key: str) -> np.ndarray:
     return np.array([fingerprint(key, name, length=32) for name in names], dtype=object)[index]
 
 
+def seen_table(groups: np.ndarray, hashes: np.ndarray, data_hash: str, rows: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """``part, pixel_hash, group_hash`` of each image that something was trained or chosen on.
+
+    Args:
+        groups: [N] ids of the patients, as in the manifest.
+        hashes: [N] of the pixels.
+        data_hash: Key of the patients' hashes.
+        rows: Of each part, "training" and "validation".
+    """
+    of_groups, of_pixels = group_hashes(groups, data_hash), hashes.astype(str)
+    parts = [pd.DataFrame(dict(zip(_COLUMNS, (n, of_pixels[r], of_groups[r]), strict=True))) for n, r in rows.items()]
+    return pd.concat(parts, ignore_index=True)
+
+
 def read_seen(folder: Path) -> pd.DataFrame:
     """``part, pixel_hash, group_hash`` of each image that a detector was trained or chosen on.
 
@@ -146,7 +161,7 @@ def read_seen(folder: Path) -> pd.DataFrame:
         InputError: The file is missing or damaged.
     """
     try:
-        return read_table(folder / SEEN).loc[:, ["part", "pixel_hash", "group_hash"]]
+        return read_table(folder / SEEN).loc[:, _COLUMNS]
     except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(folder / SEEN)} cannot be read: {one_line(error, 120)}") from None
 
@@ -219,7 +234,6 @@ def copy_tensors(own: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Te
 
 
 ORIGIN, EARLIER = "origin.json", "earlier"
-_COLUMNS = ["part", "pixel_hash", "group_hash"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,12 +275,9 @@ class TrainingRecord:
             earlier: As the attribute.
             unknown: As the attribute.
         """
-        groups = group_hashes(store.manifest.groups, store.data_hash)
-        hashes = store.pixel_hashes.astype(str)
-        parts = [pd.DataFrame(dict(zip(_COLUMNS, (n, hashes[r], groups[r]), strict=True))) for n, r in rows.items()]
+        table = seen_table(store.manifest.groups, store.pixel_hashes, store.data_hash, rows)
         _, height, width, channels = (int(n) for n in store.images.shape)
         depth = store.images.dtype.itemsize * 8
-        table = pd.concat(parts, ignore_index=True)
         has_groups = store.manifest.groups_given
         return cls(table, store.data_hash, (height, width, channels), depth, has_groups, earlier, unknown)
 

@@ -20,18 +20,18 @@ from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.real_images import Images, RealImages
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_generated_within, refuse_overlap
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import DESCRIPTION, load_generator, read_description
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint, read_json
 from memorisk.runs.folder import CONFIG, read_config
 from memorisk.runs.settings import settings_of
 from memorisk.runs.workload import Progress
-from memorisk.training.engine.data import Division, divide
-from memorisk.training.generators.command import SUMMARY
+from memorisk.training.engine.data import Division
 from memorisk.training.generators.fit import GENERATOR, HISTORY
 from memorisk.training.generators.options import TrainGeneratorOptions
 from memorisk.training.generators.snapshots import SNAPSHOTS
+from memorisk.training.run import SUMMARY, open_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +105,7 @@ def training_images(
     Raises:
         InputError: The images cannot be read or divided.
     """
-    progress("reading the manifest", 0, 0)
-    manifest = load_manifest(images, options)
-    refuse_generated_within(images, manifest)
-    store = build_store(manifest, options, progress=partial(progress, "decoding images"))
-    parts = divide(store.manifest, store.pixel_hashes, options)
+    store, parts = open_parts(images, options, progress, partial(refuse_generated_within, images))
     named = _with_patients(store, parts)
     train, validation = (select_rows(named, parts.rows[name]) for name in ("training", "validation"))
     steps, every = options.steps, options.snapshot_every

@@ -71,7 +71,7 @@ def _log_lines() -> Reporter:
 def show_result(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, the class table, and where the report lies."""
     if as_json:
-        _json(result.verdict)
+        print_json(result.verdict)
         return
     console = _console()
     console.print(_class_table(result))
@@ -209,7 +209,7 @@ def limits(low: float | None, high: float | None, digits: int = 2) -> str:
 def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     """The plan and its cost."""
     if as_json:
-        _json(vars(found) | {"cost": found.cost.as_json()})
+        print_json(vars(found) | {"cost": found.cost.as_json()})
         return
     from memorisk.audits.classifier.dry_run import duration
 
@@ -265,7 +265,7 @@ def _could(row: dict[str, Any]) -> str:
 def show_check(found: ImageCheck, *, as_json: bool) -> None:
     """Everything that `images check` found."""
     if as_json:
-        _json(found.to_dict())
+        print_json(found.to_dict())
         return
     from memorisk.images.set_check_text import render_text
 
@@ -276,7 +276,7 @@ def show_check(found: ImageCheck, *, as_json: bool) -> None:
 def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> None:
     """Class by class: before, after, difference with its interval."""
     if as_json:
-        _json({"per_class": found.per_class.to_dict("records"), "notes": found.notes})
+        print_json({"per_class": found.per_class.to_dict("records"), "notes": found.notes})
         return
     console = _console()
     table = Table(box=None, pad_edge=False)
@@ -305,7 +305,7 @@ def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> No
 def show_explanation(found: Explanation, out: Path, *, as_json: bool) -> None:
     """Rho of the ratio within classes by feature space, the probes in a sentence, and where the page lies."""
     if as_json:
-        _json(found.as_json())
+        print_json(found.as_json())
         return
     from memorisk.audits.classifier.explanations.page import probe_sentence
 
@@ -340,5 +340,6 @@ def _console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=100)
 
 
-def _json(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """Write a value as JSON."""
     sys.stdout.write(json_module.dumps(json_value(value), indent=2, ensure_ascii=False) + "\n")

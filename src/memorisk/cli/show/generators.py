@@ -1,6 +1,5 @@
 """What the terminal shows of trained generators and autoencoders, their plans, and the study of generators."""
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -10,23 +9,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from memorisk.cli.show.common import print_json
+from memorisk.cli.show.training import show_training_plan
 from memorisk.runs.errors import one_line
-from memorisk.runs.files import json_value
 
 if TYPE_CHECKING:
     from memorisk.audits.watch.run import WatchPlan
     from memorisk.studies.generators.study import GeneratorsPlan, GeneratorsResult
-    from memorisk.training.autoencoders.command import AutoencoderPlan, TrainedAutoencoder
-    from memorisk.training.generators.command import GeneratorPlan, TrainedGenerator
+    from memorisk.training.autoencoders.command import AutoencoderPlan
+    from memorisk.training.generators.command import GeneratorPlan
+    from memorisk.training.run import Trained
 
 _MOST_ROWS = 12
 
 
-def show_generator(trained: "TrainedGenerator", *, as_json: bool) -> None:
+def show_generator(trained: "Trained", *, as_json: bool) -> None:
     """Print the loss on training and held-out images from look to look, and where the generator lies."""
     summary = trained.summary
     if as_json:
-        sys.stdout.write(json.dumps(json_value(summary), indent=2, ensure_ascii=False) + "\n")
+        print_json(summary)
         return
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -50,23 +51,15 @@ def show_generator_plan(plan: "GeneratorPlan", *, as_json: bool, watch: "WatchPl
     """Print what training a generator would take; as JSON with what its watch would look at, where there is one."""
     from memorisk.audits.classifier.dry_run import duration
 
-    if as_json:
-        told = asdict(plan) | ({} if watch is None else {"watch": asdict(watch)})
-        sys.stdout.write(json.dumps(json_value(told), indent=2, ensure_ascii=False) + "\n")
-        return
-    console = Console()
-    for name, count in plan.parts.items():
-        console.print(Text(f"{name}: {count['images']:,} images of {count['patients']:,} patients"))
-    told = {"none": "nothing", "class": f"the class, one of {len(plan.classes)}", "vector": "a pseudo-condition"}
-    console.print(Text(f"conditioned on {told[plan.conditioned_on]}; {plan.parameters:,} weights"))
-    console.print(Text(f"{plan.steps:,} steps, in which each training image is seen {plan.passes:.3g} times"))
-    console.print(Text(f"about {duration(plan.seconds)} on this machine (training alone, without looks)"))
+    conditions = {"none": "nothing", "class": f"the class, one of {len(plan.classes)}", "vector": "a pseudo-condition"}
     sizes = (f"{name.partition('.')[0]} {_megabytes(size)}" for name, size in plan.bytes.items() if size)
-    console.print(Text(f"on the disk: {', '.join(sizes)}"))
-    for line in plan.cost.lines():
-        console.print(Text(line))
-    for note in plan.notes:
-        console.print(Text(note), soft_wrap=True)
+    lines = [
+        f"conditioned on {conditions[plan.conditioned_on]}; {plan.parameters:,} weights",
+        f"{plan.steps:,} steps, in which each training image is seen {plan.passes:.3g} times",
+        f"about {duration(plan.seconds)} on this machine (training alone, without looks)",
+        f"on the disk: {', '.join(sizes)}",
+    ]
+    show_training_plan(plan, lines, as_json=as_json, **({} if watch is None else {"watch": asdict(watch)}))
 
 
 def _thinned(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -120,11 +113,11 @@ def show_generators_study(result: "GeneratorsResult", out: Path) -> None:
 _DIGITS = {"psnr": 2, "ssim": 3}
 
 
-def show_autoencoder(trained: "TrainedAutoencoder", *, as_json: bool) -> None:
+def show_autoencoder(trained: "Trained", *, as_json: bool) -> None:
     """Print a row a part and measure: what is rendered, beside a resizing, and the difference over patients."""
     summary = trained.summary
     if as_json:
-        sys.stdout.write(json.dumps(json_value(summary), indent=2, ensure_ascii=False) + "\n")
+        print_json(summary)
         return
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))  # in 80 columns
@@ -156,21 +149,11 @@ def show_autoencoder_plan(plan: "AutoencoderPlan", *, as_json: bool) -> None:
     """Print what training an autoencoder would take."""
     from memorisk.audits.classifier.dry_run import duration
 
-    if as_json:
-        sys.stdout.write(json.dumps(json_value(asdict(plan)), indent=2, ensure_ascii=False) + "\n")
-        return
-    console = Console()
-    for name, count in plan.parts.items():
-        console.print(Text(f"{name}: {count['images']:,} images of {count['patients']:,} patients"))
-    shape = " x ".join(str(n) for n in plan.latent_shape)
-    console.print(Text(f"latents of {shape}, {plan.parameters:,} weights"))
-    console.print(
-        Text(f"at most {plan.steps:,} steps, about {duration(plan.seconds)} on this machine (training alone)")
-    )
-    for line in plan.cost.lines():
-        console.print(Text(line))
-    for note in plan.notes:
-        console.print(Text(note), soft_wrap=True)
+    lines = [
+        f"latents of {' x '.join(str(n) for n in plan.latent_shape)}, {plan.parameters:,} weights",
+        f"at most {plan.steps:,} steps, about {duration(plan.seconds)} on this machine (training alone)",
+    ]
+    show_training_plan(plan, lines, as_json=as_json)
 
 
 def _with_limits(interval: dict[str, Any], digits: int) -> str:

@@ -1,6 +1,5 @@
 """What the terminal shows of trained classifiers and detectors of any kind, of regimes and studies."""
 
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -12,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from memorisk.cli.show.common import signed
-from memorisk.runs.files import json_value
+from memorisk.cli.show.common import print_json, signed
 
 if TYPE_CHECKING:
     from memorisk.audits.classifier.retraining.defences import DefenceResult
@@ -21,13 +19,13 @@ if TYPE_CHECKING:
     from memorisk.studies.rare_distinctive.study import StudyResult
     from memorisk.studies.unique_features.study import UniquePlan, UniqueResult
     from memorisk.training.classifiers.command import TrainedClassifiers
-    from memorisk.training.detectors.command import DetectorPlan, TrainedDetector
+    from memorisk.training.run import Trained, TrainingPlan
 
 
 def show_trained(trained: "TrainedClassifiers", *, as_json: bool) -> None:
     """Print a row a regime: what it is good for, and what it promises."""
     if as_json:
-        sys.stdout.write(json.dumps(json_value(trained.arms), indent=2, ensure_ascii=False) + "\n")
+        print_json(trained.arms)
         return
     console = Console()
     table = Table(box=None, header_style="bold")
@@ -45,11 +43,11 @@ def show_trained(trained: "TrainedClassifiers", *, as_json: bool) -> None:
     console.print(Text(f"weights and training.json of each: {trained.folder}"), soft_wrap=True)
 
 
-def show_detector(trained: "TrainedDetector", *, as_json: bool) -> None:
+def show_detector(trained: "Trained", *, as_json: bool) -> None:
     """Print a row a part and strength: copies found before and after the training, and the difference."""
     summary = trained.summary
     if as_json:
-        sys.stdout.write(json.dumps(json_value(summary), indent=2, ensure_ascii=False) + "\n")
+        print_json(summary)
         return
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -70,18 +68,30 @@ def show_detector(trained: "TrainedDetector", *, as_json: bool) -> None:
     console.print(Text(f"detector: {trained.folder / 'detector'}"), soft_wrap=True)
 
 
-def show_detector_plan(plan: "DetectorPlan", *, as_json: bool) -> None:
+def show_detector_plan(plan: "TrainingPlan", *, as_json: bool) -> None:
     """Print what training a detector would take."""
     from memorisk.audits.classifier.dry_run import duration
 
+    time = f"about {duration(plan.seconds)} on this machine (training alone)"
+    show_training_plan(plan, [f"{plan.steps:,} steps, {time}"], as_json=as_json)
+
+
+def show_training_plan(plan: "TrainingPlan", lines: Iterable[str], *, as_json: bool, **more: Any) -> None:
+    """Print what a training would take.
+
+    Args:
+        plan: Of the training.
+        lines: What its kind says of it.
+        as_json: Whether to print JSON, without the lines.
+        **more: What only the JSON holds.
+    """
     if as_json:
-        sys.stdout.write(json.dumps(json_value(asdict(plan)), indent=2, ensure_ascii=False) + "\n")
+        print_json(asdict(plan) | more)
         return
     console = Console()
     for name, count in plan.parts.items():
         console.print(Text(f"{name}: {count['images']:,} images of {count['patients']:,} patients"))
-    console.print(Text(f"{plan.steps:,} steps, about {duration(plan.seconds)} on this machine (training alone)"))
-    for line in plan.cost.lines():
+    for line in (*lines, *plan.cost.lines()):
         console.print(Text(line))
     for note in plan.notes:
         console.print(Text(note), soft_wrap=True)
@@ -91,7 +101,7 @@ def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
     """Print a row a regime: what it remembers, costs, promises, and was proved to leak."""
     table = found.table
     if as_json:
-        sys.stdout.write(json.dumps(json_value(table.to_dict("records")), indent=2, ensure_ascii=False) + "\n")
+        print_json(table.to_dict("records"))
         return
     console = Console()
     shown = Table(box=None, header_style="bold")
@@ -229,17 +239,17 @@ def _use(held_out: dict[str, Any] | None) -> tuple[str, str, str]:
 _STAGES = {"stage1": "stage 1", "detector": "detector", "detector_less_stage1": "gain of stage 2"}
 
 
-def show_trained_detector(trained: "TrainedDetector", *, as_json: bool) -> None:
+def show_trained_detector(trained: "Trained", *, as_json: bool) -> None:
     """Print what a detector is good for, in the terms of its kind."""
     if trained.summary.get("kind") is None:
         show_detector(trained, as_json=as_json)
     elif as_json:
-        sys.stdout.write(json.dumps(json_value(trained.summary), indent=2, ensure_ascii=False) + "\n")
+        print_json(trained.summary)
     else:
         _show(trained)
 
 
-def _show(trained: "TrainedDetector") -> None:
+def _show(trained: "Trained") -> None:
     """A table of AUCs, one of copies found, and what must be said."""
     summary, console = trained.summary, Console()
     test = summary["test"]

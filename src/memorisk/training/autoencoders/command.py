@@ -6,21 +6,17 @@ image was in which part). In ``autoencoder/`` stand also ``origin.json`` and ``s
 patients that it was trained and chosen on.
 """
 
-import time
-from dataclasses import asdict, dataclass, fields
-from functools import partial
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from memorisk.images.sources.registry import load_manifest, refuse_overlap
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.store import ImageStore
 from memorisk.models.autoencoder import latent_shape
 from memorisk.models.provenance import TrainingRecord
-from memorisk.runs.environment import machine, versions
-from memorisk.runs.files import json_value, read_json, write_json, write_table
-from memorisk.runs.folder import check_out_folder, open_run
+from memorisk.runs.environment import versions
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import settings_of
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.training.autoencoders.fit import (
@@ -33,53 +29,36 @@ from memorisk.training.autoencoders.fit import (
 from memorisk.training.autoencoders.latent_store import running_statistics
 from memorisk.training.autoencoders.options import AutoencoderOptions, TrainAutoencoderOptions
 from memorisk.training.classifiers.joint_jobs import tensor_bytes
-from memorisk.training.engine.data import Division, divide, parts_of_split
-from memorisk.training.engine.devices import keep_freed_memory, limited_threads
-from memorisk.training.engine.loop import EarlyStoppingLog
-from memorisk.training.engine.optimization import batch_bounds, build_optimizer
-
-AUTOENCODER, SUMMARY, MANIFEST, CHECKPOINT = (
-    "autoencoder",
-    "training.json",
-    "manifest.parquet",
-    "checkpoint.safetensors",
+from memorisk.training.engine.data import Division
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.engine.loop import CHECKPOINT, EarlyStoppingLog
+from memorisk.training.engine.optimization import batch_bounds
+from memorisk.training.run import (
+    Trained,
+    TrainingPlan,
+    check_folder,
+    open_parts,
+    seconds_a_step,
+    split_settings,
+    train_in_folder,
 )
-_PART_SETTINGS = ("splits", "split_seed", "validation_share", "test_share")
+
+AUTOENCODER = "autoencoder"
 
 
 @dataclass(frozen=True)
-class TrainedAutoencoder:
-    """What was trained."""
-
-    folder: Path
-    """The run folder; the autoencoder is in its ``autoencoder``."""
-    summary: dict[str, Any]
-    """What its ``training.json`` holds."""
-
-
-@dataclass(frozen=True)
-class AutoencoderPlan:
+class AutoencoderPlan(TrainingPlan):
     """What a training would take."""
 
-    parts: dict[str, dict[str, int]]
-    """Images and patients of each part."""
     latent_shape: tuple[int, int, int]
     """Channels, height and width of a latent."""
     parameters: int
     """Of the network."""
-    steps: int
-    """Of the optimiser, if no epoch is the last before its time."""
-    seconds: float
-    """Of the training on this machine, from the second of two steps."""
-    notes: tuple[str, ...]
-    """What a report would say."""
-    cost: Cost
-    """Of all of it; a training may end early."""
 
 
 def train_autoencoder(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
-) -> TrainedAutoencoder:
+) -> Trained:
     """Train an autoencoder, and measure it on patients who had no part in it.
 
     Args:
@@ -97,32 +76,22 @@ def train_autoencoder(
         MemoriskError: The training failed; what is done is kept.
     """
     options = settings_of(TrainAutoencoderOptions, settings)
-    folder = Path(out)
-    refuse_overlap(folder, {"IMAGES": images})
-    check_out_folder(folder, {}, identity=[])
-    (store, parts), how = _data(images, options, progress), _recipe(options)
-    keep_freed_memory()
+    folder = check_folder(images, out)
+    (store, parts), how = open_parts(images, options, progress), _recipe(options)
+
+    def train(run: RunFolder, training: AutoencoderTraining) -> dict[str, Any]:
+        """Train, measure and leave the weights of the best epoch."""
+        log = training.run(run.path / CHECKPOINT, progress)
+        summary = _summary(parts, training, log, progress)
+        seen = TrainingRecord.of(store, {"training": training.rows, "validation": training.validation})
+        scaling_factor = summary["latents"]["scaling_factor"]
+        save_autoencoder(training.network, run.path / AUTOENCODER, seen, scaling_factor=scaling_factor)
+        return summary
+
+    identity = {**recipe(how), **split_settings(options)}
     with limited_threads(options.threads):
         training = AutoencoderTraining.build(store, parts, how)
-        config = {"images": str(images), "out": str(folder), **asdict(options)}
-        config["run"] = {"data_hash": store.data_hash, **recipe(how)}
-        config["run"] |= {name: getattr(options, name) for name in _PART_SETTINGS}
-        with open_run(folder, config, identity=["run"]) as run:
-            written = run.path / SUMMARY
-            if written.is_file() and read_json(written).get("key") == training.key:
-                (run.path / CHECKPOINT).unlink(missing_ok=True)  # a kill may have come before
-                return TrainedAutoencoder(folder, read_json(written))
-            run.log("started", versions=versions(), machine=machine())
-            write_table(run.path / MANIFEST, store.manifest.table.assign(split=parts.names))
-            log = training.run(run.path / CHECKPOINT, progress)
-            summary = {"key": training.key, **_summary(parts, training, log, progress)}
-            seen = TrainingRecord.of(store, {"training": training.rows, "validation": training.validation})
-            scaling_factor = summary["latents"]["scaling_factor"]
-            save_autoencoder(training.network, run.path / AUTOENCODER, seen, scaling_factor=scaling_factor)
-            write_json(written, summary)
-            (run.path / CHECKPOINT).unlink(missing_ok=True)
-            run.log("finished")
-    return TrainedAutoencoder(folder, json_value(summary))
+        return train_in_folder(images, folder, options, store, parts, identity, lambda _: training, train)
 
 
 def plan_autoencoder(
@@ -140,17 +109,17 @@ def plan_autoencoder(
         InputError: As `train_autoencoder`.
     """
     options = settings_of(TrainAutoencoderOptions, settings)
-    refuse_overlap(out, {"IMAGES": images})
-    check_out_folder(Path(out), {}, identity=[])
-    store, parts = _data(images, options, progress)
+    check_folder(images, out)
+    store, parts = open_parts(images, options, progress)
     with limited_threads(options.threads):
         training = AutoencoderTraining.build(store, parts, _recipe(options))
         bounds = batch_bounds(len(training.rows), options.batch_size)
-        each = _seconds_a_step(training, bounds[:1])
+        losses = (loss for _ in range(2) for loss in training.losses(lambda seed: None, 0, bounds[:1]))
+        each = seconds_a_step(losses, training.network.parameters(), options.steps)
     parameters = sum(parameter.numel() for parameter in training.network.parameters())
     steps = len(bounds) * options.epochs
     cost = _cost(store, parts, training, steps)
-    return AutoencoderPlan(parts.counts, _shape(training), parameters, steps, steps * each, training.notes, cost)
+    return AutoencoderPlan(parts.counts, steps, steps * each, training.notes, cost, _shape(training), parameters)
 
 
 def _cost(store: ImageStore, parts: Division, training: AutoencoderTraining, steps: int) -> Cost:
@@ -165,30 +134,6 @@ def _cost(store: ImageStore, parts: Division, training: AutoencoderTraining, ste
         bytes_weights=tensor_bytes(training.network),
         at_most=("steps", "images_trained", "images_passed"),
     )
-
-
-def _data(images: str | Path, options: TrainAutoencoderOptions, progress: Progress) -> tuple[ImageStore, Division]:
-    """Decode the images and divide the patients."""
-    progress("reading the manifest", 0, 0)
-    manifest = load_manifest(images, options)
-    if options.splits == "given":
-        parts_of_split(manifest)  # refused before anything is decoded
-    store = build_store(manifest, options, progress=partial(progress, "decoding images"))
-    return store, divide(store.manifest, store.pixel_hashes, options)
-
-
-def _seconds_a_step(training: AutoencoderTraining, bounds: list[tuple[int, int]]) -> float:
-    """Of one step, from the second of two."""
-    optimizer = build_optimizer(list(training.network.parameters()), training.options.steps)
-    begun = []
-    for _ in range(2):
-        begun.append(time.perf_counter())
-        for loss in training.losses(lambda seed: None, 0, bounds):
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            loss.item()  # waits for a GPU
-    return time.perf_counter() - begun[1]
 
 
 def _recipe(options: TrainAutoencoderOptions) -> AutoencoderOptions:

@@ -12,21 +12,21 @@ privacy to overcome.
 
 import secrets
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from memorisk.images.copies.duplicates import linked_groups
-from memorisk.images.manifest import refuse_leaking_splits, require_labels
-from memorisk.images.sources.registry import load_manifest, refuse_overlap
+from memorisk.images.manifest import require_labels
 from memorisk.images.splits import NOT_AUDITABLE, split_by_group
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import json_value, read_array, read_json, write_json, write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.folder import RunFolder, open_run
 from memorisk.runs.settings import settings_of
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.epsilon import replace_one_epsilon
@@ -36,10 +36,9 @@ from memorisk.training.classifiers.private import patient_epsilon, privacy_of
 from memorisk.training.engine.data import Targets, build_targets, training_labels
 from memorisk.training.engine.options import TrainClassifierOptions, TrainOptions, resolve_options
 from memorisk.training.engine.pixels import choose_normalisation
+from memorisk.training.run import MANIFEST, SUMMARY, check_folder, open_images
 
-SUMMARY = "training.json"
 WEIGHTS_FILE = "weights.safetensors"
-MANIFEST = "manifest.parquet"
 NOISE = "noise"
 
 
@@ -84,10 +83,7 @@ def train_classifier(
         MemoriskError: A training failed; what is done is kept.
     """
     options = settings_of(TrainClassifierOptions, settings)
-    folder = Path(out)
-    refuse_overlap(folder, {"IMAGES": images})
-    check_out_folder(folder, {}, identity=[])
-    progress("reading the manifest", 0, 0)
+    folder = check_folder(images, out)
     data = _data(images, options, progress)
     jobs = {name: _job(folder / name, data, options, arm) for name, arm in options.arms.items()}
     for name, job in jobs.items():
@@ -110,18 +106,11 @@ def train_classifier(
 
 def _data(images: str | Path, options: TrainClassifierOptions, progress: Progress) -> _Data:
     """Decode the images and draw the test part."""
-    manifest = load_manifest(images, options)
-    require_labels(manifest)
-    training_labels(manifest, options.head)  # refused before anything is decoded
-    store = build_store(manifest, options, progress=lambda d, n: progress("decoding images", d, n))
+    store = open_images(images, options, progress, require_labels, partial(training_labels, head=options.head))
     manifest = store.manifest
     labels = training_labels(manifest, options.head)
     if options.splits == "given":
-        if manifest.splits is None:
-            raise InputError(
-                f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out"
-            )
-        refuse_leaking_splits(manifest)
+        assert manifest.splits is not None  # `open_images` has looked
         lower = np.array([str(s).lower() for s in manifest.splits], dtype=object)
         part = np.where(lower == "training", "train", np.where(lower == "testing", "test", lower))
     else:

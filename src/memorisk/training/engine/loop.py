@@ -1,16 +1,13 @@
 """The epochs of a training: of one model, or of several that train in step.
 
-Per step there is only forward, backward and update; the host waits for the device once an epoch, to read the losses.
+A step is only forward, backward and update; the host waits for the device once an epoch, to read the losses.
 
-The state of a training in progress: one safetensors file, written atomically at the end of an epoch.
+A checkpoint is one safetensors file, written atomically at the end of an epoch: the trained tensors, the optimiser's
+moments and the losses so far. No random state is kept, because every draw of a training derives from (seed, epoch,
+step). A file that belongs to another training is refused by its fingerprint.
 
-It holds the trained tensors, the optimiser's moments and the losses so far, of one model or of several that train
-together. No random state is kept, because every draw of a training derives from (seed, epoch, step). A file that
-belongs to another training is refused by its fingerprint.
-
-What a training has come to: figures by epoch and the best weights so far, in live tensors.
-
-They are saved with the training's own state, so that a killed one chooses the same epoch and ends at the same.
+`BestEpoch` keeps the figures of each epoch and the best weights so far in live tensors. A checkpoint holds them, too,
+so that a killed training chooses the same epoch and ends with the same weights.
 """
 
 import json
@@ -29,6 +26,8 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import atomic_path
 from memorisk.training.engine.optimization import AnyOptimizer, batch_bounds, learning_rate
 from memorisk.training.engine.options import TrainOptions
+
+CHECKPOINT = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True)

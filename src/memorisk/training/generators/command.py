@@ -1,43 +1,41 @@
-"""Train a generator on a set of images (``memorisk train generator``).
+"""Train a generator on a set of images (``memorisk train generator``), and count what that takes.
 
 The run folder holds ``generator/`` (what `memorisk.load_generator` reads), ``training.json`` (settings, history, why it
 ended), ``manifest.parquet`` (which image was in which part) and, where asked for, ``snapshots/``; while it runs also
 the state from which a killed training goes on. A file ``stop.json`` in it ends the training at the next look.
 
-Training images are learnt from; validation images measure the held-out loss, and a decision that is made on it; test
-images have no part in it at all: they are what an audit compares with.
+The generator learns from training images. Validation images measure the held-out loss, and decisions are made on it.
+Test images take no part: an audit compares with them.
 
-What a generator's training takes, counted from its settings and its images before a network is built.
-
-A GAN trains two networks. Counted as forward and backward is what goes through the network that learns: the images that
-the generator makes for its own update (half as many for a path length), and for the discriminator's those and the real
-ones (for R1 the real ones once more). Forward only is the other one: the discriminator's look at what the generator
-makes for its update, and what the generator makes for the discriminator's.
+Costs are counted from settings and images. A GAN trains two networks. Counted as forward and backward is what goes
+through the network that learns: the images that the generator makes for its own update (half as many for a path
+length), and for the discriminator's those and the real ones (for R1 the real ones once more). Forward only is the other
+one: the discriminator's look at what the generator makes for its update, and what the generator makes for the
+discriminator's.
 """
 
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from memorisk.images.sources.registry import load_manifest, refuse_generated_within, refuse_overlap
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.sources.registry import refuse_generated_within
+from memorisk.images.store import ImageStore
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.generators import Generator, load_generator
 from memorisk.models.latents import open_latents
-from memorisk.runs.environment import machine, versions
-from memorisk.runs.files import json_value, read_json, write_json, write_table
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.environment import versions
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import settings_of
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.training.classifiers.joint_jobs import fit_cost, tensor_bytes
-from memorisk.training.engine.data import Division, divide, parts_of_split
-from memorisk.training.engine.devices import is_main, keep_freed_memory, limited_threads, wait_for_all
+from memorisk.training.engine.data import Division
+from memorisk.training.engine.devices import is_main, limited_threads, wait_for_all
+from memorisk.training.engine.loop import CHECKPOINT
 from memorisk.training.generators.diffusion_training import DiffusionTraining
-from memorisk.training.generators.fit import CHECKPOINT, GENERATOR, FittedGenerator, build_training, run_training
+from memorisk.training.generators.fit import GENERATOR, FittedGenerator, build_training, run_training
 from memorisk.training.generators.fold_classifiers import FoldData, fold_file, fold_recipe
 from memorisk.training.generators.gan_training import GanTraining, path_images
 from memorisk.training.generators.inputs import (
@@ -50,21 +48,23 @@ from memorisk.training.generators.inputs import (
 from memorisk.training.generators.losses import conditioned_held_out
 from memorisk.training.generators.options import FOLDS, GeneratorOptions, PseudoOptions, TrainGeneratorOptions
 from memorisk.training.generators.snapshots import GeneratorTraining, OnSnapshot
+from memorisk.training.run import (
+    Trained,
+    TrainingPlan,
+    check_folder,
+    open_parts,
+    split_settings,
+    train_in_folder,
+)
 
-SUMMARY, MANIFEST, CLASSIFIERS = "training.json", "manifest.parquet", "conditions"
-_PART_SETTINGS = ("splits", "split_seed", "validation_share", "test_share")
+CLASSIFIERS = "conditions"
 _STATE = 4  # numbers a weight that a checkpoint holds: itself, its average and two moments
 _BYTES = 4
 
 
 @dataclass(frozen=True)
-class TrainedGenerator:
+class TrainedGenerator(Trained):
     """What was trained."""
-
-    folder: Path
-    """The run folder; the generator is in its ``generator``."""
-    summary: dict[str, Any]
-    """What its ``training.json`` holds."""
 
     @property
     def generator(self) -> Generator:
@@ -73,29 +73,19 @@ class TrainedGenerator:
 
 
 @dataclass(frozen=True)
-class GeneratorPlan:
-    """What a training would take."""
+class GeneratorPlan(TrainingPlan):
+    """What a training would take; neither its time nor its cost holds that of a watch."""
 
-    parts: dict[str, dict[str, int]]
-    """Images and patients of each part."""
     conditioned_on: str
     """``none``, ``class`` or ``vector``."""
     classes: dict[str, int]
     """Training images of each class."""
     parameters: int
     """Of the network that draws."""
-    steps: int
-    """Of the optimiser."""
     passes: float
     """Times that it sees every training image."""
-    seconds: float
-    """Of the training on this machine, from the second of two steps; looks are not in it."""
     bytes: dict[str, int]
     """On the disk: ``generator``, its state while it runs, and ``snapshots``."""
-    notes: tuple[str, ...]
-    """What a report would say."""
-    cost: Cost
-    """Of the training, its looks at held-out images, and the classifiers that make its conditions; not of a watch."""
 
 
 def train_generator(
@@ -125,34 +115,25 @@ def train_generator(
         MemoriskError: The training failed; what is done is kept.
     """
     options = settings_of(TrainGeneratorOptions, settings)
-    folder = Path(out)
-    refuse_overlap(folder, {"IMAGES": images})
-    if is_main():
-        check_out_folder(folder, {}, identity=[])
-    store, parts = _data(images, options, progress)
-    keep_freed_memory()
-    config = {"images": str(images), "out": str(folder), **asdict(options)}
-    config["run"] = {"data_hash": store.data_hash, **options.generator.recipe()}
-    config["run"] |= {name: getattr(options, name) for name in _PART_SETTINGS}
+    folder = check_folder(images, out)
+    store, parts = open_parts(images, options, progress, partial(refuse_generated_within, images))
+    identity = {**options.generator.recipe(), **split_settings(options)}
+
+    def prepare(run: RunFolder) -> GeneratorTraining:
+        """With its conditions, where it has any."""
+        if options.conditioning is None:
+            return checked
+        return _training(store, parts, options, _conditions(store, parts, options, run, progress), progress)
+
+    def train(run: RunFolder, training: GeneratorTraining) -> dict[str, Any]:
+        """Train."""
+        fitted = run_training(training, options.generator, run.path, on_snapshot=on_snapshot, progress=progress)
+        return _summary(store, parts, options, training, fitted)
+
     with limited_threads(options.threads):
-        blank = None if options.conditioning is None else _blank_conditions(store, parts, options)
-        training = _training(store, parts, options, blank, progress)  # refused before anything is written
-        with open_run(folder, config, identity=["run"]) if is_main() else nullcontext(RunFolder(folder)) as run:
-            if options.conditioning is not None:
-                training = _training(store, parts, options, _conditions(store, parts, options, run, progress), progress)
-            written = run.path / SUMMARY
-            if written.is_file() and read_json(written).get("key") == training.key:
-                return TrainedGenerator(folder, read_json(written))
-            if is_main():
-                run.log("started", versions=versions(), machine=machine())
-                write_table(run.path / MANIFEST, store.manifest.table.assign(split=parts.names))
-            fitted = run_training(training, options.generator, run.path, on_snapshot=on_snapshot, progress=progress)
-            summary = {"key": training.key, **_summary(store, parts, options, training, fitted)}
-            if is_main():
-                write_json(written, summary)
-                run.log("finished")
-            wait_for_all()
-    return TrainedGenerator(folder, json_value(summary))
+        checked = _training(store, parts, options, _blank_conditions(store, parts, options), progress)
+        trained = train_in_folder(images, folder, options, store, parts, identity, prepare, train, shared=True)
+    return TrainedGenerator(trained.folder, trained.summary)
 
 
 def plan_generator(
@@ -170,40 +151,27 @@ def plan_generator(
         InputError: As `train_generator`.
     """
     options = settings_of(TrainGeneratorOptions, settings)
-    refuse_overlap(out, {"IMAGES": images})
-    check_out_folder(Path(out), {}, identity=[])
-    store, parts = _data(images, options, progress)
+    check_folder(images, out)
+    store, parts = open_parts(images, options, progress, partial(refuse_generated_within, images))
     rows = parts.rows["training"]
     with limited_threads(options.threads):
-        conditions = None if options.conditioning is None else _blank_conditions(store, parts, options)
-        training = _training(store, parts, options, conditions, progress)
+        training = _training(store, parts, options, _blank_conditions(store, parts, options), progress)
         each = training.seconds_a_step()
     made = training.config(options.steps)
     looks = -(-options.steps // options.snapshot_every) if options.keep_snapshots else 0
     size = training.parameters * _BYTES
     return GeneratorPlan(
         parts.counts,
+        options.steps,
+        options.steps * each,
+        (*training.notes, *_notes_on_parts(store, parts, options)),
+        _cost(store, parts, options, training, looks, Path(out) / CLASSIFIERS),
         made.conditioned_on,
         dict(zip(made.classes, made.class_counts, strict=True)),
         training.parameters,
-        options.steps,
         options.steps * options.images_a_step / len(rows),
-        options.steps * each,
         {GENERATOR: size, CHECKPOINT: _STATE * size, "snapshots": looks * size},
-        (*training.notes, *_notes_on_parts(store, parts, options)),
-        _cost(store, parts, options, training, looks, Path(out) / CLASSIFIERS),
     )
-
-
-def _data(images: str | Path, options: TrainGeneratorOptions, progress: Progress) -> tuple[ImageStore, Division]:
-    """Decode the images and divide the patients."""
-    progress("reading the manifest", 0, 0)
-    manifest = load_manifest(images, options)
-    refuse_generated_within(images, manifest)
-    if options.splits == "given":
-        parts_of_split(manifest)  # refused before anything is decoded
-    store = build_store(manifest, options, progress=partial(progress, "decoding images"))
-    return store, divide(store.manifest, store.pixel_hashes, options)
 
 
 def _training(
@@ -244,12 +212,13 @@ def _conditions(
     return found
 
 
-def _blank_conditions(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> Conditions:
-    """As long as those will be, before any classifier is trained; what cannot be is refused."""
+def _blank_conditions(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> Conditions | None:
+    """As long as those will be, before any classifier is trained; None without; what cannot be is refused."""
+    if options.conditioning is None:
+        return None
     from memorisk.training.generators.fold_classifiers import fold_data
 
-    which = str(options.conditioning)
-    data = fold_data(store, parts.rows["training"], options.seed)
+    which, data = str(options.conditioning), fold_data(store, parts.rows["training"], options.seed)
     length = data.onehot.shape[1] * (2 if which.endswith("-label") else 1)
     values = np.zeros((len(data.rows), length), dtype=np.float32)
     return Conditions(values, store.manifest.images[data.rows], data.labels, which)
@@ -267,9 +236,8 @@ def _cost(
     from memorisk.training.generators.fold_classifiers import fold_data
 
     rows, validation, which = parts.rows["training"], parts.rows["validation"], options.conditioning
-    found, conditions = Cost(bytes_images=store.images.nbytes), None
+    found, conditions = Cost(bytes_images=store.images.nbytes), _blank_conditions(store, parts, options)
     if which is not None:
-        conditions = _blank_conditions(store, parts, options)
         data = fold_data(store, rows, None if which == "label-noise" else options.seed)
         found += total(list(classifiers_cost(data, PseudoOptions.of(options), which, folder).values()))
     found += steps_cost(store, rows, options.generator, validation, conditions)

@@ -19,10 +19,11 @@ from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
 from memorisk.runs.files import read_json, write_json
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.engine.devices import is_main, limited_threads, wait_for_all
+from memorisk.training.engine.loop import CHECKPOINT
 from memorisk.training.generators.options import GeneratorOptions
 from memorisk.training.generators.snapshots import Evaluations, GeneratorTraining, OnSnapshot
 
-GENERATOR, HISTORY, CHECKPOINT = "generator", "history.json", "checkpoint.safetensors"
+GENERATOR, HISTORY = "generator", "history.json"
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ each step), and InfoNCE has the rest of the batch as negatives (the code: the ne
 
 Everything random derives from (seed, epoch, step), so that a killed training goes on to the same bytes.
 
-What a detector's training was good for: copies found by the backbone alone, by the untrained start, and trained.
-
-The epoch was chosen on the validation part, so that its figures flatter; the test part chose nothing.
+`measure_training` counts the copies that the backbone alone finds, the untrained start, and the trained detector. The
+epoch was chosen on the validation part, so that its figures flatter; the test part chose nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,10 +37,10 @@ from memorisk.images.store import ImageStore
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.copy_detectors import Detector, DetectorNetwork
 from memorisk.models.encoders.networks import preparation
-from memorisk.models.provenance import CONFIG, group_hashes
+from memorisk.models.provenance import CONFIG, seen_table
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import MemoriskError
-from memorisk.runs.files import fingerprint, write_json
+from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.training.detectors.contrastive.augmentations import (
@@ -51,12 +50,10 @@ from memorisk.training.detectors.contrastive.augmentations import (
     load_strength,
 )
 from memorisk.training.detectors.contrastive.inputs import (
-    CHECKPOINT,
-    HISTORY,
+    FittedDetector,
     InitialDetector,
     build_initial_detector,
     note_on_frozen_backbone,
-    read_trained_detector,
     refuse_rows,
     usable_rows,
 )
@@ -76,27 +73,12 @@ from memorisk.training.engine.devices import (
     place,
     set_training_mode,
 )
-from memorisk.training.engine.loop import BestEpoch, Bounds, Checkpoint, EpochObserver, run_epochs
+from memorisk.training.engine.loop import CHECKPOINT, BestEpoch, Bounds, Checkpoint, EpochObserver, run_epochs
 from memorisk.training.engine.optimization import batch_bounds, batch_order, build_optimizer, step_seeds
 from memorisk.training.engine.pixels import Normalisation, PixelSource
 
 _AT_MARGIN = 0.05  # of the margin
 _WHOLE_RANGE = Normalisation((0.0,), (1.0,))
-
-
-@dataclass(frozen=True)
-class FittedDetector:
-    """A detector, and how it came about."""
-
-    detector: Detector
-    """With the weights of the best epoch."""
-    history: tuple[Mapping[str, Any], ...]
-    """Per epoch from 0, the untrained start: ``epoch, loss, retrieval, of_patients, validation_loss`` (None where there
-    is none); retrieval is the share of validation copies whose nearest image is their source."""
-    best_epoch: int
-    """Whose weights were kept; never 0."""
-    notes: tuple[str, ...]
-    """What a report must say, a sentence each."""
 
 
 def fit_detector(
@@ -107,7 +89,7 @@ def fit_detector(
     options: DetectorOptions,
     folder: str | Path,
     progress: Progress = no_progress,
-) -> FittedDetector:
+) -> FittedDetector[Detector]:
     """Train a detector and leave it in a folder, as `memorisk.load_detector` reads it.
 
     Killed and called again with the same arguments it goes on, and gives the same bytes; once done it is only read.
@@ -137,7 +119,7 @@ def fit_detector(
 
 def run_detector_training(
     training: "CopyDetectorTraining", folder: str | Path, progress: Progress = no_progress
-) -> FittedDetector:
+) -> FittedDetector[Detector]:
     """`fit_detector` of a training that was checked already.
 
     Args:
@@ -151,7 +133,7 @@ def run_detector_training(
     """
     target = Path(folder)
     if (target / CONFIG).is_file():
-        return _read_fitted(target, training.key)
+        return FittedDetector.read(target, training.key, Detector)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     with limited_threads(training.options.threads):
         record = training.run(target / CHECKPOINT, progress)
@@ -160,9 +142,7 @@ def run_detector_training(
     detector = Detector(start.network.cpu().eval(), replace(start.config, best_epoch=best), training.seen())
     notes = (*training.notes, *training.afterwards(record))
     fitted = FittedDetector(detector, tuple(map(_with_interval, record.history(training.options.epochs))), best, notes)
-    write_json(target / HISTORY, {"key": training.key, "history": fitted.history, "notes": notes})
-    detector.save(target)
-    (target / CHECKPOINT).unlink(missing_ok=True)
+    fitted.save(target, training.key)
     return fitted
 
 
@@ -268,15 +248,8 @@ class CopyDetectorTraining:
 
     def seen(self) -> pd.DataFrame:
         """Hashes of what chose the weights; patients by their ids in the manifest, however they were joined here."""
-        both = np.concatenate([self.rows, self.validation])
-        ids = self.store.manifest.groups[both]
-        return pd.DataFrame(
-            {
-                "part": ["training"] * len(self.rows) + ["validation"] * len(self.validation),
-                "pixel_hash": self.store.pixel_hashes[both].astype(str),
-                "group_hash": group_hashes(ids, self.store.data_hash),
-            }
-        )
+        store, rows = self.store, {"training": self.rows, "validation": self.validation}
+        return seen_table(store.manifest.groups, store.pixel_hashes, store.data_hash, rows)
 
     def _codes(self) -> torch.Tensor:
         """Who may not be a negative of whom, [n]: patients, or each image for itself."""
@@ -340,16 +313,6 @@ def _load_best(network: DetectorNetwork, best: Mapping[str, torch.Tensor]) -> No
         raise MemoriskError(f"the best epoch's weights are not this network's: they {how}")
 
 
-def _read_fitted(folder: Path, key: str) -> FittedDetector:
-    """What an earlier call left.
-
-    Raises:
-        InputError: It is another detector.
-    """
-    detector, found = read_trained_detector(folder, key, Detector)
-    return FittedDetector(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))
-
-
 _BLOCK = 256
 
 Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -364,7 +327,7 @@ def measure_training(
     store: ImageStore,
     parts: dict[str, np.ndarray],
     groups: np.ndarray,
-    fitted: FittedDetector,
+    fitted: FittedDetector[Detector],
     options: DetectorOptions,
     progress: Progress,
 ) -> dict[str, Any]:

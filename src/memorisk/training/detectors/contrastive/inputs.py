@@ -1,25 +1,28 @@
-"""A copy detector before its first step: the backbone's weights, a new linear layer, and how it will be trained.
+"""What a copy detector's training begins with and leaves: images, the untrained detector, the folder.
 
-The images that a copy detector is trained and chosen on: refused, left out, or limited, and what is said of it.
-
-What a detector's folder keeps of its training beside the detector: its state until it ends, its history after.
+Images that cannot be trained on are refused, left out or limited, and notes say so. A detector begins with the
+backbone's weights and a new linear layer. Its folder keeps the state of the training until that ends, its history
+after.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from memorisk.images.store import ImageStore
-from memorisk.models.copy_detectors import DetectorNetwork, load_detector, new_network, open_backbone
+from memorisk.models.copy_detectors import Detector, DetectorNetwork, load_detector, new_network, open_backbone
 from memorisk.models.encoders.networks import Encoder
+from memorisk.models.lcmem import LatentDetector
 from memorisk.models.provenance import DetectorConfig
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line, plural
-from memorisk.runs.files import json_value, read_json
+from memorisk.runs.files import json_value, read_json, write_json
 from memorisk.training.detectors.contrastive.augmentations import blank_rows, operations_without_effect
 from memorisk.training.detectors.options import DetectorOptions
+from memorisk.training.engine.loop import CHECKPOINT
 
 PAPER_DEVIATIONS = (
     "Other images of a patient count as negatives, as in the published code.",
@@ -178,29 +181,55 @@ def _without_blanks(store: ImageStore, rows: np.ndarray, part: str, notes: list[
     return rows[~np.isin(rows, blank)]
 
 
-CHECKPOINT, HISTORY = "checkpoint.safetensors", "history.json"
-Kind = TypeVar("Kind")
+HISTORY = "history.json"
+Kind = TypeVar("Kind", Detector, LatentDetector)
 
 
-def read_trained_detector(folder: Path, key: str, kind: type[Kind]) -> tuple[Kind, dict[str, Any]]:
-    """The detector that an earlier call left, and its history: ``key, history, notes``.
+@dataclass(frozen=True)
+class FittedDetector(Generic[Kind]):
+    """A detector, and how it came about."""
 
-    Args:
-        folder: Of the detector.
-        key: Of the training that is asked for.
-        kind: Class of its detector.
+    detector: Kind
+    """With the weights of the best epoch."""
+    history: tuple[Mapping[str, Any], ...]
+    """Per epoch from 0, the untrained start: ``epoch``, ``loss`` and figures of the validation images (None where there
+    are none)."""
+    best_epoch: int
+    """Whose weights were kept; never 0."""
+    notes: tuple[str, ...]
+    """What a report must say, a sentence each."""
 
-    Raises:
-        InputError: It is another detector.
-    """
-    try:
-        found = read_json(folder / HISTORY)
-    except (OSError, ValueError):
-        found = {}
-    detector = load_detector(folder) if found.get("key") == key else None
-    if not isinstance(detector, kind):
-        raise InputError(
-            f"{one_line(folder)} holds a detector that was trained otherwise, or on other images: name another folder, "
-            "or delete that one"
-        )
-    return detector, found
+    def save(self, folder: Path, key: str) -> None:
+        """Write the detector and its history; the state of the training is removed.
+
+        Args:
+            folder: Of the detector.
+            key: Of its training.
+        """
+        write_json(folder / HISTORY, {"key": key, "history": self.history, "notes": self.notes})
+        self.detector.save(folder)
+        (folder / CHECKPOINT).unlink(missing_ok=True)
+
+    @classmethod
+    def read(cls, folder: Path, key: str, kind: type[Kind]) -> "FittedDetector[Kind]":
+        """What an earlier call left.
+
+        Args:
+            folder: Of the detector.
+            key: Of the training that is asked for.
+            kind: Class of its detector.
+
+        Raises:
+            InputError: It is another detector.
+        """
+        try:
+            found = read_json(folder / HISTORY)
+        except (OSError, ValueError):
+            found = {}
+        detector = load_detector(folder) if found.get("key") == key else None
+        if not isinstance(detector, kind):
+            raise InputError(
+                f"{one_line(folder)} holds a detector that was trained otherwise, or on other images: name another "
+                "folder, or delete that one"
+            )
+        return cls(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))

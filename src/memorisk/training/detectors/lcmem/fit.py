@@ -19,12 +19,11 @@ pairs that are two augmentations of one file, in either stage. The baselines are
 Everything random derives from (seed, epoch, step), so that a killed training goes on to the same bytes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,13 +31,13 @@ import torch
 
 from memorisk.models.encoders.networks import state_fingerprint
 from memorisk.models.lcmem import LatentConfig, LatentDetector, LatentNetwork, by_sample, by_statistics
-from memorisk.models.provenance import CONFIG, group_hashes
+from memorisk.models.provenance import CONFIG, seen_table
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
-from memorisk.runs.files import fingerprint, write_json
+from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.autoencoders.latent_store import Latents
-from memorisk.training.detectors.contrastive.inputs import CHECKPOINT, HISTORY, read_trained_detector
+from memorisk.training.detectors.contrastive.inputs import FittedDetector
 from memorisk.training.detectors.lcmem.augmentations import MildAugmentation, PairAugmentation, operations_of
 from memorisk.training.detectors.lcmem.inputs import (
     AugmentedEncoder,
@@ -52,25 +51,13 @@ from memorisk.training.detectors.lcmem.validation import ValidationSet
 from memorisk.training.detectors.metric_losses import pair_loss
 from memorisk.training.detectors.options import LatentOptions, StageOptions
 from memorisk.training.engine.devices import autocast, choose_precision, forked_generators, limited_threads, place
-from memorisk.training.engine.loop import BestEpoch, Bounds, Checkpoint, EpochObserver, run_epochs
+from memorisk.training.engine.loop import CHECKPOINT, BestEpoch, Bounds, Checkpoint, EpochObserver, run_epochs
 from memorisk.training.engine.optimization import build_optimizer, step_seeds
 
+FittedStage = FittedDetector[LatentDetector]
+"""Its history: ``epoch, loss, auc, recall``."""
 STAGE1, DETECTOR_FOLDER = "stage1", "detector"
 _AUGMENT_FIRST = 0.5
-
-
-@dataclass(frozen=True)
-class FittedStage:
-    """A detector, and how it came about."""
-
-    detector: LatentDetector
-    """With the weights of the best epoch."""
-    history: tuple[Mapping[str, Any], ...]
-    """Per epoch from 0, the start: ``epoch, loss, auc, recall`` (None where there is none)."""
-    best_epoch: int
-    """Whose weights were kept; never 0."""
-    notes: tuple[str, ...]
-    """What a report must say, a sentence each."""
 
 
 def fit_lcmem(
@@ -128,10 +115,18 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = no_p
         InputError: The folder holds another detector.
         MemoriskError: The loss became NaN or infinite.
     """
-    if (target / CONFIG).is_file():
-        return _read_stage(target, training.key)
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    record, epochs = training.run(target / CHECKPOINT, progress)
+    if not (target / CONFIG).is_file():
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _best_of(training, *training.run(target / CHECKPOINT, progress)).save(target, training.key)
+    return FittedDetector.read(target, training.key, LatentDetector)
+
+
+def _best_of(training: "StageTraining", record: BestEpoch, epochs: int) -> FittedStage:
+    """The detector with the weights of the best epoch.
+
+    Raises:
+        InputError: There is no best epoch.
+    """
     branch, best = training.branch, record.best_epoch
     if not best:
         raise InputError("the validation images have no pair that could choose an epoch: give more identities")
@@ -141,11 +136,7 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = no_p
     calibration = training.watcher.calibration(branch)
     config = replace(training.config, best_epoch=best, calibration=calibration)
     detector = LatentDetector(branch.cpu().eval(), training.data.latents.encoder, config, training.seen())
-    fitted = FittedStage(detector, tuple(record.history(epochs)), best, training.notes)
-    write_json(target / HISTORY, {"key": training.key, "history": fitted.history, "notes": fitted.notes})
-    detector.save(target)
-    (target / CHECKPOINT).unlink(missing_ok=True)
-    return _read_stage(target, training.key)
+    return FittedDetector(detector, tuple(record.history(epochs)), best, training.notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,15 +333,8 @@ class StageTraining:
 
     def seen(self) -> pd.DataFrame:
         """Hashes of what chose the weights; patients by their ids in the manifest, however they were joined here."""
-        both = np.concatenate([self.data.rows, self.data.validation])
-        latents = self.data.latents
-        return pd.DataFrame(
-            {
-                "part": ["training"] * len(self.data.rows) + ["validation"] * len(self.data.validation),
-                "pixel_hash": latents.hashes[both].astype(str),
-                "group_hash": group_hashes(latents.groups[both], latents.data_hash),
-            }
-        )
+        latents, rows = self.data.latents, {"training": self.data.rows, "validation": self.data.validation}
+        return seen_table(latents.groups, latents.hashes, latents.data_hash, rows)
 
 
 def _of_stage_two(config: LatentConfig) -> LatentConfig:
@@ -373,13 +357,3 @@ def _smaller(stage: StageOptions, size: int, sampler: PairSampler) -> str:
         f"Stage {stage.number}: batches are of {size} pairs and not of {stage.batch_size}: "
         f"{sampler.n_able:,} identities have a positive pair, and no batch holds more than one of each on average."
     )
-
-
-def _read_stage(folder: Path, key: str) -> FittedStage:
-    """What an earlier call left.
-
-    Raises:
-        InputError: It is another detector.
-    """
-    detector, found = read_trained_detector(folder, key, LatentDetector)
-    return FittedStage(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))

@@ -1,0 +1,196 @@
+"""What every ``memorisk train`` does around the training itself.
+
+It refuses a folder that cannot be used, reads the images, opens the run folder, goes on with what stands there, and
+writes ``manifest.parquet`` (which image was in which part) and ``training.json`` (settings, history and figures).
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from memorisk.images.manifest import Manifest
+from memorisk.images.sources.registry import load_manifest, refuse_overlap
+from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.files import json_value, read_json, write_json, write_table
+from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.workload import Cost, Progress
+from memorisk.training.autoencoders.latent_store import Latents
+from memorisk.training.detectors.command_options import TrainDetectorOptions
+from memorisk.training.engine.data import Division, divide, parts_of_split
+from memorisk.training.engine.devices import is_main, keep_freed_memory, wait_for_all
+from memorisk.training.engine.loop import CHECKPOINT
+from memorisk.training.engine.optimization import build_optimizer
+from memorisk.training.engine.options import PartOptions, TrainClassifierOptions, TrainOptions
+
+SUMMARY, MANIFEST = "training.json", "manifest.parquet"
+
+ImageTraining = PartOptions | TrainDetectorOptions
+"""The settings of a training whose images are divided into training, validation and test part."""
+
+
+class KeyedTraining(Protocol):
+    """A training that was checked, and is on its device."""
+
+    @property
+    def key(self) -> str:
+        """Fingerprint of everything that the weights depend on."""
+        ...
+
+
+Training = TypeVar("Training", bound=KeyedTraining)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What was trained."""
+
+    folder: Path
+    """The run folder; what was trained is in its ``detector`` or ``autoencoder``."""
+    summary: dict[str, Any]
+    """What its ``training.json`` holds."""
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a training would take."""
+
+    parts: dict[str, dict[str, int]]
+    """Images and patients of each part."""
+    steps: int
+    """Of the optimiser, if no epoch is the last before its time."""
+    seconds: float
+    """Of the training on this machine, from the second of two steps; looks at held-out images are not in it."""
+    notes: tuple[str, ...]
+    """What a report would say."""
+    cost: Cost
+    """Of all of it; a training may end early."""
+
+
+def check_folder(images: str | Path, out: str | Path) -> Path:
+    """Refuse, before any work, a run folder that cannot be used; the first of several processes says so.
+
+    Args:
+        images: As the user names them.
+        out: The run folder.
+
+    Raises:
+        InputError: It lies among the images, belongs to something else, or another process works on it.
+    """
+    folder = Path(out)
+    refuse_overlap(folder, {"IMAGES": images})
+    if is_main():
+        check_out_folder(folder, {}, identity=[])
+    return folder
+
+
+def open_images(
+    images: str | Path,
+    options: ImageTraining | TrainClassifierOptions,
+    progress: Progress,
+    *checks: Callable[[Manifest], object],
+) -> ImageStore:
+    """Decode the images.
+
+    Args:
+        images: As the user names them.
+        options: How they are read; a given split is looked at before anything is decoded.
+        progress: Called with (stage, done, total).
+        *checks: What else refuses a manifest before anything is decoded.
+
+    Raises:
+        InputError: The images or their split are refused.
+    """
+    progress("reading the manifest", 0, 0)
+    manifest = load_manifest(images, options)
+    for check in (*checks, parts_of_split) if options.splits == "given" else checks:
+        check(manifest)
+    return build_store(manifest, options, progress=partial(progress, "decoding images"))
+
+
+def open_parts(
+    images: str | Path, options: ImageTraining, progress: Progress, *checks: Callable[[Manifest], object]
+) -> tuple[ImageStore, Division]:
+    """Decode the images and divide their patients; arguments as for `open_images`."""
+    store = open_images(images, options, progress, *checks)
+    return store, divide(store.manifest, store.pixel_hashes, options)
+
+
+def split_settings(options: ImageTraining) -> dict[str, Any]:
+    """Name the settings by which images are divided: a run with others is another run."""
+    return {name: getattr(options, name) for name in ("splits", "split_seed", "validation_share", "test_share")}
+
+
+def train_in_folder(
+    images: str | Path,
+    folder: Path,
+    options: ImageTraining,
+    source: ImageStore | Latents,
+    parts: Division,
+    identity: Mapping[str, Any],
+    prepare: Callable[[RunFolder], Training],
+    train: Callable[[RunFolder, Training], dict[str, Any]],
+    *,
+    shared: bool = False,
+) -> Trained:
+    """Train in a run folder, go on in one that was left, or read what a finished run says.
+
+    Args:
+        images: As the user names them.
+        folder: The run folder, checked.
+        options: Of the command.
+        source: The images, or their latents.
+        parts: How the patients are divided.
+        identity: Settings without which a run is another run, beside the images.
+        prepare: Makes the training that ``train`` gets.
+        train: Trains, writes the weights, and returns what ``training.json`` says.
+        shared: Whether several processes train it together; the first one writes.
+
+    Raises:
+        InputError: The folder holds another run; or what ``prepare`` refuses.
+        MemoriskError: The training failed; what is done is kept.
+    """
+    config = {"images": str(images), "out": str(folder), **asdict(options)}
+    config["run"] = {"data_hash": source.data_hash, **identity}
+    writes = not shared or is_main()
+    keep_freed_memory()
+    with open_run(folder, config, identity=["run"]) if writes else nullcontext(RunFolder(folder)) as run:
+        training, written = prepare(run), run.path / SUMMARY
+        if written.is_file() and read_json(written).get("key") == training.key:
+            (run.path / CHECKPOINT).unlink(missing_ok=True)  # a kill may have come before
+            return Trained(folder, read_json(written))
+        if writes:
+            run.log("started", versions=versions(), machine=machine())
+            write_table(run.path / MANIFEST, source.manifest.table.assign(split=parts.names))
+        summary = {"key": training.key, **train(run, training)}
+        if writes:
+            write_json(written, summary)
+            (run.path / CHECKPOINT).unlink(missing_ok=True)
+            run.log("finished")
+        if shared:
+            wait_for_all()
+    return Trained(folder, json_value(summary))
+
+
+def seconds_a_step(losses: Iterable[torch.Tensor], parameters: Iterable[torch.Tensor], steps: TrainOptions) -> float:
+    """Time the second of two steps, which are not kept.
+
+    Args:
+        losses: Of two steps, each computed when it is asked for.
+        parameters: That are trained.
+        steps: Settings of the optimiser.
+    """
+    optimizer, ended = build_optimizer(list(parameters), steps), []
+    for loss in losses:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        loss.item()  # waits for a GPU
+        ended.append(time.perf_counter())
+    return ended[1] - ended[0]
