@@ -1,1 +1,1 @@
-"""Autoencoders and the latents that they give: `command` trains one, `latent_store` keeps what it encodes."""
+"""Autoencoders and their latents: `command` trains one, `latent_store` keeps what it encodes."""

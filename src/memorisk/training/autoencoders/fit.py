@@ -1,15 +1,14 @@
-"""One training of an autoencoder with a Kullback-Leibler term, the kind that latent diffusion uses (paper 004, 3.1).
+"""One training of an autoencoder with a Kullback-Leibler term, as latent diffusion uses it (paper 004, section 3.1).
 
     loss = mean |x - D(z)| + kl_weight mean KL(q(z|x) || N(0, 1)),   z ~ q(z|x) = N(mean, variance)
 
-in pixels scaled to [-1, 1], each mean over all numbers of a batch. The epoch is chosen by the mean absolute error on
-the validation images, rendered from the posterior mean. There is no adversary and no perceptual loss: what is rendered
-is smooth, and no network that was trained on other images has a part in it. Everything random derives from (seed,
-epoch, step), so that a killed training goes on to the same bytes.
+Pixels are scaled to [-1, 1]; each mean is over all numbers of a batch. The mean absolute error on the validation
+images, reconstructed from the posterior mean, chooses the epoch. There is no adversary and no perceptual loss:
+reconstructions are smooth, and no network that was trained on other images takes part. Everything random derives from
+(seed, epoch, step), so that a killed training goes on to the same bytes.
 
-What an autoencoder renders of images that chose nothing, beside a resizing that keeps as many numbers.
-
-A patient's figure is the mean over the patient's images; the interval is a t over patients.
+`measure_reconstruction` compares it, on images that chose nothing, with a resizing that keeps as many numbers. A
+patient's figure is the mean over the patient's images; the interval is a t over patients.
 """
 
 import os

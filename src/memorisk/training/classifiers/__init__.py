@@ -1,1 +1,5 @@
-"""`train classifier`: start with `command`."""
+"""Classifiers: start with `command` (``train classifier``), or with `jobs` for the trainings of an audit.
+
+`fit` trains one network; `twins` says who is in which model, `stacked` and `joint_jobs` train several at once,
+`private` with differential privacy.
+"""

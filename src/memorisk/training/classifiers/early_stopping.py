@@ -1,15 +1,13 @@
-"""Training until the validation loss stops falling, as paper 002 trains its canaries (A.2).
+"""Training until the validation loss stops falling, as paper 002 trains its canaries (A.2): alone or side by side.
 
-Up to 500 epochs, patience 10, weights of the epoch with the lowest validation loss; the validation part is taken from
+Up to 500 epochs, patience 10, weights of the epoch with the lowest validation loss. The validation part is taken from
 the training images, so that the test part chooses nothing (METHODS section 2, "Models").
 
-Small networks trained side by side as one, each stopped early by its own validation loss.
-
-Paper 002 trains a network a canary, hundreds of MLPs and small CNNs, each until its validation loss stops falling
-(A.2). Every network here gets what `fit_early` would give it alone, up to rounding. Rounding grows from step to step:
-in float32 Adam turns the sign of a vanishing gradient into a whole step. Where the lowest validation losses of two
-epochs differ by no more than that, the stack may keep another of the two epochs, with a validation loss that is as
-low. One that has stopped goes on idly until at least half of the stack has; then the stack shrinks to the others.
+Paper 002 trains a network a canary, hundreds of MLPs and small CNNs. `fit_early_stacked` trains many as one, and each
+gets what `fit_early` would give it alone, up to rounding. Rounding grows from step to step: in float32 Adam turns the
+sign of a vanishing gradient into a whole step. Where the lowest validation losses of two epochs differ by no more than
+that, the stack may keep the other epoch, with a validation loss that is as low. A network that has stopped goes on
+idly until at least half of the stack has; then the stack shrinks to the others.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,10 +1,9 @@
-"""Trainings that are one computation: all heads of a frozen trunk, or small networks stacked on a GPU.
+"""Trainings of an audit that are computed together, and what the trainings of an audit take.
 
-The jobs' files are the same as if each had run alone (``jobs.run_training``), so that a run may change machines
-half-way. A paper-design pair has unequal numbers of slots, twins with partners of unlike size unequal numbers of
-images; jobs are therefore taken together by both.
-
-What trainings of an audit take, counted from their jobs before any of them runs.
+All heads of a frozen trunk are one computation, and so are small networks stacked on a GPU. The jobs' files are the
+same as if each had run alone (`jobs.run_training`), so that a run may change machines half-way. Models of a pair of the
+paper design have unequal numbers of slots, and twins with partners of unlike size unequal numbers of images; jobs are
+therefore grouped by both. The costs are counted from the jobs before any of them runs.
 """
 
 from collections import defaultdict

@@ -1,16 +1,13 @@
-"""Small networks trained side by side as one: their parameters stacked, the forward pass vectorised by `torch.func`.
+"""Small networks trained side by side as one: parameters stacked, the forward pass vectorised by `torch.func`.
 
 A small network leaves a GPU idle; K of them together fill it. Every network sees the batches, schedule and loss that
-`fit` would give it alone; sums are taken in another order, so that the two agree up to rounding. On a CPU stacking was
-*slower* than processes side by side (METHODS section 1, "Speed"), so `choose_strategy` offers it on a GPU only.
+`fit` would give it alone: equally many slots, and a batch order from its own seed. Sums are taken in another order, so
+that the two agree up to rounding.
 
-What K trainings in step have in common: equally many slots, and a batch order for each from its own seed.
-
-How many models are trained at a time, and in which way.
-
-The rule (METHODS section 1, "Speed"): on a CPU, processes side by side with a fixed number of threads each; on a GPU,
-small networks stacked, as many at once as half of its free memory holds; everything else one after another, since
-one such network fills the device.
+`choose_strategy` says how many models are trained at a time (METHODS section 1, "Speed"). On a CPU stacking was
+*slower* than processes side by side, so there models are trained in processes with a fixed number of threads each. On a
+GPU small networks are stacked, as many at once as half of its free memory holds; everything else is trained one after
+another, since one such network fills the device.
 """
 
 import copy

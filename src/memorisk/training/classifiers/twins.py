@@ -13,22 +13,19 @@ alone is not enough: what a group holds more than its partner, images or images 
 and a model that learns nothing but how frequent classes are then shows a gap for it (a patient of 20 images beside one
 of 6: p below 0.05 in 17 to 39 %). So groups without a partner, and as many pairs as are needed to weigh them up, are
 divided at random such that each falls to either side with chance 1/2 and both sides hold the same of each label, as
-nearly as can be (``statistics.randomization``): whoever else is on a group's side, its labels and its size are
-not. ``tests/training/test_partners.py`` shows the level.
+nearly as can be (`statistics.randomization.halve`): whoever else is on a group's side, its labels and its size are not.
+``tests/training/test_partners.py`` shows the level.
 
 One side may then hold a few images more. Such slots come last; where they are empty, the twin with fewer images has
-another of its own there, drawn anew in each epoch (``training.engine.order``).
+another of its own there, drawn anew in each epoch (`training.engine.optimization.batch_order`).
 
-``balanced`` is ``matched`` with no shared images: every canary is in one twin of each pair.
+The design ``balanced`` is ``matched`` with no shared images: every canary is in one twin of each pair.
 
-Label-noise canaries in pairs: what a training is audited with.
+Label-noise canaries bound epsilon from below (METHODS section 1, "Empirical lower bound on epsilon"). A pair is two
+images of different groups and the *same* class, both given the *same* wrong label, drawn uniformly from the other
+classes. A fair coin decides which of the two the target is trained on.
 
-METHODS section 1, "Empirical lower bound on epsilon".
-
-A pair is two images of different groups and the *same* class, both given the *same* wrong label, drawn uniformly from
-the other classes. A fair coin decides which of the two the target is trained on.
-
-Why the same class and the same wrong label. The bound is valid for any pairs, since only the coin is random in its
+Class and wrong label are shared for a reason. The bound is valid for any pairs, since only the coin is random in its
 proof; but the auditor compares two losses, and whatever makes them differ without training is noise to him. With class
 and label shared, and first and second drawn at random, the members are exchangeable before the coin falls: neither is
 the likelier guess, and the target's labels, slot by slot, do not depend on the coins: class counts give nothing away.

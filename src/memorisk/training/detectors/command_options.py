@@ -1,8 +1,7 @@
 """The settings of ``memorisk train detector``, for every kind of detector at once.
 
-What is left open is filled in by the kind: `training.detectors.options.DetectorOptions` for ``copy``,
-`training.detectors.options` for the Siamese kinds. A setting that the kind does not have is refused where it is
-given.
+The kind fills in what is left open: `training.detectors.options.DetectorOptions` for ``copy``, `LatentOptions` for the
+Siamese kinds. A setting that the kind does not have is refused.
 """
 
 from collections.abc import Iterable

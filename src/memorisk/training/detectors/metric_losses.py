@@ -1,9 +1,10 @@
-"""The two losses of a copy detector, over a batch of images and one augmented copy of each (paper 003, section 3.2.2).
+"""The losses of detectors: two of a copy detector, and that of a Siamese one over pairs.
 
-Each of the 2b embeddings is an anchor z_i; its positive z_i+ is the other embedding of its image; its negatives are
-those of all other images, but for images of its own group: another X-ray of a patient is no stranger, and pushing it
-away teaches a detector to overlook what copies of a patient share (METHODS section 3, "Same-group images masked out of
-the negatives"). An anchor without a negative takes no part.
+A copy detector learns from a batch of images and one augmented copy of each (paper 003, section 3.2.2). Each of the 2b
+embeddings is an anchor z_i; its positive z_i+ is the other embedding of its image; its negatives are those of all other
+images, but for images of its own group: another X-ray of a patient is no stranger, and pushing it away teaches a
+detector to overlook what copies of a patient share (METHODS section 3, "Same-group images masked out of the
+negatives"). An anchor without a negative takes no part.
 
 * ``triplet``: ``max(0, m + d(z_i, z_i+) - d(z_i, z_n))`` (equation 2), d Euclidean between embeddings at length 1, z_n
   the nearest negative (batch-hard; the positive is the only one), averaged over the anchors where it is above 0. Length
@@ -13,7 +14,7 @@ the negatives"). An anchor without a negative takes no part.
   4), s the cosine, averaged over the anchors. It is computed as pytorch-metric-learning's SupConLoss, which with one
   positive is its NTXentLoss to rounding, and at 256 embeddings 200 times as fast.
 
-What a Siamese detector learns from: pairs by their probability, and by how they lie among all images of a batch.
+A Siamese detector learns pairs by their probability, and by how they lie among all images of a batch:
 
     loss = a BCE(logit, positive) + (1 - a) NT-Xent,   a = 0.8
 

@@ -1,11 +1,10 @@
-"""The settings of a copy detector's training; those of the command are in `training.detectors.command_options`.
+"""The settings of one training of a detector; those of the command are in `training.detectors.command_options`.
 
-Defaults are METHODS section 3's, from paper 003, section 3.2.3; docs/detectors-training.md has what they do on a small
-data set.
+A copy detector's defaults are METHODS section 3's, from paper 003, section 3.2.3; docs/detectors-training.md has what
+they do on a small data set.
 
-The settings of a Siamese detector's training: LCMem's two stages, and the two baselines (paper 004).
-
-Defaults that depend on the kind are None here and filled in by `LatentOptions.filled`:
+A Siamese detector is LCMem with its two stages, or one of two baselines (paper 004). Defaults that depend on the kind
+are None here and filled in by `LatentOptions.filled`:
 
 ==================  ===================  ========  =====  ======  =========  =======  ========
 kind                backbone             features  pairs  lr      loss: BCE  epochs   patience

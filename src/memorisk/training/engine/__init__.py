@@ -1,4 +1,5 @@
-"""What every training shares: the loop, the order of images, optimizers, checkpoints, jobs.
+"""What every training shares. Start with `loop`: epochs, checkpoints, the choice of the best epoch.
 
-Start with `fit`, which trains one network, and `loop`, which it runs. `jobs` trains many, `stacked` several at once.
+`optimization` holds losses, optimisers and the order of images, `pixels` brings images to the network, `devices` sets
+precision, threads and random generators, `predict` asks a trained network.
 """

@@ -1,6 +1,7 @@
-"""Which images a detector is trained on, which choose its epoch, and which only measure it: divided by patient.
+"""The images of a training divided by patient, and their labels as targets.
 
-Labels as written in a manifest, turned into what a head is trained on.
+`divide` says which images train, choose and measure. `build_targets` turns labels as written in a manifest into what a
+head is trained on.
 """
 
 from collections.abc import Sequence

@@ -1,15 +1,12 @@
-"""Devices, precision and random generators of a training.
+"""Devices, precision, random generators, threads and processes of a training.
 
-Freed memory kept for the next step.
+`keep_freed_memory`: a training step asks for the same few megabytes again and again. The C library's allocator hands
+such blocks back to the system and fetches them anew, page by page; on a CPU that took up to a third of a small
+network's step (benchmarks/results/training.json).
 
-A training step asks for the same few megabytes again and again. The C library's allocator hands such blocks back to the
-system and fetches them anew, page by page; on a CPU that took up to a third of a small network's step
-(benchmarks/results/training.json).
-
-One or several processes of one training, by accelerate: ``accelerate launch -m memorisk.cli train generator ...``.
-
-Each process takes its share of every batch; a gradient is the mean over processes. What is random is drawn for the
-whole batch by every process, from the same seed, so that several processes train what one would.
+`open_accelerator`: several processes train one network (``accelerate launch -m memorisk.cli train generator ...``).
+Each takes its share of every batch; a gradient is the mean over processes. Every process draws what is random for the
+whole batch, from the same seed, so that several processes train what one would.
 """
 
 import ctypes

@@ -1,11 +1,7 @@
-"""Settings of a training, as the command line, the configuration file and Python share them.
+"""Settings of trainings and of how images are divided, for Python, the command line and YAML at once.
 
 Defaults are those of paper 000, A.7 and table 10 (Adam, cosine annealing, batch 64, 30 epochs, 1e-4), taken from the
 architecture's `ModelSpec` where they are left open (``None``): MedSAM has 50 epochs at 5e-5, the small nets 1e-3.
-
-How images are divided into training, validation and test parts by patient: the settings that commands share.
-
-The settings of ``memorisk train``: frozen dataclasses for Python, the command line and YAML at once.
 """
 
 from dataclasses import dataclass, replace

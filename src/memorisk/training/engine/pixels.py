@@ -1,16 +1,13 @@
-"""Pixels on their way to a network: chosen rows, on the device, as floats, normalised.
+"""Pixels on their way to a network: chosen rows, on the device, as floats, normalised and augmented.
 
 Images stay in the integers they are stored in, ``[N, H, W, C]``, until their batch is needed; the conversion costs far
 less than a training step, and memory does not grow with it. A permuted view of such a batch is a channels-last tensor,
 which the convolution kernels of both CPU and GPU prefer.
 
-Random changes of training images, batched and on the device.
-
-What is drawn for slot j of a step derives from (seed, epoch, step) on the CPU, so that twins, and CPU and GPU, draw
-alike. Plain transforms need no library.
-
-``contrast`` and ``shift1`` are those of paper 002, A.4: "We randomly adjust the contrast by a factor of 0.2 and we
-apply random cropping (27, 27) so that we ensure we do not remove the unique features from the image".
+Augmentations are batched and on the device. What is drawn for slot j of a step derives from (seed, epoch, step) on the
+CPU, so that twins, and CPU and GPU, draw alike. Plain transforms need no library. ``contrast`` and ``shift1`` are those
+of paper 002, A.4: "We randomly adjust the contrast by a factor of 0.2 and we apply random cropping (27, 27) so that we
+ensure we do not remove the unique features from the image".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,7 +5,7 @@ hashes and what was found wrong with a row), ``meta.json``. While it is built it
 that names every batch that stands in the array with its hash; a killed extraction goes on from there. Images with the
 same pixels are computed once, so that their features are the same to the last bit.
 
-What is wrong with a feature matrix, found before anything is measured in it.
+`check_values` finds what is wrong with a matrix before anything is measured in it.
 """
 
 import json

@@ -1,14 +1,12 @@
-"""Where the searches of a command, and its passes of images through networks, run: here, or on a cluster.
+"""Where a command computes features and searches among them: here, or on a cluster.
 
-One thing that a detector is given (`memorisk.training.detectors.pair_detectors.PairDetector`): its features and what
-compares them then go there by themselves, and everything that is made from them stays as it was written.
+A detector is given one such place (`training.detectors.pair_detectors.PairDetector`); everything that is made from its
+features stays as it was written.
 
-Features of images as jobs: blocks of whole batches, each by a worker that opens the same encoder.
-
-Images stay where their store is; what lies in memory alone goes to shared storage first. Blocks begin where batches
-begin, so that every image stands in the batch that it would stand in here, and a job has as many threads: a network's
-last bits depend on both. A block that is done stays until the command
-ends: a killed one goes on.
+On a cluster features are jobs: blocks of whole batches, each by a worker that opens the same encoder. Images stay where
+their store is; what lies in memory alone goes to shared storage first. Blocks begin where batches begin, so that every
+image stands in the batch that it would stand in here, and a job has as many threads: a network's last bits depend on
+both. A block that is done stays until the command ends: a killed one goes on.
 """
 
 import shutil

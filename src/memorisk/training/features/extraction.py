@@ -1,16 +1,11 @@
-"""Images through an encoder, batch by batch: the one way features are computed.
+"""Images through an encoder, batch by batch: the one way features are computed, and what that takes.
 
 Evaluation mode, no augmentation, no gradients. Images come as integers, are scaled to [0, 1], repeated to three
 channels where the encoder needs them, resized (bilinear with antialias) and normalised, in this order, on the device.
 
-Features of frozen networks: what the linear head would see, for every image of a store, batch by batch.
-
-Paper 000, A.4; METHODS section 1, "Distinctiveness, measured". One pass, evaluation mode, no augmentation, float32
-throughout (the paper autocasts to bfloat16). Images are resized to what the network was made for, bilinear with
-antialias, and grey ones get three equal channels where it was trained on colour. ``memorisk.training.features.matrix``
+`extract_features` gives what a linear head would see, for every image of a store (paper 000, A.4; METHODS section 1,
+"Distinctiveness, measured"): float32 throughout, where the paper autocasts to bfloat16. `training.features.matrix`
 computes features by the same batches, keeps them and says what they are of.
-
-What the features of images take: a pass of every image with pixels of its own, and their bytes.
 """
 
 from collections.abc import Generator, Iterator, Sequence

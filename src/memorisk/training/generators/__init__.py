@@ -1,4 +1,4 @@
-"""Generators of images: `command` trains one, `fit` says by which kind.
+"""Generators of images: `command` trains one, `fit` chooses its kind, `generation` makes a set with it.
 
-`diffusion` and `gan` are the two kinds, `conditions` the pseudo-conditions of paper 004, `drawing` makes sets.
+`diffusion_training` and `gan_training` are the two kinds, `pseudo_conditions` the conditionings of paper 004.
 """

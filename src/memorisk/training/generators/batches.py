@@ -1,9 +1,9 @@
-"""What a diffusion model sees of its training images: pixels or latents in the range it draws, mirrored where asked.
+"""What a generator sees of its training images, and in which step.
 
-Which images stand in which step of a training, and what is drawn for them: a function of (seed, step) alone.
-
-Images are shuffled anew at every pass (`memorisk.training.engine.order.batch_order`), and passes follow each other
-without a gap, so that every step has a whole batch and every image has been seen as often as any other, but for one.
+Images are pixels or latents in the range that the network draws, mirrored where asked. They are shuffled anew at every
+pass (`training.engine.optimization.batch_order`), and passes follow each other without a gap, so that every step has a
+whole batch and every image has been seen as often as any other, but for one. What is drawn for a step is a function of
+(seed, step) alone.
 """
 
 from collections.abc import Iterator, Sequence

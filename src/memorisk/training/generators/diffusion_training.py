@@ -1,12 +1,11 @@
 """One training of a diffusion transformer (Peebles and Xie 2023; paper 003, section 3.5).
 
-The loss is that of `training.generators.diffusion.loss`, the optimiser AdamW at a constant rate, the weights that draw
-are an exponential moving average (diffusers' EMAModel: decay min(ema, (1 + t) / (10 + t)) at step t). Conditions are
-dropped once a row, by a draw of ours. Latents are the mean of the posterior, computed once; the reference code draws
-from the posterior at every step. Everything random derives from (seed, step), so that a killed training goes on to the
-same bytes.
+The loss is that of `training.generators.losses`, the optimiser AdamW at a constant rate. The weights that draw are an
+exponential moving average (diffusers' EMAModel: decay min(ema, (1 + t) / (10 + t)) at step t). The condition of a row
+is dropped at random. Latents are the mean of the posterior, computed once; the reference code draws from the posterior
+at every step. Everything random derives from (seed, step), so that a killed training goes on to the same bytes.
 
-The steps of a diffusion training: what is alive while it runs, and one update after the other.
+`DiffusionLoop` holds what is alive while it runs and updates the network; `DiffusionTraining` checks, runs and saves.
 """
 
 import math

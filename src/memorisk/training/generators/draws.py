@@ -1,12 +1,11 @@
-"""Which images a generator draws: a seed, a class or a condition to each, planned before the first is drawn.
+"""Which images a generator draws, and the files of the set that they make.
 
-Every image's seed is a hash of (seed, number, attempt), so that it can be made again alone, and a rejected one another
-time; number i of a longer plan of the same balance by classes is number i of the shorter one.
+Every image has a seed, and a class or a condition, planned before the first is drawn. The seed is a hash of (seed,
+number, attempt), so that an image can be made again alone, and a rejected one another time. Image i of a longer plan
+with the same balance of classes is image i of the shorter one.
 
-The files of a generated set: pictures, what was written so far, and the table of all.
-
-A picture is written under a temporary name and renamed; its hash is then appended to a list on which a later run of the
-same command relies: a picture that does not have its hash, or none, is drawn again.
+A picture is written under a temporary name and renamed; its hash is then appended to a list. A later run of the same
+command draws again whatever lacks its hash, or has none.
 """
 
 import hashlib

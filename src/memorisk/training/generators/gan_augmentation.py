@@ -1,24 +1,17 @@
 """What a discriminator sees in place of an image: the augmentations "bgc" of adaptive augmentation.
 
 Karras et al. 2020, "Training generative adversarial networks with limited data", appendix B. Each transformation is
-drawn for each image with probability p; their matrices are multiplied, and an image is moved once and coloured once
-(`memorisk.training.generators.gan.moves`). Images that nothing was drawn for pass as they are, to the bit; flips, turns
-and whole pixels alone are exact.
+drawn for each image with probability p; their matrices are multiplied, and an image is moved once and coloured once.
+Images that nothing was drawn for pass as they are, to the bit; flips, turns and whole pixels alone are exact. Pixels
+are gathered and weighted, so that every operation has all derivatives, as torch's ``grid_sample`` has not. Beyond its
+edges an image is reflected at the middle of its outermost pixels.
 
-Images moved and coloured by matrices, each by its own; every operation has all derivatives.
+The probability follows how much the discriminator overfits (section 3): r_t = E[sign(D(real))] is about 0 for a
+discriminator that cannot tell and 1 for one that knows its images. Every 4 steps the probability goes up where r_t is
+above the target and down where it is below, as fast as takes it from 0 to 1 in so many images. It ends at 0.8, below
+which augmentations do not leak into what is drawn.
 
-For adaptive augmentation (`memorisk.training.generators.gan.augment`). Pixels are gathered and weighted, since the
-derivative of torch's ``grid_sample`` has none. Beyond its edges an image is reflected at the middle of its outermost
-pixels.
-
-The probability of an augmentation, steered by how much the discriminator overfits.
-
-Karras et al. 2020, "Training generative adversarial networks with limited data", section 3: r_t = E[sign(D(real))] is
-about 0 for a discriminator that cannot tell and 1 for one that knows its images. Every 4 steps the probability goes up
-where r_t is above the target, down where it is below, as fast as takes it from 0 to 1 in so many images. It ends at
-0.8, below which augmentations do not leak into what is drawn.
-
-What is random in a step of a GAN's training: a function of (seed, step, phase) alone.
+What is random in a step of a GAN's training is a function of (seed, step, phase) alone.
 """
 
 import math

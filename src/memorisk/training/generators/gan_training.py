@@ -4,7 +4,7 @@ Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN" (net
 "Training generative adversarial networks with limited data" (augmentation); written from the papers. Everything random
 derives from (seed, step), so that a killed training goes on to the same bytes on a CPU.
 
-The steps of a GAN's training: what is alive while it runs, and one update of both networks after the other.
+`GanLoop` holds what is alive while it runs and updates both networks; `GanTraining` checks, runs and saves.
 """
 
 import math

@@ -1,8 +1,7 @@
-"""Which images a generator is trained on and what it is told of each: what is refused, and what must be said.
+"""What a generator's training is given: its images, their conditions, the weights that it begins with.
 
-What must be said of the images and patients that a generator's training was given: few held out, mixed kinds.
-
-Whom the weights that a generator's training begins with were trained on, and who may then not be held out of it.
+Rows and labels that cannot be are refused. Notes say what a report must say: few images or patients held out, images
+of mixed kinds, weights that were trained on some of the patients.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
-"""What a diffusion model learns from: the noise of an image, and with it the variance of a step back.
+"""The losses of generators: of a diffusion model, on images it is trained on and on held-out ones, and of a GAN.
 
-With x_t = sqrt(a_t) x_0 + sqrt(1 - a_t) e, e ~ N(0, 1), t uniform (Ho et al. 2020, equation 14)
+A diffusion model learns the noise of an image, and with it the variance of a step back. With x_t = sqrt(a_t) x_0 +
+sqrt(1 - a_t) e, e ~ N(0, 1), t uniform (Ho et al. 2020, equation 14)
 
     loss = mean |e - e(x_t, t)|^2,
 
@@ -12,17 +13,13 @@ the mean of p frozen in the bound, so that it teaches the variance alone; at t =
 log-likelihood of 8-bit pixels, each a bin of 2/255. The published "hybrid" weighs the bound by 0.001; the code of DiT
 by 1, which is followed, since its weights were trained so.
 
-What a diffusion model is told of the images of a batch, on its device.
+`HeldOut` is the same loss on images that the model is not trained on. Noise and times are the same at every look, and
+the times are spread evenly over the images, so that what changes is the model. It rises while the training loss falls
+where a generator begins to remember.
 
-The loss of a diffusion model on images that it is not trained on, comparable from one look to the next.
-
-Noise and times are the same at every look, and the times are spread evenly over the images, so that what changes is the
-model. It rises while the training loss falls where a generator begins to remember.
-
-The losses of StyleGAN2: logistic, R1, path length (Karras et al. 2020, section 3 and appendix B).
-
-Both penalties are means of squared gradients, and are trained by a gradient of that. They are computed in float32 and
-only every so many steps ("lazy regularisation"), then with that many times their weight.
+A GAN has the losses of StyleGAN2: logistic, R1, path length (Karras et al. 2020, section 3 and appendix B). Both
+penalties are means of squared gradients, and are trained by a gradient of that. They are computed in float32 and only
+every so many steps ("lazy regularisation"), then with that many times their weight.
 """
 
 import math

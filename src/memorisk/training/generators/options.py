@@ -1,14 +1,9 @@
-"""The settings of a generator's training and of ``memorisk train generator``; docs/generators.md has what they do.
+"""Settings of ``memorisk train generator`` and ``memorisk generate``, for Python, the command line and YAML at once.
 
-The settings of a GAN of the StyleGAN2 kind with adaptive augmentation; docs/generators-gan.md says what they do.
-
-Defaults are the papers' (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", and "Training
-generative adversarial networks with limited data") but for the widths, which a CPU can train at 32 pixels; the
-papers' are 512 for style and channels_max, 32768 for channels and 8 mapping layers.
-
-Settings of pseudo-conditions: what makes them. They hold for Python, the command line and YAML at once.
-
-The settings of ``memorisk generate``: a frozen dataclass for Python, the command line and YAML at once.
+docs/generators.md says what those of a diffusion model do, docs/generators-gan.md those of a GAN. The GAN's defaults
+are the papers' (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", and "Training generative
+adversarial networks with limited data") but for the widths, which a CPU can train at 32 pixels; the papers' are 512
+for style and channels_max, 32768 for channels and 8 mapping layers.
 """
 
 from dataclasses import dataclass, fields

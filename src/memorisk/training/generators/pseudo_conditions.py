@@ -9,9 +9,7 @@
 Which classifier ``prediction`` is, the paper does not say ("classifiers trained ... in a five-fold setup"). Here it is
 the one that saw no image of the patient; protocol ``paper`` has one classifier for all images, four fifths of which it
 was trained on: what it says of those holds more of the images themselves. Of the five in an ensemble four saw the
-image, whatever the protocol.
-
-What the classifiers behind pseudo-conditions are good for: on the patients they did not see, and on the others.
+image, whatever the protocol. The classifiers are measured on the patients they did not see, and on the others.
 """
 
 from dataclasses import asdict, dataclass

@@ -1,9 +1,7 @@
-"""What a generator's training shows of itself while it runs, and what it went through at the end.
+"""A generator's training from look to look, whatever its kind.
 
-A training of either kind (`training.generators.diffusion.fit`, `training.generators.gan.fit`) is a `GeneratorTraining`;
-`training.generators.fit` runs it.
-
-The way of a generator's training from look to look, whatever its kind.
+`training.generators.diffusion_training` and `training.generators.gan_training` give a `GeneratorTraining`, which
+`training.generators.fit` runs. At each look a snapshot is shown to whoever watches, and kept where that was asked for.
 """
 
 import time

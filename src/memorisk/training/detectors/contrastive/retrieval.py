@@ -2,8 +2,6 @@
 
 A copy is found where the nearest of all images of its part is its source (METHODS section 3: "a hit counts as right
 only if the neighbour is the source"). The unit is the patient: copies of one stand or fall together.
-
-The validation figures of a copy detector's training, by epoch.
 """
 
 from dataclasses import asdict, dataclass

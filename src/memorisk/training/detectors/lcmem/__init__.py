@@ -1,1 +1,5 @@
-"""LCMem: re-identification first, copies after (paper 004). Start with `command`, then `fit` and `losses`."""
+"""LCMem: re-identification first, copies after (paper 004). Start with `fit`.
+
+`sampler` draws the pairs, `augmentations` alters images, `validation` chooses the epoch, `measurement` reports on test
+patients.
+"""

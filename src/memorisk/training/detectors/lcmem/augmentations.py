@@ -24,10 +24,8 @@ no ranges for the others, and the released configuration had the identity for br
 log-uniform from 0.1 to 6 pixels, noise uniform to 0.3, brightness and contrast log-uniform from one half to 2: what
 the copies are tested with. `operations_of` reads some of them from a text, for the single-stage rows of table 4.
 
-The operations that LCMem learns to look through: each batched, on the device of the pixels, a parameter an image.
-
-Paper 004, section 4.2 and appendix B: blur, noise, rotation, brightness, contrast, JPEG; stage 2 also mirrors. Pixels
-are floating point in [0, 1], [b, C, H, W]; nothing is drawn in this module. JPEG is the real one, by Pillow.
+Operations are batched, on the device of the pixels, a parameter an image; pixels are floating point in [0, 1],
+[b, C, H, W]. JPEG is the real one, by Pillow.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""What a Siamese detector is trained on: latents, whose each is, and batches of them on the device.
+"""What a Siamese detector's training begins with: latents, whose each is, and the untrained network.
 
-A Siamese detector before its first step: the backbone's weights, two new layers, and how it will be trained.
+A network begins with the backbone's weights and two new layers. Batches of latents are brought to the device.
 """
 
 from dataclasses import asdict, dataclass

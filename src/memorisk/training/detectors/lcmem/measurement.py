@@ -6,7 +6,7 @@
 * **Recall**: the share of identities whose copy (one image each, at most 1,000) scores at least the threshold that half
   of the *validation* negatives stay below; by family and strength, with Clopper-Pearson limits.
 
-What a Siamese detector over latents takes: steps, looks at validation images, figures of the test part, bytes.
+`lcmem_cost` counts what a training takes: steps, looks at validation images, figures of the test part, bytes.
 """
 
 from collections.abc import Sequence

@@ -10,10 +10,6 @@ at its strongest) scores at least the threshold that half of the negatives, by w
 004's figure 4. The mean over the families.
 
 Without two images of one identity, positives of the AUC are those copies.
-
-A Siamese detector in training, asked about the validation images.
-
-The validation figures of a stage, by epoch.
 """
 
 from collections.abc import Callable
