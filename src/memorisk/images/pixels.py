@@ -224,7 +224,7 @@ def hash_pixels(image: np.ndarray) -> str:
 
 
 def unreadable_reason(source: Source, error: Exception) -> str:
-    """Why an image cannot be read, on one line, without the file's name or place.
+    """Return why an image cannot be read, on one line, without the file's name or place.
 
     A store keeps the reason by the file's content: other data sets with the same content are told it, too.
     """

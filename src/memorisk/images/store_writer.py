@@ -36,7 +36,7 @@ _MIN_IMAGES_FOR_PROCESSES = 200  # images; starting a process costs about as muc
 
 
 def manifest_sources(manifest: Manifest) -> list[Source]:
-    """Where the pixels of each row are."""
+    """Return where the pixels of each row are."""
     table, root = manifest.table, manifest.root
     members: list[Any] = table["member"].tolist() if "member" in table else [None] * manifest.n
     frames: list[Any] = table["frame"].tolist() if "frame" in table else [None] * manifest.n

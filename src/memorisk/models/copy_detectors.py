@@ -117,7 +117,7 @@ class Detector:
         )
 
     def seen_parts(self, store: ImageStore) -> SeenImages:
-        """Which images of a store, or other images of whose patients, this detector was trained or chosen on.
+        """Return which images of a store, or other images of whose patients, this detector was trained or chosen on.
 
         Images are compared by pixels where they are stored as the detector's were, and always by patient (images of no
         known patient by their own id).

@@ -89,7 +89,7 @@ class SeenImages:
 
 
 def match_seen(config: DetectorConfig, seen: pd.DataFrame, store: ImageStore) -> SeenImages:
-    """Which images of a store a detector met.
+    """Return which images of a store a detector met.
 
     Args:
         config: Of the detector.
@@ -293,7 +293,7 @@ class TrainingRecord:
         return fingerprint(self.table.to_numpy().tolist(), self.stored, self.depth, self.unknown, before, length=32)
 
     def parts(self, store: ImageStore) -> SeenImages:
-        """Which images of a store, or other images of whose patients, were among them, here or earlier.
+        """Return which images of a store, or other images of whose patients, were among them, here or earlier.
 
         Args:
             store: The images.

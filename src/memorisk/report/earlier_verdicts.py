@@ -86,7 +86,7 @@ def current_audit(audit: AuditStatement) -> AuditStatement:
 
 
 def _may_not_stand(kind: str, status: str, form: int, *, method: str, promised: bool) -> str:
-    """Why a verdict may not stand, in one sentence; empty where it does.
+    """Return why a verdict may not stand, in one sentence; empty where it does.
 
     Args:
         kind: Of the run, as in `FORMS`.

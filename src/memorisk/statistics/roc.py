@@ -235,7 +235,7 @@ def _checked(
 
 
 def _accused(members: FloatArray, others: FloatArray, allowed: int, *, ties: bool = False) -> NDArray[np.bool_]:
-    """Which members lie above the (allowed + 1)-th largest non-member, as do at most ``allowed`` non-members.
+    """Return which members lie above the (allowed + 1)-th largest non-member, as at most ``allowed`` others do.
 
     With ``ties`` those at it, too.
     """

@@ -406,7 +406,7 @@ def orientations(image: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def same_pixels(store: ImageStore, others: ImageStore) -> SamePixels:
-    """Which images of a store are an image of another store, pixel by pixel, mirrored or turned or neither.
+    """Return which images of a store are an image of another store, pixel by pixel, mirrored or turned or neither.
 
     By hashes: one of each other image, up to eight of each image. Of images that are no squares a quarter turn equals
     only others of the turned shape, and all images of a store have one shape.

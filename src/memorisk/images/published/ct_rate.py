@@ -77,7 +77,7 @@ class AxialPlace:
 
 
 def axial_place(volume: Path) -> AxialPlace:
-    """Where a volume's axial slices are, from its header.
+    """Return the place of a volume's axial slices, from its header.
 
     Raises:
         InputError: It is no volume.

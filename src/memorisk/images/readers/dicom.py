@@ -354,7 +354,7 @@ def refuse_deflate_bomb(path: Path) -> None:
 
 
 def _after_meta(head: bytes) -> int:
-    """Where the data set begins: after the elements of group 0002, which are always explicit and little-endian."""
+    """Tell where the data set begins: after the elements of group 0002, which are always explicit and little-endian."""
     place = 132
     while head[place : place + 2] == b"\x02\0":
         if head[place + 4 : place + 6] in (b"OB", b"OW", b"UN", b"SQ", b"UT"):

@@ -217,7 +217,7 @@ def _range(
 
 
 def _padding(stored: np.ndarray, data: Any) -> np.ndarray:
-    """Where stored values are padding: Pixel Padding Value, to Range Limit where there is one; bool ``[h, w]``."""
+    """Tell where stored values are padding: Pixel Padding Value, to Range Limit where there is one; bool ``[h, w]``."""
     value, limit = _number(data.get("PixelPaddingValue")), _number(data.get("PixelPaddingRangeLimit"))
     if value is None:
         return np.zeros(stored.shape, dtype=bool)

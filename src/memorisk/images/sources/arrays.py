@@ -66,7 +66,7 @@ def load_arrays(path: Path, options: ImageOptions) -> Manifest:
 
 
 def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions) -> list[Part]:
-    """Which arrays are images, labels, groups and ids.
+    """Return which arrays are images, labels, groups and ids.
 
     Raises:
         InputError: A named array does not exist, or none looks like images.

@@ -374,7 +374,7 @@ def refuse_generated_within(source: str | Path, manifest: Manifest) -> None:
 
 
 def source_places(source: Source | None) -> list[Path]:
-    """Where the images of a source lie; of several sources and of ``NAME:FOLDER`` the folders.
+    """Return where the images of a source lie; of several sources and of ``NAME:FOLDER`` the folders.
 
     Args:
         source: As for `memorisk.load_manifest`, its manifest or its store.

@@ -218,7 +218,7 @@ def _refuse_outside(root: Path, shards: list[Shard], options: ImageOptions, name
 
 
 def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft) -> tuple[Features, dict[str, str]]:
-    """Which column has which role (``pixels`` is the images'); what was guessed is noted.
+    """Return which column has which role (``pixels`` is the images'); what was guessed is noted.
 
     Raises:
         InputError: See :func:`load_shards`.

@@ -53,7 +53,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
 
 
 def _roles(described: pd.DataFrame, options: ImageOptions, source: str, draft: Draft) -> dict[str, str]:
-    """Which column has which role; what was guessed is noted.
+    """Return which column has which role; what was guessed is noted.
 
     Raises:
         InputError: No column names the images.

@@ -288,7 +288,7 @@ def _check_input(graph: ExportGraph, title: str, preprocessing: Preprocessing, n
 def _choose(
     graph: ExportGraph, title: str, grey: np.ndarray, where: torch.device, threads: int | None, notes: list[str]
 ) -> int:
-    """Which of the network's results is [n, classes]; the first such one."""
+    """Return which of the network's results is [n, classes]; the first such one."""
     size = min(max(len(grey), graph.batch[0]), graph.batch[1] or len(grey))
     x = torch.from_numpy(np.repeat(grey[:1], size, axis=0)).to(where, graph.dtype)
     versions = {name: value._version for name, value in graph.held.items()}

@@ -118,7 +118,7 @@ class Generator(Protocol):
         ...
 
     def seen_parts(self, store: ImageStore) -> SeenImages | None:
-        """Which images of a store it was trained or chosen on; None where that is not known."""
+        """Return which images of a store it was trained or chosen on; None where that is not known."""
         ...
 
 
@@ -303,7 +303,7 @@ def _query(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, nam
 
 
 def _place(error: Exception) -> str:
-    """Where a call failed: in the file that was called, whatever library that file called; nothing without its file."""
+    """Tell where a call failed: in the called file, whatever library that file called; nothing without its file."""
     inside = traceback.extract_tb(error.__traceback__)[1:]
     own = [frame for frame in inside if frame.filename == inside[0].filename]
     return f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""

@@ -80,7 +80,7 @@ class GanGenerator:
         return np.concatenate(parts) if parts else np.zeros((0, *shape), dtype=np.uint8)
 
     def seen_parts(self, store: ImageStore) -> SeenImages | None:
-        """Which images of a store it was trained on; None where that is not known."""
+        """Return which images of a store it was trained on; None where that is not known."""
         return None if self.seen is None else self.seen.parts(store)
 
     def _on(self, device: torch.device) -> GeneratorNetwork:

@@ -100,7 +100,7 @@ def _interval(
 
 
 def _ends(drawn: Mapping[str, list[np.ndarray]], reference: float | None, cut: bool) -> tuple[float, float]:
-    """Where the axis begins and ends: all estimates, and limits up to twice the estimates' own range beyond them."""
+    """Return the ends of the axis: all estimates, and limits up to twice the estimates' own range beyond them."""
     columns = [np.concatenate([limits[i] for limits in drawn.values()] or [np.empty(0)]) for i in range(3)]
     means, lows, highs = (column[np.isfinite(column)] for column in columns)
     means = np.r_[means, [] if reference is None else [reference]]
@@ -188,7 +188,7 @@ def _difference_interval(
 
 
 def _difference_limits(both: list[list[np.ndarray]]) -> tuple[float, float]:
-    """Where the axis begins and ends: all estimates, and limits up to twice the estimates' own range beyond them."""
+    """Return the ends of the axis: all estimates, and limits up to twice the estimates' own range beyond them."""
     means = np.r_[both[0][0], both[1][0], 0.0]
     means = means[np.isfinite(means)]
     slack = max(2 * float(np.ptp(means)), 0.05)

@@ -217,7 +217,7 @@ def p_value_histogram(p_values: ArrayLike, *, bins: int = 20) -> str:
 
 
 def _row_limits(mean: np.ndarray, low: np.ndarray, high: np.ndarray, tiers: tuple[float, float]) -> tuple[float, float]:
-    """Where the axis begins and ends: all means, and intervals up to three times the means' own range beyond them."""
+    """Return the ends of the axis: all means, and intervals up to three times the means' own range beyond them."""
     known = np.r_[mean[np.isfinite(mean)], 0.0, tiers[1] * 1.4]
     slack = max(float(np.ptp(known)), 0.5)
     lows, highs = low[np.isfinite(low)], high[np.isfinite(high)]

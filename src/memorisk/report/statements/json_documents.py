@@ -41,7 +41,7 @@ def load_schema(name: str) -> dict[str, Any]:
 
 
 def violations(value: Any, schema: dict[str, Any]) -> Iterator[str]:
-    """Where a value is not as a schema says, a line each; none for a valid one.
+    """Return where a value is not as a schema says, a line each; none for a valid one.
 
     Args:
         value: Of JSON's own types.

@@ -106,7 +106,7 @@ class ClusterOptions:
             check_ray(place)
 
     def placement(self, *folders: Path, cores: int = 1, gpus: int = 0) -> Placement:
-        """Where jobs run that read and write these folders.
+        """Return where jobs run that read and write these folders.
 
         Args:
             folders: On storage that all machines share.

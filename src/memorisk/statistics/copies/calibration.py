@@ -57,7 +57,7 @@ class Threshold:
         return math.isfinite(self.value)
 
     def flags(self, distance: ArrayLike) -> NDArray[np.bool_]:
-        """Which distances are near enough to count as copies.
+        """Return which distances are near enough to count as copies.
 
         Args:
             distance: Any shape, in the unit of the pool.

@@ -211,7 +211,7 @@ def _after_flags(flagged: int, units: UnitNames) -> str:
 
 
 def seed_shortage(n_seeds: int) -> tuple[str, str] | None:
-    """Why so few seeds keep every pass away, and what would decide it; None where there are enough.
+    """Return why so few seeds keep every pass away, and what would decide it; None where there are enough.
 
     Args:
         n_seeds: Seeds of the audit; 0 for unknown.
@@ -224,7 +224,7 @@ def seed_shortage(n_seeds: int) -> tuple[str, str] | None:
 
 
 def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> tuple[tuple[float, int], str] | None:
-    """Why this class fails the gate, with its place in the order of severity; None where it does not.
+    """Return why this class fails the gate, with its place in the order of severity; None where it does not.
 
     With few seeds its limits do not count: they are conditional on these trainings, and a candidate that came out
     better than its partner fits everything better, seen or not. With few groups they do not cover.
@@ -243,7 +243,7 @@ def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> tup
 
 
 def _doubts(row: dict[str, Any], gate: str, notice: float, units: UnitNames, flips: bool) -> list[tuple[str, str]]:
-    """Why this class leaves the gate undecided, each with what would decide it."""
+    """Return why this class leaves the gate undecided, each with what would decide it."""
     name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
     limits = " to ".join(format_against_gates(limit, GATES[gate], digits=3, kind="g") for limit in (low, high))
     doubts = []
@@ -291,7 +291,7 @@ def _doubts(row: dict[str, Any], gate: str, notice: float, units: UnitNames, fli
 
 
 def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
-    """Why a single patient of this class would not have been noticed; empty where one would have been."""
+    """Return why a single patient of this class would not have been noticed; empty where one would have been."""
     reason, room, gap = row.get("why_not"), float(row["room"]), float(row["noticeable_gap"])
     if isinstance(reason, str) and reason:
         return f" cannot be tested: {one_line(reason)}"

@@ -127,7 +127,7 @@ def _training_words(source: FeatureSource) -> str:
 
 
 def weights_problem(backbone: Backbone) -> str:
-    """Why the weights that a backbone names cannot be read; empty where they can, or where none lie on the disk.
+    """Return why the weights that a backbone names cannot be read; empty where they can, or where none lie on the disk.
 
     Whether they fit the network is seen when it is built.
     """
@@ -229,7 +229,7 @@ class CellJob(CellFolder):
 
     @property
     def detector(self) -> Path:
-        """Where a detector that is trained lies."""
+        """Return where a detector that is trained lies."""
         return self.out / DETECTORS / self.encoder
 
     @property
@@ -382,5 +382,5 @@ def _encoder_description(job: CellJob, features: Features) -> dict[str, Any]:
 
 
 def _hash_folder(options: BenchDetectorsOptions) -> Path:
-    """Where hashes of unchanged files are remembered."""
+    """Return where hashes of unchanged files are remembered."""
     return cache_folder(options.store)

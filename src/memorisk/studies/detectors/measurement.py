@@ -221,7 +221,7 @@ def plan_memory(jobs: "Sequence[CellJob]", shape: tuple[int, ...], processes: in
 
 
 def too_large(name: str, n_train: int, columns: int, free: int | None) -> str:
-    """Why a measure is left out; empty where it fits, or takes no more than any other: that is tried.
+    """Return why a measure is left out; empty where it fits, or takes no more than any other: that is tried.
 
     Args:
         name: Of the measure.

@@ -194,7 +194,7 @@ def cell_table(jobs: list[CellJob]) -> StudyTable:
 
 
 def folder_table(jobs: list[CellJob]) -> StudyTable:
-    """Which trained detector lies in which folder: a row a finished cell, as it is named after ``--features``."""
+    """Tell which trained detector lies in which folder: a row a finished cell, as it is named after ``--features``."""
     trained = [job for job in jobs if job.cell.trained and job.done]
     rows = [{"detector": job.cell.name, "features": f"detector:{DETECTORS}/{job.detector.name}"} for job in trained]
     note = "Folders are told from the run folder: put its path behind detector:, and the text behind --features."

@@ -30,7 +30,7 @@ class CellFolder(ABC):
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """Where its results are."""
+        """Return where its results are."""
 
     @property
     @abstractmethod
@@ -44,7 +44,7 @@ class CellFolder(ABC):
 
     @property
     def failure(self) -> str:
-        """Why it failed when it was last tried; empty where it did not, or was not tried."""
+        """Return why it failed when it was last tried; empty where it did not, or was not tried."""
         file = self.folder / _FAILED
         return "" if self.done or not file.is_file() else str(read_json(file)["why"])
 

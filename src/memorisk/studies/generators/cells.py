@@ -87,7 +87,7 @@ def conditions_of(cell: Cell, progress: Progress = no_progress) -> Conditions | 
 
 
 def conditions_folder(cell: Cell) -> Path:
-    """Where the classifiers of a cell's training images leave what they say.
+    """Return where the classifiers of a cell's training images leave what they say.
 
     Args:
         cell: Of the study.

@@ -63,7 +63,7 @@ class Cell(CellFolder):
 
     @property
     def folder(self) -> Path:
-        """Where its results are."""
+        """Return where its results are."""
         return self.out / CELLS / self.key
 
     @property

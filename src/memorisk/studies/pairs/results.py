@@ -98,7 +98,7 @@ def _missing_table(missing: Mapping[str, str]) -> StudyTable:
 
 
 def failures(cells: Sequence[Cell]) -> dict[str, str]:
-    """Why detectors are not there, by name."""
+    """Return why detectors are not there, by name."""
     return {cell.name: cell.failure or "not run" for cell in cells if not cell.done}
 
 

@@ -102,7 +102,7 @@ class ReidScores:
 
     @property
     def why_no_pairs(self) -> str:
-        """Why nothing was compared one against all; empty where it was."""
+        """Return why nothing was compared one against all; empty where it was."""
         return str(self.all_pairs["why_not"])
 
     def calibrated(self, dataset: str) -> float:

@@ -140,7 +140,7 @@ class VectorSimilarity:
 
     @property
     def device(self) -> str:
-        """Where all pairs are looked at; the answers are the same bits everywhere."""
+        """Return where all pairs are looked at; the answers are the same bits everywhere."""
         return "cuda" if str(self.how["device"]).startswith("cuda") else "cpu"
 
     @property

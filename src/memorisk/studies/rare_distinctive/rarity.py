@@ -277,7 +277,7 @@ def _cell_row(cell: Cell, draws: int, seed: int) -> dict[str, Any]:
 
 
 def _reason(cell: Cell, images: ImageRarity, classes: ClassRarity, ranks: MannWhitney) -> list[str]:
-    """Why something is NaN or rests on less than all classes."""
+    """Return why something is NaN or rests on less than all classes."""
     reasons = []
     unscored = len(cell.classes) - len(cell.scored)
     if unscored:

@@ -183,7 +183,7 @@ def limit_or_nan(limit: float) -> float:
 
 
 def missing_ranks_reason(ranks: MannWhitney) -> list[str]:
-    """Why Mann-Whitney says nothing or has no interval; empty if it has."""
+    """Return why Mann-Whitney says nothing or has no interval; empty if it has."""
     if np.isnan(ranks.u):
         side = "rare (below 5 %)" if not ranks.n_first else "common (5 % or more)"
         return [f"no {side} class is scored: nothing to compare"]

@@ -67,7 +67,7 @@ class DiTFolder:
 
 
 def find_dit(text: str) -> DiTFolder:
-    """Where the weights lie that a user names.
+    """Return where the weights lie that a user names.
 
     Args:
         text: A folder of diffusers (of a pipeline or of a transformer), its file of weights, the run folder of a
@@ -302,7 +302,7 @@ class DiTGenerator:
         return DiffusionSampler(network, self.scheduler, decoder, self.config.channels, how, where).draw(checked)
 
     def seen_parts(self, store: ImageStore) -> SeenImages | None:
-        """Which images of a store it or its autoencoder was trained or chosen on; None where that is not known."""
+        """Tell which images of a store it or its autoencoder was trained or chosen on; None where that is not known."""
         return None if self.seen is None else join_seen(self.seen.parts(store), self.vae_seen, store)
 
     def _check_guidance(self, guidance: float) -> None:
