@@ -49,7 +49,7 @@ Training = TypeVar("Training", bound=KeyedTraining)
 
 @dataclass(frozen=True)
 class Trained:
-    """What was trained."""
+    """Outcome of a training."""
 
     folder: Path
     """The run folder; what was trained is in its ``detector`` or ``autoencoder``."""
@@ -59,7 +59,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a training would take."""
+    """Plan of a training."""
 
     parts: dict[str, dict[str, int]]
     """Images and patients of each part."""

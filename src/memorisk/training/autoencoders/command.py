@@ -48,7 +48,7 @@ AUTOENCODER = "autoencoder"
 
 @dataclass(frozen=True)
 class AutoencoderPlan(TrainingPlan):
-    """What a training would take."""
+    """Plan of a training."""
 
     latent_shape: tuple[int, int, int]
     """Channels, height and width of a latent."""
@@ -97,13 +97,13 @@ def train_autoencoder(
 def plan_autoencoder(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> AutoencoderPlan:
-    """What `train_autoencoder` would do and take, by two steps; nothing is written but the image store.
+    """Plan `train_autoencoder` by two steps; nothing is written but the image store.
 
     Args:
         images: As for `train_autoencoder`.
-        out: Likewise.
-        progress: Likewise.
-        **settings: Likewise.
+        out: The run folder.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `TrainAutoencoderOptions`.
 
     Raises:
         InputError: As `train_autoencoder`.
@@ -148,7 +148,7 @@ def _shape(training: AutoencoderTraining) -> tuple[int, int, int]:
 def _summary(
     parts: Division, training: AutoencoderTraining, log: EarlyStoppingLog, progress: Progress
 ) -> dict[str, Any]:
-    """What ``training.json`` says."""
+    """Make the contents of ``training.json``."""
     store, shape = training.store, _shape(training)
     measured = {"test": parts.rows["test"], "validation": training.validation}
     numbers = int(np.prod(shape))
@@ -183,7 +183,7 @@ def _statistics(training: AutoencoderTraining) -> dict[str, Any]:
 
 
 def _notes(store: ImageStore, log: EarlyStoppingLog) -> tuple[str, ...]:
-    """What must be said of a training that is over."""
+    """Note limits of a training that is over."""
     notes = []
     if not store.manifest.groups_given:
         notes.append("Whose each image is was not given: every image counts as a patient of its own.")

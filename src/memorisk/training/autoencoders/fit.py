@@ -260,7 +260,7 @@ def save_autoencoder(network: Any, folder: Path, seen: TrainingRecord, *, scalin
 
 
 def _validation_subset(validation: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """At most 2,000 validation images, and what is said of it."""
+    """Take at most 2,000 validation images, and note it."""
     if len(validation) <= MOST_VALIDATED:
         return validation, ()
     drawn = np.random.default_rng(seed).choice(len(validation), MOST_VALIDATED, replace=False)
@@ -326,7 +326,7 @@ def measure_reconstruction(
 def _compare_with_baseline(
     values: dict[tuple[str, str], np.ndarray], measure: str, groups: np.ndarray
 ) -> dict[str, Any]:
-    """Each of the two and their difference, over patients."""
+    """Estimate both figures and their difference, with intervals over patients."""
     ours, other = values[measure, "autoencoder"], values[measure, "bilinear"]
     each = {"autoencoder": ours, "bilinear": other, "difference": ours - other}
     return {name: asdict(two_way_interval(patient_means(figures, groups)[:, None])) for name, figures in each.items()}

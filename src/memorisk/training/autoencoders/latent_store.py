@@ -48,7 +48,7 @@ class Latents:
     Attributes:
         values: [N, c, h, w] float32, read-only, perhaps a memory map; rows as in the manifest.
         mean: [c] float64, of each channel over the whole set.
-        std: [c] float64, the population's deviation likewise.
+        std: [c] float64, deviation of each channel, that of the population.
         manifest: Whose latent each row is.
         hashes: [N] of the pixels; of given latents of the latents themselves.
         encoder: What computed them.
@@ -238,7 +238,7 @@ def _shape(store: ImageStore) -> StoredShape:
 def _plan(
     encoder: LatentEncoder, store: ImageStore, root: Path, device: torch.device, precision: str, batch: int | None
 ) -> FeaturePlan:
-    """What is to be computed: its key is the content of the images and whatever else decides the values."""
+    """Plan the computation: its key is the content of the images and whatever else decides the values."""
     made = {"precision": precision, "device": device.type, "stored": _shape(store), "depth": store.images.dtype.str}
     content: dict[str, Any] = {"format": _FORMAT, **made, **encoder.identity}
     height, width = encoder.size
@@ -262,7 +262,7 @@ def _plan(
 
 
 def _cached_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Those that stand beside the values, or computed and put there."""
+    """Read the statistics that stand beside the values, or compute and write them."""
     try:
         found = read_json(folder / STATISTICS)
         mean, std = (np.array(found[name], dtype=np.float64) for name in ("mean", "std"))

@@ -16,7 +16,7 @@ _MOST_GROUPS = 32
 @grouped("training", essential="downsampling latent_channels block_channels epochs patience lr batch_size device")
 @dataclass(frozen=True, kw_only=True)
 class AutoencoderOptions:
-    """How one autoencoder is trained."""
+    """Settings of one training of an autoencoder."""
 
     downsampling: Literal[4, 8] = 4
     """Factor from the side of an image to the side of its latent: 64 pixels become 16 (4) or 8 (8)."""
@@ -92,7 +92,7 @@ class AutoencoderOptions:
         return self.block_channels or _WIDTHS[: self.blocks]
 
     def architecture(self, side: int, channels: int) -> dict[str, Any]:
-        """What `diffusers.AutoencoderKL` is built from; no attention, so that it takes images of other sizes, too.
+        """Build the configuration of `diffusers.AutoencoderKL`; without attention it takes images of other sizes, too.
 
         Args:
             side: Pixels of the images.
@@ -115,7 +115,7 @@ class AutoencoderOptions:
 
     @property
     def steps(self) -> TrainOptions:
-        """What the loop of epochs needs of these settings."""
+        """Return the settings that the loop of epochs needs."""
         return TrainOptions(
             epochs=self.epochs,
             lr=self.lr,

@@ -44,7 +44,7 @@ NOISE = "noise"
 
 @dataclass(frozen=True)
 class TrainedClassifiers:
-    """What was trained."""
+    """Classifiers of a run, by regime."""
 
     folder: Path
     """The run folder."""
@@ -196,7 +196,7 @@ def _train(run: RunFolder, name: str, job: TrainJob, data: _Data, options: Train
 
 
 def _described(job: TrainJob, data: _Data) -> dict[str, Any]:
-    """What ``training.json`` says of one model."""
+    """Describe one model for ``training.json``."""
     return {
         "model": job.model,
         "weights": job.weights,

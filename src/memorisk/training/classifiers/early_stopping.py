@@ -64,19 +64,19 @@ def fit_early(
 
     Args:
         model: As for `fit`.
-        images: Likewise.
+        images: Images of the set, as for `fit`.
         targets: Class numbers [N].
         rows: Images to train on, in slot order.
         validation_rows: Images that say when to stop; none of ``rows``.
         options: As for `fit`; ``epochs`` is the most there can be.
-        seed: Likewise.
+        seed: Decides order, dropout and augmentation.
         patience: Epochs without a lower validation loss after which it ends.
         device: As for `fit`.
-        checkpoint: Likewise; the file also holds the best weights so far and the validation losses.
-        checkpoint_seconds: Likewise.
+        checkpoint: File of the state, as for `fit`; it also holds the best weights so far and the validation losses.
+        checkpoint_seconds: Least time between two writes of it.
         on_epoch: Called after each epoch with (epochs done, the network in evaluation mode), before its checkpoint is
             written: after a kill an epoch may be seen twice, none is left out.
-        normalisation: Likewise.
+        normalisation: How to scale pixels, as for `fit`.
 
     Returns:
         The log.
@@ -112,7 +112,7 @@ def _epoch_observer(
     patience: int,
     on_epoch: Callable[[int, nn.Module], None] | None,
 ) -> Callable[[int, np.ndarray], bool]:
-    """What is done after each epoch: the validation loss is asked for and noted, then ``on_epoch`` is called."""
+    """Make what is called after each epoch: it notes the validation loss, then calls ``on_epoch``."""
 
     def after(epoch: int, losses: np.ndarray) -> bool:
         """Note an epoch and say whether to go on."""

@@ -50,7 +50,7 @@ from memorisk.training.engine.pixels import (
 
 @dataclass(frozen=True)
 class FitLog:
-    """What a training did."""
+    """Log of a training."""
 
     losses: tuple[float, ...]
     """Mean training loss of each epoch, over the batches as they were seen."""
@@ -271,7 +271,7 @@ class ClassifierTraining:
             yield loss_of(logits.to(x.dtype), targets[start:stop])
 
     def identity(self, seed: int) -> str:
-        """What a checkpoint must belong to: settings, seed, images, targets and the network's shape and start."""
+        """Fingerprint settings, seed, images, targets and the network's shape and start, for a checkpoint."""
         layout = [(name, list(value.shape), str(value.dtype)) for name, value in self.model.state_dict().items()]
         start = [round(float(p.detach().double().abs().sum()), 3) for p in self.model.parameters()]
         pixels = self.normalisation and [self.normalisation.mean, self.normalisation.std]
@@ -284,7 +284,7 @@ class ClassifierTraining:
 
 
 def _count_outputs(model: nn.Module, source: PixelSource) -> int:
-    """How many logits the network gives, by asking it about two images, in evaluation mode so that nothing moves."""
+    """Count the network's logits on two images, in evaluation mode so that nothing moves."""
     was_training = model.training
     model.eval()
     try:

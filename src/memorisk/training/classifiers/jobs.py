@@ -124,17 +124,17 @@ class TrainJob:
 
     @property
     def noise_seed(self) -> int:
-        """Of a private training's noise: another for each of two twins, since they were trained on other rows."""
+        """Derive the seed of a private training's noise: twins have other rows, and so other noise."""
         return int(fingerprint("noise", self.key), 16) if self.secret_noise is None else self.secret_noise
 
     @property
     def logits_file(self) -> Path:
-        """Where the logits of all images end up, float32 [N, n_outputs]."""
+        """Return the file of the logits of all images, float32 [N, n_outputs]."""
         return self.out / LOGITS / f"{self.key}.npy"
 
     @property
     def augmented_file(self) -> Path:
-        """Where the logits of the augmented passes end up, float32 [score_augmentations, N, n_outputs]."""
+        """Return the file of the logits of augmented passes, float32 [score_augmentations, N, n_outputs]."""
         return self.out / LOGITS / f"{self.key}-augmented-{self.score_augmentations}.npy"
 
     @property
@@ -145,7 +145,7 @@ class TrainJob:
 
 @dataclass(frozen=True)
 class JobLog:
-    """What a job reports back.
+    """Log of a job.
 
     Attributes:
         key: The job.
@@ -184,7 +184,7 @@ def run_training(job: TrainJob) -> JobLog:
 
 
 def warm_up(number: int) -> None:
-    """What a process does once at its first training: load the kernels of a step, allocate its memory.
+    """Load the kernels of a step and allocate its memory, once in a process.
 
     Args:
         number: Of the worker; any.

@@ -135,7 +135,7 @@ def _report(jobs: Sequence[TrainJob], job: TrainJob, loss: float, on_done: OnOut
 
 
 def jobs_cost(jobs: Sequence[TrainJob], *, weight_bytes: int | None, remote: bool = False) -> Cost:
-    """All that is not done of some jobs, each training once.
+    """Sum the costs of the jobs that are not done, each training once.
 
     Args:
         jobs: Of one audit, the same network in all.
@@ -155,7 +155,7 @@ def jobs_cost(jobs: Sequence[TrainJob], *, weight_bytes: int | None, remote: boo
 
 
 def fit_cost(n: int, options: TrainOptions) -> Cost:
-    """Of one training by `memorisk.training.classifiers.fit`, or privately by `memorisk.training.classifiers.private`.
+    """Count the cost of one training by `training.classifiers.fit`, or by `training.classifiers.private`.
 
     Under differential privacy every step draws its images at random, so that their number is an expectation.
 
@@ -189,7 +189,7 @@ def _predictions(job: TrainJob) -> int:
 
 
 def _job_cost(job: TrainJob, weight_bytes: int | None, passed: int) -> Cost:
-    """Of one training and what it leaves."""
+    """Count the cost of one training and of what it leaves."""
     left = Cost(
         images_passed=passed,
         bytes_weights=weight_bytes if job.keep_weights else 0,

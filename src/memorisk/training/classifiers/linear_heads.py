@@ -66,7 +66,7 @@ def trunk_features(
     *,
     normalisation: Normalisation | None = None,
 ) -> torch.Tensor:
-    """What the head sees of every image: one pass of the trunk, evaluation mode, no augmentation, float32.
+    """Compute what the head sees of every image: one pass of the trunk, evaluation mode, no augmentation, float32.
 
     Args:
         model: A network with one linear head (`memorisk.models.network_parts.head_module`).

@@ -26,7 +26,7 @@ _LEAST_ENERGY = 0.1
 
 @dataclass(frozen=True)
 class MarkVariants:
-    """What augmentation made of a mark in each epoch of a training."""
+    """Forms of a mark after augmentation, in each epoch of a training."""
 
     same: np.ndarray
     """Whether the pixels of the mark's rectangle were exactly those before augmentation, [epochs] bool."""
@@ -39,7 +39,7 @@ class MarkVariants:
     """Whole pixels downwards to the place that matches the mark best; 0 where it is gone. [epochs] int64."""
 
     column_shift: np.ndarray
-    """Whole pixels to the right, likewise. [epochs] int64."""
+    """Whole pixels to the right to that place; 0 where the mark is gone. [epochs] int64."""
 
     mirrored: np.ndarray
     """Whether the mark mirrored left to right matches better than as it is, [epochs] bool."""
@@ -78,7 +78,7 @@ def mark_variants(
     place: tuple[int, int],
     shape: tuple[int, int],
 ) -> MarkVariants:
-    """What augmentation made of the mark in each epoch of a training that `fit` ran on a CPU with these arguments.
+    """Find the forms of the mark in each epoch of a training that `fit` ran on a CPU with these arguments.
 
     A training on a GPU drew the same; its factors of contrast are rounded otherwise.
 
@@ -88,7 +88,7 @@ def mark_variants(
         slot: Where in ``rows`` the canary stands.
         marked: The marked image that stood there, [H, W, C], in the type of ``images``.
         options: The training's.
-        seed: Likewise.
+        seed: Random seed of the training.
         epochs: How many ran.
         normalisation: As for `fit`.
         place: Row and column of the mark's rectangle, from the top left, in pixels.
@@ -125,17 +125,17 @@ def replay(
     epochs: int,
     normalisation: Normalisation | None,
 ) -> Iterator[ReplayedStep]:
-    """For each epoch the batch in which the slot stands, bit for bit as `fit` gave it to the network on a CPU.
+    """Repeat the batch of each epoch in which the slot stands, bit for bit as `fit` gave it to the network on a CPU.
 
     Args:
         images: As for `mark_variants`.
-        rows: Likewise.
-        slot: Likewise.
-        marked: Likewise.
-        options: Likewise.
-        seed: Likewise.
-        epochs: Likewise.
-        normalisation: Likewise.
+        rows: Images that were trained on, in slot order.
+        slot: Place of the canary among them.
+        marked: The canary with the mark.
+        options: Settings of the training.
+        seed: Random seed of the training.
+        epochs: Epochs of the training.
+        normalisation: How its pixels were scaled.
 
     Raises:
         InputError: As `mark_variants`.
@@ -235,7 +235,7 @@ class _MarkComparison:
             raise InputError("the marked image differs from the unmarked one outside the mark's rectangle")
 
     def measure(self, marked: torch.Tensor, plain: torch.Tensor) -> _MarkView:
-        """What is left of the mark between two augmented images, [C, H, W] each."""
+        """Measure what is left of the mark between two augmented images, [C, H, W] each."""
         difference = self._difference(marked, plain)
         rows, columns = self.rectangle
         row, column, mirrored = _best_place(self.mark, difference, (rows.start, columns.start))
@@ -251,12 +251,12 @@ class _MarkComparison:
         )
 
     def _difference(self, marked: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
-        """In pixels of [0, 1], float64."""
+        """Subtract the images, in pixels of [0, 1], float64."""
         return (marked.double() - plain.double()) * self.std
 
 
 def _best_place(mark: torch.Tensor, difference: torch.Tensor, place: tuple[int, int]) -> tuple[int, int, bool]:
-    """Where the mark lies in a difference image: row and column of its rectangle, and whether it is mirrored.
+    """Find the mark in a difference image: row and column of its rectangle, and whether it is mirrored.
 
     The cosine between the mark and each window of its size is 1 for a copy of any contrast. A change of contrast also
     moves the whole image by a constant, the median, which is taken off unless the mark covers half of the image;

@@ -42,7 +42,7 @@ _SLOTS, _NOISE = 2, 3  # random streams beside those of `training.engine.optimiz
 
 @dataclass(frozen=True)
 class Privacy:
-    """What a private training promises, and how: (epsilon, delta) for adding or removing one image."""
+    """Promise of a private training: (epsilon, delta) for adding or removing one image, and its noise."""
 
     epsilon: float
     """The budget asked for; what is spent is at most this."""

@@ -225,7 +225,7 @@ class StackedNetworks:
         ]
 
     def identity(self, normalisation: Normalisation | None) -> str:
-        """What a checkpoint must belong to, as for one training."""
+        """Fingerprint the trainings for a checkpoint, as for one training."""
         layout = [(name, list(value.shape)) for name, value in self.parameters.items()]
         start = [round(float(value.detach().double().abs().sum()), 3) for value in self.parameters.values()]
         pixels = normalisation and [normalisation.mean, normalisation.std]
@@ -282,7 +282,7 @@ _SHARE_OF_FREE_MEMORY = 0.5
 
 @dataclass(frozen=True)
 class Strategy:
-    """How K models are trained."""
+    """Way in which K models are trained."""
 
     kind: Literal["processes", "stacked", "sequential"]
     """Side by side in processes, stacked as one, or one after another."""

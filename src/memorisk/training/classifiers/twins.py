@@ -56,7 +56,7 @@ _PAIRING, _PLACEBO = 11, 12  # keep the random streams of pairing and of decoys 
 
 @dataclass(frozen=True)
 class TwinDesign:
-    """Which images the two models of one seed are trained on.
+    """Training rows of the two models of one seed.
 
     Attributes:
         seed: The seed of the pairing, of the initialisation and of the batch order.
@@ -219,7 +219,7 @@ def _align_rows(labels: Sequence[str] | np.ndarray, in_a: np.ndarray, in_b: np.n
 
 
 def _group_counts(labels: Sequence[str] | np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
-    """How many images each group has and how many of each finding, [groups, 1 + findings]."""
+    """Count the images of each group, and those with each finding, [groups, 1 + findings]."""
     counts = [Counter(f for row in rows for f in str(labels[row]).split("|")) for rows in groups]
     names = sorted(set().union(*counts))
     return np.array([[len(rows), *(c[f] for f in names)] for rows, c in zip(groups, counts, strict=True)])
@@ -250,7 +250,7 @@ def _decoys(
 def _nearest_groups(
     labels: Sequence[str] | np.ndarray, wanting: list[np.ndarray], spare: list[np.ndarray]
 ) -> list[np.ndarray]:
-    """For each group in turn the nearest that is there still: by number of images, then by labels."""
+    """Match each group in turn to the nearest that is left: by number of images, then by labels."""
     held = _group_counts(labels, [*wanting, *spare])
     there, found = np.ones(len(spare), dtype=bool), []
     for w in range(min(len(wanting), len(spare))):
@@ -362,7 +362,7 @@ def label_noise_pairs(
 def _pairs_within_class(
     labels: np.ndarray, groups: np.ndarray, rows: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """All pairs that can be made of one random image a group, [pairs, 2]."""
+    """Make all pairs of one random image a group, [pairs, 2]."""
     shuffled = rng.permutation(rows)
     _, one = np.unique(groups[shuffled].astype(str), return_index=True)  # the first of each group in random order
     offered = shuffled[np.sort(one)]

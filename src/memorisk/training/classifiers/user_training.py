@@ -36,7 +36,7 @@ def load_function(name: str, python_path: Sequence[Path] = ()) -> Callable[..., 
 def function_arguments(
     function: Callable[..., Any], images: np.ndarray, targets: np.ndarray, rows: np.ndarray, val: np.ndarray
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the user's function is given of the images, by position and by name: copies that it may change.
+    """Make the arguments of the user's function, by position and by name: copies that it may change.
 
     Args:
         function: A first parameter named ``dataset`` asks for datasets in place of arrays.

@@ -78,13 +78,13 @@ def train_detector(
 def plan_detector(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> TrainingPlan:
-    """What `train_detector` would do and take, by two steps; nothing is written but the image store.
+    """Plan `train_detector` by two steps; nothing is written but the image store.
 
     Args:
         images: As for `train_detector`.
-        out: Likewise.
-        progress: Likewise.
-        **settings: Likewise.
+        out: The run folder.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `TrainDetectorOptions`.
 
     Raises:
         InputError: As `train_detector`.
@@ -119,7 +119,7 @@ def _train_copy_detector(
 
 
 def _plan_copy_detector(images: str | Path, options: TrainDetectorOptions, progress: Progress) -> TrainingPlan:
-    """What a training would take, by two steps with the whole network."""
+    """Plan a training by two steps with the whole network."""
     (store, parts), recipe = open_parts(images, options, progress), options.copy
     with limited_threads(options.threads):
         training = _copy_training(store, parts, recipe)
@@ -138,7 +138,7 @@ def _copy_training(store: ImageStore, parts: Division, recipe: DetectorOptions) 
 
 
 def _copy_cost(store: ImageStore, parts: Division, training: CopyDetectorTraining, steps: int) -> Cost:
-    """Each image of a step has a copy; validation images and theirs are looked for after every epoch."""
+    """Count the cost: each image of a step has a copy; validation copies are looked for after every epoch."""
     epochs, measured = training.options.epochs, _measured_images(store, parts)
     looks, tests = len(training.validation), len(get_args(Strength))
     return Cost(
@@ -163,7 +163,7 @@ def _measured_images(store: ImageStore, parts: Division) -> dict[str, int]:
 def _copy_summary(
     store: ImageStore, parts: Division, fitted: FittedDetector[Detector], recipe: DetectorOptions, progress: Progress
 ) -> dict[str, Any]:
-    """What ``training.json`` says."""
+    """Make the contents of ``training.json``."""
     config = fitted.detector.config
     measured = {name: parts.rows[name] for name in ("validation", "test")}
     return {
@@ -204,7 +204,7 @@ def _train_latent_detector(
 
 
 def _plan_latent_detector(images: str | Path, options: TrainDetectorOptions, progress: Progress) -> TrainingPlan:
-    """What a training would take, by two steps of each stage."""
+    """Plan a training by two steps of each stage."""
     (latents, parts), filled = _open_latents(images, options, progress), options.latent.filled()
     steps, seconds, notes, stages = 0, 0.0, [], []
     with limited_threads(options.threads):
@@ -257,7 +257,7 @@ def _latent_summary(
     options: LatentOptions,
     progress: Progress,
 ) -> dict[str, Any]:
-    """What ``training.json`` says."""
+    """Make the contents of ``training.json``."""
     last, config = fitted[DETECTOR_FOLDER], fitted[DETECTOR_FOLDER].detector.config
     notes = [note for one in fitted.values() for note in one.notes]
     return {

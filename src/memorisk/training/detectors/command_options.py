@@ -29,7 +29,7 @@ LATENT_ONLY = (
 @grouped("training", essential="kind backbone encoder loss epochs batch_size lr dimension protocol device")
 @dataclass(frozen=True, kw_only=True)
 class DetectorSettings(ImageOptions):
-    """How images are read and a detector of any kind is trained, without the split of the images."""
+    """Settings of how images are read and a detector of any kind is trained, without the split of the images."""
 
     kind: Literal["copy", "lcmem", "siamese", "siamese-ntxent"] = "copy"
     """copy: recognises augmented copies; lcmem: recognises copies and images of the same patient, from latents, in two
@@ -158,12 +158,12 @@ class TrainDetectorOptions(SplitOptions, DetectorSettings):
 
     @property
     def copy(self) -> DetectorOptions:
-        """Of one training of a copy detector."""
+        """Return the settings of one training of a copy detector."""
         return DetectorOptions(**self._given((*SHARED, *COPY_ONLY)))
 
     @property
     def latent(self) -> LatentOptions:
-        """Of one training of a Siamese detector."""
+        """Return the settings of one training of a Siamese detector."""
         return LatentOptions(kind=self.kind, **self._given((*SHARED, *LATENT_ONLY)))  # pyright: ignore[reportArgumentType]
 
     def complete(self) -> dict[str, Any]:

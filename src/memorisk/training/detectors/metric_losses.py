@@ -64,7 +64,7 @@ def metric_loss(name: str, *, margin: float = MARGIN, temperature: float = INFON
 
 
 def negatives(groups: torch.Tensor) -> torch.Tensor:
-    """Which embeddings may be a negative of which: [2b, 2b], False within a group.
+    """Say which embeddings may be negatives of which: [2b, 2b], False within a group.
 
     Args:
         groups: [b] of whole numbers; images, then copies, are in this order.
@@ -120,10 +120,10 @@ def _exact_euclidean() -> Any:
     from pytorch_metric_learning.distances import LpDistance
 
     class Exact(LpDistance):
-        """Of embeddings at length 1."""
+        """Distance of embeddings at length 1."""
 
         def compute_mat(self, query_emb: torch.Tensor, ref_emb: torch.Tensor) -> torch.Tensor:
-            """All pairs."""
+            """Compute all pairs."""
             return torch.cdist(query_emb, ref_emb, compute_mode="donot_use_mm_for_euclid_dist")
 
     return Exact(normalize_embeddings=True)

@@ -38,7 +38,7 @@ _BATCH, _TRANSFORMER_BATCH = 128, 64
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorOptions:
-    """How one detector is trained."""
+    """Settings of one training of a copy detector."""
 
     backbone: str = ""
     """Network and its weights, as in resnet50@FILE, resnet50@default (downloads) or resnet50@none (random)."""
@@ -121,7 +121,7 @@ class DetectorOptions:
 
     @property
     def steps(self) -> TrainOptions:
-        """What the loop of epochs needs of these settings."""
+        """Return the settings that the loop of epochs needs."""
         return TrainOptions(
             epochs=self.epochs,
             lr=self.lr,
@@ -147,7 +147,7 @@ DEFAULTS_BY_KIND: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StageOptions:
-    """How long and how fast one stage trains."""
+    """Length and rate of one stage."""
 
     number: int
     """1 or 2."""
@@ -163,7 +163,7 @@ class StageOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LatentOptions:
-    """How one Siamese detector is trained."""
+    """Settings of one training of a Siamese detector."""
 
     kind: Literal["lcmem", "siamese", "siamese-ntxent"] = "lcmem"
     """Which."""
@@ -245,7 +245,7 @@ class LatentOptions:
         return StageOptions(number=number, epochs=epochs, patience=patience, batch_size=batch_size, lr=lr)
 
     def steps(self, stage: StageOptions, size: int) -> TrainOptions:
-        """What the loop of epochs needs."""
+        """Return the settings that the loop of epochs needs."""
         return TrainOptions(
             epochs=stage.epochs,
             lr=stage.lr,
@@ -257,7 +257,7 @@ class LatentOptions:
         )
 
     def _check(self) -> None:
-        """Of filled options."""
+        """Check filled options."""
         if self.stage1_augment not in ("none", "mild"):
             from memorisk.training.detectors.lcmem.augmentations import operations_of  # PyTorch comes with it
 

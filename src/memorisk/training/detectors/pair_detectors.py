@@ -29,7 +29,7 @@ _NO_NETWORK = ("pixels", "pca", "saved")
 
 @dataclass(frozen=True, eq=False)
 class PairDetector:
-    """What compares two images."""
+    """Comparison of two images by vectors and a score."""
 
     source: FeatureSource
     """Of the vectors."""
@@ -46,7 +46,7 @@ class PairDetector:
 
     @property
     def name(self) -> str:
-        """As a report may show it."""
+        """Name it as a report may show it."""
         return self.source.shown if self.measure is None else f"{self.source.shown}, {self.measure}"
 
     @property
@@ -74,13 +74,13 @@ class PairDetector:
 
         Args:
             images: As for `load_features`.
-            options: Likewise.
-            reference: Likewise; what ``pca:K`` is fitted on.
-            size: Likewise.
-            normalise: Likewise.
-            device: Likewise.
-            precision: Likewise.
-            progress: Likewise.
+            options: How images are read; not with a store.
+            reference: What ``pca:K`` is fitted on.
+            size: Side in pixels of the input.
+            normalise: Mean and deviation of the input.
+            device: Where to compute.
+            precision: Arithmetic of the network.
+            progress: Called with (stage, done, total).
 
         Raises:
             InputError: As `load_features`.
@@ -91,7 +91,7 @@ class PairDetector:
         return load(work=self.workplace.features, progress=progress, **how)
 
     def similarity(self, reference: np.ndarray) -> Similarity:
-        """What compares its vectors; a measure is fitted on those given, where there is something to fit.
+        """Open the comparison of its vectors; a measure is fitted on those given, where there is something to fit.
 
         Args:
             reference: [N, d] vectors.

@@ -23,7 +23,7 @@ from memorisk.runs.errors import InputError, MissingExtraError
 
 
 def choose_precision(precision: str, device: torch.device) -> str:
-    """What ``auto`` means on this device: bf16 on a GPU that computes in it, fp32 elsewhere."""
+    """Resolve ``auto`` on this device: bf16 on a GPU that computes in it, fp32 elsewhere."""
     if precision == "auto":
         return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     if precision == "fp16" and device.type == "cpu":
@@ -156,7 +156,7 @@ def wait_for_all() -> None:
 
 
 def process_rows(batch_size: int, processes: int, number: int) -> slice:
-    """Which rows of a batch a process takes.
+    """Return the rows of a batch that a process takes.
 
     Args:
         batch_size: Rows of all processes.

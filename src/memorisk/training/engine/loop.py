@@ -32,7 +32,7 @@ CHECKPOINT = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where the state of a training is kept, and how often it is written."""
+    """File of the state of a training, and how often it is written."""
 
     path: Path
     """The safetensors file."""
@@ -46,7 +46,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Where a training stands."""
+    """Progress of a training."""
 
     epoch: int
     """Epochs that are done."""
@@ -135,7 +135,7 @@ LossesOf = Callable[[int, Bounds], Iterator[torch.Tensor]]
 
 @dataclass(frozen=True)
 class EpochObserver:
-    """Who looks at a training after each epoch and may end it, and what a checkpoint must hold for that."""
+    """Observer that looks at a training after each epoch and may end it, with its tensors in the checkpoint."""
 
     after: Callable[[int, np.ndarray], bool]
     """Called with (epochs done, mean training loss of each model [K]) before the epoch's checkpoint is written; returns
@@ -227,8 +227,8 @@ def run_epoch(
 
     Args:
         losses_of: As for `run_epochs`.
-        optimizer: Likewise.
-        options: Likewise.
+        optimizer: Over the trained tensors.
+        options: Epochs, lr and schedule are used.
         epoch: Its number, from 0.
         bounds: Start and stop of each batch.
         scaler: For fp16.
@@ -304,7 +304,7 @@ class BestEpoch:
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
-        """What a checkpoint holds of it."""
+        """Return what a checkpoint holds of it."""
         return {"figures": self.figures, **self.weights}
 
     @property
@@ -338,7 +338,7 @@ class BestEpoch:
 
 @dataclass(frozen=True)
 class EarlyStoppingLog:
-    """What a training that was stopped early went through."""
+    """Log of a training that was stopped early."""
 
     best_epoch: int
     """Epochs after which the validation loss was lowest: the weights are those (1, 2, ...)."""

@@ -34,7 +34,7 @@ Weights = Annotated[
 @grouped("training", essential="epochs batch_size lr augment regime epsilon", privacy="regime epsilon delta clip")
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """How a network is trained. ``None`` means: what the architecture's specification says."""
+    """Settings of a training. ``None`` means: what the architecture's specification says."""
 
     epochs: int | None = None
     """Epochs; by default the architecture's (30, MedSAM 50)."""
@@ -166,7 +166,7 @@ class TrainOptions:
 
     @property
     def arms(self) -> dict[str, "TrainOptions"]:
-        """Each combination of regime and epsilon by its name ("dp-lora-8"), as options of one training."""
+        """Combine regimes and epsilons, by name ("dp-lora-8"), as options of one training each."""
         named = {}
         for regime in self.regime:
             for epsilon in self.epsilon if regime.startswith("dp-") else (None,):
@@ -198,7 +198,7 @@ def _check_count(field: str, value: object, *, least: int = 1) -> None:
 @grouped("design", essential="splits")
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions:
-    """Which images train, choose and measure."""
+    """Settings of which images train, choose and measure."""
 
     splits: Splits = "redraw"
     """Draw training, validation and test images by patient (redraw), or use the given split."""
@@ -227,7 +227,7 @@ class SplitOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PartOptions(SplitOptions, ImageOptions):
-    """How images are read, and which of them train, choose and measure."""
+    """Settings of how images are read, and which of them train, choose and measure."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.

@@ -145,7 +145,7 @@ class PixelSource:
         self.shift, self.scale = _shift_and_scale(normalisation, _torch_dtype(images), device, dtype)
 
     def batches(self, slots: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-        """For each tensor of slots (positions in ``rows``), its batch: [b, C, H, W] or [b, d], normalised."""
+        """Give the batch of each tensor of slots (positions in ``rows``): [b, C, H, W] or [b, d], normalised."""
         if self.held is not None:
             rows = self.rows[torch.cat(list(slots))].to(self.held.device)  # one transfer for all batches
             for chosen in rows.split([len(chosen) for chosen in slots]):

@@ -81,11 +81,11 @@ def predict_augmented(
 
     Args:
         model: As for `predict_logits`.
-        images: Likewise.
-        options: Likewise; ``augment`` is used, too.
-        device: Likewise.
+        images: Images of the set.
+        options: Those of its training; ``augment`` is used, too.
+        device: Where to compute.
         passes: Augmentations of each image.
-        normalisation: Likewise.
+        normalisation: How to scale pixels.
 
     Returns:
         [passes, N, k] float32.

@@ -29,7 +29,7 @@ _BATCH = 32  # hidden tokens of a ViT-B at 224 px take 20 MB an image
 
 @dataclass(frozen=True)
 class Layer:
-    """Where a hook is placed."""
+    """Place of a hook."""
 
     name: str
     """The module's name in the network."""
@@ -48,7 +48,7 @@ class Activations:
 
 
 def choose_layers(model: nn.Module) -> tuple[list[Layer], str]:
-    """Which layers are looked at: timm's own list of stages or blocks, else convolutions and linear layers in order.
+    """Choose the layers: timm's own list of stages or blocks, else convolutions and linear layers in order.
 
     The classifier head is left out: its output is the loss by another name.
 
@@ -183,7 +183,7 @@ def _hooks(model: nn.Module, layers: list[Layer], sink: _Sink) -> Iterator[None]
 def pooled(
     layer: Layer, output: Any, *, prefix: int = 0, channels_last: bool = False
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """What is kept of one layer's output: (name, [b, d]) once, twice where there is a CLS token.
+    """Pool one layer's output: (name, [b, d]) once, twice where there is a CLS token.
 
     Args:
         layer: The layer.

@@ -49,7 +49,7 @@ class FeatureChecks:
     constant_columns: np.ndarray
 
     def of_rows(self, rows: np.ndarray) -> "FeatureChecks":
-        """Those of chosen rows [n], by their places among these; columns stay as judged on all."""
+        """Select the findings of chosen rows [n], by their places among these; columns stay as judged on all."""
         return replace(
             self,
             not_finite=np.flatnonzero(np.isin(rows, self.not_finite)),
@@ -57,7 +57,7 @@ class FeatureChecks:
         )
 
     def sentences(self, ids: np.ndarray, dimension: int) -> list[str]:
-        """What a report must say, a sentence each; none where nothing was found."""
+        """Write the notes for a report, a sentence each; none where nothing was found."""
         said = []
         if n := len(self.not_finite):
             which = listed(ids[self.not_finite])
@@ -116,7 +116,7 @@ _COPIED_AT_ONCE = 1 << 22  # values
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturePlan:
-    """What is to be computed, and where it is kept.
+    """Plan of a computation of features, and where they are kept.
 
     Attributes:
         key: Name of the content.
@@ -136,7 +136,7 @@ class FeaturePlan:
 
     @property
     def folder(self) -> Path:
-        """Where the finished features stand."""
+        """Return the folder of the finished features."""
         return self.root / self.key
 
     @property
@@ -165,7 +165,7 @@ class CachedFeatures:
 
 
 def first_occurrences(pixel_hashes: np.ndarray) -> np.ndarray:
-    """For each row the first one with the same pixels, [N]."""
+    """Find the first row with the same pixels as each row, [N]."""
     codes, _ = pd.factorize(np.asarray(pixel_hashes, dtype=object))
     _, first = np.unique(codes, return_index=True)
     return first[codes]
@@ -259,7 +259,7 @@ def _build(plan: FeaturePlan, progress: CountProgress | None) -> int:
 
 
 def _resume(plan: FeaturePlan, distinct: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-    """What an earlier try left, where it agrees with its hashes, and which of the distinct images it holds."""
+    """Read what an earlier try left, where it agrees with its hashes, and which of the distinct images it holds."""
     done = np.zeros(len(distinct), dtype=bool)
     try:
         values = np.load(plan.building / VALUES, mmap_mode="r+", allow_pickle=False)

@@ -177,15 +177,15 @@ def feature_job(
     batch: int | None,
     threads: int,
 ) -> FeatureJob:
-    """What all blocks of a pass have in common.
+    """Make the part of a job that all blocks of a pass share.
 
     Args:
         source: What computes.
         encoder: As it was opened here.
         stored: Height, width and channels of the images.
-        size: As for `open_encoder`, and so the next two.
-        normalise: Likewise.
-        seed: Likewise.
+        size: Side in pixels of the encoder's input.
+        normalise: Mean and deviation of its input.
+        seed: Random seed of untrained weights.
         precision: Settled.
         device: Of the kind that workers are to compute on.
         batch: Images a batch; None for what a pass here has.
@@ -228,7 +228,7 @@ def run_features(job: FeatureJob) -> None:
 
 
 def needed_files(source: FeatureSource) -> tuple[Path, ...]:
-    """What workers must see to open an encoder: a file of weights, or a folder."""
+    """Name what workers must see to open an encoder: a file of weights, or a folder."""
     given = (source.name if source.kind in ("detector", "transformers") else source.weights) or ""
     return (Path(given).resolve(),) if given and Path(given).exists() else ()
 
@@ -293,7 +293,7 @@ SEARCHES = "searches"
 
 @dataclass(frozen=True)
 class ComputeBackend:
-    """Where searches and passes of images run."""
+    """Place where searches and passes of images run."""
 
     search: Search = LOCAL_SEARCH
     """Looks at all pairs."""

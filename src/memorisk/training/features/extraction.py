@@ -43,7 +43,7 @@ def feature_batch_size(size: tuple[int, int]) -> int:
 
 
 def feature_precision(precision: str, device: torch.device, *, mixed: bool = True) -> str:
-    """What a precision means here: ``auto`` is bf16 on a GPU that computes in it, and fp32 elsewhere.
+    """Resolve a precision: ``auto`` is bf16 on a GPU that computes in it, and fp32 elsewhere.
 
     Args:
         precision: "auto", "fp32", "bf16" or "fp16".
@@ -170,7 +170,7 @@ def check_feature_network(name: str, weights: str | Path | None) -> ModelSpec:
 
     Args:
         name: As for `feature_network`.
-        weights: Likewise.
+        weights: File of its weights, ``default`` or ``none``.
 
     Raises:
         InputError: There is no such network or weights file, or no weights are named.
@@ -257,7 +257,7 @@ def features_cost(
     shape: tuple[int, ...],
     detector: Detector | LatentDetector | None = None,
 ) -> Cost:
-    """Of computing and keeping them; images of one set with the same pixels are computed once.
+    """Count the cost of computing and keeping features; images of one set with the same pixels are computed once.
 
     Args:
         source: What computes them.

@@ -226,7 +226,7 @@ def _fit_or_load_pca(
 def _plan(
     encoder: Encoder, store: ImageStore, root: Path, device: torch.device, precision: str, batch: int | None
 ) -> FeaturePlan:
-    """What is to be computed: its key is the content of the images and whatever else decides the values."""
+    """Plan the computation: its key is the content of the images and whatever else decides the values."""
     made = {"precision": precision, "device": device.type, "dtype": str(encoder.dtype), "stored": _stored(store)}
     content = {"format": _FORMAT, "depth": store.images.dtype.str, **made, **encoder.identity}
 
@@ -290,7 +290,7 @@ def _features(
 
 
 def _preprocessing_notes(encoder: Encoder, stored: StoredShape) -> str:
-    """What an image went through."""
+    """Note what an image went through."""
     how = encoder.preprocessing
     height, width = how.size
     said = [f"stored at {stored[0]} x {stored[1]} pixels in {stored[2]} channel{'s' if stored[2] > 1 else ''}"]

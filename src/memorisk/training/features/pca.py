@@ -165,7 +165,7 @@ def _largest(product: np.ndarray, components: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _fix_signs(directions: np.ndarray) -> np.ndarray:
-    """Each direction turned so that its entry of largest magnitude (the first of equals) is positive."""
+    """Turn each direction so that its entry of largest magnitude (the first of equals) is positive."""
     size = np.abs(directions)
     first = np.argmax(size >= size.max(axis=1, keepdims=True) * (1 - _TIE), axis=1)
     sign = np.sign(directions[np.arange(len(directions)), first])

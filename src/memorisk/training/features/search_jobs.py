@@ -39,7 +39,7 @@ _JOBS, _MOST_JOBS = 32, 4096
 
 @dataclass(frozen=True)
 class PairQuery:
-    """What is asked of the pairs."""
+    """Query of the pairs."""
 
     kind: Literal["nearest", "histogram", "survey"]
     k: int | None = None
@@ -48,7 +48,7 @@ class PairQuery:
     edges: tuple[float, ...] | None = None
 
     def mark(self) -> str:
-        """Of all of it; infinite numbers, too."""
+        """Fingerprint all of it, infinite numbers among it."""
         numbers = [np.array([] if value is None else value) for value in (self.threshold, self.edges)]
         return fingerprint(self.kind, self.k, self.limit, *numbers)
 
@@ -127,7 +127,7 @@ class DistributedSearch:
         exclude_same: Any = None,
         device: str = "auto",
     ) -> Neighbours:
-        """As `memorisk.scores.distances.nearest`."""
+        """Search as `scores.distances.neighbours.nearest` does."""
         if not self._leaves(queries, references):
             return LOCAL_SEARCH.nearest(queries, references, measure, k, exclude_same=exclude_same, device=device)
         asked = PairQuery("nearest", k=k)
@@ -145,7 +145,7 @@ class DistributedSearch:
         exclude_same: Any = None,
         device: str = "auto",
     ) -> NDArray[np.int64]:
-        """As `memorisk.scores.distances.histogram`."""
+        """Count as `scores.distances.neighbours.histogram` does."""
         if not self._leaves(queries, references):
             return LOCAL_SEARCH.histogram(queries, references, measure, edges, exclude_same=exclude_same, device=device)
         asked = PairQuery("histogram", edges=_numbers(edges))
@@ -165,7 +165,7 @@ class DistributedSearch:
         exclude_same: Any = None,
         device: str = "auto",
     ) -> Survey:
-        """As `memorisk.scores.pairs.survey`."""
+        """Survey as `scores.pairs.search.survey` does."""
         if not self._leaves(u, v):
             asked_here = {"threshold": threshold, "limit": limit, "k": k, "edges": edges, "exclude_same": exclude_same}
             return LOCAL_SEARCH.survey(u, v, head, device=device, **asked_here)
@@ -203,7 +203,7 @@ class DistributedSearch:
         return self._answers(job, left.n)
 
     def _job(self, left: Any, right: Any, codes: Sequence[np.ndarray], asked: PairQuery, device: str) -> SearchJob:
-        """All of the work, its tables where workers see them."""
+        """Make one job of all the work, its tables where workers see them."""
         shared = [None if x is None else share_array(self.folder, x, self.place.folders) for x in (left, right, *codes)]
         mine, theirs, *groups = shared
         assert mine is not None
@@ -213,7 +213,7 @@ class DistributedSearch:
         )
 
     def _answers(self, whole: SearchJob, n: int) -> list[Arrays]:
-        """Of every block of rows, in order: found, or made by the workers now.
+        """Give the answers of all blocks of rows, in order: found, or made by the workers now.
 
         Raises:
             MemoriskError: Some could not be had; those that are there are kept.
@@ -239,7 +239,7 @@ class DistributedSearch:
 
 
 def read_answer(path: Path) -> Arrays | None:
-    """What a job left; None where it is not there or damaged, so that it is made again."""
+    """Read what a job left; None where it is not there or damaged, so that it is made again."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -266,7 +266,7 @@ def _search_by_measure(job: SearchJob) -> Arrays:
 
 
 def _search_by_head(job: SearchJob) -> Arrays:
-    """What a survey says of a block of rows."""
+    """Survey a block of rows."""
     assert job.weight is not None
     asked, groups = job.asked, tuple(one.open() for one in job.groups)
     left, right = job.left.open(), None if job.right is None else job.right.open()
@@ -334,6 +334,6 @@ def _measure_of(shared: SharedArray) -> FittedMeasure:
 
 
 def _fingerprint_of(measure: FittedMeasure) -> str:
-    """Of everything that was fitted and chosen."""
+    """Fingerprint everything that was fitted and chosen."""
     values = (getattr(measure, field.name) for field in fields(measure))
     return fingerprint(*(value if isinstance(value, np.ndarray) else [value] for value in values), length=32)

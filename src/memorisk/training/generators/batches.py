@@ -42,7 +42,7 @@ class RowImages:
     def batches(
         self, slots: Sequence[torch.Tensor], flips: Sequence[torch.Tensor] | None = None
     ) -> Iterator[torch.Tensor]:
-        """For each tensor of positions among the rows, its batch.
+        """Give the batch of each tensor of positions among the rows.
 
         Args:
             slots: [b] int64 each.
@@ -142,7 +142,7 @@ _DRAWS = 2  # beside the order and the step seeds of `order`
 
 @dataclass(frozen=True)
 class StepDraw:
-    """What is random in a step, for its whole batch.
+    """Random draws of a step, for its whole batch.
 
     Attributes:
         flip: [b] bool, which images are mirrored.
@@ -183,7 +183,7 @@ class StepPlan:
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def draw(self, step: int) -> StepDraw:
-        """What is random in a step."""
+        """Draw what is random in a step."""
         sequence = np.random.SeedSequence(self.seed, spawn_key=(_DRAWS, step))
         seed = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
         generator, b = torch.Generator().manual_seed(seed), self.batch_size

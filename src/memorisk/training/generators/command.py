@@ -64,17 +64,17 @@ _BYTES = 4
 
 @dataclass(frozen=True)
 class TrainedGenerator(Trained):
-    """What was trained."""
+    """Generator of a run."""
 
     @property
     def generator(self) -> Generator:
-        """It, as `memorisk.load_generator` reads it."""
+        """Load it."""
         return load_generator(self.folder / GENERATOR)
 
 
 @dataclass(frozen=True)
 class GeneratorPlan(TrainingPlan):
-    """What a training would take; neither its time nor its cost holds that of a watch."""
+    """Plan of a training; neither its time nor its cost holds that of a watch."""
 
     conditioned_on: str
     """``none``, ``class`` or ``vector``."""
@@ -120,7 +120,7 @@ def train_generator(
     identity = {**options.generator.recipe(), **split_settings(options)}
 
     def prepare(run: RunFolder) -> GeneratorTraining:
-        """With its conditions, where it has any."""
+        """Make the conditions, where it has any, and check the training with them."""
         if options.conditioning is None:
             return checked
         return _training(store, parts, options, _conditions(store, parts, options, run, progress), progress)
@@ -139,13 +139,13 @@ def train_generator(
 def plan_generator(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> GeneratorPlan:
-    """What `train_generator` would do and take, by two steps; nothing is written but the image store.
+    """Plan `train_generator` by two steps; nothing is written but the image store.
 
     Args:
         images: As for `train_generator`.
-        out: Likewise.
-        progress: Likewise.
-        **settings: Likewise.
+        out: The run folder.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `TrainGeneratorOptions`.
 
     Raises:
         InputError: As `train_generator`.
@@ -190,7 +190,7 @@ def _training(
 
 
 def _notes_on_parts(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> tuple[str, ...]:
-    """What must be said of the images and of who is held out."""
+    """Note limits of the images and of who is held out."""
     held_out = {name: parts.rows[name] for name in ("validation", "test")}
     return (*notes_on_inputs(store, parts, options), *notes_on_latents(options.generator, store, held_out))
 
@@ -198,7 +198,7 @@ def _notes_on_parts(store: ImageStore, parts: Division, options: TrainGeneratorO
 def _conditions(
     store: ImageStore, parts: Division, options: TrainGeneratorOptions, run: RunFolder, progress: Progress
 ) -> Conditions:
-    """Of the training images; the first process trains the classifiers, the others read what they said."""
+    """Make the conditions of the training images: the first process trains the classifiers, the others read."""
     from memorisk.training.generators.pseudo_conditions import pseudo_conditions
 
     assert options.conditioning is not None
@@ -213,7 +213,7 @@ def _conditions(
 
 
 def _blank_conditions(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> Conditions | None:
-    """As long as those will be, before any classifier is trained; None without; what cannot be is refused."""
+    """Make blank conditions of the final length, before any classifier is trained; None where there are none."""
     if options.conditioning is None:
         return None
     from memorisk.training.generators.fold_classifiers import fold_data
@@ -232,7 +232,7 @@ def _cost(
     kept: int,
     folder: Path,
 ) -> Cost:
-    """Of a whole run that keeps so many snapshots."""
+    """Count the cost of a whole run that keeps so many snapshots."""
     from memorisk.training.generators.fold_classifiers import fold_data
 
     rows, validation, which = parts.rows["training"], parts.rows["validation"], options.conditioning
@@ -251,7 +251,7 @@ def _summary(
     training: GeneratorTraining,
     fitted: FittedGenerator,
 ) -> dict[str, Any]:
-    """What ``training.json`` says."""
+    """Make the contents of ``training.json``."""
     made = training.config(fitted.steps)
     return {
         "images": {"stored": store.images.shape[1:], "depth": store.images.dtype.itemsize * 8},
@@ -286,7 +286,7 @@ def steps_cost(
     validation: np.ndarray,
     conditions: Conditions | None = None,
 ) -> Cost:
-    """Of a training to its last step, with its looks at held-out images; what stays on the disk is not in it.
+    """Count the cost of a training to its last step, with its looks at held-out images, without what stays on the disk.
 
     Args:
         store: The images.
@@ -312,7 +312,7 @@ def steps_cost(
 
 
 def latents_cost(store: ImageStore, options: GeneratorOptions) -> Cost:
-    """Of the latents that a diffusion model learns: each image, and mirrored, through the encoder once.
+    """Count the cost of the latents that a diffusion model learns: each image, and mirrored, through the encoder once.
 
     Args:
         store: The images.
@@ -330,7 +330,7 @@ def latents_cost(store: ImageStore, options: GeneratorOptions) -> Cost:
 
 
 def classifiers_cost(data: FoldData, options: PseudoOptions, which: str, folder: Path) -> dict[str, Cost]:
-    """Of each classifier that makes pseudo-conditions and is not done, by the file of its outputs.
+    """Count the cost of each classifier that makes pseudo-conditions and is not done, by the file of its outputs.
 
     Args:
         data: Their images.
@@ -352,7 +352,7 @@ def classifiers_cost(data: FoldData, options: PseudoOptions, which: str, folder:
 
 
 def weights_cost(training: GeneratorTraining, kept: int = 0) -> Cost:
-    """Of the generators that stay: the last one and the snapshots, each with the autoencoder of its latents.
+    """Count the bytes of the generators that stay: the last one and the snapshots, each with its autoencoder.
 
     Args:
         training: Checked.

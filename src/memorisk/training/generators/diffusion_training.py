@@ -57,7 +57,7 @@ _AT_ONCE = 100  # steps whose batches are asked for together, and after which th
 
 
 class ConditionSource(Protocol):
-    """What the network is told of the rows of a batch."""
+    """Conditions of the rows of a batch."""
 
     def __call__(self, slots: torch.Tensor, drop: torch.Tensor) -> torch.Tensor:
         """Labels [b] or vectors [b, k] on the device, those in ``drop`` without a condition."""
@@ -302,7 +302,7 @@ class DiffusionTraining:
 
     @property
     def parameters(self) -> int:
-        """Of the network."""
+        """Count the weights of the network."""
         return sum(parameter.numel() for parameter in self.network.parameters())
 
     @cached_property
@@ -342,7 +342,7 @@ class DiffusionTraining:
         return TrainingLog(self.loop.step, self._history(), stopped=not going)
 
     def config(self, steps: int) -> GeneratorConfig:
-        """What the generator's description says after so many steps."""
+        """Describe the generator after so many steps."""
         _, height, width, channels = (int(n) for n in self.store.images.shape)
         told, encoder = self.told, self.view.encoder
         return GeneratorConfig(
@@ -367,7 +367,7 @@ class DiffusionTraining:
         return TrainingRecord.of(self.store, rows, earlier=began.seen, unknown=began.unknown)
 
     def generator(self) -> Generator:
-        """With the averaged weights as they are now; it shares them with the training."""
+        """Open the generator with the averaged weights as they are now; it shares them with the training."""
         config, averaged = self.config(self.loop.step), self.loop.averaged
         found: Any = DiTGenerator(
             averaged, config, self.scheduler, self.vae, self.conditions, self.seen(), self._vae_seen
@@ -386,7 +386,7 @@ class DiffusionTraining:
         save_dit(self.loop.averaged, folder, self.config(steps), **parts, **seen)
 
     def seconds_a_step(self) -> float:
-        """From the second of two steps; the network is not of use afterwards."""
+        """Time the second of two steps; the network is not of use afterwards."""
         return step_seconds(self.loop, min(2, self.options.steps), self.loop.losses.cpu)[-1]
 
     @property
@@ -415,7 +415,7 @@ class DiffusionTraining:
         return going
 
     def _agreed(self, going: bool) -> bool:
-        """What the first process says, to all of them."""
+        """Broadcast what the first process says to all of them."""
         if self.accelerator.num_processes == 1:
             return going
         said = torch.tensor(float(going and self.accelerator.is_main_process), device=self.device)
@@ -432,7 +432,7 @@ class DiffusionTraining:
 
 
 def _network(view: ImageView, told: Conditioning, options: GeneratorOptions) -> tuple[Any, DiTSpec, str]:
-    """What is trained, what it is, and what identifies what it starts from."""
+    """Open the network that is trained, with its specification and the identity of what it starts from."""
     channels, side, _ = view.shape
     told_of_it = {
         "conditioned_on": told.conditioned_on,

@@ -258,7 +258,7 @@ TABLE_COLUMNS = ("image", "path", "label", "seed", "source", "attempt", "sha256"
 
 
 def image_path(image: str) -> str:
-    """Of its picture, below the set's folder."""
+    """Return the path of its picture, below the set's folder."""
     return f"{IMAGES}/{image}.png"
 
 

@@ -121,8 +121,8 @@ def run_training(
         training: From `build_training`.
         options: Of it.
         folder: As for `fit_generator`.
-        on_snapshot: Likewise.
-        progress: Likewise.
+        on_snapshot: Called at every look; False ends the training there.
+        progress: Called with (stage, done, total).
 
     Raises:
         InputError: The folder holds another generator.
@@ -146,7 +146,7 @@ def run_training(
 
 
 def _read_fitted(folder: Path, key: str) -> FittedGenerator:
-    """What an earlier call left.
+    """Read what an earlier call left.
 
     Raises:
         InputError: It is another generator, or damaged.

@@ -33,7 +33,7 @@ _NORMALISATION_IMAGES = 4096
 
 @dataclass(frozen=True, eq=False)
 class FoldData:
-    """What the five classifiers are trained on."""
+    """Images of the five classifiers."""
 
     images: np.ndarray | StackedImages
     """[N, H, W, C] of the store."""
@@ -138,7 +138,7 @@ def fold_outputs(data: FoldData, options: PseudoOptions, folder: Path, progress:
 
 @dataclass(frozen=True)
 class FoldRecipe:
-    """How each of the five is trained."""
+    """Settings of the training of each of the five."""
 
     train: TrainOptions
     """Filled in."""
@@ -147,7 +147,7 @@ class FoldRecipe:
 
 
 def fold_recipe(data: FoldData, options: PseudoOptions) -> FoldRecipe:
-    """How the classifiers of some images are trained.
+    """Make the settings of the classifiers of some images.
 
     Args:
         data: Of `fold_data`.
@@ -164,7 +164,7 @@ def fold_recipe(data: FoldData, options: PseudoOptions) -> FoldRecipe:
 
 
 def fold_seed(number: int, options: PseudoOptions) -> int:
-    """Of one classifier.
+    """Return the seed of one classifier.
 
     Args:
         number: Which.
@@ -174,7 +174,7 @@ def fold_seed(number: int, options: PseudoOptions) -> int:
 
 
 def fold_file(number: int, data: FoldData, recipe: FoldRecipe, options: PseudoOptions, folder: Path) -> Path:
-    """Where the outputs of one classifier are kept.
+    """Return the file of the outputs of one classifier.
 
     Args:
         number: Which.

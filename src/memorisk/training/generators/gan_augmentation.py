@@ -52,7 +52,7 @@ def move_pixels(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
 
 
 def move_between_pixels(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-    """Each image moved by any matrix, without aliases.
+    """Move each image by its own matrix, without aliases.
 
     It is made twice as large by the wavelet sym6, taken between its pixels by bilinear interpolation, and made half as
     large by sym6 again, which undoes the first step where nothing moves.
@@ -89,7 +89,7 @@ def recolour(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
 
 
 def _sources(matrix: torch.Tensor, line: torch.Tensor, side: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where each point of a grid is taken from: rows and columns, [b, n n] each, as pixels of the image are counted."""
+    """Find where each point of a grid is taken from: rows and columns, [b, n n] each, in pixels of the image."""
     middle = (side - 1) / 2
     line = line.to(matrix.device) - middle
     y, x = (v.flatten() for v in torch.meshgrid(line, line, indexing="ij"))
@@ -145,18 +145,18 @@ _LOG_SCALE, _LOG_CONTRAST, _LOG_SATURATION, _BRIGHTNESS = 0.2, 0.5, 1.0, 0.2
 
 @dataclass(frozen=True, eq=False)
 class AugmentationDraws:
-    """What was drawn for a batch."""
+    """Random draws for a batch."""
 
     blit: torch.Tensor
     """[b, 3, 3] float64: flips, turns and whole pixels, in pixels from the middle of the image; from what is seen to
     where it is taken from."""
     geometry: torch.Tensor
-    """[b, 3, 3] float64: scales, rotations and fractions of pixels, likewise."""
+    """[b, 3, 3] float64: scales, rotations and fractions of pixels, in the same sense."""
     colour: torch.Tensor
     """[b, 4, 4] float64: of red, green, blue and 1."""
 
     def to(self, device: torch.device) -> "AugmentationDraws":
-        """On a device."""
+        """Move them to a device."""
         return AugmentationDraws(self.blit.to(device), self.geometry.to(device), self.colour.to(device))
 
 
@@ -273,7 +273,7 @@ def _matrix(*numbers: torch.Tensor) -> torch.Tensor:
 
 
 def _scale(across: torch.Tensor, along: torch.Tensor) -> torch.Tensor:
-    """Of x and of y."""
+    """Scale x and y."""
     return _matrix(across, 0 * across, 0 * across, 0 * across, along, 0 * across)
 
 
@@ -284,7 +284,7 @@ def _rotation(angle: torch.Tensor) -> torch.Tensor:
 
 
 def _shift(right: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
-    """In pixels."""
+    """Shift by pixels."""
     one, none = torch.ones_like(right), torch.zeros_like(right)
     return _matrix(one, none, right, none, one, down)
 
@@ -329,7 +329,7 @@ class AdaptiveProbability:
 
     @property
     def p(self) -> float:
-        """Of each transformation now."""
+        """Return the probability of each transformation now."""
         return float(self.state["probability"])
 
     @property
@@ -363,7 +363,7 @@ _PHASES = 3  # beside order, step seeds, and the draws of `training.generators.b
 
 @dataclass(frozen=True, eq=False)
 class Latents:
-    """What images are drawn from.
+    """Random inputs that images are drawn from.
 
     Attributes:
         z: [2, b, style] of the first and of the second style.
@@ -400,7 +400,7 @@ class PhaseDraws:
         return torch.randn(shape, generator=self._large, device=self.device)
 
     def latents(self, spec: GanSpec, b: int, mixing: float) -> Latents:
-        """Of some images.
+        """Draw the latents of some images.
 
         Args:
             spec: Of the networks.
@@ -415,5 +415,5 @@ class PhaseDraws:
         return Latents(z.to(self.device), second[..., None].to(self.device), noises)
 
     def augmentation(self, b: int, p: float, letters: str, side: int) -> AugmentationDraws:
-        """Of some images, as `memorisk.training.generators.gan_augmentation.draw_augmentations`."""
+        """Draw the augmentations of some images, by `draw_augmentations`."""
         return draw_augmentations(b, p, self._small, letters=letters, side=side).to(self.device)

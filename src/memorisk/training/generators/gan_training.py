@@ -210,7 +210,7 @@ class GanLoop:
         self.step += 1
 
     def _learn(self, which: nn.Module) -> None:
-        """Only this network is trained now."""
+        """Train only this network now."""
         for network in (self.generator, self.discriminator):
             network.requires_grad_(network is which)
 
@@ -261,7 +261,7 @@ class GanLoop:
         return penalty.detach()
 
     def _draws(self, phase: int) -> PhaseDraws:
-        """Of a phase of this step."""
+        """Return the draws of a phase of this step."""
         return PhaseDraws(self.options.seed, self.step, phase, self.device)
 
     def _styles(self, latents: Latents, *, follow: bool = True) -> torch.Tensor:
@@ -370,7 +370,7 @@ class GanTraining:
 
     @property
     def parameters(self) -> int:
-        """Of the generator."""
+        """Count the weights of the generator."""
         return sum(parameter.numel() for parameter in self.networks[0].parameters())
 
     @cached_property
@@ -401,11 +401,11 @@ class GanTraining:
         return TrainingLog(self.loop.step, self._history(), stopped=not going)
 
     def generator(self) -> GanGenerator:
-        """With the averaged weights as they are now; it shares them with the training."""
+        """Open the generator with the averaged weights as they are now; it shares them with the training."""
         return GanGenerator(self.config(self.loop.step), self.loop.averaged, self.seen())
 
     def config(self, steps: int) -> GeneratorConfig:
-        """What the generator's description says after so many steps."""
+        """Describe the generator after so many steps."""
         config = GeneratorConfig(
             kind="gan",
             name="GAN of the StyleGAN2 kind",
@@ -431,7 +431,7 @@ class GanTraining:
         save_gan(self.loop.averaged, folder, self.config(steps), seen=self.seen())
 
     def seconds_a_step(self) -> float:
-        """From a step without penalties and one with both; the networks are not of use afterwards."""
+        """Time a step without penalties and one with both; the networks are not of use afterwards."""
         loop, options, found = self.loop, self.options, []
         for step in (0, 1, 0):  # the first of all is slower than those that follow
             loop.step = min(step, options.steps - 1)

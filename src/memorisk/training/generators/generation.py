@@ -56,12 +56,12 @@ class GeneratedSet:
     table: pd.DataFrame
     """``image, path, label, seed, source, attempt, sha256`` of each."""
     summary: dict[str, Any]
-    """What ``generate.json`` says."""
+    """Contents of ``generate.json``."""
 
 
 @dataclass(frozen=True)
 class GeneratePlan:
-    """What drawing a set would take."""
+    """Plan of drawing a set."""
 
     generator: str
     """Its name."""
@@ -144,7 +144,7 @@ def generate(
 
 
 def plan_generate(generator: str | Path | Generator, out: str | Path, **settings: Any) -> GeneratePlan:
-    """What drawing a set would take, by its first batch; nothing is written. Arguments and errors as for `generate`."""
+    """Plan `generate` by its first batch; nothing is written. Arguments and errors as there."""
     options, folder = settings_of(GenerateOptions, settings), Path(out)
     _refuse_among_training_images(generator, folder)
     check_out_folder(folder, {}, identity=[])
@@ -174,7 +174,7 @@ def plan_generate(generator: str | Path | Generator, out: str | Path, **settings
 
 
 def drawing_cost(generator: Generator, how: SamplingOptions, images: int) -> Cost:
-    """Of drawing images; guidance asks a diffusion model twice in every step. That latents are decoded is not counted.
+    """Count the cost of drawing images; guidance asks a diffusion model twice a step. Decoding latents is not counted.
 
     Args:
         generator: What draws; of a user's function nobody knows what it passes.
@@ -242,7 +242,7 @@ def _planned(generator: Generator, options: GenerateOptions) -> tuple[pd.DataFra
 
 
 def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int]) -> int:
-    """How many images the set has.
+    """Return the number of images of the set.
 
     Raises:
         InputError: It is not said.
@@ -260,7 +260,7 @@ def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int
 
 
 def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame, device: str) -> dict[str, Any]:
-    """What must be the same for a folder to be gone on with: whatever decides a pixel, and which images they are."""
+    """Return what a folder must share to be gone on with: whatever decides a pixel, and which images they are."""
     told = options.told(generator.config.kind)
     kept = {key: value for key, value in told.items() if key not in _NOT_OF_THE_SET}
     where = {"threads": options.threads} if device == "cpu" else {"batch": options.batch}
@@ -314,7 +314,7 @@ def _blocks(todo: np.ndarray, batch: int, *, whole: bool) -> Iterator[np.ndarray
 
 
 def _summary(generator: Generator, table: pd.DataFrame, identity: dict[str, Any]) -> dict[str, Any]:
-    """What ``generate.json`` says."""
+    """Make the contents of ``generate.json``."""
     hashes, notes = table["sha256"].to_numpy(dtype=str), []
     distinct = np.unique(hashes, return_index=True)[1]
     if len(distinct) < len(table):

@@ -28,7 +28,7 @@ MAX_HELD_OUT = 512
 
 @dataclass(frozen=True)
 class Conditioning:
-    """What a generator is told of its training images: nothing, their class, or a vector each.
+    """Conditions of the training images: none, their class, or a vector each.
 
     Attributes:
         conditioned_on: ``none``, ``class`` or ``vector``.
@@ -75,7 +75,7 @@ def check_rows(store: ImageStore, rows: np.ndarray, validation: np.ndarray, opti
 
 
 def limit_held_out(validation: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """At most 512 validation images, and what is said of it."""
+    """Take at most 512 validation images, and note it."""
     if len(validation) <= MAX_HELD_OUT:
         return validation, ()
     drawn = np.random.default_rng(seed).choice(len(validation), MAX_HELD_OUT, replace=False)
@@ -90,7 +90,7 @@ def build_conditioning(
     options: GeneratorOptions,
     conditions: Conditions | None,
 ) -> Conditioning:
-    """What a diffusion model is told of its images, as the options ask.
+    """Build the conditions that a diffusion model has of its images, as the options ask.
 
     Args:
         store: The images; classes are the manifest's labels.
@@ -128,7 +128,7 @@ def build_conditioning(
 
 
 def notes_on_training_rows(store: ImageStore, rows: np.ndarray) -> tuple[str, ...]:
-    """What must be said of images that a generator is trained on, a sentence each.
+    """Note limits of the images that a generator is trained on, a sentence each.
 
     Args:
         store: The images.
@@ -199,7 +199,7 @@ def notes_on_inputs(store: ImageStore, parts: Division, options: ImageOptions) -
 
 
 def _note_small_parts(parts: Division) -> list[str]:
-    """Of parts that are too small for what they are held out for."""
+    """Note parts that are too small for what they are held out for."""
     wants = {
         "validation": "No memorized share is possible while it trains",
         "test": "No final audit with held-out patients is possible",
@@ -212,7 +212,7 @@ def _note_small_parts(parts: Division) -> list[str]:
 
 
 def _note_shapes(store: ImageStore, rows: np.ndarray, told: str, options: ImageOptions) -> list[str]:
-    """Of files of another shape than a square, and of several depths, by the headers of those that have one."""
+    """Note files of another shape than a square, and of several depths, by the headers of those that have one."""
     member = store.manifest.table.get("member")
     files = [(store.manifest.file(row), "" if member is None else str(member.iloc[row] or "")) for row in rows.tolist()]
     read = {one: image_header(*one) for one in dict.fromkeys(files)}  # many images share a file
@@ -229,7 +229,7 @@ def _note_shapes(store: ImageStore, rows: np.ndarray, told: str, options: ImageO
 
 
 def _note_colours(store: ImageStore, rows: np.ndarray, told: str) -> list[str]:
-    """Of grey images among coloured ones."""
+    """Note grey images among coloured ones."""
     if store.images.shape[-1] != 3:
         return []
     grey = sum(is_grey(store.images[row]) for row in rows.tolist())
@@ -240,7 +240,7 @@ def _note_colours(store: ImageStore, rows: np.ndarray, told: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class InitialWeights:
-    """Of a training: random, or weights that have seen images before.
+    """Weights that a training begins with: random, or weights that have seen images before.
 
     Attributes:
         name: Of the weights; "" where they are random.
@@ -252,7 +252,7 @@ class InitialWeights:
 
     @classmethod
     def of(cls, options: GeneratorOptions) -> "InitialWeights":
-        """That which the options name.
+        """Find the weights that the options name.
 
         Args:
             options: Of the training.
@@ -272,7 +272,7 @@ class InitialWeights:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What must be said of it."""
+        """Note what the weights have seen."""
         if not self.name:
             return ()
         unknown = f"What weights {self.name} were trained on is not known here: images of theirs may be repeated, too."
@@ -305,7 +305,7 @@ class InitialWeights:
 
 
 def notes_on_latents(options: GeneratorOptions, store: ImageStore, parts: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """What must be said of an autoencoder that knows who is held out of the generator's training.
+    """Note an autoencoder that knows who is held out of the generator's training.
 
     Args:
         options: Of the training.

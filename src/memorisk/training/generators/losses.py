@@ -48,7 +48,7 @@ _LEAST = 1e-12
 
 
 def new_scheduler(*, learn_sigma: bool, schedule: str = "linear") -> Any:
-    """How noise grows over 1,000 times.
+    """Make the schedule by which noise grows over 1,000 times.
 
     Args:
         learn_sigma: Whether the network gives a variance, too.
@@ -115,7 +115,7 @@ class DiffusionLoss:
 
     @cached_property
     def _tables(self) -> dict[str, torch.Tensor]:
-        """By time: what turns noise into an image, and an image into the mean and variance of a step back."""
+        """Tabulate by time what turns noise into an image, and an image into the mean and variance of a step back."""
         beta = self.scheduler.betas.double().cpu()
         kept = torch.cumprod(1 - beta, dim=0)
         before = torch.cat([torch.ones(1, dtype=torch.float64), kept[:-1]])
@@ -181,7 +181,7 @@ class RowConditions:
             self.values = class_labels(told.labels, self.null)
 
     def __call__(self, slots: torch.Tensor, drop: torch.Tensor) -> torch.Tensor:
-        """Of the rows of a batch.
+        """Give the conditions of the rows of a batch.
 
         Args:
             slots: [b] positions among the rows.
@@ -230,7 +230,7 @@ class HeldOut:
 
     @classmethod
     def of(cls, images: RowImages, told: Conditioning, spec: DiTSpec, *, drop: float, seed: int) -> "HeldOut":
-        """Those of a training.
+        """Choose the held-out images of a training.
 
         An image of a class that the generator does not know, and every image where it is told vectors, counts without a
         condition; where no condition was ever dropped, that means nothing to it, and they are left out.
@@ -328,7 +328,7 @@ def r1_penalty(discriminate: Callable[[torch.Tensor], torch.Tensor], images: tor
 def path_lengths(
     synthesise: Callable[[torch.Tensor], torch.Tensor], styles: torch.Tensor, noise: torch.Tensor
 ) -> torch.Tensor:
-    """How far an image moves with its styles: |J^T y|, y of variance 1 / (h w), [b], to be trained on.
+    """Measure how far an image moves with its styles: |J^T y|, y of variance 1 / (h w), [b], to be trained on.
 
     The square is averaged over the layers, each of which has a w of its own.
 

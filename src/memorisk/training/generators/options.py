@@ -105,7 +105,7 @@ class GanSettings:
         return _R1_GAMMA * pixels / batch if self.gan_r1 is None else self.gan_r1
 
     def gan_spec(self, size: int, channels: int) -> GanSpec:
-        """Of both networks.
+        """Return the specification of both networks.
 
         Args:
             size: Pixels a side of the images.
@@ -142,7 +142,7 @@ FOLDS = 5
 @grouped("training")
 @dataclass(frozen=True, kw_only=True)
 class PseudoOptions:
-    """How a training image gets a pseudo-condition, a vector of its own."""
+    """Settings of pseudo-conditions, a vector of each training image."""
 
     conditioning_protocol: Literal["corrected", "paper"] = "corrected"
     """Classifier that gives an image's condition: one that saw none of the patient's images (corrected), or the first
@@ -201,7 +201,7 @@ _NOT_OF_THE_RESULT = ("device", "checkpoint_seconds", "keep_snapshots")
 )
 @dataclass(frozen=True, kw_only=True)
 class GeneratorOptions(GanSettings, PseudoOptions):
-    """How one generator is trained. What is said of a DiT has no effect on a GAN, and the other way round."""
+    """Settings of one training of a generator. Those of a DiT have no effect on a GAN, and the other way round."""
 
     kind: Literal["dit", "gan"] = "dit"
     """dit: a diffusion transformer; gan: a StyleGAN2 without classes."""
@@ -341,7 +341,7 @@ class TrainGeneratorOptions(PartOptions, GeneratorOptions):
 
     @property
     def generator(self) -> GeneratorOptions:
-        """Of the training alone."""
+        """Return the settings of the training alone."""
         return GeneratorOptions(**{field.name: getattr(self, field.name) for field in fields(GeneratorOptions)})
 
 

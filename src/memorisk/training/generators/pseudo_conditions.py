@@ -33,7 +33,7 @@ _LISTED = 4
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How often five classifiers are right, of images with one label each; intervals over patients."""
+    """Accuracy of five classifiers on images with one label each; intervals over patients."""
 
     unseen: JackknifeInterval
     """Share of images answered right by the classifier that did not see the patient."""
@@ -59,7 +59,7 @@ class FoldQuality:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """As they stand in notes."""
+        """Write the notes."""
         told = []
         if (found := self.accuracy) is not None:
             told.append(
@@ -87,7 +87,7 @@ class FoldQuality:
         return tuple(told)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it as JSON holds it."""
         accuracy = None if self.accuracy is None else asdict(self.accuracy)
         return {"accuracy": accuracy, "auc_unseen": {name: asdict(found) for name, found in self.auc.items()}}
 
@@ -113,7 +113,7 @@ def fold_quality(data: FoldData, outputs: np.ndarray) -> FoldQuality:
 
 
 def _accuracy(data: FoldData, outputs: np.ndarray, truth: np.ndarray) -> Accuracy:
-    """How often the classifiers are right; ``truth`` [n, k]."""
+    """Estimate how often the classifiers are right; ``truth`` [n, k]."""
     right = np.stack([_correct_answers(one, truth) for one in outputs])  # [5, n]
     unseen = right[data.fold, np.arange(len(data.rows))]
     seen = (right.sum(axis=0) - unseen) / (len(outputs) - 1)
@@ -216,7 +216,7 @@ def _noise(images: np.ndarray, k: int, seed: int) -> np.ndarray:
 
 
 def _condition_names(data: FoldData) -> str:
-    """What the numbers of a condition are about."""
+    """Name the numbers of a condition."""
     if data.targets.head == "binary":
         return f"One number: {data.targets.classes[1]} against {data.targets.classes[0]}."
     return f"A number each of {', '.join(data.targets.classes)}."

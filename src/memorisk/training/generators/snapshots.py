@@ -46,7 +46,7 @@ OnSnapshot = Callable[[Snapshot], bool | None]
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """What a training went through."""
+    """Log of a training."""
 
     steps: int
     """Steps done."""
@@ -66,12 +66,12 @@ class GeneratorTraining(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a report must say, a sentence each."""
+        """Note what a report must say, a sentence each."""
         ...
 
     @property
     def parameters(self) -> int:
-        """Of the network that draws."""
+        """Count the weights of the network that draws."""
         ...
 
     def run(self, checkpoint: Path, on_snapshot: OnSnapshot | None = None, progress: Progress = ...) -> TrainingLog:
@@ -79,7 +79,7 @@ class GeneratorTraining(Protocol):
         ...
 
     def config(self, steps: int) -> GeneratorConfig:
-        """What the generator's description says after so many steps."""
+        """Describe the generator after so many steps."""
         ...
 
     def save(self, folder: Path, steps: int) -> None:
@@ -87,12 +87,12 @@ class GeneratorTraining(Protocol):
         ...
 
     def seconds_a_step(self) -> float:
-        """From the second of two steps, which are not kept."""
+        """Time the second of two steps, which are not kept."""
         ...
 
 
 class Evaluations:
-    """What is done at every look: keep the generator, call the caller, look for a file that says to stop.
+    """Looks at a training: each keeps the generator, calls the caller, and looks for a file that says to stop.
 
     Args:
         training: The training.
@@ -188,7 +188,7 @@ def train_with_evaluations(
 
 
 def evaluation_intervals(steps: int, every: int) -> list[tuple[int, int]]:
-    """Where the stretch before each look began and ended.
+    """Return the first and last step of the stretch before each look.
 
     Args:
         steps: Done.

@@ -61,7 +61,7 @@ _PIXELS_PER_BLOCK = 1 << 21
 
 @dataclass(frozen=True)
 class AugmentationDraws:
-    """What was drawn for a batch, before it is used."""
+    """Random draws for a batch."""
 
     uniform: torch.Tensor
     """[b, 27] in [0, 1), float64: a number for each operation, then those that set magnitudes."""
@@ -71,7 +71,7 @@ class AugmentationDraws:
 
 @dataclass(frozen=True, kw_only=True)
 class CopyAugmentation:
-    """How copies are made: a probability for each operation, and its largest magnitude."""
+    """Making of copies: a probability for each operation, and its largest magnitude."""
 
     name: str
     """"weak" or "strong"."""
@@ -156,7 +156,7 @@ class CopyAugmentation:
         return replace(self, name=operation, probability=tuple(float(name == operation) for name in OPERATIONS))
 
     def _acting(self, uniform: torch.Tensor) -> torch.Tensor:
-        """Which operations act on which image, [b, 9]; at least one."""
+        """Draw which operations act on which image, [b, 9]; at least one."""
         acting = uniform[:, : len(OPERATIONS)] < uniform.new_tensor(self.probability)
         forced = (uniform[:, len(OPERATIONS)] * len(OPERATIONS)).long()
         one = torch.nn.functional.one_hot(forced, len(OPERATIONS)).bool()
@@ -254,7 +254,7 @@ def augmented_copies(
 
 
 def blank_rows(images: np.ndarray, rows: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Those of the rows whose image has one value only in each channel, so that nobody can recognise a copy of it."""
+    """Find the rows whose image has one value only in each channel, so that nobody can recognise a copy of it."""
     chosen = np.asarray(rows, dtype=np.int64)
     blank = [row for row in chosen if _is_blank(images[row])]
     return np.array(blank, dtype=np.int64)

@@ -125,7 +125,7 @@ def run_detector_training(
     Args:
         training: From `CopyDetectorTraining.build`.
         folder: As for `fit_detector`.
-        progress: Likewise.
+        progress: Called with ("training", epochs done, epochs).
 
     Raises:
         InputError: The folder holds another detector.
@@ -236,7 +236,7 @@ class CopyDetectorTraining:
             yield self.loss(first, second, codes[begin:end])
 
     def afterwards(self, record: BestEpoch) -> list[str]:
-        """What must be said of a training that is over."""
+        """Note a training that ended at the margin."""
         margin, (last, share) = self.options.margin, record.figures[-1, :2].tolist()
         worse = share <= float(record.figures[0, 1])
         if self.options.loss != "triplet" or not worse or abs(last - margin) > _AT_MARGIN * margin:
@@ -252,7 +252,7 @@ class CopyDetectorTraining:
         return seen_table(store.manifest.groups, store.pixel_hashes, store.data_hash, rows)
 
     def _codes(self) -> torch.Tensor:
-        """Who may not be a negative of whom, [n]: patients, or each image for itself."""
+        """Number those who may not be negatives of each other, [n]: patients, or each image for itself."""
         if self.options.protocol == "paper":
             return torch.arange(len(self.rows))
         return torch.from_numpy(np.unique(self.groups[self.rows].astype(str), return_inverse=True)[1])
@@ -269,14 +269,14 @@ class CopyDetectorTraining:
             set_training_mode(network)
 
     def _look(self) -> Callable[[], dict[str, float]]:
-        """What is asked after each epoch: which validation copies are found, and for the paper's form its loss."""
+        """Make what is asked after each epoch: which validation copies are found, and for the paper's form its loss."""
         images, rows, options = self.store.images, self.validation, self.options
         copies = augmented_copies(images, rows, self.augmentation, seed=options.seed)
         hashes, groups = self.store.pixel_hashes[rows], self.groups[rows].astype(str)
         ask = partial(embed, self.start.network, preprocessing=self.start.config.preprocessing, device=self.device)
 
         def look() -> dict[str, float]:
-            """Of the network as it is now."""
+            """Measure the network as it is now."""
             sources = ask(images, rows)
             found = source_hits(ask(copies, np.arange(len(rows))), sources, options.measure, hashes)
             seen = retrieval(found, groups, options.seed)
@@ -366,7 +366,7 @@ def _embedding_function(network: nn.Module, preprocessing: Preprocessing, device
 def _hits(
     ask: dict[str, Embed], store: ImageStore, rows: np.ndarray, strength: str, options: DetectorOptions
 ) -> dict[str, np.ndarray]:
-    """Which copies each detector finds, [n] bool; copies are made a block at a time."""
+    """Find copies by each detector, [n] bool; copies are made a block at a time."""
     copies: dict[str, list[np.ndarray]] = {name: [] for name in ask}
     for begin in range(0, len(rows), _BLOCK):
         some = augmented_copies(store.images, rows[begin : begin + _BLOCK], strength, seed=options.seed)

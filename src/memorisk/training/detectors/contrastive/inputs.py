@@ -89,7 +89,7 @@ def build_initial_detector(store: ImageStore, options: DetectorOptions) -> Initi
 
 
 def note_on_frozen_backbone(options: DetectorOptions) -> tuple[str, ...]:
-    """That the backbone is never trained, where no epoch is left for it."""
+    """Note that the backbone is never trained, where no epoch is left for it."""
     if options.frozen_epochs < options.epochs:
         return ()
     return (
@@ -212,7 +212,7 @@ class FittedDetector(Generic[Kind]):
 
     @classmethod
     def read(cls, folder: Path, key: str, kind: type[Kind]) -> "FittedDetector[Kind]":
-        """What an earlier call left.
+        """Read what an earlier call left.
 
         Args:
             folder: Of the detector.

@@ -22,7 +22,7 @@ from memorisk.training.features.extraction import feature_batches
 
 @dataclass(frozen=True)
 class Retrieval:
-    """How often the source of a copy was the nearest image."""
+    """Rate at which the source of a copy was the nearest image."""
 
     share: float
     """Of all copies; patients with more images count more."""
@@ -32,7 +32,7 @@ class Retrieval:
     """Copies, one an image; as many images are searched."""
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it as JSON holds it."""
         return asdict(self)
 
 
@@ -61,7 +61,7 @@ def embed(
 
 
 def source_hits(copies: np.ndarray, sources: np.ndarray, measure: str, hashes: np.ndarray) -> np.ndarray:
-    """Which copies have their source as the nearest image.
+    """Find the copies whose nearest image is their source.
 
     Args:
         copies: [n, d], in the order of their sources.

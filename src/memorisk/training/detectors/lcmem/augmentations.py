@@ -308,7 +308,7 @@ def _check_strength(family: str, strength: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PairAugmentation:
-    """What stage 2 does to an image: each operation with a probability, its magnitude drawn."""
+    """Augmentation of stage 2: each operation with a probability, its magnitude drawn."""
 
     probability: float = _PROBABILITY
     """Of each operation."""
@@ -359,7 +359,7 @@ class PairAugmentation:
 
 @dataclass(frozen=True, kw_only=True)
 class MildAugmentation:
-    """What two images of one patient differ in anyway: where they lie, and how bright they are.
+    """Augmentation by what two images of one patient differ in anyway: place and brightness.
 
     Not of the paper, whose stage 1 has none. With few patients a network soon knows their images by heart; this keeps
     it from that, and asks for nothing that a re-identification should not forgive. Always all of it, uniform.

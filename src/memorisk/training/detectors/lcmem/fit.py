@@ -223,17 +223,17 @@ class StageTraining:
 
     @cached_property
     def latents(self) -> LatentSource:
-        """Of all rows."""
+        """Open the latents of all rows."""
         return LatentSource(self.data.latents.values, self.device)
 
     @cached_property
     def encoder(self) -> AugmentedEncoder:
-        """Of augmented images."""
+        """Open the encoder of augmented images."""
         return AugmentedEncoder(self.data.latents, self.device, self.precision)
 
     @cached_property
     def watcher(self) -> ValidationSet:
-        """What looks at the validation images."""
+        """Build what looks at the validation images."""
         with_copies = self.stage.number == 2
         return ValidationSet.build(
             self.data, self.latents, lambda: self.encoder, self.options.seed, with_copies=with_copies
@@ -323,7 +323,7 @@ class StageTraining:
         return self._by_data_set(z, both, generator)
 
     def _by_data_set(self, z: torch.Tensor, rows: np.ndarray, generator: torch.Generator) -> torch.Tensor:
-        """By the statistics of each latent's data set, or with a small probability by itself."""
+        """Normalise by the statistics of each latent's data set, or with a small probability by its own."""
         set_of, mean, std = self.data.statistics
         chosen = torch.from_numpy(set_of[rows]).to(self.device)
         means, stds = (torch.from_numpy(v).to(self.device, z.dtype)[chosen] for v in (mean, std))
@@ -343,7 +343,7 @@ def _of_stage_two(config: LatentConfig) -> LatentConfig:
 
 
 def _copies_note(sampler: PairSampler, stage: StageOptions, identities_known: bool) -> tuple[str, ...]:
-    """That a data set has no identities, where stage 1 meets it in copies."""
+    """Note that a data set has no identities, where stage 1 meets it in copies."""
     if not sampler.copies_needed or stage.number == 2 or not identities_known:
         return ()
     return (

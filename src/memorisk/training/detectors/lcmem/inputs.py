@@ -162,7 +162,7 @@ _NOT_OF_THE_RECIPE = ("backbone", "encoder", "device", "checkpoint_seconds")
 
 @dataclass(frozen=True)
 class InitialNetwork:
-    """What a training starts from."""
+    """Network before its first step."""
 
     branch: LatentNetwork
     """With the backbone's weights and new layers."""
@@ -244,7 +244,7 @@ def recipe(options: LatentOptions) -> dict[str, Any]:
 
 
 def _weights(name: str, weights: str, trunk: torch.nn.Module, seed: int) -> tuple[str, str]:
-    """What a network started from in words, and a hash of it."""
+    """Name the weights that a network starts from, with their hash."""
     spec = model_spec(name)
     if weights == RANDOM:
         return f"random (seed {seed})", state_fingerprint(trunk)

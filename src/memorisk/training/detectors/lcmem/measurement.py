@@ -121,7 +121,7 @@ def _aucs(scores: dict[str, np.ndarray], pairs: dict[str, tuple[Pairs, Pairs]], 
 def _specificities(
     scores: dict[str, np.ndarray], pairs: dict[str, tuple[Pairs, Pairs]], identity: np.ndarray
 ) -> dict[str, Any]:
-    """At 95 % sensitivity, by data set."""
+    """Estimate the specificity at 95 % sensitivity, by data set."""
     return {
         name: asdict(specificity_at_sensitivity(scores[name], *_design(*both, identity), sensitivity=_SENSITIVITY))
         for name, both in pairs.items()
@@ -143,7 +143,7 @@ def _hits(
     options: LatentOptions,
     progress: Progress,
 ) -> dict[str, dict[str, list[np.ndarray]]]:
-    """Which copies each stage finds: ``{stage: {family: [[n] bool of each strength]}}``."""
+    """Find copies by each stage: ``{stage: {family: [[n] bool of each strength]}}``."""
     found: dict[str, dict[str, list[np.ndarray]]] = {stage: {} for stage in fitted}
     if latents.store is None:
         return found
@@ -175,7 +175,7 @@ def _recalls(hits: dict[str, list[np.ndarray]]) -> dict[str, Any]:
 
 
 def lcmem_cost(latents: Latents, parts: Division, stages: Sequence[StageTraining], options: LatentOptions) -> Cost:
-    """Of a whole training: bounds of steps and images, since patience may end a stage.
+    """Count the cost of a whole training: bounds of steps and images, since patience may end a stage.
 
     Args:
         latents: Of all images.
@@ -199,7 +199,7 @@ def lcmem_cost(latents: Latents, parts: Division, stages: Sequence[StageTraining
 
 
 def _stage_cost(training: StageTraining) -> Cost:
-    """Of one stage: every epoch is looked at, and the start; thresholds are made at the end."""
+    """Count the cost of one stage: a look at the start and at every epoch, and thresholds at the end."""
     data, epochs = training.data, training.stage.epochs
     latents, rows = data.latents, data.validation
     dataset = None if data.dataset is None else data.dataset[rows]
@@ -234,5 +234,5 @@ def _encodes(latents: Latents) -> bool:
 
 
 def _encoder_bytes(latents: Latents) -> int:
-    """Of the encoder, which stays beside the detector."""
+    """Count the bytes of the encoder, which stays beside the detector."""
     return tensor_bytes(latents.encoder.load()) if _encodes(latents) else 0

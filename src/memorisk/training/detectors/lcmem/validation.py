@@ -39,7 +39,7 @@ Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class ValidationFigures:
-    """What a look at the validation images found."""
+    """Figures of a look at the validation images."""
 
     auc: float
     """Patient-weighted."""
@@ -158,7 +158,7 @@ def _auc(together: np.ndarray, weight: np.ndarray, against: np.ndarray, negative
 
 
 def _limit_pairs(pairs: Pairs, identity: np.ndarray, seed: int) -> Pairs:
-    """At most 50 random pairs of each identity."""
+    """Draw at most 50 pairs of each identity."""
     own = identity[pairs.first]
     shuffled = np.random.default_rng(seed).permutation(len(own))
     ranked = shuffled[np.argsort(np.unique(own, return_inverse=True)[1][shuffled], kind="stable")]
@@ -222,7 +222,7 @@ class ValidationSet:
         return evaluate_features(self.pairs, features, copies, similarity(branch))
 
     def calibration(self, branch: LatentNetwork) -> dict[str, Any]:
-        """What scores of validation pairs are: thresholds by specificity and by share of positives missed."""
+        """Compute thresholds on validation pairs: by specificity, and by the share of positives missed."""
         features, score, pairs = self._features(branch), similarity(branch), self.pairs
         against = score(features[pairs.negative.first], features[pairs.negative.second])
         found: dict[str, Any] = {
@@ -258,7 +258,7 @@ def embed_validation_rows(branch: LatentNetwork, z: torch.Tensor) -> np.ndarray:
 
 
 def similarity(branch: LatentNetwork) -> Score:
-    """How alike two features are: the head's logit, or the cosine."""
+    """Make the score of how alike two features are: the head's logit, or the cosine."""
     head = branch.head
 
     def by_cosine(u: np.ndarray, v: np.ndarray) -> np.ndarray:
