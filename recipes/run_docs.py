@@ -54,7 +54,7 @@ def complete(command: str) -> bool:
     """Whether the command line takes it as it stands."""
     from cyclopts import CycloptsError
 
-    from memorisk.cli.main import app
+    from memorisk.cli.program import app
 
     words = [word for word in next(variants(command))[1:] if word not in ("--follow", "--stop")]
     if len(words) < 2 or "--help" in words or "NAME.yaml" in command:

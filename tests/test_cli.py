@@ -528,12 +528,35 @@ def test_help_names_every_command_and_stays_quick_by_loading_nothing(capsys):
     assert (code, err) == (0, "")
     for name in ("audit", "images", "compare", "report", "--config"):
         assert name in out
-    heavy = "import sys, memorisk.cli.main as c; c.main(['--help']); print([m for m in ('torch', 'numpy', 'pandas', "
-    heavy += "'timm', 'scipy', 'matplotlib', 'PIL', 'memorisk.images.options', 'memorisk.cli.audits', "
-    heavy += "'memorisk.cli.training') if m in sys.modules], file=sys.stderr)"
+    heavy = "import sys, memorisk.cli.main as c; c.main(['--help']); print([m for m in ('cyclopts', 'multiprocessing', "
+    heavy += "'yaml', 'numpy', 'pandas', 'memorisk.cli.program') if m in sys.modules], file=sys.stderr)"
     shown = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
     assert shown.stderr == "[]\n"
     assert "Usage: memorisk" in shown.stdout
+
+
+def test_help_of_a_command_loads_nothing_heavy():
+    heavy = "import sys, memorisk.cli.main as c; c.main(['audit', 'losses', '--help']); print([m for m in ('torch', "
+    heavy += "'numpy', 'pandas', 'timm', 'scipy', 'matplotlib', 'PIL', 'multiprocessing', 'memorisk.cli.audits', "
+    heavy += "'memorisk.cli.training') if m in sys.modules], file=sys.stderr)"
+    shown = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
+    assert shown.stderr == "[]\n"
+    assert "Usage: memorisk audit losses" in shown.stdout
+
+
+@pytest.mark.parametrize("width", ["20", "40", "80", "200"])
+@pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}, {"FORCE_COLOR": "1", "NO_COLOR": "1"}])
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_the_first_page_is_what_cyclopts_prints(capsys, monkeypatch, width, colour, word):
+    from memorisk.cli.program import app
+
+    for name, value in {"TERM": "xterm-256color", "COLUMNS": width, **colour}.items():
+        monkeypatch.setenv(name, value)
+    for one in (app, app.meta):  # each keeps the console that it made for an earlier test
+        monkeypatch.setattr(one, "_fallback_console", None)
+    shown = answer(capsys, word)
+    app.meta([word], exit_on_error=False, print_error=False)
+    assert shown == (0, capsys.readouterr().out, "")
 
 
 def test_every_setting_has_help(capsys):

@@ -12,7 +12,7 @@ import yaml
 from cyclopts import App
 from PIL import Image
 
-from memorisk.cli.main import app
+from memorisk.cli.program import app
 from tests.commands import environment
 from tests.poison import marked, poison
 

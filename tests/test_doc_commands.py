@@ -14,7 +14,7 @@ import yaml
 from cyclopts import App, CycloptsError, MissingArgumentError
 
 from memorisk import _PUBLIC
-from memorisk.cli import main as cli
+from memorisk.cli import program
 from memorisk.runs.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,8 +34,8 @@ def understood(words: list[str]) -> None:
     if "--config" in words and words[0] != "study":  # of any command but a study: read before it
         at = words.index("--config")
         words = [*words[:at], *words[at + 2 :]]
-    app = cli.app
-    app.config = [cli._refuse_fractions]
+    app = program.app
+    app.config = [program.refuse_fractions]
     try:
         app.parse_args(words, exit_on_error=False, print_error=False)
     finally:
@@ -53,7 +53,7 @@ def commands_of(app: App, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
 @cache
 def flags() -> set[str]:
     """Every flag of every command."""
-    commands = [inner for _, inner in commands_of(cli.app) if inner.default_command]
+    commands = [inner for _, inner in commands_of(program.app) if inner.default_command]
     collections = [inner.assemble_argument_collection() for inner in commands]
     return {name for found in collections for argument in found for name in argument.names}
 
@@ -142,7 +142,7 @@ def understood_elsewhere(words: list[str]) -> None:
 
 @each_page
 def test_commands_in_sentences_are_understood(page):
-    names = {" ".join(words) for words, _ in commands_of(cli.app)}
+    names = {" ".join(words) for words, _ in commands_of(program.app)}
     for command in RECIPE["commands_in_prose"](page.read_text("utf-8")):
         command = re.sub(r"(?<=--config )\.\.\.", "FILE", command)
         words = shlex.split(command)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import memorisk
-from memorisk.cli import main as cli
+from memorisk.cli import program
+from memorisk.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 MISSING = " which is not installed: install memorisk without --no-deps"
@@ -60,7 +61,7 @@ for line in json.loads(sys.argv[2]):
 """
 
 
-def commands(of: Any = cli.app, path: tuple[str, ...] = ()) -> Iterator[str]:
+def commands(of: Any = program.app, path: tuple[str, ...] = ()) -> Iterator[str]:
     """Every command of the program."""
     for name in of:
         if not name.startswith("-"):
@@ -130,5 +131,5 @@ def test_a_defect_is_not_taken_for_a_missing_library(monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(str(tmp_path))
     for module in ("own", "memorisk.absent"):
         broken = SimpleNamespace(meta=lambda *_, module=module, **__: import_module(module))
-        monkeypatch.setattr(cli, "app", broken)
-        assert cli.main([]) == 3
+        monkeypatch.setattr(program, "app", broken)
+        assert main(["report"]) == 3

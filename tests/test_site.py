@@ -21,7 +21,7 @@ from memorisk.audits.feature import page as feature_page
 from memorisk.audits.filter import wording as filter_words
 from memorisk.audits.synthesize import page as synthesize_words
 from memorisk.audits.synthetic import wording as synthetic_words
-from memorisk.cli import main as cli
+from memorisk.cli.program import app
 from tests.commands import refusal
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -117,7 +117,7 @@ def test_links_into_pages_lead_to_headings(page: Path) -> None:
 
 def test_the_start_page_names_every_command() -> None:
     said = (DOCS / "index.md").read_text("utf-8")
-    commands = [*commands_of(cli.app)]
+    commands = [*commands_of(app)]
     assert "memorisk audit classifier" in commands
     assert [command for command in commands if not re.search(rf"`{command}[ `]", said)] == []
 
@@ -193,7 +193,7 @@ def test_what_the_page_on_extending_names_is_there() -> None:
     places = {name: ROOT / name if name.startswith("tests/") else ROOT / "src" / "memorisk" / name for name in files}
     assert [name for name, place in places.items() if not place.is_file()] == []
     sources = "\n".join(place.read_text("utf-8") for place in places.values())
-    names = set(re.findall(r"`([A-Za-z_]\w{3,})`", text)) - set(cli.app)
+    names = set(re.findall(r"`([A-Za-z_]\w{3,})`", text)) - set(app)
     defined = {name for name in names if re.search(rf"\b{name}\b", sources)}
     assert len(names) > 60
     assert names - defined == set()

@@ -1,4 +1,4 @@
-"""What works on tables and statements alone starts without PyTorch: reading losses, comparing, reporting, stating."""
+"""What works on tables and statements alone starts without PyTorch, and refuses a bad table before SciPy is loaded."""
 
 import json
 import subprocess
@@ -43,3 +43,13 @@ def test_losses_compare_report_statement_and_gate_load_no_network_library(tmp_pa
     for command, (code, modules) in loaded.items():
         assert modules == [], command
         assert code in (0, 1), (command, done.stderr)
+
+
+def test_a_bad_table_of_losses_is_refused_without_scipy_and_matplotlib(tmp_path: Path) -> None:
+    (tmp_path / "losses.csv").write_text("image,label\n")
+    code = "import sys; from memorisk.cli.main import main; main(['audit', 'losses', 'losses.csv', '--out', 'run']); "
+    code += "print([m for m in ('scipy._lib._array_api', 'scipy.special', 'scipy.stats', 'matplotlib', 'jinja2', "
+    code += "'sklearn', 'numba', 'PIL.ImageDraw') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert "lacks the columns" in done.stderr
+    assert done.stdout == "[]\n"

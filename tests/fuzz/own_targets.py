@@ -15,9 +15,9 @@ from tests.fuzz.folders import made, of_file, of_folder
 from tests.fuzz.target import Target
 
 for _module in (
-    "audits.classifier.comparison.run", "audits.classifier.evidence", "audits.filter.filtering",
-    "studies.generators.config", "audits.classifier.losses", "audits.classifier.rendering", "audits.synthetic.audit",
-    "studies.unique_features.config", "cli.main",
+    "audits.classifier.comparison", "audits.classifier.evidence", "audits.filter.run",
+    "studies.generators.config", "audits.classifier.losses", "audits.rendering", "audits.synthetic.run",
+    "studies.unique_features.config", "cli.main", "cli.program", "report.page",
 ):  # fmt: skip
     import_module(f"memorisk.{_module}")  # now, while imports are instrumented, and once for all turns
 

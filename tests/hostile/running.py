@@ -34,11 +34,13 @@ _PROGRESS = re.compile(r"^\d\d:\d\d:\d\d [^\n]*\n", re.MULTILINE)
 _LIBRARIES = (
     *(
         "memorisk.cli.main",
+        "memorisk.cli.program",
         "memorisk.audits.classifier.run",
         "memorisk.audits.classifier.dry_run",
         "memorisk.audits.classifier.losses",
     ),
     *("memorisk.audits.synthetic.run", "memorisk.studies.rare_distinctive.study", "memorisk.images.set_check"),
+    *("memorisk.report.page", "scipy.optimize", "scipy.sparse", "scipy.stats"),
     *("nibabel", "pydicom", "pydicom.pixels", "tifffile", "h5py", "pyarrow.parquet", "PIL.Image", "scipy.io"),
 )
 

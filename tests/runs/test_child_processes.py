@@ -167,5 +167,5 @@ def test_a_python_whose_children_would_ignore_the_environment_is_refused(tmp_pat
 def test_the_fork_server_is_none_of_the_users() -> None:
     before = forkserver.connect_to_new_process
     with safe_start():
-        assert forkserver.connect_to_new_process == processes._server.connect_to_new_process
+        assert forkserver.connect_to_new_process == processes._server().connect_to_new_process
     assert forkserver.connect_to_new_process == before

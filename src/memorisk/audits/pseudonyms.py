@@ -13,20 +13,22 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence, Items
 from memorisk.images.file_hashes import COLUMNS, empty_listing
-from memorisk.images.store import ImageStore
 from memorisk.report.options import ReportOptions
 from memorisk.report.result import Result, pseudonyms
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import has_shared_permissions, read_table, write_bytes, write_table
 from memorisk.runs.folder import HIDDEN_PREFIX, is_hidden, record_hidden_paths, user_folder
 from memorisk.runs.storage.locations import name_origins
+
+if TYPE_CHECKING:
+    from memorisk.images.store import ImageStore
 
 KEPT_COLUMNS = ("label", "split", "part")  # every other column of a manifest may hold an id, a name or a path
 HASHED_COLUMNS = ("image", "group", "training_group")
@@ -198,7 +200,7 @@ def _own_key() -> Path:
 FILES, PART_COLUMN = "files.parquet", "part"
 
 
-def write_listing(folder: Path, sets: Mapping[str, ImageStore | None], names: Pseudonyms | None = None) -> None:
+def write_listing(folder: Path, sets: Mapping[str, "ImageStore | None"], names: Pseudonyms | None = None) -> None:
     """Write the listing of an audit's sets into its run folder.
 
     Args:

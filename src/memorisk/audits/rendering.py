@@ -9,7 +9,6 @@ import numpy as np
 
 from memorisk.report.blocks import Page
 from memorisk.report.earlier_verdicts import current_result
-from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.errors import FULL_DISK_CODES, InputError, one_line, read_guard
 from memorisk.runs.files import write_text
@@ -31,8 +30,15 @@ _PAGES: Mapping[str, str] = {
 def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.ndarray] | None, redact: bool) -> Path:
     """Render the report of a classifier audit into its run folder."""
     path = run / REPORT
-    write_text(path, render_page(_page_function(result)(result, gallery=gallery, redact=redact)))
+    write_text(path, _render(_page_function(result)(result, gallery=gallery, redact=redact)))
     return path
+
+
+def _render(page: Page) -> str:
+    """The HTML of a page; matplotlib and jinja2 are loaded only here, where there is one to render."""
+    from memorisk.report.page import render_page
+
+    return render_page(page)
 
 
 def _page_function(result: Result) -> Callable[..., Page]:
@@ -108,7 +114,7 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
     run = RunFolder(Path(folder))
     with read_guard(run.path):
         result = load_result(run.path)
-        html = render_page(_page_function(result)(result, redact=redact))
+        html = _render(_page_function(result)(result, redact=redact))
     if out is None and redact:
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):

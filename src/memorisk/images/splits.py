@@ -25,9 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from memorisk.runs.errors import InputError, one_line
 
@@ -208,7 +206,9 @@ def _land(problem: Rounding, chances: np.ndarray, rng: np.random.Generator) -> n
     marginals = np.concatenate([chosen[:, i, some].T for i, some in enumerate(choices)])
     chances = chances / chances.sum(axis=1, keepdims=True)
     targets = np.concatenate([chances[unit, some] for unit, some in zip(open_, choices, strict=True)])
-    solution = linprog(problem.penalty(images, units), A_eq=marginals, b_eq=targets, bounds=(0, 1), method="highs")
+    solution = scipy.optimize.linprog(
+        problem.penalty(images, units), A_eq=marginals, b_eq=targets, bounds=(0, 1), method="highs"
+    )
     law = _independent(targets, marginals) if solution.x is None else np.where(solution.x < _ZERO, 0.0, solution.x)
     parts[open_] = outcomes[rng.choice(len(outcomes), p=law / law.sum())]
     return parts
@@ -344,8 +344,8 @@ def merge_linked(groups: Sequence[str] | np.ndarray, linked: Iterable[tuple[str,
     if not edges:
         return names[of_image].astype(object)
     start, end = np.array(edges).T
-    graph = coo_array((np.ones(len(edges)), (start, end)), shape=(len(names), len(names)))
-    _, component = connected_components(graph, directed=False)
+    graph = scipy.sparse.coo_array((np.ones(len(edges)), (start, end)), shape=(len(names), len(names)))
+    _, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
     first = np.unique(component, return_index=True)[1]  # names are sorted, so the first occurrence is the first name
     return names[first[component[of_image]]].astype(object)
 
@@ -448,8 +448,8 @@ def _blocks(images: np.ndarray, forced: np.ndarray) -> list[tuple[np.ndarray, np
     n_classes = images.shape[1]
     unit, label = np.nonzero(images[free])
     shape = (n_classes + len(free), n_classes + len(free))
-    graph = coo_array((np.ones(len(unit)), (label, unit + n_classes)), shape=shape)
-    _, component = connected_components(graph, directed=False)
+    graph = scipy.sparse.coo_array((np.ones(len(unit)), (label, unit + n_classes)), shape=shape)
+    _, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
     of_class, of_unit = component[:n_classes], component[n_classes:]
     return [(free[of_unit == b], np.flatnonzero(of_class == b)) for b in np.unique(of_unit)]
 

@@ -36,6 +36,10 @@ class InputError(MemoriskError):
     exit_code = 2
 
 
+class UsageError(InputError):
+    """The command line takes the words of no command."""
+
+
 class DamagedError(InputError, ValueError):
     """A file of a run is not what was written. Also a ValueError, for whoever knows more of the file."""
 

@@ -14,15 +14,26 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from multiprocessing import forkserver
+from functools import cache
 from types import FrameType, ModuleType
+from typing import TYPE_CHECKING
 
 from memorisk.runs.errors import InputError
+
+if TYPE_CHECKING:
+    from multiprocessing.forkserver import ForkServer
 
 SAFE_ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
 """What the environment of a child holds, so that its own children are safe, too."""
 _lock = threading.RLock()
-_server = forkserver.ForkServer()  # our own: one that other code started may search the current folder
+
+
+@cache
+def _server() -> "ForkServer":
+    """Our own server: one that other code started may search the current folder."""
+    from multiprocessing.forkserver import ForkServer  # here, since the help starts no process
+
+    return ForkServer()
 
 
 def _working_folder() -> str | None:
@@ -104,9 +115,9 @@ def start_server(modules: Sequence[str]) -> None:
 
     It imports modules of memorisk only: its path is Python's own, and only its workers get the caller's.
     """
-    _server.set_forkserver_preload([name for name in modules if name.partition(".")[0] == "memorisk"])
     with safe_start():
-        _server.ensure_running()
+        _server().set_forkserver_preload([name for name in modules if name.partition(".")[0] == "memorisk"])
+        _server().ensure_running()
 
 
 def safe_command(code: str) -> list[str]:
@@ -129,8 +140,10 @@ def leave_current_folder() -> None:
 @contextmanager
 def _own_server() -> Iterator[None]:
     """Have multiprocessing fork from our own server."""
+    from multiprocessing import forkserver
+
     before = forkserver.connect_to_new_process
-    forkserver.connect_to_new_process = _server.connect_to_new_process
+    forkserver.connect_to_new_process = _server().connect_to_new_process
     try:
         yield
     finally:

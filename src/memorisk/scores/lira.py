@@ -25,8 +25,8 @@ density; here it is the one-sided probability of their paper. Rules on numbers o
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr
 
 from memorisk.runs.errors import InputError, unknown_name
 
@@ -106,7 +106,7 @@ def lira_scores(
     gaussians = [(fit.centre[scored], _spread(fit, scored, variance)) for fit in fits]
     c_out, s_out = gaussians[0]
     if mode == "offline":
-        score[scored] = log_ndtr((x - c_out) / s_out)
+        score[scored] = scipy.special.log_ndtr((x - c_out) / s_out)
     else:
         c_in, s_in = gaussians[1]
         log_ratio = 0.5 * (np.square((x - c_out) / s_out) - np.square((x - c_in) / s_in)) + np.log(s_out / s_in)

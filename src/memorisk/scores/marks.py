@@ -6,8 +6,8 @@ Paper 002, sections 2.2 (white box) and 2.3 (black box); METHODS section 2. Prob
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 
@@ -103,7 +103,7 @@ def paper_score(mark: ArrayLike, random: ArrayLike) -> PaperScore:
     if np.ptp(u) == 0 and np.ptp(r) == 0:
         p = 1.0 if u[0] <= r[0] else 0.0
     else:
-        _, welch = np.asarray(stats.ttest_ind(u, r, equal_var=False, alternative="greater"), dtype=np.float64)
+        _, welch = np.asarray(scipy.stats.ttest_ind(u, r, equal_var=False, alternative="greater"), dtype=np.float64)
         p = float(welch)
     return PaperScore(float(u.mean() - r.mean()), float(u.mean()), float(r.mean()), p, len(u))
 

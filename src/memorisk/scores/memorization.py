@@ -11,8 +11,8 @@ Arrays in, arrays or frozen dataclasses out; a model pair is a row (seed), an im
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 
 from memorisk.runs.errors import InputError
 
@@ -40,7 +40,7 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> FloatArray:
         [0.6931]
     """
     z, y = _logits_and_labels(logits, labels)
-    return np.asarray(logsumexp(z, axis=1)) - z[np.arange(len(y)), y]
+    return np.asarray(scipy.special.logsumexp(z, axis=1)) - z[np.arange(len(y)), y]
 
 
 def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> FloatArray:
@@ -81,7 +81,7 @@ def logit_margin(logits: ArrayLike, labels: ArrayLike) -> FloatArray:
     rows = np.arange(len(y))
     others = z.copy()
     others[rows, y] = -np.inf
-    return z[rows, y] - np.asarray(logsumexp(others, axis=1))
+    return z[rows, y] - np.asarray(scipy.special.logsumexp(others, axis=1))
 
 
 def loss_gap(loss_a: ArrayLike, loss_b: ArrayLike) -> FloatArray:

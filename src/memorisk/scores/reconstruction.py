@@ -3,8 +3,8 @@
 from typing import cast
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter
 
 FloatArray = NDArray[np.float64]
 _SIGMA, _TRUNCATE = 1.5, 3.5  # a window of 11 x 11
@@ -53,4 +53,4 @@ def ssim(reconstructed: np.ndarray, wanted: np.ndarray) -> FloatArray:
 
 
 def _blur(x: FloatArray) -> FloatArray:
-    return cast(FloatArray, gaussian_filter(x, (0, 0, _SIGMA, _SIGMA), truncate=_TRUNCATE, mode="mirror"))
+    return cast(FloatArray, scipy.ndimage.gaussian_filter(x, (0, 0, _SIGMA, _SIGMA), truncate=_TRUNCATE, mode="mirror"))

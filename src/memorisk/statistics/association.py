@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import JackknifeInterval, group_deleted_auc, jackknife, rank_within, unavailable
@@ -170,7 +170,7 @@ def paper_p(rho: float, n: int) -> float:
     if np.isnan(rho) or n < 3:
         return float("nan")
     t = abs(rho) * np.sqrt((n - 2) / max(1 - rho**2, np.finfo(float).tiny))
-    return max(float(2 * stats.t.sf(t, n - 2)), PAPER_FLOOR)
+    return max(float(2 * scipy.stats.t.sf(t, n - 2)), PAPER_FLOOR)
 
 
 def _rhos(x: FloatArray, y: FloatArray, classes: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
@@ -191,7 +191,7 @@ def _centre(values: FloatArray, index: NDArray[np.intp]) -> FloatArray:
 
 def _ranked(values: FloatArray) -> FloatArray:
     """Average ranks `[..., n]` with mean 0 and length 1; NaN where all are equal."""
-    ranks = stats.rankdata(values, axis=-1)
+    ranks = scipy.stats.rankdata(values, axis=-1)
     centred = ranks - ranks.mean(axis=-1, keepdims=True)
     length = np.linalg.norm(centred, axis=-1, keepdims=True)
     return np.divide(centred, length, out=np.full(centred.shape, np.nan), where=length > 0)

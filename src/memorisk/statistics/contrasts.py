@@ -45,8 +45,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import Interval, two_way_interval
@@ -235,7 +235,7 @@ def share_slope_limits(
         share = (k + added) / (n + 2 * added)
         part = weight**2 * share * (1 - share) / (n + 2 * added)
         middle, variance, spread = middle + weight * share, variance + part, spread + part**2 / max(n - 1, 1)
-    half = special.stdtrit(variance**2 / spread, 1 - tail) * np.sqrt(variance)
+    half = scipy.special.stdtrit(variance**2 / spread, 1 - tail) * np.sqrt(variance)
     least, most = np.minimum(w, 0).sum(), np.maximum(w, 0).sum()
     return np.maximum(np.minimum(low, middle - half), least), np.minimum(np.maximum(high, middle + half), most)
 
@@ -265,14 +265,14 @@ def _mover(weights: FloatArray, means: Sequence[FloatArray], limits: Sequence[Li
 def _share_limits(successes: FloatArray, patients: int, tail: float) -> LimitPairs:
     """Compute Clopper and Pearson's limits of many counts."""
     k, rest = successes, patients - successes
-    low = special.betaincinv(np.maximum(k, 1), rest + 1, tail)
-    high = special.betaincinv(k + 1, np.maximum(rest, 1), 1 - tail)
+    low = scipy.special.betaincinv(np.maximum(k, 1), rest + 1, tail)
+    high = scipy.special.betaincinv(k + 1, np.maximum(rest, 1), 1 - tail)
     return np.where(k > 0, low, 0.0), np.where(rest > 0, high, 1.0)
 
 
 def _mean_limits(values: FloatArray, ends: tuple[float, float], level: float) -> LimitPairs:
     """Student's, of the values and one more at either end, within the ends."""
-    quantile = float(special.stdtrit(max(len(values) - 1, 1), (1 + level) / 2))
+    quantile = float(scipy.special.stdtrit(max(len(values) - 1, 1), (1 + level) / 2))
     limits = []
     for end, sign in zip(ends, (-1, 1), strict=True):
         with_end = np.append(values, end)

@@ -32,8 +32,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import Interval, difference_interval, two_way_interval
@@ -236,7 +236,7 @@ def _with_interval(
             "spread"
         )
         return EffectSize(d, nan, nan, nan, change, n_first, n_second, n_groups, why)
-    half = float(stats.t.ppf((1 + level) / 2, df)) * np.sqrt(variance)
+    half = float(scipy.stats.t.ppf((1 + level) / 2, df)) * np.sqrt(variance)
     centre = np.arcsinh(d / scale)
     low, high = float(scale * np.sinh(centre - half)), float(scale * np.sinh(centre + half))
     return EffectSize(d, low, high, df, change, n_first, n_second, n_groups, "jackknife over groups, t on asinh scale")

@@ -43,8 +43,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import special, stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.linear_models import FloatArray
@@ -213,7 +213,7 @@ def _group_rdp(z: float, q: float, size: int) -> FloatArray:
     if q in (0, 1):
         return np.array([q * size**2 * a / (2 * z**2) for a in GROUP_ORDERS])
     counts = np.arange(size + 1.0)
-    weights = np.asarray(stats.binom.pmf(counts, size, q))
+    weights = np.asarray(scipy.stats.binom.pmf(counts, size, q))
     nothing, certain = np.zeros(1), np.ones(1)
     added = [renyi_divergence(counts, weights, nothing, certain, noise=z, order=a) for a in GROUP_ORDERS]
     removed = [renyi_divergence(nothing, certain, counts, weights, noise=z, order=a) for a in GROUP_ORDERS]
@@ -397,7 +397,7 @@ def largest_epsilon(
     level = 1 - confidence
     if correct == 0:
         return 0.0
-    share = float(special.betaincinv(correct, r - correct + 1, level))
+    share = float(scipy.special.betaincinv(correct, r - correct + 1, level))
     high = max(math.log(share / (1 - share)), 0.0)
     if delta == 0:
         return high
@@ -444,14 +444,14 @@ def guess_p_value(correct: int, r: int, epsilon: float, *, delta: float = 0.0, n
 
 
 def _p_value(correct: int, r: int, epsilon: float, delta: float, m: int) -> float:
-    share = float(special.expit(epsilon))
+    share = float(scipy.special.expit(epsilon))
     if correct == 0:
         return 1.0
-    beta = float(special.betainc(correct, r - correct + 1, share))  # P(B >= correct)
+    beta = float(scipy.special.betainc(correct, r - correct + 1, share))  # P(B >= correct)
     if delta == 0:
         return beta
     least = np.arange(correct - 1, 0, -1)  # correct - i for i = 1, 2, ...; the last one, 0, is certain
-    below = np.append(special.betainc(least, r - least + 1, share), 1.0) - beta  # P(correct > B >= correct - i)
+    below = np.append(scipy.special.betainc(least, r - least + 1, share), 1.0) - beta  # P(correct > B >= correct - i)
     alpha = float(np.max(2 * below / np.arange(1, correct + 1)))
     return min(beta + m * delta * alpha, 1.0)
 

@@ -37,8 +37,8 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import one_per_group
@@ -163,7 +163,7 @@ def _compare(ours: FloatArray | None, theirs: FloatArray | None) -> tuple[float,
     with warnings.catch_warnings():
         # SciPy's exact count may round to a hair above 1; it then warns and takes the asymptotic form, p near 1 too.
         warnings.filterwarnings("ignore", "ks_2samp: Exact calculation unsuccessful", RuntimeWarning)
-        statistic, p_value = stats.ks_2samp(ours, theirs)
+        statistic, p_value = scipy.stats.ks_2samp(ours, theirs)
     return float(statistic), float(p_value)  # pyright: ignore[reportArgumentType]
 
 
@@ -376,7 +376,7 @@ def _rank_sum_p(of_train: NDArray[np.int64], of_held: NDArray[np.int64], seed: i
     value, at, number = np.unique(both, return_index=True, return_counts=True)
     if len(value) == 1:
         return 1.0
-    twice = np.rint(2 * stats.rankdata(both)[at]).astype(np.int64)  # mid-ranks, doubled: whole numbers
+    twice = np.rint(2 * scipy.stats.rankdata(both)[at]).astype(np.int64)  # mid-ranks, doubled: whole numbers
     seen = int(twice @ (of_held[:, None] == value).sum(0))
     drawn = np.random.default_rng(seed).multivariate_hypergeometric(number, len(of_held), size=N_PERMUTATIONS) @ twice
     least = min(int((drawn <= seen).sum()), int((drawn >= seen).sum()))

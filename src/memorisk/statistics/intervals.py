@@ -44,8 +44,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import special, stats
 
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.statistics.linear_models import FloatArray, MeanSquares, fill_missing, is_connected, mean_squares
@@ -180,7 +180,7 @@ def two_way_limits(values: FloatArray, level: float = 0.95, *, n_missing: int = 
     standard_error = np.sqrt((lead + other) / n_cells)
     # A table without any spread has an interval of length 0 and the groups' degrees of freedom.
     quantile = np.divide(half, standard_error, out=np.full(half.shape, t_groups), where=standard_error > 0)
-    df = special.stdtridf(0.5 + level / 2, quantile)
+    df = scipy.special.stdtridf(0.5 + level / 2, quantile)
     return Limits(ms.mean, ms.mean - half, ms.mean + half, np.clip(df, 1.0, None))
 
 
@@ -290,8 +290,8 @@ def _median_over_groups(x: FloatArray, level: float) -> tuple[FloatArray, FloatA
     """Median of `[..., G]` with interpolated sign-test limits (Hettmansperger and Sheather 1986)."""
     n = x.shape[-1]
     ranked = np.sort(x, -1)
-    k = max(int(stats.binom.ppf((1 - level) / 2, n, 0.5)), 1)  # the k-th and (n+1-k)-th cover at least `level`
-    wide, narrow = 1 - 2 * stats.binom.cdf(k - 1, n, 0.5), 1 - 2 * stats.binom.cdf(k, n, 0.5)
+    k = max(int(scipy.stats.binom.ppf((1 - level) / 2, n, 0.5)), 1)  # the k-th and (n+1-k)-th cover at least `level`
+    wide, narrow = 1 - 2 * scipy.stats.binom.cdf(k - 1, n, 0.5), 1 - 2 * scipy.stats.binom.cdf(k, n, 0.5)
     toward = np.clip((wide - level) / (wide - narrow), 0.0, 1.0)
     weight = (n - k) * toward / (k + (n - 2 * k) * toward)
     low = (1 - weight) * ranked[..., k - 1] + weight * ranked[..., k]
@@ -326,7 +326,7 @@ def _groups_only(table: FloatArray, level: float) -> Limits:
 
 def _t(df: int, level: float) -> float:
     """Two-sided t quantile."""
-    return float(special.stdtrit(df, 0.5 + level / 2))
+    return float(scipy.special.stdtrit(df, 0.5 + level / 2))
 
 
 def _fewest_groups(level: float) -> int:
@@ -418,6 +418,6 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Proport
     if not 0 < level < 1:
         raise InputError(f"level is {level}; give a coverage between 0 and 1, such as 0.95")
     tail = (1 - level) / 2
-    low = float(special.betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
-    high = float(special.betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
+    low = float(scipy.special.betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    high = float(scipy.special.betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
     return Proportion(successes / trials if trials else math.nan, low, high, int(successes), int(trials), level)

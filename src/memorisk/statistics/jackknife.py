@@ -32,9 +32,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
-from scipy.stats import rankdata
 
 from memorisk.runs.errors import InputError
 
@@ -75,13 +74,13 @@ class VarianceParts:
 
     def of_trainings(self, level: float = 0.95) -> float:
         """The share of the interval's squared length that is due to the trainings, from 0 to 1."""
-        squares = [stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
+        squares = [scipy.stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
         return float(squares[1] / sum(squares)) if len(squares) > 1 else 0.0
 
     def limits(self, estimate: float, level: float) -> tuple[float, float]:
         """Limits at a level of confidence."""
         if self.parts:
-            squares = [stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
+            squares = [scipy.stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
             return _limits(estimate, float(np.sqrt(sum(squares))), self.scale)
         return counting_bound(estimate, self.pairs, level) if self.pairs else SCALE_RANGES[self.scale]
 
@@ -193,8 +192,8 @@ def _df_of(parts: tuple[tuple[float, float], ...], level: float) -> float:
     """Degrees of freedom of the one t quantile that gives the interval's length."""
     if len(parts) == 1:
         return parts[0][1]
-    half = np.sqrt(sum(stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in parts))
-    return float(special.stdtridf((1 + level) / 2, half / np.sqrt(sum(v for v, _ in parts))))
+    half = np.sqrt(sum(scipy.stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in parts))
+    return float(scipy.special.stdtridf((1 + level) / 2, half / np.sqrt(sum(v for v, _ in parts))))
 
 
 def smallest_level(rejected: Callable[[float], bool]) -> float:
@@ -252,15 +251,15 @@ def counting_bound(share: float, n: float, level: float = 0.95) -> tuple[float, 
     order with probability AUC^n, so that ``low = ((1 - level) / 2)^(1/n)`` covers at least ``level``.
     """
     k, tail = share * n, (1 - level) / 2
-    low = 0.0 if k <= 0 else float(stats.beta.ppf(tail, k, n - k + 1))
-    high = 1.0 if k >= n else float(stats.beta.ppf(1 - tail, k + 1, n - k))
+    low = 0.0 if k <= 0 else float(scipy.stats.beta.ppf(tail, k, n - k + 1))
+    high = 1.0 if k >= n else float(scipy.stats.beta.ppf(1 - tail, k + 1, n - k))
     return low, high
 
 
 def _limits(estimate: float, half: float, scale: Scale) -> tuple[float, float]:
     if scale == "logit":
         centre, width = np.log(estimate / (1 - estimate)), half / (estimate * (1 - estimate))
-        return float(special.expit(centre - width)), float(special.expit(centre + width))
+        return float(scipy.special.expit(centre - width)), float(scipy.special.expit(centre + width))
     if scale == "fisher":
         centre, width = np.arctanh(estimate), half / (1 - estimate**2)
         return float(np.tanh(centre - width)), float(np.tanh(centre + width))
@@ -301,9 +300,9 @@ def group_deleted_auc(
     member, other = check_sides(score[is_member], score[is_other])
     member_group, other_group = index[is_member], index[is_other]
     m, n = len(member), len(other)
-    ranks = rankdata(np.concatenate([member, other]))
-    below = ranks[:m] - rankdata(member)  # non-members below each member, ties one half
-    above = m - (ranks[m:] - rankdata(other))  # members above each non-member
+    ranks = scipy.stats.rankdata(np.concatenate([member, other]))
+    below = ranks[:m] - scipy.stats.rankdata(member)  # non-members below each member, ties one half
+    above = m - (ranks[m:] - scipy.stats.rankdata(other))  # members above each non-member
     both = rank_within(np.concatenate([member_group, other_group]), np.concatenate([member, other]))[:m]
     within = both - rank_within(member_group, member)
     pairs_kept = below.sum() + (

@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, optimize
 
 from memorisk.runs.errors import InputError
 
@@ -250,17 +250,17 @@ class _System:
         """Fixed effects, scale and -2 restricted log-likelihood at these ratios."""
         spread = np.repeat(ratios, self.sizes)
         a = spread[:, None] * self.zz * spread + np.eye(len(spread))
-        root = linalg.cholesky(a, lower=True, check_finite=False)
-        wx = linalg.solve_triangular(root, spread[:, None] * self.zx, lower=True, check_finite=False)
-        wy = linalg.solve_triangular(root, spread * self.zy, lower=True, check_finite=False)
-        root_x = linalg.cholesky(self.xx - wx.T @ wx, lower=True, check_finite=False)
-        half = linalg.solve_triangular(root_x, self.xy - wx.T @ wy, lower=True, check_finite=False)
+        root = scipy.linalg.cholesky(a, lower=True, check_finite=False)
+        wx = scipy.linalg.solve_triangular(root, spread[:, None] * self.zx, lower=True, check_finite=False)
+        wy = scipy.linalg.solve_triangular(root, spread * self.zy, lower=True, check_finite=False)
+        root_x = scipy.linalg.cholesky(self.xx - wx.T @ wx, lower=True, check_finite=False)
+        half = scipy.linalg.solve_triangular(root_x, self.xy - wx.T @ wy, lower=True, check_finite=False)
         df = self.n - len(self.xx)
         rest = max(self.yy - float(wy @ wy) - float(half @ half), np.finfo(float).tiny)
         deviance = df * (1 + np.log(2 * np.pi * rest / df)) + 2 * np.log(np.diag(root)).sum()
         deviance += 2 * np.log(np.diag(root_x)).sum()
-        inverse = linalg.cho_solve((root_x, True), np.eye(len(self.xx)), check_finite=False)
-        beta = linalg.solve_triangular(root_x, half, lower=True, trans=1, check_finite=False)
+        inverse = scipy.linalg.cho_solve((root_x, True), np.eye(len(self.xx)), check_finite=False)
+        beta = scipy.linalg.solve_triangular(root_x, half, lower=True, trans=1, check_finite=False)
         return _Solved(beta, inverse, rest / df, float(deviance))
 
 
@@ -276,9 +276,9 @@ def _climb(system: _System) -> FloatArray:
 
     limits = [(np.log(1e-6), np.log(LARGEST))] * k
     start = min(itertools.product(np.log(STARTS), repeat=k), key=lambda point: deviance(np.array(point)))
-    best = optimize.minimize(deviance, start, method="L-BFGS-B", bounds=limits, options={"ftol": 1e-10})
+    best = scipy.optimize.minimize(deviance, start, method="L-BFGS-B", bounds=limits, options={"ftol": 1e-10})
     # Central differences find the top more precisely than the forward ones of the climb.
-    polished = optimize.minimize(
+    polished = scipy.optimize.minimize(
         deviance, best.x, method="L-BFGS-B", jac="3-point", bounds=limits, options={"ftol": 1e-15, "gtol": 1e-8}
     )
     ratios = np.exp(polished.x if polished.fun <= best.fun else best.x)

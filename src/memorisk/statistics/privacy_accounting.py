@@ -32,7 +32,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import special
+import scipy
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.linear_models import FloatArray
@@ -190,7 +190,9 @@ def _one_order(z: float, q: float, order: float) -> float:
         shifts, weights = np.array([0.0, 1.0]), np.array([1 - q, q])
         return renyi_divergence(shifts, weights, np.zeros(1), np.ones(1), noise=z, order=order)
     i = np.arange(int(order) + 1)
-    log_binomial = special.gammaln(order + 1) - special.gammaln(i + 1) - special.gammaln(order - i + 1)
+    log_binomial = (
+        scipy.special.gammaln(order + 1) - scipy.special.gammaln(i + 1) - scipy.special.gammaln(order - i + 1)
+    )
     terms = log_binomial + i * math.log(q) + (order - i) * math.log1p(-q) + i * (i - 1) / (2 * z**2)
     return max(log_of_sum(terms) / (order - 1), 0.0)
 
@@ -309,7 +311,7 @@ def gaussian_noise(epsilon: float, delta: float, sensitivity: float) -> float:
     def leaks(scale: float) -> bool:  # scale = s / D
         """Return whether noise of this scale spends more than delta."""
         half, tilt = 1 / (2 * scale), epsilon * scale
-        spent = special.ndtr(half - tilt) - math.exp(epsilon + float(special.log_ndtr(-half - tilt)))
+        spent = scipy.special.ndtr(half - tilt) - math.exp(epsilon + float(scipy.special.log_ndtr(-half - tilt)))
         return bool(spent > delta)
 
     high = 1.0

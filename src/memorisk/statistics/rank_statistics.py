@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from math import comb
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.stats import rankdata
 
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.statistics.intervals import Proportion, clopper_pearson
@@ -269,7 +268,7 @@ def _paired(x: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 def _standard_ranks(values: FloatArray) -> FloatArray:
     """Average ranks with mean 0 and length 1; NaN where all are equal."""
-    ranks = rankdata(values)
+    ranks = scipy.stats.rankdata(values)
     centred = ranks - ranks.mean()
     length = np.sqrt(centred @ centred)
     return centred / length if length > 0 else np.full(len(values), np.nan)
@@ -327,8 +326,8 @@ def sign_test(values: ArrayLike) -> SignTest:
     if x.ndim != 1 or np.isnan(x).any():
         raise InputError("a sign test needs one number per unit without NaN: leave out units that were not measured")
     negative, n = int((x < 0).sum()), int((x != 0).sum())
-    upper = float(stats.binom.sf(negative - 1, n, 0.5)) if n else 1.0
-    lower = float(stats.binom.cdf(negative, n, 0.5)) if n else 1.0
+    upper = float(scipy.stats.binom.sf(negative - 1, n, 0.5)) if n else 1.0
+    lower = float(scipy.stats.binom.cdf(negative, n, 0.5)) if n else 1.0
     return SignTest(
         n_negative=negative,
         n=n,
@@ -399,7 +398,7 @@ def mann_whitney(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> Ma
     if not m or not n:
         nan = float("nan")
         return MannWhitney(nan, m, n, nan, nan, nan, nan, nan, nan, nan, nan)
-    doubled = np.rint(2 * stats.rankdata(np.concatenate([x, y]))).astype(np.int64)  # midranks as whole numbers
+    doubled = np.rint(2 * scipy.stats.rankdata(np.concatenate([x, y]))).astype(np.int64)  # midranks as whole numbers
     counts = _rank_sums(doubled, m)
     total, seen = comb(m + n, m), int(doubled[:m].sum())
     greater, less = float(counts[seen:].sum() / total), float(counts[: seen + 1].sum() / total)

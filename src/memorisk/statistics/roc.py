@@ -7,9 +7,8 @@ share of (member, non-member) pairs in the right order. METHODS section 1, "Atta
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.stats import rankdata
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import MIN_SEEDS
@@ -116,7 +115,7 @@ def auc(members: ArrayLike, non_members: ArrayLike) -> float:
     """
     member, non_member = check_sides(members, non_members)
     m, n = len(member), len(non_member)
-    ranks = rankdata(np.concatenate([member, non_member]))
+    ranks = scipy.stats.rankdata(np.concatenate([member, non_member]))
     return float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n))
 
 
@@ -198,9 +197,11 @@ def tpr_at_fpr(
         tpr, note = float(np.mean(rates)), ""
 
     def low(tail: float) -> float:
-        return _rate_limit(members, others, [int(stats.binom.ppf(tail, size, fpr)) - 1 for size in sizes], tail, -1)
+        return _rate_limit(
+            members, others, [int(scipy.stats.binom.ppf(tail, size, fpr)) - 1 for size in sizes], tail, -1
+        )
 
-    most = [int(stats.binom.ppf(1 - quarter, size, fpr)) for size in sizes]
+    most = [int(scipy.stats.binom.ppf(1 - quarter, size, fpr)) for size in sizes]
     high = _rate_limit(members, others, most, quarter, 1)
     p = 1.0 if value is None else smallest_level(lambda tail: low(tail / 2) > value)
     return TprAtFpr(tpr, low(quarter), high, fpr, m, n, needed, note, p)
@@ -266,9 +267,9 @@ def _rate_limit(
         spread = jackknife(
             rate, deleted.mean(axis=0), kind, scale="logit", trainings=_trainings(rates, deleted, kind, None)
         ).spread
-        variance = sum(stats.t.ppf(1 - tail, df) ** 2 * v for v, df in spread.parts) if spread else 0.0
+        variance = sum(scipy.stats.t.ppf(1 - tail, df) ** 2 * v for v, df in spread.parts) if spread else 0.0
         if variance > 0:
-            trials = min(float(stats.norm.ppf(tail) ** 2 * rate * (1 - rate) / variance), float(deleted.shape[1]))
+            trials = min(float(scipy.stats.norm.ppf(tail) ** 2 * rate * (1 - rate) / variance), float(deleted.shape[1]))
     return counting_bound(rate, trials, 1 - 2 * tail)[0 if side < 0 else 1]
 
 

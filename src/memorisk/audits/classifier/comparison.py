@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
@@ -424,7 +424,7 @@ def _seed_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, floa
     difference = float(b.mean() - a.mean())
     if min(len(a), len(b)) < 2 or a.std() + b.std() == 0:
         return difference, float("nan"), float("nan")
-    half = float(np.hypot(*(stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)) for x in (a, b))))
+    half = float(np.hypot(*(scipy.stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)) for x in (a, b))))
     return difference, difference - half, difference + half
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
@@ -412,7 +412,7 @@ def utility_on_test(evidence: Evidence) -> dict[str, Any]:
     between = float(of_model.var(ddof=1) / len(of_model))  # models are units too, also where each tells its own noise
     several = len(set(evidence.items.image[test])) < len(label)
     spread = np.sqrt(sum(variances) / len(classes) ** 2 + between)
-    low = None if several else balanced - float(stats.norm.ppf(0.975)) * spread
+    low = None if several else balanced - float(scipy.stats.norm.ppf(0.975)) * spread
     return {
         "test_accuracy": float(correct.mean()),
         "test_balanced_accuracy": balanced,
@@ -460,7 +460,7 @@ def _loss_beside_frequencies(evidence: Evidence) -> dict[str, Any]:
     n_units = len(residual)
     over_groups = (residual**2).sum() / len(each) ** 2 * n_units / max(n_units - 1, 1)
     over_models = gain.mean(axis=1).var(ddof=1) / len(gain)
-    low = float(each.mean() - stats.norm.ppf(0.975) * np.sqrt(over_groups + over_models)) if n_units > 1 else None
+    low = float(each.mean() - scipy.stats.norm.ppf(0.975) * np.sqrt(over_groups + over_models)) if n_units > 1 else None
     right = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test]
     _, counts = np.unique(present[place[test]], axis=0, return_counts=True)
     return {

@@ -15,7 +15,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 from torch import nn
 
 from memorisk.audits.classifier.attack_table import ALL, AttackScores, attack_row
@@ -208,7 +208,7 @@ def compare_with_twins(
     for name, (value, each) in parts.items():
         twins = np.asarray(each, dtype=np.float64)
         scaled = twins if name == "accuracy" else np.log(np.maximum(twins, least))
-        half = float(stats.t.ppf(1 - tail, k - 1) * scaled.std(ddof=1) * np.sqrt(1 + 1 / k))
+        half = float(scipy.stats.t.ppf(1 - tail, k - 1) * scaled.std(ddof=1) * np.sqrt(1 + 1 / k))
         low, high = scaled.mean() - half, scaled.mean() + half
         if name == "accuracy":
             low, high = max(low, 0.0), min(high, 1.0)

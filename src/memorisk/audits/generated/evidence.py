@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from memorisk.audits.generated.distances import Distances, PixelCopies
 from memorisk.audits.generated.features import FeatureTables
@@ -315,4 +315,4 @@ class SyntheticEvidence:
 
 def probability(view: DetectorView, distance: np.ndarray) -> np.ndarray:
     """``1 / (1 + exp(distance))`` of a head's distances, minus logits; NaN without a head."""
-    return expit(-distance) if view.has_head else np.full(len(distance), np.nan)
+    return scipy.special.expit(-distance) if view.has_head else np.full(len(distance), np.nan)

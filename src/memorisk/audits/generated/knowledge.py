@@ -11,7 +11,7 @@ People whom a generator was trained or chosen on are refused beside it. What nob
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from memorisk.audits.generated.sets import Sets
 from memorisk.images.store import ImageStore
@@ -78,7 +78,7 @@ def knows_both_alike(train: KnownPatients, held: KnownPatients) -> bool:
     if min(train.patients, held.patients) == 0 and max(train.share, held.share) > FEW_KNOWN_SHARE:
         return False
     counts = [[part.patients, part.of - part.patients] for part in (train, held)]
-    return float(np.asarray(stats.fisher_exact(counts))[1]) > ALIKE_LEVEL
+    return float(np.asarray(scipy.stats.fisher_exact(counts))[1]) > ALIKE_LEVEL
 
 
 def detector_notes(asked: PairDetector, sets: Sets) -> tuple[str, ...]:

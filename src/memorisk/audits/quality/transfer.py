@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import scipy
 import torch
-from scipy.special import softmax
 
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.quality.options import QualityOptions
@@ -214,7 +214,7 @@ def _trained_scores(
         torch.set_num_threads(before)
     if not np.isfinite(logits).all():
         raise MemoriskError("the trained network gives logits that are NaN or infinite: try pre-trained weights")
-    scores = softmax(logits.astype(np.float64), axis=1)
+    scores = scipy.special.softmax(logits.astype(np.float64), axis=1)
     write_array(file, scores)
     checkpoint.unlink(missing_ok=True)
     return scores

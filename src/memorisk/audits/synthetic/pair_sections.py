@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
+import scipy
 
 from memorisk.audits.generated.review import CONFIRM, DISMISS
 from memorisk.audits.generated.terms import Terms, share
@@ -67,7 +67,7 @@ def spread_figures(result: Result, one: DetectorSummary, terms: Terms) -> list[B
     )
     apart = float(max(counts[TWO_IDENTITIES].sum(), 1))
     share = one.above_itself_pairs / apart
-    itself = wording.ITSELF.format(p=f"{expit(one.itself):.2f}", share=percent(share), units=terms.units)
+    itself = wording.ITSELF.format(p=f"{scipy.special.expit(one.itself):.2f}", share=percent(share), units=terms.units)
     blocks: list[Block] = [Heading("Pairs of images"), figure, Paragraph(f"Pairs by their images: {told}. {itself}")]
     if share > MANY:
         blocks.append(Callout("warning", "Exact copies do not stand out", [Paragraph(wording.BLIND)]))

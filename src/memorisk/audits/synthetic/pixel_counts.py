@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from memorisk.audits.generated.distances import Distances, PixelCopies
 from memorisk.audits.generated.review import Review
@@ -105,7 +105,7 @@ def near_p(train: int, held: int, n_train: int, n_held: int) -> float:
     """
     if not n_held or not train + held:
         return math.nan
-    return float(stats.hypergeom.sf(train - 1, n_train + n_held, train + held, n_train))
+    return float(scipy.stats.hypergeom.sf(train - 1, n_train + n_held, train + held, n_train))
 
 
 def literature_statistics(distances: Distances, held_patients: np.ndarray, seed: int) -> LiteratureStatistics:

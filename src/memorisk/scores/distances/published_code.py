@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from memorisk.runs.errors import InputError
 from memorisk.scores.distances import find_measure, fit_measure, nearest
@@ -105,7 +105,9 @@ def _by_scipy(name: Any, x: FloatArray, y: FloatArray) -> PublishedNeighbours:
         for start in range(0, len(x), height):
             part = np.arange(start, min(start + height, len(x)))
             with np.errstate(invalid="ignore", divide="ignore"):
-                block = sign * cdist(np.asarray(x[part], dtype=np.float64), references, metric=name)
+                block = sign * scipy.spatial.distance.cdist(
+                    np.asarray(x[part], dtype=np.float64), references, metric=name
+                )
             if not np.isfinite(block).all():
                 raise _undefined(name, "SciPy gives no number for zero or constant rows")
             nearer = block.min(axis=1) < scores[part]

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError, unknown_name
 
@@ -213,8 +213,8 @@ def misses_allowed(n: int, alpha: float, confidence: float | None = None) -> int
         raise InputError(f"{n} values; give a count")
     if confidence is None:
         return int(np.floor(alpha * (n + 1) + _ROUNDING)) - 1
-    c = int(stats.binom.ppf(1 - confidence, n, alpha))  # the smallest with a probability at least that
-    below = float(stats.binom.cdf(c, n, alpha))
+    c = int(scipy.stats.binom.ppf(1 - confidence, n, alpha))  # the smallest with a probability at least that
+    below = float(scipy.stats.binom.cdf(c, n, alpha))
     return c if below <= (1 - confidence) * (1 + _ROUNDING) else c - 1
 
 

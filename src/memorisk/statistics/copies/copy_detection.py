@@ -30,8 +30,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import (
@@ -326,7 +326,7 @@ def signed_sums(sizes: ArrayLike) -> FloatArray:
     probabilities = np.ones(1)
     for value, count in zip(*np.unique(np.asarray(sizes, dtype=np.int64), return_counts=True), strict=True):
         spaced = np.zeros(2 * value * count + 1)
-        spaced[:: 2 * value] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
+        spaced[:: 2 * value] = scipy.stats.binom.pmf(np.arange(count + 1), count, 0.5)
         probabilities = np.convolve(probabilities, spaced)
     return probabilities
 

@@ -27,8 +27,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import check_distances, group_values
@@ -133,7 +133,7 @@ def wasserstein(
         extreme += int((_gap_areas(sides, group, gaps) >= observed * (1 - 1e-12)).sum())
         done += k
     p = (1 + extreme) / (1 + draws)
-    return WassersteinTest(float(stats.wasserstein_distance(a, b)), p, n_one, n_other, draws)
+    return WassersteinTest(float(scipy.stats.wasserstein_distance(a, b)), p, n_one, n_other, draws)
 
 
 def _gap_areas(sides: NDArray[np.bool_], group: NDArray[np.intp], gaps: FloatArray) -> FloatArray:
@@ -163,7 +163,7 @@ def copying_z(synthetic: ArrayLike, test: ArrayLike) -> float:
     """
     ours, theirs = check_distances(synthetic), check_distances(test)
     m, n = len(ours), len(theirs)
-    u = stats.rankdata(np.concatenate([ours, theirs]))[:m].sum() - m * (m + 1) / 2
+    u = scipy.stats.rankdata(np.concatenate([ours, theirs]))[:m].sum() - m * (m + 1) / 2
     return float((u - m * n / 2) / math.sqrt(m * n * (m + n + 1) / 12))
 
 
@@ -212,7 +212,7 @@ def data_copying(
     c_t = float(z[used] @ n[used] / n[used].sum()) if used.any() else math.nan
     return DataCopying(
         c_t=c_t,
-        p_value=float(stats.norm.cdf(c_t)) if len(ids) == 1 else math.nan,
+        p_value=float(scipy.stats.norm.cdf(c_t)) if len(ids) == 1 else math.nan,
         z=z,
         n_synthetic=m,
         n_test=n,
@@ -350,7 +350,11 @@ def wasserstein_distance(
     dealt = integrals(rng.permuted(np.repeat(plain, draws, axis=0), axis=1))
     reach = float(np.quantile(apart, level))
     a, b = one.means, other.means
-    welch = stats.ttest_ind(a, b, equal_var=False).confidence_interval(level) if np.ptp(np.r_[a, b]) > 0 else (0.0, 0.0)
+    welch = (
+        scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval(level)
+        if np.ptp(np.r_[a, b]) > 0
+        else (0.0, 0.0)
+    )
     return WassersteinDistance(
         estimate, max(estimate - reach, 0.0), estimate + reach, float(np.mean(dealt)),
         float(a.mean() - b.mean()), float(welch[0]), float(welch[1]), one.n, other.n, level,

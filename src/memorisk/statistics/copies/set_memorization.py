@@ -51,8 +51,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.statistics.copies.calibration import check_distances, group_values
@@ -156,7 +156,7 @@ def memorized_share(
     share, count = float(near.mean()), int(near.sum())
     # rounding of the limits' own order statistics cannot exclude what was seen
     limits = min(low, share), max(high, share)
-    p = float(stats.nhypergeom(m + n, m, k).sf(count - 1)) if count else 1.0
+    p = float(scipy.stats.nhypergeom(m + n, m, k).sf(count - 1)) if count else 1.0
     return MemorizedShare(share, *limits, nominal, k / (n + 1), min(p, 1.0), m, n, level, units[near])
 
 
@@ -187,7 +187,7 @@ def _limits(train: FloatArray, bars: FloatArray, nominal: float, error: float) -
     """
     m, n = len(train), len(bars)
     counts = np.arange(1, n + 1)
-    at_least = stats.binom.sf(counts - 1, n, nominal)  # P(Bin >= j), falling
+    at_least = scipy.stats.binom.sf(counts - 1, n, nominal)  # P(Bin >= j), falling
     below, above = counts[at_least >= 1 - error], counts[at_least <= error]
     low, high = 0.0, 1.0
     if len(below):
@@ -267,7 +267,7 @@ def nearness_test(
         held = group_values(theirs[counted.held], others[counted.held])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # SciPy says when it goes over to the limit for large samples
-        result: Any = stats.ks_2samp(train, held, alternative="greater", method="auto")
+        result: Any = scipy.stats.ks_2samp(train, held, alternative="greater", method="auto")
     return NearnessTest(
         float(result.statistic), float(result.statistic_location), float(result.pvalue), len(train), len(held),
         counted.words,

@@ -58,8 +58,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 
@@ -410,7 +410,7 @@ def _depths(most: int) -> list[int]:
 def _extrapolated(z: NDArray[np.float64], k: int, expected: float) -> float:
     """Extrapolate an exponential fitted to the k largest to where it leaves ``expected``, by its mean's upper limit."""
     mean = float((z[:k] - z[k]).mean())
-    upper = 2 * k * mean / float(stats.chi2.ppf(_MEAN_ERROR, 2 * k))
+    upper = 2 * k * mean / float(scipy.stats.chi2.ppf(_MEAN_ERROR, 2 * k))
     return float(z[k] + upper * np.log(k / expected))
 
 

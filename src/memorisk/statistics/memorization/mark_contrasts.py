@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavailable
@@ -95,7 +95,7 @@ def contrast(groups: Sequence[ArrayLike], signs: Sequence[float], *, level: floa
     estimate = float(sum(sign * array.mean() for sign, array in zip(signs, arrays, strict=True)))
     if min(len(array) for array in arrays) < 2:
         return MeanLimits(estimate, nan, nan, *sizes)
-    quantiles = stats.t.ppf(0.5 + level / 2, [len(array) - 1 for array in arrays])
+    quantiles = scipy.stats.t.ppf(0.5 + level / 2, [len(array) - 1 for array in arrays])
     parts = [(t * s) ** 2 * x.var(ddof=1) / len(x) for t, s, x in zip(quantiles, signs, arrays, strict=True)]
     half = float(np.sqrt(sum(parts)))
     return MeanLimits(estimate, estimate - half, estimate + half, *sizes)
@@ -168,7 +168,7 @@ def seed_share(values: ArrayLike, *, level: float = 0.95) -> SeedShare:
     if within == 0:
         return SeedShare(1.0 if between else nan, nan, nan, between, within, n, k)
     f, dfs = between / within, (n - 1, n * (k - 1))
-    ends = [f / stats.f.ppf(0.5 + level / 2, *dfs), f / stats.f.ppf(0.5 - level / 2, *dfs)]
+    ends = [f / scipy.stats.f.ppf(0.5 + level / 2, *dfs), f / scipy.stats.f.ppf(0.5 - level / 2, *dfs)]
     share, low, high = ((value - 1) / (value + k - 1) for value in (f, *ends))
     return SeedShare(float(share), float(low), float(high), between, within, n, k)
 

@@ -20,8 +20,8 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.mark_contrasts import mean_limits
@@ -250,7 +250,7 @@ def _interval(t: FloatArray, references: FloatArray, level: float) -> tuple[floa
     if s + r >= 3:  # one alone has no spread of its own, and is taken to have that of the others
         many = t if r == 1 else references
         m = t.mean() - references.mean()
-        half = many.std(ddof=1) * np.sqrt(1 / s + 1 / r) * stats.t.ppf(1 - level / 2, len(many) - 1)
+        half = many.std(ddof=1) * np.sqrt(1 / s + 1 / r) * scipy.stats.t.ppf(1 - level / 2, len(many) - 1)
         words = (
             f"one reference against the spread of {s} models"
             if r == 1
@@ -267,7 +267,7 @@ def _detectable(
     if method == "references":
         if s > 1:  # by the normal form of the permutation test: its exact edge depends on the values themselves
             spread = t_references.std(ddof=1) * np.sqrt(1 / s + 1 / len(t_references))
-            return float(stats.norm.ppf(1 - level) * spread)
+            return float(scipy.stats.norm.ppf(1 - level) * spread)
         allowed = int(np.floor(level * (len(t_references) + 1) + TOLERANCE)) - 1
         return float(np.sort(t_references)[::-1][allowed] - t_references.mean())
     values = controls - (theirs.mean(axis=0) if method == "centred" else 0.0)

@@ -29,9 +29,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.stats import norm
 
 from memorisk.runs.errors import InputError, plural, unknown_name
 from memorisk.statistics.jackknife import (
@@ -288,7 +287,7 @@ def chance_band(n_positive: int, n_negative: int, level: float = 0.95, *, n_fold
     if not 0 < level < 1:
         raise InputError(f"level is {level}; it must lie between 0 and 1")
     sd = np.sqrt(VARIANCE_FACTOR * (n + n_folds) / (12 * n_positive * n_negative))
-    return float(min(norm.ppf((1 + level) / 2) * sd, 0.5))
+    return float(min(scipy.stats.norm.ppf((1 + level) / 2) * sd, 0.5))
 
 
 def _fit_and_score(train: NDArray[Any], y: NDArray[np.bool_], test: NDArray[Any], kind: str, seed: int) -> FloatArray:
@@ -382,6 +381,6 @@ def _interval(estimate: float, deleted: FloatArray, kind: NDArray, level: float)
     if not np.isfinite(estimate) or not np.isfinite(deleted).all() or n_groups < 2:
         return unavailable("fewer than two groups in a band", n_groups)
     variance, df = jackknife_variance(deleted, kind.astype(np.intp))
-    half = float(stats.t.ppf((1 + level) / 2, df)) * np.sqrt(variance)
+    half = float(scipy.stats.t.ppf((1 + level) / 2, df)) * np.sqrt(variance)
     method = "jackknife over groups, t"
     return JackknifeInterval(float(estimate), estimate - half, estimate + half, df, n_groups, 1, method)

@@ -14,8 +14,8 @@ and 0.8 that have nothing to do with frequency.
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife, jackknife_variance, unavailable
@@ -96,11 +96,11 @@ def class_rarity(frequency: ArrayLike, mean_m: ArrayLike, *, draws: int = 9999, 
     rho = spearman(f, m) if n > 1 else float("nan")
     if np.isnan(rho):
         return ClassRarity(rho, unavailable("needs classes of different frequency and mean", n), no_test(), n)
-    ranks = stats.rankdata(m) - (n + 1) / 2
+    ranks = scipy.stats.rankdata(m) - (n + 1) / 2
 
     def statistic(frequencies: FloatArray) -> FloatArray:
         """Spearman's rho of each row of frequencies, [draws, classes], with the means."""
-        order = stats.rankdata(frequencies, axis=1) - (n + 1) / 2
+        order = scipy.stats.rankdata(frequencies, axis=1) - (n + 1) / 2
         return order @ ranks / np.sqrt((ranks @ ranks) * np.square(order).sum(axis=1))
 
     return ClassRarity(rho, _over_classes(rho, f, m), within_classes(statistic, f, draws, seed), n)
@@ -196,7 +196,7 @@ def permuted_image_rho(frequencies: FloatArray, m: FloatArray, index: NDArray[np
     for row in m:
         finite = np.isfinite(row)
         size = np.bincount(index[finite], minlength=n_classes).astype(np.float64)
-        ranks = stats.rankdata(row[finite]) - (finite.sum() + 1) / 2 if finite.any() else np.empty(0)
+        ranks = scipy.stats.rankdata(row[finite]) - (finite.sum() + 1) / 2 if finite.any() else np.empty(0)
         spread = ranks @ ranks
         # Rank of a class's images: all rarer ones come before, its own and equally rare ones share their places.
         place = below @ size + (equal @ size + 1) / 2 - (size.sum() + 1) / 2
@@ -227,7 +227,7 @@ def _parametric(rho: float, n: int) -> float:
         return float("nan")
     if abs(rho) >= 1:
         return P_PRINTED
-    return max(float(2 * stats.t.sf(abs(rho) * np.sqrt((n - 2) / (1 - rho**2)), n - 2)), P_PRINTED)
+    return max(float(2 * scipy.stats.t.sf(abs(rho) * np.sqrt((n - 2) / (1 - rho**2)), n - 2)), P_PRINTED)
 
 
 def _over_groups(
@@ -250,7 +250,7 @@ def _over_groups(
         return unavailable("no variation between groups to measure", n_groups, n_seeds)
     spread = v_groups**2 / df_groups + (v_seeds**2 / (n_seeds - 1) if n_seeds > 1 else 0.0)
     df = variance**2 / spread
-    half = float(stats.t.ppf((1 + level) / 2, df)) * np.sqrt(variance) / (1 - theta**2)
+    half = float(scipy.stats.t.ppf((1 + level) / 2, df)) * np.sqrt(variance) / (1 - theta**2)
     centre = np.arctanh(theta)
     words = "groups and seeds" if n_seeds > 1 else "groups"
     method = f"jackknife over {words}, t on fisher scale, these classes as they are"

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import jackknife_variance
@@ -204,7 +204,7 @@ def _over_classes(rows: _Rows, slope: float, level: float) -> tuple[float, float
     variance, df = jackknife_variance(np.array(deleted), np.zeros(n_classes, dtype=np.intp))
     if np.isnan(deleted).any() or not variance > 0:
         return nan, nan, nan
-    half = float(stats.t.ppf((1 + level) / 2, df)) * float(np.sqrt(variance))
+    half = float(scipy.stats.t.ppf((1 + level) / 2, df)) * float(np.sqrt(variance))
     return slope - half, slope + half, df
 
 
@@ -365,8 +365,8 @@ def _slope(
 ) -> FrequencySlope:
     slope, error = fit.coefficient("frequency")
     df = n_classes - n_datasets - 1
-    half = float(stats.t.ppf((1 + level) / 2, df)) * error
-    p = float(2 * stats.t.sf(abs(slope) / error, df)) if error > 0 else float("nan")
+    half = float(scipy.stats.t.ppf((1 + level) / 2, df)) * error
+    p = float(2 * scipy.stats.t.sf(abs(slope) / error, df)) if error > 0 else float("nan")
     variances = fit.variances | {"residual": fit.residual}
     return FrequencySlope(
         slope, error, slope - half, slope + half, float(df), p, test, variances, fit.n_rows, n_classes, n_datasets, why

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import JackknifeInterval, Scale, jackknife, jackknife_variance, unavailable
@@ -293,7 +293,7 @@ def _interval(
     variance, _ = jackknife_variance(deleted, kind)
     if not variance:
         return interval
-    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * np.sqrt(variance + ((estimate - nothing) / (n + 1)) ** 2)
+    half = float(scipy.stats.t.ppf((1 + level) / 2, n - 1)) * np.sqrt(variance + ((estimate - nothing) / (n + 1)) ** 2)
     method = f"jackknife over identities, t on {scale} scale, one identity more that the score fails"
     if estimate > nothing:
         return replace(interval, low=min(interval.low, max(estimate - half, -1.0)), method=method)

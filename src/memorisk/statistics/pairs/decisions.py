@@ -27,8 +27,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import identities_needed
@@ -333,7 +333,7 @@ def specificity_at_sensitivity(
     interval = _share_below(down, threshold, design, level)
     if not at_lowest:
         tail = (1 - level) / 2
-        lowest, highest = (int(k) for k in stats.binom.ppf((tail, 1 - tail), n, missed))
+        lowest, highest = (int(k) for k in scipy.stats.binom.ppf((tail, 1 - tail), n, missed))
         # the lowest-th smallest value lies below the quantile, the (highest + 1)-th above, each with 1 - tail
         below = (
             _weight_share(down, lower_weighted_quantile(up, design.weight, (lowest - 1) / n), design) if lowest else 0.0
@@ -352,7 +352,7 @@ def specificity_at_sensitivity(
             method,
         )
     k = math.floor(n * missed + ROUNDING)
-    sure = float(1 - stats.beta.ppf(CONFIDENCE, k + 1, n - k))
+    sure = float(1 - scipy.stats.beta.ppf(CONFIDENCE, k + 1, n - k))
     return PairSpecificity(interval, threshold, sensitivity, sure, at_lowest, n, needed)
 
 

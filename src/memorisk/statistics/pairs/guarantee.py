@@ -40,8 +40,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from memorisk.runs.errors import InputError, plural
 from memorisk.statistics.copies.calibration import identities_needed, misses_allowed, one_per_group
@@ -272,7 +272,7 @@ def regenerated_copies(
         raised = quotient
         if n > 1:
             spread = float(np.std(lost - quotient * full, ddof=1)) / math.sqrt(n)
-            raised += float(stats.t.ppf(level, n - 1)) * spread / (n_kept / n)
+            raised += float(scipy.stats.t.ppf(level, n - 1)) * spread / (n_kept / n)
         exact = first.high / (1 - first.high) if first.high < 1 else math.inf
         share, high = min(odds * quotient, 1.0), min(odds * max(raised, exact), 1.0)
     place = min(1.0, tries * miss_rate)

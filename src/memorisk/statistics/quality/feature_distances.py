@@ -47,9 +47,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
-from scipy.linalg import svdvals
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.quality.figures import (
@@ -146,7 +145,7 @@ def _frechet_alone(samples: Samples) -> float:
         z = (values - values.mean(axis=0)) / np.sqrt(len(values) - 1)
         spread += float(np.vdot(z, z))
         triangles.append(z if len(z) <= z.shape[1] else np.linalg.qr(z, mode="r"))
-    nuclear = float(np.sum(svdvals(triangles[0] @ triangles[1].T, overwrite_a=True, check_finite=False)))
+    nuclear = float(np.sum(scipy.linalg.svdvals(triangles[0] @ triangles[1].T, overwrite_a=True, check_finite=False)))
     estimate = max(float(difference @ difference) + spread - 2 * nuclear, 0.0)
     return estimate if estimate > 64 * np.finfo(np.float64).eps * spread else 0.0  # equal sets to rounding
 
@@ -303,7 +302,7 @@ def _contributions(samples: Samples, near: NearestCosines) -> tuple[FloatArray, 
 def _half_width(real: FloatArray, synthetic: FloatArray, level: float) -> float:
     """Half the width of the interval of s."""
     error = math.sqrt(float(np.square(real).sum() + np.square(synthetic).sum()))
-    return float(stats.norm.ppf((1 + level) / 2)) * error
+    return float(scipy.stats.norm.ppf((1 + level) / 2)) * error
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import counting_bound
@@ -179,7 +179,7 @@ def variance_interval(
         return samples.figure(estimate, limits, math.nan, f"Clopper-Pearson as of {n:,} independent units")
     if variance == 0 or (scale == "log" and estimate <= 0):
         return samples.no_interval(estimate, "no unit changes this figure")
-    half = float(stats.t.ppf((1 + samples.level) / 2, df)) * math.sqrt(variance)
+    half = float(scipy.stats.t.ppf((1 + samples.level) / 2, df)) * math.sqrt(variance)
     return samples.figure(estimate, _limits(estimate, half, scale), df, f"{method}, t on {_SCALE_WORDS[scale]}")
 
 
@@ -212,7 +212,7 @@ def _limits(estimate: float, half: float, scale: FigureScale) -> tuple[float, fl
         return estimate * math.exp(-width), estimate * math.exp(min(width, 700.0))
     if scale == "logit":
         centre, width = math.log(estimate / (1 - estimate)), half / (estimate * (1 - estimate))
-        return float(special.expit(centre - width)), float(special.expit(centre + width))
+        return float(scipy.special.expit(centre - width)), float(scipy.special.expit(centre + width))
     unit = _ASINH * half
     centre, width = math.asinh(estimate / unit), 1 / (_ASINH * math.hypot(1.0, estimate / unit))
     return unit * math.sinh(centre - width), unit * math.sinh(centre + width)

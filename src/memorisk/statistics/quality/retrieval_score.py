@@ -27,8 +27,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm
 
 from memorisk.runs.errors import InputError
 
@@ -125,7 +125,7 @@ def irs(
     low = _first(lambda s: at_least(s) > tail, k, support)
     high = _first(lambda s: at_most(s + 1) <= tail, support, n_training)
     if once is not None:
-        half = float(norm.ppf(1 - tail)) * math.sqrt(once * (1 - once / n))
+        half = float(scipy.stats.norm.ppf(1 - tail)) * math.sqrt(once * (1 - once / n))
         low = min(low, _first(lambda s: _mean(n, s) >= k - half, 1, support))
         high = max(high, _first(lambda s: _mean(n, s + 1) > k + half, support, n_training))
     score = (support / n_training, low / n_training, high / n_training)

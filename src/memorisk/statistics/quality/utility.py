@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.quality.figures import Codes, FloatArray
@@ -86,7 +86,7 @@ def mean_auc(scores: FloatArray, label: Codes) -> float:
         positive = label == c
         n, m = int(positive.sum()), int((~positive).sum())
         if m:
-            ranks = stats.rankdata(scores[:, c])
+            ranks = scipy.stats.rankdata(scores[:, c])
             aucs.append((ranks[positive].sum() - n * (n + 1) / 2) / (n * m))
     return float(np.mean(aucs)) if aucs else math.nan
 
@@ -159,7 +159,7 @@ def _figure(
     if g < 2 or math.isnan(estimate) or total < 1e-24:
         return TransferFigure(estimate, math.nan, math.nan, g, n_trainings, level)
     spread = patients**2 / (g - 1) + (trainings**2 / (n_trainings - 1) if n_trainings > 1 else 0.0)
-    half = float(stats.t.ppf((1 + level) / 2, max(total**2 / spread, 1.0))) * math.sqrt(total)
+    half = float(scipy.stats.t.ppf((1 + level) / 2, max(total**2 / spread, 1.0))) * math.sqrt(total)
     return TransferFigure(estimate, max(estimate - half, least), min(estimate + half, 1.0), g, n_trainings, level)
 
 

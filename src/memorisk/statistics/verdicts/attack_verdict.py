@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logit
+import scipy
 
 from memorisk.runs.errors import one_line
 from memorisk.statistics.multiple_testing import holm
@@ -187,8 +187,8 @@ def _stretch(attack: Attack, gate: float) -> float:
     """Divide the half-interval towards the gate by the distance to it, on the logit scale; infinite at the gate."""
     if np.isnan(attack.auc) or not 0 < attack.auc < 1 or not 0 < attack.low <= attack.high < 1:
         return np.inf
-    apart = abs(logit(gate) - logit(attack.auc))
-    half = abs(logit(attack.high if attack.auc < gate else attack.low) - logit(attack.auc))
+    apart = abs(scipy.special.logit(gate) - scipy.special.logit(attack.auc))
+    half = abs(scipy.special.logit(attack.high if attack.auc < gate else attack.low) - scipy.special.logit(attack.auc))
     return float(half / apart) if apart > 0 else np.inf
 
 

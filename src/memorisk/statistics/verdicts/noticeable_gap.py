@@ -35,8 +35,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaincinv
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.tails import CHANCE, tail_cut
@@ -289,7 +289,7 @@ def gap_profiles(gap: float, uniform: ArrayLike, present: ArrayLike) -> FloatArr
     means, variations, zeros = GAP_SHAPE
     variation, zero = (float(np.interp(np.log(gap), np.log(means), column)) for column in (variations, zeros))
     squared = (variation**2 + 1) * (1 - zero) - 1  # of the gaps that are there
-    values = gammaincinv(1 / squared, np.asarray(uniform)) * squared * gap / (1 - zero)
+    values = scipy.special.gammaincinv(1 / squared, np.asarray(uniform)) * squared * gap / (1 - zero)
     return np.where(np.asarray(present) < zero, 0.0, values)
 
 

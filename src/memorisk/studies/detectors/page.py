@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from memorisk.report.blocks import (
     Block,
@@ -63,7 +63,7 @@ def architecture_frame(measured: Sequence[Detector], board: pd.DataFrame, streng
     for row in board.to_dict("records"):
         values = list(by[row["name"]].published_values(strength).values())
         middle = float(np.mean(values)) if values else np.nan
-        error = float(stats.sem(values)) if len(values) > 1 else np.nan
+        error = float(scipy.stats.sem(values)) if len(values) > 1 else np.nan
         columns = {k: row[k] for k in (*_LABELS, "measure", "detected", "detected_low", "detected_high")}
         made.append({**columns, "mean": middle, "mean_low": middle - error, "mean_high": middle + error})
     return pd.DataFrame(made)

@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from memorisk.scores.distances.measures import MEASURES
 from memorisk.statistics.copies.copy_detection import DetectorComparison, compare_pairs, mean_share
@@ -164,7 +164,7 @@ def t_test(one: Detector, other: Detector, strength: str) -> float:
     values = [list(d.published_values(strength).values()) for d in (one, other)]
     if min(len(v) for v in values) < 2 or not any(np.ptp(v) for v in values):
         return float("nan")
-    return float(np.asarray(stats.ttest_ind(*values))[1])
+    return float(np.asarray(scipy.stats.ttest_ind(*values))[1])
 
 
 def published_mean(d: Detector, strength: str) -> float:
@@ -315,7 +315,7 @@ def _published(measured: list[Detector], measure: str, strength: str, n_values: 
     flags = [d.published_flags(measure, strength, "validation").estimate for d in measured]
     row["new_flagged"] = float(np.nanmean(flags)) if np.isfinite(flags).any() else float("nan")
     if len(values) > 1:
-        half = float(stats.sem(values) * stats.t.ppf(0.975, n_values - 1))
+        half = float(scipy.stats.sem(values) * scipy.stats.t.ppf(0.975, n_values - 1))
         row |= {"published_low": row["published"] - half, "published_high": row["published"] + half}
     return row
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from memorisk.report.columns import column_numbers, column_texts, rows
 from memorisk.runs.files import read_table
@@ -231,7 +231,7 @@ def combine_seeds(
         return float("nan"), float("nan"), float("nan")
     e, n = estimate[known], int(known.sum())
     middle = float(e.mean())
-    half = float(stats.t.ppf((1 + level) / 2, n - 1) * e.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+    half = float(scipy.stats.t.ppf((1 + level) / 2, n - 1) * e.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     below = [middle - half] if n > 1 else []
     above = [middle + half] if n > 1 else []
     if np.isfinite(low[known]).all() and np.isfinite(high[known]).all():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import ttest_1samp
+import scipy
 
 from memorisk.report.columns import column_texts, rows
 from memorisk.statistics.memorization.mark_rank import MarkRank, rank_mark, rank_p
@@ -177,7 +177,7 @@ def _white_box_score(arrays: Arrays, references: list[TrainingAnswers]) -> dict[
         "m_w_sd": float(by_draw.std(ddof=1)) if len(by_draw) > 1 else float("nan"),
         "p_mark": float(arrays["white_mark"].mean()),
         "p_random": float(arrays["white_random"].mean()),
-        "p_white_paper": float(np.asarray(ttest_1samp(logs[0], 0.0, alternative="greater"))[1])
+        "p_white_paper": float(np.asarray(scipy.stats.ttest_1samp(logs[0], 0.0, alternative="greater"))[1])
         if logs.shape[1] > 1
         else 1.0,
         "n_white": logs.shape[1],

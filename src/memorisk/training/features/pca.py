@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
+import scipy
 import torch
-from scipy import linalg
 
 from memorisk.models.encoders.networks import FlattenPixels, PixelPca, stored_preprocessing
 from memorisk.runs.errors import InputError
@@ -160,7 +160,7 @@ def _by_images(
 def _largest(product: np.ndarray, components: int) -> tuple[np.ndarray, np.ndarray]:
     """The K largest eigenvalues, falling, and their vectors [m, K]."""
     last = len(product) - 1
-    values, vectors = linalg.eigh(product, subset_by_index=(last - components + 1, last), driver="evr")
+    values, vectors = scipy.linalg.eigh(product, subset_by_index=(last - components + 1, last), driver="evr")
     return np.maximum(values[::-1], 0.0), vectors[:, ::-1]
 
 

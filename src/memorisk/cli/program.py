@@ -1,0 +1,119 @@
+"""The program as cyclopts knows it: every command of `commands`, settings of a file, and the help of a command.
+
+Nothing heavier than cyclopts is imported until a command runs.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter
+
+from memorisk import __version__
+from memorisk.cli.commands import COMMANDS, CONFIG_HELP, EVERYWHERE, GROUPS, NAME, SUMMARY
+from memorisk.cli.help import HelpFormatter, print_help
+from memorisk.cli.settings import read_yaml, set_function_folder
+from memorisk.runs.errors import InputError, UsageError, one_line
+
+app = App(
+    name=NAME,
+    version=__version__,
+    help=SUMMARY,
+    help_format="plaintext",
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(negative_iterable=""),
+    help_formatter=HelpFormatter(),
+)
+_GROUPS = {name: App(name=name, help=line) for name, line in GROUPS.items()}
+for _group in _GROUPS.values():
+    app.command(_group)
+for _name, (_place, _line) in COMMANDS.items():
+    _first, _, _last = _name.rpartition(" ")
+    _GROUPS.get(_first, app).command(f"memorisk.cli.{_place}", name=_last, help=_line)
+app.meta.group_parameters = Group(EVERYWHERE, sort_key=0)
+app.meta.suppress_keyboard_interrupt = False
+
+
+@app.meta.default
+def _with_config(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    config: Annotated[Path | None, Parameter(help=CONFIG_HELP)] = None,
+) -> Any:
+    """Read settings from a file; flags override it."""
+    if config is not None and tokens[:1] == ("study",):  # a study's file is its input and no list of flags
+        tokens, config = (*tokens, "--config", str(config)), None
+    settings = [] if config is None else [_Settings(config)]
+    if settings and tokens[:2] == ("audit", "feature"):  # models stand without a flag, so that a file cannot name them
+        models = settings[0].values.pop("models", None) or []
+        if len(tokens) == 2 or tokens[2].startswith("-"):
+            tokens = (*tokens[:2], *map(str, models), *tokens[2:])
+    app.config = [*settings, refuse_fractions]
+    try:
+        command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        from memorisk.cli.urls import local_arguments
+
+        with local_arguments(command, bound.arguments) as arguments:
+            bound.arguments.update(arguments)
+            return command(*bound.args, **bound.kwargs)
+    finally:
+        app.config = None
+
+
+class _Settings:
+    """Settings of a file, for the command that runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.values = path, read_yaml(path)
+
+    def __call__(self, command: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
+        """Fill in what the command line left open; the user's own functions may lie beside the file."""
+        if any("--python-path" in argument.names for argument in arguments):
+            set_function_folder(self.values, "python-path", self.path)
+        truth = {name for argument in arguments if argument.hint is bool for name in argument.names}
+        for key, value in self.values.items():
+            if f"--{key}" in truth and not isinstance(value, bool):
+                raise InputError(f"--config {self.path}: {key} is {value!r}; give true or false, without quotes")
+        nested: dict[str, Any] = self.values
+        for name in reversed(names):  # a key may be named like another command (images): these belong to this one
+            nested = {name: nested}
+        from cyclopts.config import Dict
+
+        Dict(nested, source=str(self.path), use_commands_as_keys=True)(command, names, arguments)
+
+
+def refuse_fractions(command: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Refuse a fraction where a whole number belongs; cyclopts would round it."""
+    for argument in arguments:
+        if int in (argument.hint, *get_args(argument.hint)):
+            for token in argument.tokens:
+                if "." in token.value:
+                    raise InputError(f"{argument.name} is {one_line(token.value, 60)}; it must be a whole number")
+
+
+def _shows_help(words: list[str]) -> bool:
+    """Show a command's help where it is asked for: its essential options, or with ``--help-all`` every one."""
+    asked = next((place for place, word in enumerate(words) if word in ("--help", "-h", "--help-all")), None)
+    path = [] if asked is None else app.parse_commands(words[:asked])[1]
+    if len(path) < 2 or path[-1].default_command is None:
+        words[:] = ["--help" if word == "--help-all" else word for word in words]
+        return False
+    command = app.parse_commands(words[:asked])[0]
+    path[-1].help = None  # the whole text of its function, not the line that stands for it in lists
+    everything = "--help-all" in words
+    hidden = print_help(app, command, path[-1].assemble_argument_collection(), everything=everything)
+    if hidden:
+        sys.stdout.write(f"{hidden} more options: memorisk {' '.join(command)} --help-all\n")
+    return True
+
+
+def run(words: list[str]) -> int:
+    """Run a command, or show its help, and return its exit code.
+
+    Raises:
+        UsageError: The command line takes the words of no command.
+    """
+    try:
+        return 0 if _shows_help(words) else int(app.meta(words, exit_on_error=False, print_error=False) or 0)
+    except CycloptsError as error:  # its message on one line, and where help is
+        raise UsageError(f"{one_line(' '.join(str(error).split()))} (memorisk --help)") from None
