@@ -1,6 +1,6 @@
 """Settings of ``memorisk train generator`` and ``memorisk generate``, for Python, the command line and YAML at once.
 
-docs/generators.md says what those of a diffusion model do, docs/generators-gan.md those of a GAN. The GAN's defaults
+docs/generators.md says more of those of a diffusion model, docs/generators-gan.md of those of a GAN. The GAN's defaults
 are the papers' (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", and "Training generative
 adversarial networks with limited data") but for the widths, which a CPU can train at 32 pixels; the papers' are 512
 for style and channels_max, 32768 for channels and 8 mapping layers.
