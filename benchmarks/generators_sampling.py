@@ -27,8 +27,8 @@ from intervals import median_interval
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.dit.folder import DiTGenerator
 from memorisk.models.generators.dit.network import DiTSpec, new_dit
-from memorisk.models.generators.generators import Draw, GeneratorConfig
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.generators.generators import Draw
+from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 

@@ -29,8 +29,8 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.generators.generators import Draw, Generator, GeneratorConfig, check_draw
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.generators.generators import Draw, Generator, check_draw
+from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.report.result import Result
 from memorisk.runs.files import write_text
 from memorisk.training.detectors.command import train_detector

@@ -19,9 +19,9 @@ from memorisk.models.blackbox.saved_outputs import SavedOutputs
 from memorisk.models.encoders.feature_sources import read_features
 from memorisk.models.encoders.networks import PixelPca
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.generators import GeneratorConfig, load_generator, save_description
+from memorisk.models.generators.generators import load_generator, save_description
 from memorisk.models.latents import load_encoder
-from memorisk.models.settings import GanSpec
+from memorisk.models.settings import GanSpec, GeneratorConfig
 from memorisk.models.weight_files import read_state_dict
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, unknown_name

@@ -8,7 +8,7 @@ import torch
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.dit.folder import DiTGenerator
 from memorisk.models.generators.dit.network import DiTSpec, new_dit
-from memorisk.models.generators.generators import GeneratorConfig
+from memorisk.models.settings import GeneratorConfig
 from tests.models.small_autoencoder import autoencoder
 
 K = 3

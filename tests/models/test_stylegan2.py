@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from memorisk.models.generators.generators import Draw, GeneratorConfig, load_generator
+from memorisk.models.generators.generators import Draw, load_generator
 from memorisk.models.generators.stylegan2_generator import GanGenerator, draw_latents, gan_config, new_gan, save_gan
-from memorisk.models.settings import GanSpec, SamplingOptions
+from memorisk.models.settings import GanSpec, GeneratorConfig, SamplingOptions
 from memorisk.runs.errors import InputError
 
 SPEC = GanSpec(size=16, channels=3, style=4, mapping_layers=2, features=64, features_max=8)

@@ -8,8 +8,8 @@ import numpy as np
 
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.generators import Draw, GeneratorConfig, check_draw
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.generators.generators import Draw, check_draw
+from memorisk.models.settings import GeneratorConfig, SamplingOptions
 
 SIDE, CLASSES = 8, ["benign", "malignant"]
 KILLED = "KILLED_AT"

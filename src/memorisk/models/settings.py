@@ -4,7 +4,7 @@ They serve Python, the command line and YAML at once. Kinds of detectors have th
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from memorisk.runs.errors import InputError, one_line, plural
@@ -14,6 +14,38 @@ from memorisk.runs.settings import check_counts, check_types
 COPY_DETECTOR = "copy"
 LATENT_DETECTOR_KINDS = ("lcmem", "siamese", "siamese-ntxent")
 DETECTOR_KINDS = (COPY_DETECTOR, *LATENT_DETECTOR_KINDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorConfig:
+    """Configuration of a generator: its images, and its inputs."""
+
+    kind: str
+    """One of `memorisk.models.generators.generators.GENERATOR_KINDS`."""
+    name: str
+    """Name for a report."""
+    size: tuple[int, int]
+    """Height and width of its images in pixels."""
+    channels: int
+    """Channels of its images, 1 or 3."""
+    conditioned_on: str = "none"
+    """``none``, ``class`` (a number from 0) or ``vector`` (a pseudo-condition)."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes, in the order of their numbers; empty where images have none."""
+    class_counts: tuple[int, ...] = ()
+    """Training images of each class."""
+    condition_dim: int = 0
+    """Length of a condition that is a vector."""
+    conditioning: str = ""
+    """Source of such vectors, as ``prediction-label``."""
+    latent: str = "pixels"
+    """Space in which it draws: ``pixels``, or the latents of an autoencoder, by its name."""
+    steps: int = 0
+    """Steps of its training."""
+    n_training: int = 0
+    """Different images that it was trained on."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Further settings of its kind, as JSON has them."""
 
 
 Sampler = Literal["ddim", "dpm-solver", "ddpm"]

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.audits.filter.decisions import exposed_numbers
+from memorisk.audits.filter.decisions import exposed_patients
 from memorisk.audits.filter.options import filter_options
+from memorisk.audits.filter.result import ExposedPatients, FilterNumbers
 from memorisk.audits.filter.screening import Matches, Screening
 from memorisk.audits.filter.verdict import filter_verdict
 from memorisk.cli.show.synthetic_sets import show_filter
 from memorisk.images.copies.near_copies import ORIENTATIONS, SamePixels
+from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from tests.audits.filter_set.conftest import run
 from tests.audits.filter_set.making import OF, digit_sets
@@ -38,13 +40,13 @@ def screened() -> Screening:
 
 def test_exposed_are_identical_pixels_and_whom_a_score_singles_out() -> None:
     found, patients = screened(), np.array(["a", "b", "c", "d"])
-    assert exposed_numbers(found, patients) == dict(zip(NAMES, (2, 1, 2, 1), strict=True))
+    assert to_json(exposed_patients(found, patients)) == dict(zip(NAMES, (2, 1, 2, 1), strict=True))
     assert found.singled_out.tolist() == [True, True, True, False, False]
     same = np.array(["b", "b", "c", "d"])  # who is copied already is not counted again
-    assert exposed_numbers(found, same) == dict(zip(NAMES, (1, 1, 1, 0), strict=True))
+    assert to_json(exposed_patients(found, same)) == dict(zip(NAMES, (1, 1, 1, 0), strict=True))
     unlike = replace(found, same=SamePixels(np.full(5, -1), np.full(5, -1)))
-    assert exposed_numbers(unlike, patients) == dict(zip(NAMES, (2, 0, 3, 2), strict=True))
-    assert exposed_numbers(None, patients) == dict.fromkeys(NAMES, 0)
+    assert to_json(exposed_patients(unlike, patients)) == dict(zip(NAMES, (2, 0, 3, 2), strict=True))
+    assert exposed_patients(None, patients) == ExposedPatients()
 
 
 def test_patients_at_whom_a_score_only_points_are_not_called_exposed(nothing: Result, place: Path, capsys) -> None:
@@ -75,15 +77,18 @@ def test_nothing_kept_is_told_apart_from_no_guarantee(nothing: Result, place: Pa
     show_filter(nothing, place / "nothing", as_json=False)
     assert "NOTHING WAS KEPT" in capsys.readouterr().out
     numbers, settings = nothing.summary["numbers"], {"detector": "pixels"} | OF
-    some = filter_verdict(numbers | {"n_kept": 1}, filter_options(settings))
+    some = filter_verdict(from_json(FilterNumbers, numbers | {"n_kept": 1}), filter_options(settings))
     assert (some["status"], some["gate"]) == ("undecided", "no-guarantee")
     promised = numbers | {"threshold_by": "guarantee", "guarantee": "a promise", "real_rejected": None}
-    found = filter_verdict(promised, filter_options(settings))
+    found = filter_verdict(from_json(FilterNumbers, promised), filter_options(settings))
     assert (found["status"], found["gate"]) == ("fail", "nothing-kept")
     assert "a detector that tells copies" in found["what_would_decide"][0]
-    assert filter_verdict(promised, filter_options(settings | {"fail_on": "never"}))["gate"] == "never"
+    assert (
+        filter_verdict(from_json(FilterNumbers, promised), filter_options(settings | {"fail_on": "never"}))["gate"]
+        == "never"
+    )
     unfiltered = numbers | {"filtered": False, "lacking": []}
-    assert filter_verdict(unfiltered, filter_options(settings))["gate"] == "no-guarantee"
+    assert filter_verdict(from_json(FilterNumbers, unfiltered), filter_options(settings))["gate"] == "no-guarantee"
 
 
 def test_a_training_image_mirrored_or_turned_is_a_certain_copy(place: Path) -> None:

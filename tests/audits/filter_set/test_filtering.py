@@ -6,6 +6,7 @@ import shutil
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,8 @@ import pytest
 
 from memorisk.audits.filter import screening
 from memorisk.audits.filter.options import filter_options
+from memorisk.audits.filter.page import filter_page
+from memorisk.audits.filter.result import FilterNumbers, FilterSummary
 from memorisk.audits.filter.run import FilterPlan, filter_synthetic
 from memorisk.audits.filter.verdict import WEAK_DETECTOR, filter_verdict, is_weak_alone
 from memorisk.audits.generated.sets import select_rows
@@ -20,6 +23,8 @@ from memorisk.cli.show.synthetic_sets import show_filter
 from memorisk.models.copy_detectors import load_detector
 from memorisk.models.lcmem import LatentDetector
 from memorisk.models.provenance import group_hashes
+from memorisk.report.numbers import from_json, to_json
+from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.scores.pairs import Head, score
@@ -34,6 +39,14 @@ from tests.commands import answer, refusal
 from tests.training.siamese import latents_of, patients
 
 KEPT = "kept"
+
+
+def verdict_of(numbers: dict[str, Any], **how: Any) -> dict[str, Any]:
+    return filter_verdict(from_json(FilterNumbers, numbers), filter_options({"detector": "pixels"}), **how)
+
+
+def weak_alone(found: Result) -> bool:
+    return is_weak_alone(found, from_json(FilterSummary, found.summary).numbers.promise)
 
 
 def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -117,25 +130,37 @@ def test_what_is_not_promised_is_named(place: Path, filtered: Result, capsys) ->
     assert "Of many copies made by noise, some are kept" in page
 
 
+def test_a_summary_is_read_back_and_one_of_an_earlier_version_renders(filtered: Result) -> None:
+    assert to_json(from_json(FilterSummary, filtered.summary)) == filtered.summary
+    later = ("look_alikes", "n_merged", "patients_by_word", "not_promised")
+    numbers = {key: value for key, value in filtered.summary["numbers"].items() if key not in later}
+    numbers["left_out"] = {"in_training": 0, "same_pixels": 0, "nearly_same": 7, "known": 0}
+    page = render_page(filter_page(filtered.replace(summary=filtered.summary | {"numbers": numbers})))
+    assert "7 patients left out, with an image that is nearly a training image" in page
+
+
 def test_calibration_people_who_are_mostly_found_in_train_are_doubted(filtered: Result) -> None:
-    options = filter_options({"detector": "pixels"})
     numbers = filtered.summary["numbers"] | {"weak_features": False}
     made = numbers["synthetic_rejected"]
     assert made["successes"] == (filtered.per_image["reason"] == "score").sum() + 1  # the exact one
-    assert filter_verdict(numbers, options)["status"] == "pass"
-    found = filter_verdict(numbers | {"real_rejected": asdict(clopper_pearson(N_NEW, N_NEW))}, options)
+    assert verdict_of(numbers)["status"] == "pass"
+    found = verdict_of(numbers | {"real_rejected": asdict(clopper_pearson(N_NEW, N_NEW))})
     assert found["status"] == "undecided"
     assert "whether they are new is doubtful" in found["why"][0]
     all_alike = {"real_rejected": asdict(clopper_pearson(N_NEW, N_NEW)), "synthetic_rejected": made | {"high": 1.0}}
-    assert filter_verdict(numbers | all_alike, options)["status"] == "pass"
+    assert verdict_of(numbers | all_alike)["status"] == "pass"
 
 
 def test_a_weak_detector_does_not_clear_a_set_and_a_better_one_does(place: Path, filtered: Result, capsys) -> None:
-    options, numbers = filter_options({"detector": "pixels"}), filtered.summary["numbers"]
-    weak = filter_verdict(numbers, options)
-    assert (weak["status"], weak["gate"], is_weak_alone(weak)) == ("undecided", WEAK_DETECTOR, True)
-    assert filter_verdict(numbers | {"weak_features": False}, options)["status"] == "pass"
-    assert filter_verdict(numbers, options, audited=True)["status"] == "pass"  # another asks what passed it
+    numbers = filtered.summary["numbers"]
+    weak = verdict_of(numbers)
+    assert (weak["status"], weak["gate"], weak_alone(filtered.replace(verdict=weak))) == (
+        "undecided",
+        WEAK_DETECTOR,
+        True,
+    )
+    assert verdict_of(numbers | {"weak_features": False})["status"] == "pass"
+    assert verdict_of(numbers, audited=True)["status"] == "pass"  # another asks what passed it
     page = (place / "out" / "report.html").read_text()
     assert "Filtered with a guarantee, by a weak detector" in page
     assert "without a guarantee" not in page[: page.index("What is promised")]
@@ -223,7 +248,7 @@ def test_a_dry_run_says_how_many_identities_are_missing(place: Path) -> None:
     assert isinstance(plan, FilterPlan)
     assert plan.missing == 0
     assert len(plan.families) == 7
-    assert {f["needed"] for f in plan.families} == {miss_guarantee([], detectors=7).needed}
+    assert {f.needed for f in plan.families} == {miss_guarantee([], detectors=7).needed}
     assert not os.path.exists(place / "dry")  # noqa: PTH110
 
 
@@ -274,7 +299,7 @@ def test_without_patients_a_pass_has_to_be_asked_for(place: Path, filtered: Resu
     assert (found.status, found.verdict["filtered"]) == ("undecided", True)
     assert "--one-image-per-patient" in found.verdict["what_would_decide"][0]
     said = run(place, "said", families="noise:0.1", group_from=None, one_image_per_patient=True)
-    assert is_weak_alone(said.verdict)  # nothing else keeps it from a pass
+    assert weak_alone(said)  # nothing else keeps it from a pass
     assert contents(place / "said" / KEPT) == contents(place / "nobody" / KEPT) == contents(place / "out" / KEPT)
 
 

@@ -21,6 +21,7 @@ from memorisk.audits.filter.calibration import (
     parse_families,
 )
 from memorisk.audits.filter.options import filter_options
+from memorisk.audits.filter.result import LookAlikeCounts
 from memorisk.audits.filter.screening import open_detectors, open_screening
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.filter.wording import excluded_words
@@ -78,11 +79,6 @@ def pixel_changed(images: np.ndarray) -> np.ndarray:
     return found
 
 
-def described(sets: FilterSets) -> dict:
-    """What `excluded_words` reads of a plan or a verdict."""
-    return {"left_out": vars(sets.left_out), "n_merged": sets.merged, "look_alikes": sets.alike.counts}
-
-
 def blobs(n: int) -> np.ndarray:
     """[n, 64, 64, 1] smooth noise of which no two are alike."""
     noise = gaussian_filter(np.random.default_rng(5).random((n, 64, 64)), (0, 1.5, 1.5))
@@ -100,12 +96,12 @@ def test_people_who_share_an_image_are_one_and_look_alikes_are_so_in_a_second_re
     assert found.calibration is not None
     assert found.calibration.manifest.groups.tolist() == [*names[:12], *names[24:]]
     np.testing.assert_array_equal(np.stack(list(found.calibration.images)), copies[[*range(12), *range(24, 36)]])
-    assert found.alike.counts == {"of_others": 24, "of_training": 0, "as_given": 24, "as_one": 12}
+    assert found.alike.counts == LookAlikeCounts(of_others=24, as_given=24, as_one=12)
     units = found.alike.unit
     assert all(units[names[i]] == units[names[24 + i]] for i in range(12))
     alone = sets_of(tmp_path, train, made, store_of(copies, tmp_path, "nobody"))
     assert alone.calibration is not None
-    assert (len(alone.calibration.images), alone.merged, alone.alike.counts["as_one"]) == (24, 12, 12)
+    assert (len(alone.calibration.images), alone.merged, alone.alike.counts.as_one) == (24, 12, 12)
     assert not alone.calibration.manifest.groups_given
     two_each = store_of(np.concatenate([copies[:24], images[40:52]]), tmp_path, "two", [*names[:24], *names[:12]])
     assert len(identities(Family(REIDENTIFICATION), sets_of(tmp_path, train, made, two_each).calibration)) == 12
@@ -118,14 +114,14 @@ def test_people_who_look_like_training_images_calibrate_as_given_and_not_in_the_
     found = sets_of(tmp_path, train, made, store_of(given, tmp_path, "new", [f"p{i:02}" for i in range(11)]))
     assert (found.left_out.n, found.alike.counts) == (
         0,
-        {"of_others": 0, "of_training": 5, "as_given": 11, "as_one": 6},
+        LookAlikeCounts(of_training=5, as_given=11, as_one=6),
     )
     assert found.calibration is not None
     assert len(found.calibration.images) == 11
     assert [name for name, unit in found.alike.unit.items() if unit < 0] == [f"p{i:02}" for i in range(5)]
     twins = np.concatenate([pixel_changed(images[:1]), images[45:46], pixel_changed(images[45:46])])
     found = sets_of(tmp_path, train, made, store_of(twins, tmp_path, "twins", ["a", "a", "b"]))
-    assert found.alike.counts == {"of_others": 2, "of_training": 1, "as_given": 2, "as_one": 0}  # b is one with a
+    assert found.alike.counts == LookAlikeCounts(of_others=2, of_training=1, as_given=2, as_one=0)  # b is one with a
     shared = np.concatenate([images[:1], images[45:46], images[45:46]])  # of TRAIN, and who is one with that one
     found = sets_of(tmp_path, train, made, store_of(shared, tmp_path, "shared", ["a", "a", "b"]))
     assert (found.calibration, found.left_out.same_pixels, found.merged) == (None, 1, 1)
@@ -136,7 +132,7 @@ def test_of_few_training_patients_nobody_can_be_learned_and_the_reading_says_so(
     train, made = store_of(images[:20], tmp_path, "t", range(20)), store_of(images[20:24], tmp_path, "m")
     given = np.concatenate([images[24:], pixel_changed(images[24:])])
     found = sets_of(tmp_path, train, made, store_of(given, tmp_path, "new", [f"p{i:02}" for i in range(32)]))
-    assert (found.alike.counts["as_given"], found.alike.counts["as_one"]) == (32, 32)
+    assert (found.alike.counts.as_given, found.alike.counts.as_one) == (32, 32)
     assert any(note.startswith("Look-alikes could not be looked for: 20 people are too few") for note in found.notes)
 
 
@@ -154,7 +150,7 @@ def test_the_promise_is_the_more_cautious_of_both_readings(tmp_path) -> None:
         sets = sets_of(tmp_path, train, made, store)
         (counted,) = counted_guarantees(sets, blur, 1, options)
         assert (counted.n_identities, counted.needed, counted.kept) == (n, 22, kept)
-        assert any("look like another one" in told for told in excluded_words(described(sets), Terms("patients")))
+        assert any("look like another one" in told for told in excluded_words(sets.exclusions, Terms("patients")))
     (opened,) = open_screening(open_detectors(options), sets, options, no_progress)
     (found,) = calibrate([opened], sets, blur, options, no_progress)
     assert found.readings.given.n_identities == 80

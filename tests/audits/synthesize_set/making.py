@@ -7,9 +7,9 @@ from PIL import Image
 
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.generators import Draw, GeneratorConfig
+from memorisk.models.generators.generators import Draw
 from memorisk.models.provenance import SeenImages
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from tests.audits.synthetic_set.making import blended, digits
 
 N_TRAIN, N_NEW, N_HELD = 80, 79, 90

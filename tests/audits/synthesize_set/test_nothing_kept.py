@@ -1,20 +1,23 @@
 """A loop that keeps nothing: what it says of the auditor, of exposed patients, of its own threshold, and of the end."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memorisk.audits.filter.page import exposed_facts
+from memorisk.audits.filter.result import FilterNumbers
 from memorisk.audits.filter.verdict import FEWER_COPIES
 from memorisk.audits.filter.wording import exposed_lines, exposed_words
-from memorisk.audits.generated.terms import Terms
 from memorisk.audits.synthesize import rounds
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.plan import SynthesizePlan
+from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.audits.synthesize.run import synthesize
 from memorisk.audits.synthesize.verdict import NEARLY_ALL, loop_verdict
 from memorisk.cli.show.synthetic_sets import show_synthesis, show_synthesis_plan
 from memorisk.report.columns import booleans
+from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import MemoriskError
 from tests.audits.synthesize_set.conftest import run
@@ -42,6 +45,11 @@ def page_of(place: Path, out: str) -> str:
     return (place / out / "report.html").read_text()
 
 
+def numbers_of(result: Result, **changes: Any) -> FilterNumbers:
+    """Those of everything drawn, some of them others."""
+    return from_json(FilterNumbers, result.summary["numbers"] | changes)
+
+
 def test_an_auditor_that_was_named_had_nothing_to_look_at(nothing: Result, place: Path) -> None:
     page = page_of(place, "nothing")
     assert nothing.verdict["audited"] is None
@@ -64,9 +72,13 @@ def test_nothing_kept_is_not_called_a_missing_guarantee(nothing: Result, made: R
     assert made.verdict["gate"] == "no-guarantee"
     assert "Every place was filled" in page_of(place, "out")
     numbers = nothing.summary["numbers"]
+
+    def judged(settings: dict[str, Any], **changes: Any) -> dict[str, Any]:
+        return loop_verdict(from_json(LoopNumbers, numbers | changes), synthesize_options(settings))
+
     settings = {"detector": "pixels", "generator": "g:f", "fail_on": "never"}
-    assert loop_verdict(numbers, synthesize_options(settings))["gate"] == "never"
-    some = loop_verdict(numbers | {"n_kept": 1}, synthesize_options(settings | {"fail_on": "no-guarantee"}))
+    assert judged(settings)["gate"] == "never"
+    some = judged(settings | {"fail_on": "no-guarantee"}, n_kept=1)
     assert some["gate"] == "no-guarantee"
 
 
@@ -89,21 +101,20 @@ def test_identical_images_and_scores_are_counted_apart(nothing: Result, hopeless
     assert f"Exposed: {v['n_exposed']} patients, {len(same)} by an image" in v["exposed"]
     assert "who are copied nowhere, the same threshold rejects 100" in v["exposed"]
     assert f"{len(same)} by identical pixels" in page
-    unknown = exposed_words(Terms("patients"), v | {"real_rejected": None})
-    assert "is not known" in unknown
-    assert exposed_words(Terms("patients"), v | {"n_identical": 0, "n_by_score": 0}) == ""
+    assert "is not known" in exposed_words(numbers_of(hopeless, real_rejected=None))
+    assert exposed_words(numbers_of(hopeless, n_identical=0, n_by_score=0)) == ""
 
 
 def test_nobody_is_counted_twice(hopeless: Result) -> None:
-    numbers = hopeless.verdict | {"n_exposed": 5, "n_identical": 2, "n_by_score": 4, "n_by_score_singled_out": 3}
-    tiles = exposed_facts(numbers, Terms("patients"))
+    numbers = numbers_of(hopeless, n_exposed=5, n_identical=2, n_by_score=4, n_by_score_singled_out=3)
+    tiles = exposed_facts(numbers)
     assert (tiles[0].value, tiles[0].note) == ("5", "2 by identical pixels, 3 by a score")
     assert tiles[1].value == "1 patient"
     lines = exposed_lines(numbers)
     assert lines[0][1].startswith("5: 2 by identical pixels, 3 singled out")
     assert lines[1][1].startswith("1; ")
-    assert "5 patients, 2 by an image" in exposed_words(Terms("patients"), numbers)
-    assert "At 1 more a score points" in exposed_words(Terms("patients"), numbers)
+    assert "5 patients, 2 by an image" in exposed_words(numbers)
+    assert "At 1 more a score points" in exposed_words(numbers)
 
 
 def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -> None:
@@ -148,7 +159,7 @@ def test_a_dry_run_says_that_little_will_pass(place: Path, capsys) -> None:
     plan = synthesize(place / "train", place / "dry", **how | HOPELESS)
     assert isinstance(plan, SynthesizePlan)
     assert plan.new_rejected is not None
-    assert plan.new_rejected["estimate"] == 1
+    assert plan.new_rejected.estimate == 1
     show_synthesis_plan(plan, as_json=False)
     out = capsys.readouterr().out
     assert "rejected of new patients: 100 % (95 to 100 %)" in out
@@ -156,7 +167,7 @@ def test_a_dry_run_says_that_little_will_pass(place: Path, capsys) -> None:
     usual = synthesize(place / "train", place / "dry", **how)
     assert isinstance(usual, SynthesizePlan)
     assert usual.new_rejected is not None
-    assert usual.new_rejected["high"] < NEARLY_ALL
+    assert usual.new_rejected.high < NEARLY_ALL
     assert not any("will pass" in note for note in usual.notes)
     assert not (place / "dry").exists()
 

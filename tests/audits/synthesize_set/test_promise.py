@@ -10,9 +10,11 @@ import pytest
 from memorisk.audits.filter.wording import WEAK
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.page import loop_page
+from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.audits.synthesize.verdict import loop_verdict
 from memorisk.cli.show.synthetic_sets import show_synthesis
 from memorisk.images.copies.near_copies import ORIENTATIONS
+from memorisk.report.numbers import from_json
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from tests.audits.synthesize_set.conftest import run
@@ -36,7 +38,9 @@ def test_a_training_image_mirrored_or_turned_is_not_kept(place: Path) -> None:
 def told(result: Result, place: Path, capsys: pytest.CaptureFixture[str], **numbers) -> tuple[dict, str, str]:
     """Verdict, terminal and page of a result some of whose numbers are others."""
     known = result.summary["numbers"] | numbers
-    verdict = loop_verdict(known, synthesize_options({"detector": "pixels", "generator": "g:f"}))
+    verdict = loop_verdict(
+        from_json(LoopNumbers, known), synthesize_options({"detector": "pixels", "generator": "g:f"})
+    )
     changed = replace(result, summary=result.summary | {"numbers": known}, verdict=verdict)
     show_synthesis(changed, place / "out", as_json=False)
     return verdict, capsys.readouterr().out, render_page(loop_page(changed))

@@ -9,8 +9,8 @@ import pytest
 from memorisk.audits.synthesize import rounds
 from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.run import synthesize
-from memorisk.models.generators.generators import Draw, GeneratorConfig
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.generators.generators import Draw
+from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.report.result import Result
 from memorisk.runs.workload import Cost
 from memorisk.training.generators.draws import draw

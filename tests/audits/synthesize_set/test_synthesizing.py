@@ -5,6 +5,7 @@ import resource
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +16,11 @@ from memorisk.audits.synthesize import ledger, rounds
 from memorisk.audits.synthesize import run as synthesizing
 from memorisk.audits.synthesize.options import NEARER_LEVEL, synthesize_options
 from memorisk.audits.synthesize.plan import SynthesizePlan
+from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary
 from memorisk.audits.synthesize.run import synthesize
 from memorisk.audits.synthesize.verdict import loop_verdict
 from memorisk.models.generators.generators import load_generator
+from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.statistics.pairs.guarantee import regenerated_copies
@@ -349,19 +352,27 @@ def test_the_audit_is_about_the_kinds_that_were_named(place: Path) -> None:
         run(place, "kinds", **how)  # another question
 
 
+def test_a_summary_is_read_back(made: Result) -> None:
+    assert to_json(from_json(LoopSummary, made.summary)) == made.summary
+
+
 def test_verdict_by_what_the_auditor_says(made: Result) -> None:
     options, numbers = synthesize_options({"detector": "pixels", "generator": "g:f"}), made.summary["numbers"]
+
+    def judged(numbers: dict[str, Any]) -> dict[str, Any]:
+        return loop_verdict(from_json(LoopNumbers, numbers), options)
+
     audit = numbers["audited"]
-    undecided = loop_verdict(numbers, options)
+    undecided = judged(numbers)
     assert undecided["status"] == "undecided"
     assert "lists nobody, but cannot clear" in undecided["why"][0]
     cleared = audit | {"status": "pass", "why": ["this pass is about copies", "nobody is listed"]}
-    passed = loop_verdict(numbers | {"audited": cleared}, options)
+    passed = judged(numbers | {"audited": cleared})
     assert passed["status"] == "pass"
     assert passed["why"] == [numbers["guarantee"], "the audit: this pass is about copies"]
     alone = numbers | {"audited": None, "weak_features": False}
-    assert loop_verdict(alone, options)["why"] == [numbers["guarantee"]]
+    assert judged(alone)["why"] == [numbers["guarantee"]]
     listed = audit | {"status": "fail", "n_listed": 2, "clean": False}
-    assert "lists 2 training patients" in loop_verdict(numbers | {"audited": listed}, options)["why"][0]
-    doubted = loop_verdict(alone | {"doubts": ["copies of others"]}, options)
+    assert "lists 2 training patients" in judged(numbers | {"audited": listed})["why"][0]
+    doubted = judged(alone | {"doubts": ["copies of others"]})
     assert (doubted["status"], doubted["why"]) == ("undecided", ["copies of others"])

@@ -13,7 +13,8 @@ from memorisk.audits.watch import memorization_watch as module
 from memorisk.audits.watch.drawn_images import sample_pipeline
 from memorisk.audits.watch.evaluations import curves_of
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
-from memorisk.models.generators.generators import FunctionGenerator, GeneratorConfig
+from memorisk.models.generators.generators import FunctionGenerator
+from memorisk.models.settings import GeneratorConfig
 from memorisk.runs.errors import InputError, MissingExtraError
 
 TRAIN, HELD = 400, 200

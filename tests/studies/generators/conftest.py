@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from memorisk.images.store import ImageStore
-from memorisk.models.generators.generators import Draw, GeneratorConfig, check_draw
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.generators.generators import Draw, check_draw
+from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.studies.generators import cells as cells_module
 from memorisk.studies.generators.plan import Cell
 from memorisk.studies.generators.study import GeneratorsResult, study_generators

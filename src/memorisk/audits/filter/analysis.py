@@ -9,14 +9,26 @@ Pictures are made only when the user asked: a training image, a synthetic one, t
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from memorisk.audits.filter.calibration import CalibratedThreshold, Family, not_promised
-from memorisk.audits.filter.decisions import Decision, Diversity, exposed_numbers
+from memorisk.audits.filter.decisions import Decision, Diversity, exposed_patients
 from memorisk.audits.filter.options import FilterOptions, ScreeningOptions
+from memorisk.audits.filter.result import (
+    Calibration,
+    DetectorSummary,
+    FamilyCount,
+    FilterNumbers,
+    FilterSummary,
+    Fingerprints,
+    Promise,
+    ScreenedSets,
+    ScreeningSettings,
+    ScreeningSetup,
+    SetNames,
+)
 from memorisk.audits.filter.screening import Screening, ScreeningDetector, detector_names, is_weak
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
@@ -25,6 +37,7 @@ from memorisk.audits.filter.wording import REASONS
 from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, side_by_side
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.report.columns import column_texts
+from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
 from memorisk.statistics.intervals import Proportion
@@ -77,66 +90,74 @@ def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseu
         per_image=tables.per_image(),
         per_group=tables.per_group(),
         per_class=tables.per_class(),
-        summary=_summary(evidence, numbers, options, names),
+        summary=to_json(_summary(evidence, numbers, options, names)),
         verdict=filter_verdict(numbers, options),
         tables=further,
     )
     return names.without_paths(result)
 
 
-def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> dict[str, Any]:
-    """The numbers behind the verdict, in JSON's own types but for NaN."""
+def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNumbers:
+    """The numbers behind the verdict."""
     sets, decision, screened = evidence.sets, evidence.decision, evidence.screened
     groups = sets.train.manifest.groups.astype(str)
     calibration = sets.calibration
     extra = len(sets.unread) - int((decision.place < 0).sum())  # files that have no row
     by_reason = {reason: int((decision.reason == reason).sum()) for reason in REASONS}
     by_reason["unreadable"] += extra
-    return {
-        "units": "patients" if sets.groups_given else "images",
-        "n_train_images": len(groups),
-        "n_train_patients": len(np.unique(groups)),
-        "n_train_unread": sets.unread_training,
-        "n_synthetic": len(decision.reason) + extra,
-        "n_kept": int(decision.kept.sum()),
-        "n_rejected": len(decision.reason) + extra - int(decision.kept.sum()),
-        "rejected": by_reason,
-        "filtered": screened is not None,
-        "n_calibration_images": 0 if calibration is None else len(calibration.images),
-        "n_calibration": 0 if calibration is None else len(np.unique(calibration.manifest.groups.astype(str))),
-        "left_out": asdict(sets.left_out),
-        "n_merged": sets.merged,
-        "look_alikes": sets.alike.counts,
-        "calibration_given": options.calibration is not None or options.calibration_split is not None,
-        "miss_rate": options.miss_rate,
-        "confidence": options.confidence,
-        "shared_by": len(evidence.detectors) * len(evidence.families),
-        "families": [family.words for family in evidence.families],
-        "kinds": [family.name for family in evidence.families],
-        "not_promised": not_promised(evidence.families),
-        "weak_features": all(is_weak(detector) for detector in evidence.detectors),
-        "missing": evidence.missing,
-        "lacking": [
-            {"family": family.name, "identities": found.n_identities, "needed": found.needed, "missing": found.missing}
-            for family, found in zip(evidence.families, evidence.counted, strict=True)
-        ],
-        "threshold_by": "user" if options.threshold else "guarantee" if screened is not None else None,
-        "detectors": detector_names(evidence.detectors),
-        "thresholds": [] if screened is None else list(screened.thresholds),
-        "guarantee": guarantee_words(evidence, options),
-        "unseen": list(sets.unseen),
-        "patients_known": sets.groups_given or options.one_image_per_patient,
-        "patients_by_word": options.one_image_per_patient and not sets.groups_given,
-        **exposed_numbers(screened, groups),
-        "synthetic_rejected": None if evidence.synthetic is None else asdict(evidence.synthetic),
-        "real_rejected": None if evidence.real is None else asdict(evidence.real),
-        "notes": list(sets.notes),
-        "data_hash": {
-            "training": sets.train.data_hash,
-            "synthetic": sets.synthetic.data_hash,
-            "calibration": None if calibration is None else calibration.data_hash,
-        },
-    }
+    return FilterNumbers(
+        units="patients" if sets.groups_given else "images",
+        sets=ScreenedSets(
+            n_train_images=len(groups),
+            n_train_patients=len(np.unique(groups)),
+            n_train_unread=sets.unread_training,
+            n_synthetic_images=len(decision.reason) + extra,
+            n_kept_images=int(decision.kept.sum()),
+            n_rejected_images=len(decision.reason) + extra - int(decision.kept.sum()),
+            rejected=by_reason,
+            filtered=screened is not None,
+        ),
+        calibration=Calibration(
+            n_calibration_images=0 if calibration is None else len(calibration.images),
+            n_calibration_patients=0
+            if calibration is None
+            else len(np.unique(calibration.manifest.groups.astype(str))),
+            exclusions=sets.exclusions,
+            calibration_given=options.calibration is not None or options.calibration_split is not None,
+        ),
+        promise=Promise(
+            miss_rate=options.miss_rate,
+            confidence=options.confidence,
+            shared_by=len(evidence.detectors) * len(evidence.families),
+            families=tuple(family.words for family in evidence.families),
+            kinds=tuple(family.name for family in evidence.families),
+            not_promised=tuple(not_promised(evidence.families)),
+            weak_features=all(is_weak(detector) for detector in evidence.detectors),
+            n_missing_patients=evidence.missing,
+            lacking=tuple(
+                FamilyCount(
+                    family=family.name, identities=found.n_identities, needed=found.needed, missing=found.missing
+                )
+                for family, found in zip(evidence.families, evidence.counted, strict=True)
+            ),
+            threshold_by="user" if options.threshold else "guarantee" if screened is not None else None,
+            detectors=tuple(detector_names(evidence.detectors)),
+            thresholds=() if screened is None else tuple(screened.thresholds),
+            guarantee=guarantee_words(evidence, options),
+            unseen=tuple(sets.unseen),
+        ),
+        patients_known=sets.groups_given or options.one_image_per_patient,
+        patients_by_word=options.one_image_per_patient and not sets.groups_given,
+        exposed=exposed_patients(screened, groups),
+        synthetic_rejected=evidence.synthetic,
+        real_rejected=evidence.real,
+        notes=tuple(sets.notes),
+        data_hash=Fingerprints(
+            training=sets.train.data_hash,
+            synthetic=sets.synthetic.data_hash,
+            calibration=None if calibration is None else calibration.data_hash,
+        ),
+    )
 
 
 def guarantee_words(evidence: FilterEvidence, options: ScreeningOptions) -> str | None:
@@ -159,43 +180,46 @@ def families_words(families: Sequence[Family], counted: Sequence[MissGuarantee])
 
 
 def _summary(
-    evidence: FilterEvidence, numbers: dict[str, Any], options: FilterOptions, hidden: Pseudonyms
-) -> dict[str, Any]:
+    evidence: FilterEvidence, numbers: FilterNumbers, options: FilterOptions, hidden: Pseudonyms
+) -> FilterSummary:
     sets = evidence.sets
-    names = {"training": sets.train.manifest.name, "synthetic": sets.asked.name}
-    names["calibration"] = "" if sets.calibration is None else sets.calibration.manifest.name
-    return {
-        "audit": "filter",
-        "names": {part: hidden.source(name) for part, name in names.items()},
-        "shape": list(sets.train.images.shape[1:]),
-        "numbers": numbers,
-        "features": described_detectors(evidence.opened),
-        "settings": {name: getattr(options, name) for name in ("families", "seed", "fail_on", "resize", "threshold")},
-        "pseudonymised": options.pseudonymise,
-        "versions": versions(),
-    }
+    return FilterSummary(
+        names=SetNames(
+            training=hidden.source(sets.train.manifest.name),
+            synthetic=hidden.source(sets.asked.name),
+            calibration="" if sets.calibration is None else hidden.source(sets.calibration.manifest.name),
+        ),
+        shape=sets.train.images.shape[1:],
+        numbers=numbers,
+        setup=ScreeningSetup(
+            features=described_detectors(evidence.opened),
+            settings=ScreeningSettings(**{f.name: getattr(options, f.name) for f in fields(ScreeningSettings)}),
+            pseudonymised=options.pseudonymise,
+            versions=versions(),
+        ),
+    )
 
 
-def described_detectors(opened: Sequence[ScreeningDetector]) -> list[dict[str, Any]]:
+def described_detectors(opened: Sequence[ScreeningDetector]) -> tuple[DetectorSummary, ...]:
     """What a report says of each detector."""
-    return [
-        {
-            "detector": one.name,
-            "sentence": one.train.described.sentence,
-            "compares": one.similarity.words,
-            "at_half": one.similarity.at_half,
-            "top": one.top,
-            "notes": _notes(one),
-        }
+    return tuple(
+        DetectorSummary(
+            detector=one.name,
+            sentence=one.train.described.sentence,
+            compares=one.similarity.words,
+            at_half=one.similarity.at_half,
+            top=one.top,
+            notes=_notes(one),
+        )
         for one in opened
-    ]
+    )
 
 
-def _notes(opened: ScreeningDetector) -> list[str]:
+def _notes(opened: ScreeningDetector) -> tuple[str, ...]:
     """What the encoder says of itself; what its checks say names images, and is refused or rejected."""
     found = opened.train
     of_images = set(found.checks.sentences(found.ids, found.values.shape[1]))
-    return [note for note in found.described.notes if note not in of_images]
+    return tuple(note for note in found.described.notes if note not in of_images)
 
 
 def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[Pair, np.ndarray]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memorisk.audits.filter.result import ExposedPatients
 from memorisk.audits.filter.screening import Screening
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.wording import NOT_FILTERED, PIXELS, SCORE, UNREADABLE
@@ -57,29 +58,25 @@ def decide_kept(sets: FilterSets, screened: Screening | None) -> Decision:
     return Decision(place, reason)
 
 
-def exposed_numbers(screened: Screening | None, patients: np.ndarray) -> dict[str, int]:
+def exposed_patients(screened: Screening | None, patients: np.ndarray) -> ExposedPatients:
     """Training patients at whom rejected images point, by what points.
 
     Args:
         screened: Of the images; None where there is no threshold.
         patients: [N] of the training images.
-
-    Returns:
-        ``n_identical`` by the very pixels of an image; ``n_by_score`` by scores alone, ``n_by_score_singled_out`` of
-        them with an image that no other patient's reaches; ``n_exposed`` the first and the last together.
     """
     if screened is None:
-        return dict.fromkeys(("n_exposed", "n_identical", "n_by_score", "n_by_score_singled_out"), 0)
+        return ExposedPatients()
     nearest = screened.nearest
     pointed = np.unique(patients[nearest[np.isin(screened.reason, (SCORE, PIXELS))]])
     identical = np.unique(patients[screened.identical[screened.identical >= 0]])
     singled = np.setdiff1d(patients[nearest[screened.singled_out]], identical)
-    return {
-        "n_exposed": len(identical) + len(singled),
-        "n_identical": len(identical),
-        "n_by_score": len(np.setdiff1d(pointed, identical)),
-        "n_by_score_singled_out": len(singled),
-    }
+    return ExposedPatients(
+        n_exposed_patients=len(identical) + len(singled),
+        n_identical_patients=len(identical),
+        n_by_score_patients=len(np.setdiff1d(pointed, identical)),
+        n_singled_patients=len(singled),
+    )
 
 
 _STREAM = 67  # keeps these draws apart from others of the same seed

@@ -8,17 +8,16 @@ and pairs, scores, images that were not read), and its end: how it was done, and
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter import wording
+from memorisk.audits.filter.result import DetectorSummary, FilterNumbers, FilterSummary, Promise, ScreeningSetup
 from memorisk.audits.filter.verdict import is_weak_alone
-from memorisk.audits.filter.wording import REASONS, UNREADABLE
+from memorisk.audits.filter.wording import PIXELS, REASONS, UNREADABLE
 from memorisk.audits.generated.closing import DefinitionRows, footer, repeat_blocks, set_name
 from memorisk.audits.generated.pictures import Pair, picture_gallery
-from memorisk.audits.generated.terms import Terms
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -37,35 +36,36 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import capitalized, column_numbers, column_texts, count, decimal, percent, rows
 from memorisk.report.figures.histograms import distance_plot
+from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import plural
 
 _NAMES = {"detector": "Detector", "family": "Copies"}
 
 
-def guarantee_section(result: Result, terms: Terms) -> list[Block]:
+def guarantee_section(result: Result, n: FilterNumbers) -> list[Block]:
     """The promise in METHODS' words, family by family, and what was left out for it."""
-    n = result.summary["numbers"]
+    terms, promise = n.terms, n.promise
     blocks: list[Block] = []
-    if n["guarantee"]:
-        blocks += [Callout("note", "The promise", [Paragraph(Name(n["guarantee"]))])]
-    if n["filtered"]:
-        if n["n_kept"]:
-            blocks.append(Paragraph(wording.unpromised_words(n)))
-        told = wording.USER if n["threshold_by"] == "user" else wording.GUARANTEE
+    if promise.guarantee:
+        blocks += [Callout("note", "The promise", [Paragraph(Name(promise.guarantee))])]
+    if n.sets.filtered:
+        if n.sets.n_kept_images:
+            blocks.append(Paragraph(wording.unpromised_words(promise)))
+        told = wording.USER if promise.threshold_by == "user" else wording.GUARANTEE
         blocks.append(Paragraph(terms.fill(told)))
-    if n["guarantee"] and n["shared_by"] > 1:
-        blocks.append(Paragraph(_shared(n)))
-    blocks.append(_guarantees(result, terms))
-    if told := wording.excluded_words(n, terms):
+    if promise.guarantee and promise.shared_by > 1:
+        blocks.append(Paragraph(_shared(promise)))
+    blocks.append(_guarantees(result, n))
+    if told := wording.excluded_words(n.calibration.exclusions, terms):
         blocks += [Paragraph("Calibration asks for new people, and counts each once:"), Steps(told)]
     return blocks
 
 
-def cost_section(result: Result, terms: Terms) -> list[Block]:
+def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
     """Rejected images by reason, detector and class; real images; diversity."""
-    n = result.summary["numbers"]
-    by_reason = [{"reason": reason, "n": n["rejected"][reason], "what": REASONS[reason]} for reason in REASONS]
+    terms = n.terms
+    by_reason = [{"reason": reason, "n": n.sets.rejected[reason], "what": REASONS[reason]} for reason in REASONS]
     reasons = Table(
         frame=pd.DataFrame([row for row in by_reason if row["n"]], columns=["reason", "n", "what"]),
         columns=[
@@ -78,9 +78,9 @@ def cost_section(result: Result, terms: Terms) -> list[Block]:
         empty="No image is rejected.",
     )
     blocks: list[Block] = [Paragraph(terms.fill(wording.COST)), reasons, _detectors(result)]
-    if (real := n["real_rejected"]) is not None:
-        shown = {"share": percent(real["estimate"]), "low": percent(real["low"]), "high": percent(real["high"])}
-        blocks.append(Paragraph(terms.fill(wording.REAL, **shown, n=count(real["trials"]))))
+    if (real := n.real_rejected) is not None:
+        shown = {"share": percent(real.estimate), "low": percent(real.low), "high": percent(real.high)}
+        blocks.append(Paragraph(terms.fill(wording.REAL, **shown, n=count(real.trials))))
     if len(result.per_class):
         blocks += [Heading("Classes"), _classes(result)]
     columns = [
@@ -98,9 +98,10 @@ def cost_section(result: Result, terms: Terms) -> list[Block]:
 
 
 def exposed_section(
-    result: Result, terms: Terms, pictures: Mapping[Pair, np.ndarray] | None, redact: bool
+    result: Result, n: FilterNumbers, pictures: Mapping[Pair, np.ndarray] | None, redact: bool
 ) -> list[Block]:
     """Training patients to whom rejected images point, each with the closest pair."""
+    terms, counted = n.terms, wording.exposed_words(n)
     names = [
         Column(source="group", heading=terms.unit.capitalize(), row_heading=True),
         *([Column(source="training_image", heading="Training image")] if terms.units == "patients" else []),
@@ -121,7 +122,6 @@ def exposed_section(
         elsewhere="per_group.parquet",
         empty="No rejected image points at anybody.",
     )
-    counted = str(result.verdict["exposed"])
     blocks: list[Block] = [Paragraph(terms.fill(wording.EXPOSED)), *([Paragraph(counted)] if counted else []), table]
     if redact:
         return [*blocks, Paragraph("Ids are left out of this report. They are in the run's own tables.")]
@@ -130,26 +130,22 @@ def exposed_section(
     return [*blocks, picture_gallery(pictures, "The closest pairs", frozenset())] if pictures else blocks
 
 
-def exposed_facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
-    """How many are exposed, and at how many others a score points, beside what the threshold says of new people.
-
-    Args:
-        n: Numbers of the verdict.
-        terms: What a group is called.
-    """
-    identical, singled = (count(n[name]) for name in ("n_identical", "n_by_score_singled_out"))
-    new, real = f"of new {terms.units}: not known", n["real_rejected"]
+def exposed_facts(n: FilterNumbers) -> list[Fact]:
+    """How many are exposed, and at how many others a score points, beside what the threshold says of new people."""
+    exposed, real, new = n.exposed, n.real_rejected, f"of new {n.units}: not known"
     if real is not None:
-        new = f"rejects {percent(real['low'])} to {percent(real['high'])} of new {terms.units}"
+        new = f"rejects {percent(real.low)} to {percent(real.high)} of new {n.units}"
+    told = f"{count(exposed.n_identical_patients)} by identical pixels, {count(exposed.n_singled_patients)} by a score"
     return [
-        Fact(f"Exposed {terms.units}", count(n["n_exposed"]), f"{identical} by identical pixels, {singled} by a score"),
-        Fact("Pointed at, not singled out", terms.counted(wording.pointed_patients(n)), new),
+        Fact(f"Exposed {n.units}", count(exposed.n_exposed_patients), told),
+        Fact("Pointed at, not singled out", n.terms.counted(exposed.n_pointed_patients), new),
     ]
 
 
-def score_section(result: Result) -> list[Block]:
+def score_section(result: Result, n: FilterNumbers, setup: ScreeningSetup) -> list[Block]:
     """The distributions, a figure a detector."""
-    return [Paragraph(wording.SCORES), *(_figure(result, place) for place in range(len(result.summary["features"])))]
+    pairs = zip(setup.features, n.promise.thresholds, strict=True)
+    return [Paragraph(wording.SCORES), *(_figure(result, one, threshold) for one, threshold in pairs)]
 
 
 def unread_section(result: Result, redact: bool) -> list[Block]:
@@ -166,18 +162,18 @@ def unread_section(result: Result, redact: bool) -> list[Block]:
     return [*blocks, Table(frame=chosen, columns=columns, caption="Rejected unread.", elsewhere="manifest.parquet")]
 
 
-def _shared(n: dict[str, Any]) -> str:
+def _shared(promise: Promise) -> str:
     return wording.SHARED.format(
-        detectors=plural(len(n["detectors"]), "detector", "detectors"),
-        families=plural(len(n["families"]), "family", "families"),
-        confidence=n["confidence"],
-        shared=n["shared_by"],
-        each=(1 - n["confidence"]) / n["shared_by"],
+        detectors=plural(len(promise.detectors), "detector", "detectors"),
+        families=plural(len(promise.families), "family", "families"),
+        confidence=promise.confidence,
+        shared=promise.shared_by,
+        each=(1 - promise.confidence) / promise.shared_by,
     )
 
 
-def _guarantees(result: Result, terms: Terms) -> Table:
-    n, table = result.summary["numbers"], result.tables["guarantees"]
+def _guarantees(result: Result, n: FilterNumbers) -> Table:
+    table = result.tables["guarantees"]
     known = "missed" in table
     columns = [
         *([Column(source="detector", heading="Detector", row_heading=True)] if known else []),
@@ -186,7 +182,7 @@ def _guarantees(result: Result, terms: Terms) -> Table:
         Column(source="needed", heading="Needed", format="count"),
         Column(source="missing", heading="Missing", format="count"),
     ]
-    if known and n["threshold_by"] == "user":
+    if known and n.promise.threshold_by == "user":
         limits = ("missed_low", "missed_high")
         columns += [
             Column(source="missed", heading="Missed", format="count"),
@@ -198,7 +194,7 @@ def _guarantees(result: Result, terms: Terms) -> Table:
             Column(source="threshold", heading="Threshold by these", format="decimal"),
             Column(source="missed", heading="Missed at the smallest", format="count"),
         ]
-    caption = f"Calibration {terms.units} with a pair of each kind, and what the guarantee needs."
+    caption = f"Calibration {n.units} with a pair of each kind, and what the guarantee needs."
     return Table(frame=table, columns=columns, caption=caption, elsewhere="tables/calibration.parquet")
 
 
@@ -227,11 +223,9 @@ def _classes(result: Result) -> Table:
     return Table(frame=result.per_class, columns=columns, caption="Class balance, before and after.")
 
 
-def _figure(result: Result, place: int) -> Figure:
+def _figure(result: Result, found: DetectorSummary, threshold: float) -> Figure:
     """Depth below an image and itself: synthetic and real best matches, calibration pairs, threshold."""
-    found = result.summary["features"][place]
-    name, top = str(found["detector"]), float(found["top"])
-    threshold = float(result.summary["numbers"]["thresholds"][place])
+    name, top = found.detector, found.top
     pools = {"synthetic images, best match": _depth(result.tables["scores"], name, top)}
     if len(real := result.tables["real_images"]):
         pools["real images of new people, best match"] = _depth(real, name, top)
@@ -243,7 +237,7 @@ def _figure(result: Result, place: int) -> Figure:
     return Figure(
         svg=distance_plot(known, x_title="Below the same vector", marked=marked, marked_as="threshold"),
         title="Best matches and calibration pairs",
-        caption=[Name(name), f": {found['compares']}."],
+        caption=[Name(name), f": {found.compares}."],
         alternative="; ".join(told) + f"; threshold {decimal(marked[0])}.",
     )
 
@@ -254,28 +248,30 @@ def _depth(table: pd.DataFrame, detector: str, top: float) -> np.ndarray:
     return np.maximum(top - score[np.isfinite(score)], 0.0)
 
 
-def setup_section(result: Result, first: DefinitionRows, settings: DefinitionRows, redact: bool) -> list[Block]:
+def setup_section(
+    n: FilterNumbers, setup: ScreeningSetup, first: DefinitionRows, settings: DefinitionRows, redact: bool
+) -> list[Block]:
     """Everything to repeat it.
 
     Args:
-        result: Of `analysis`.
+        n: The numbers.
+        setup: How it was done.
         first: Which images, in what form.
         settings: Those that the command has alone.
         redact: Leave out the notes of the run, which may name files.
     """
-    n, s = result.summary["numbers"], result.summary
     told = list(first)
-    for found in s["features"]:
-        told.append(("Detector", Name(f"{found['detector']}: {found['sentence']} Compared by {found['compares']}.")))
+    for found in setup.features:
+        told.append(("Detector", Name(f"{found.detector}: {found.sentence} Compared by {found.compares}.")))
     told += [
-        ("Miss rate, confidence", f"{n['miss_rate']:g}, {n['confidence']:g}"),
+        ("Miss rate, confidence", f"{n.promise.miss_rate:g}, {n.promise.confidence:g}"),
         *settings,
-        ("Seed", f"{s['settings']['seed']}"),
-        ("Ids replaced by keyed hashes", "yes" if s["pseudonymised"] else "no"),
+        ("Seed", f"{setup.settings.seed}"),
+        ("Ids replaced by keyed hashes", "yes" if setup.pseudonymised else "no"),
     ]
-    told += [(f"Fingerprint, {what}", Name(str(value))) for what, value in n["data_hash"].items() if value]
-    notes = [*n["notes"], *(note for found in s["features"] for note in found["notes"])]
-    return repeat_blocks(told, notes, s["versions"], redact)
+    told += [(f"Fingerprint, {what}", Name(value)) for what, value in to_json(n.data_hash).items() if value]
+    notes = [*n.notes, *(note for found in setup.features for note in found.notes)]
+    return repeat_blocks(told, notes, setup.versions, redact)
 
 
 def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None, *, redact: bool = False) -> Page:
@@ -286,95 +282,100 @@ def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = Non
         pictures: Pairs side by side; None for none.
         redact: Leave out every id and every picture.
     """
-    n = result.summary["numbers"]
-    terms = Terms(str(n["units"]))
+    summary = from_json(FilterSummary, result.summary)
+    n = summary.numbers
     title: list[Inline] = ["Which synthetic images may stay?"]
     if not redact:
-        title += [" ", Name(str(result.summary["names"]["synthetic"]))]
-    sections = [Section("What is promised", guarantee_section(result, terms), "guarantee")]
-    if n["filtered"]:
+        title += [" ", Name(summary.names.synthetic)]
+    sections = [Section("What is promised", guarantee_section(result, n), "guarantee")]
+    if n.sets.filtered:
         shown = None if redact else pictures
         sections += [
-            Section("What it cost", cost_section(result, terms), "cost"),
-            Section("Whom rejected images point at", exposed_section(result, terms, shown, redact), "exposed"),
-            Section("Scores", score_section(result), "scores"),
+            Section("What it cost", cost_section(result, n), "cost"),
+            Section("Whom rejected images point at", exposed_section(result, n, shown, redact), "exposed"),
+            Section("Scores", score_section(result, n, summary.setup), "scores"),
         ]
     sections += [
         Section("Not read", unread_section(result, redact), "unread"),
-        Section("What this does not say", [Steps(wording.limitations(terms, n))], "limits"),
-        Section("How it was done", _setup(result, terms, redact), "setup"),
+        Section("What this does not say", [Steps(wording.limitations(n))], "limits"),
+        Section("How it was done", _setup(summary, redact), "setup"),
     ]
     return Page(
         title=title,
         subtitle="A set of generated images without what a detector takes for copies of training images",
-        lead=_lead(result, terms),
+        lead=_lead(result, n),
         sections=sections,
-        footer=[Paragraph(footer(result.summary["versions"], redact))],
+        footer=[Paragraph(footer(summary.setup.versions, redact))],
         redacted=redact,
     )
 
 
-def _lead(result: Result, terms: Terms) -> list[Block]:
+def _lead(result: Result, n: FilterNumbers) -> list[Block]:
     """The verdict in words, why, what would decide it, and the numbers to carry away."""
-    v, n = result.verdict, result.summary["numbers"]
     kind, headline = wording.HEADLINES[result.status]
     sentence = wording.SENTENCES[result.status]
-    if result.status == "undecided" and n["filtered"]:
-        weak = is_weak_alone(v)
+    if result.status == "undecided" and n.sets.filtered:
+        weak = is_weak_alone(result, n.promise)
         headline, sentence = (wording.WEAKLY, wording.KEPT_WEAKLY) if weak else (wording.UNGUARANTEED, wording.KEPT_SO)
-    blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps([Name(capitalized(why)) for why in v["why"]])]
-    if v["what_would_decide"]:
-        blocks += [Heading("What would decide it"), Steps([Name(capitalized(way)) for way in v["what_would_decide"]])]
-    if n["n_kept"]:
-        blocks.append(Paragraph(wording.unpromised_words(n)))
-    if n["n_kept"] and n["weak_features"]:
+    blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps([Name(capitalized(why)) for why in result.why])]
+    if ways := result.what_would_decide:
+        blocks += [Heading("What would decide it"), Steps([Name(capitalized(way)) for way in ways])]
+    if n.sets.n_kept_images:
+        blocks.append(Paragraph(wording.unpromised_words(n.promise)))
+    if n.sets.n_kept_images and n.promise.weak_features:
         blocks.append(Paragraph(wording.WEAK))
-    if v["exposed"]:
-        blocks.append(Paragraph(str(v["exposed"])))
-    return [Callout(kind, headline, blocks), Facts(_facts(n, terms))]
+    if exposed := wording.exposed_words(n):
+        blocks.append(Paragraph(exposed))
+    return [Callout(kind, headline, blocks), Facts(_facts(n))]
 
 
-def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
-    real = n["real_rejected"]
+def _facts(n: FilterNumbers) -> list[Fact]:
+    sets, calibration, real = n.sets, n.calibration, n.real_rejected
     held = Fact("Real images that would be rejected", "not known")
     if real is not None:
-        limits = f"{percent(real['low'])} to {percent(real['high'])}"
-        held = Fact("Real images that would be rejected", percent(real["estimate"]), limits)
+        limits = f"{percent(real.low)} to {percent(real.high)}"
+        held = Fact("Real images that would be rejected", percent(real.estimate), limits)
     return [
-        Fact("Kept", count(n["n_kept"]), f"of {count(n['n_synthetic'])}"),
-        Fact("Rejected", count(n["n_rejected"]), f"{count(n['rejected']['same pixels'])} with the same pixels"),
-        Fact("Not read", count(n["rejected"]["unreadable"]), "rejected"),
+        Fact("Kept", count(sets.n_kept_images), f"of {count(sets.n_synthetic_images)}"),
+        Fact("Rejected", count(sets.n_rejected_images), f"{count(sets.rejected[PIXELS])} with the same pixels"),
+        Fact("Not read", count(sets.rejected[UNREADABLE]), "rejected"),
         Fact(*_missed(n)),
-        Fact(f"Calibration {terms.units}", count(n["n_calibration"]), f"missing: {count(n['missing'])}"),
+        Fact(
+            f"Calibration {n.units}",
+            count(calibration.n_calibration_patients),
+            f"missing: {count(n.promise.n_missing_patients)}",
+        ),
         held,
-        *exposed_facts(n, terms),
+        *exposed_facts(n),
     ]
 
 
-def _missed(n: dict[str, Any]) -> tuple[str, str, str]:
+def _missed(n: FilterNumbers) -> tuple[str, str, str]:
     """Of which copies how many are missed, and that this is all."""
-    if not n["n_kept"]:
+    promise = n.promise
+    if not n.sets.n_kept_images:
         return "Copies missed", "-", "nothing was kept"
-    if not n["guarantee"]:
+    if not promise.guarantee:
         return "Copies missed", "no promise", ""
-    kinds, only = wording.promised_kinds(n), "no others promised"
-    if len(n["kinds"]) > 3:
-        return f"Copies missed, of {len(n['kinds'])} kinds", f"at most {percent(n['miss_rate'])}", f"{kinds}; {only}"
-    return f"{capitalized(kinds)} copies missed", f"at most {percent(n['miss_rate'])}", only
+    kinds, most, only = wording.promised_kinds(promise), f"at most {percent(promise.miss_rate)}", "no others promised"
+    if len(promise.kinds) > 3:
+        return f"Copies missed, of {len(promise.kinds)} kinds", most, f"{kinds}; {only}"
+    return f"{capitalized(kinds)} copies missed", most, only
 
 
-def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
+def _setup(s: FilterSummary, redact: bool) -> list[Block]:
     """Everything to repeat it."""
-    n, s = result.summary["numbers"], result.summary
+    n, sets, calibration = s.numbers, s.numbers.sets, s.numbers.calibration
     told: DefinitionRows = []
-    for title, key, images, units in (
-        ("Training", "training", n["n_train_images"], n["n_train_patients"]),
-        ("Synthetic", "synthetic", n["n_synthetic"], None),
-        ("Calibration", "calibration", n["n_calibration_images"], n["n_calibration"]),
+    for title, name, images, units in (
+        ("Training", s.names.training, sets.n_train_images, sets.n_train_patients),
+        ("Synthetic", s.names.synthetic, sets.n_synthetic_images, None),
+        ("Calibration", s.names.calibration, calibration.n_calibration_images, calibration.n_calibration_patients),
     ):
         counted = f"{count(images)} images"
-        counted += f" of {terms.counted(units)}" if units is not None and terms.units == "patients" else ""
-        told.append((title, set_name(s["names"][key], counted, redact)))
-    height, width, channels = s["shape"]
-    told.append(("Pixels", f"{height} x {width} x {channels}, by {s['settings']['resize']} where they were resized"))
-    return setup_section(result, told, [], redact)
+        counted += f" of {n.terms.counted(units)}" if units is not None and n.units == "patients" else ""
+        told.append((title, set_name(name, counted, redact)))
+    height, width, channels = s.shape
+    resize = s.setup.settings.resize
+    told.append(("Pixels", f"{height} x {width} x {channels}, by {resize} where they were resized"))
+    return setup_section(n, s.setup, told, [], redact)

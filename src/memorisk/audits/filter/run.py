@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from memorisk.audits.filter.calibration import (
 from memorisk.audits.filter.decisions import Decision, decide_kept, diversity, real_share, synthetic_share
 from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import filter_page
+from memorisk.audits.filter.result import Exclusions, FamilyCount
 from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import CALIBRATION, SYNTHETIC, TRAIN, FilterSets, decode_sets, open_manifests
 from memorisk.audits.generated.sets import Source, source_name
@@ -44,6 +45,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.images.store_writer import manifest_sources, process_count
+from memorisk.report.numbers import INLINE
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.checksums import files_below, listed_checksum
@@ -66,9 +68,7 @@ class FilterPlan:
         images: In each set; of the synthetic ones those that could be read.
         unreadable: Synthetic images that could not, and will be rejected.
         patients: Training and calibration ones; images where no patients are given.
-        left_out: Calibration identities that are not new, by reason.
-        n_merged: Calibration names that were taken for another one's, with whom they share an image.
-        look_alikes: Calibration identities that look like somebody, and how many both readings count.
+        exclusions: Calibration identities that are not new, are counted once, or look alike.
         detectors: What compares images.
         families: Of copies: identities there are, needed and missing for the guarantee.
         missing: Identities that are missing for it; 0 where it can be given.
@@ -80,11 +80,9 @@ class FilterPlan:
     images: dict[str, int]
     unreadable: int
     patients: dict[str, int]
-    left_out: dict[str, int]
-    n_merged: int
-    look_alikes: dict[str, int]
+    exclusions: Annotated[Exclusions, INLINE]
     detectors: tuple[str, ...]
-    families: tuple[dict[str, Any], ...]
+    families: tuple[FamilyCount, ...]
     missing: int
     cost: Cost
     notes: tuple[str, ...]
@@ -115,12 +113,10 @@ def describe_sets(
             for what, store in stores.items()
             if what != "synthetic"
         },
-        left_out=asdict(sets.left_out),
-        n_merged=sets.merged,
-        look_alikes=sets.alike.counts,
+        exclusions=sets.exclusions,
         detectors=tuple(detector_names(detectors)),
         families=tuple(
-            {"family": f.words, "identities": c.n_identities, "needed": c.needed, "missing": c.missing}
+            FamilyCount(family=f.words, identities=c.n_identities, needed=c.needed, missing=c.missing)
             for f, c in zip(families, counted, strict=True)
         ),
         missing=max((found.missing for found in counted), default=0),

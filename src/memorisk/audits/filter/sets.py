@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.options import ScreeningOptions
+from memorisk.audits.filter.result import ExcludedIdentities, Exclusions, LookAlikeCounts
 from memorisk.audits.generated.sets import (
     Manifests,
     SetReading,
@@ -36,23 +37,6 @@ from memorisk.statistics.pairs.identity_pairs import cliques
 from memorisk.training.detectors.pair_detectors import PairDetector
 
 
-@dataclass(frozen=True)
-class ExcludedIdentities:
-    """Calibration identities that are not new, by the first reason that holds."""
-
-    in_training: int = 0
-    """Named among the training patients."""
-    same_pixels: int = 0
-    """An image of theirs is a training image, pixel by pixel, as it is, mirrored or turned."""
-    known: int = 0
-    """A detector was trained or chosen on them."""
-
-    @property
-    def n(self) -> int:
-        """All of them."""
-        return self.in_training + self.same_pixels + self.known
-
-
 @dataclass(frozen=True, eq=False)
 class LookAlikes:
     """The second reading of who calibrates: look-alikes are one person, and who looks like TRAIN is not new."""
@@ -65,15 +49,12 @@ class LookAlikes:
     """Identities with an image nearly a training image, as it is or mirrored (`images.copies.near_copies`)."""
 
     @property
-    def counts(self) -> dict[str, int]:
-        """Who looks alike, and the identities of both readings, as a result keeps them."""
+    def counts(self) -> LookAlikeCounts:
+        """Who looks alike, and the identities of both readings."""
         merged = {unit for unit in self.unit.values() if unit >= 0}
-        return {
-            "of_others": self.of_others,
-            "of_training": self.of_training,
-            "as_given": len(self.unit),
-            "as_one": len(merged),
-        }
+        return LookAlikeCounts(
+            of_others=self.of_others, of_training=self.of_training, as_given=len(self.unit), as_one=len(merged)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +254,11 @@ class FilterSets:
     def groups_given(self) -> bool:
         """Whether the real parts say whose each image is."""
         return self.train.manifest.groups_given and (self.calibration is None or self.calibration.manifest.groups_given)
+
+    @property
+    def exclusions(self) -> Exclusions:
+        """Who does not calibrate, who was counted once, and who looks alike."""
+        return Exclusions(left_out=self.left_out, n_merged_patients=self.merged, look_alikes=self.alike.counts)
 
     @property
     def unread_training(self) -> int:

@@ -13,21 +13,22 @@ The gate that stops a pipeline is ``no-guarantee``; where there is a threshold a
 from typing import Any
 
 from memorisk.audits.filter.options import ScreeningOptions
+from memorisk.audits.filter.result import FilterNumbers, Promise
 from memorisk.audits.filter.wording import excluded_words, exposed_words
 from memorisk.audits.generated.terms import Terms
 from memorisk.report.earlier_verdicts import FORMS
+from memorisk.report.result import Result
 from memorisk.runs.errors import plural
 
 NO_GUARANTEE, NOTHING_KEPT, WEAK_DETECTOR = "no-guarantee", "nothing-kept", "weak-detector"
 HIGHER_THRESHOLD = "a higher --threshold, or one with a guarantee"
 FEWER_COPIES = "a generator that gives fewer copies"
 BETTER_DETECTOR = "a detector that tells copies from other images better, or fewer and weaker families"
-_OF_THE_PAGE = ("notes",)
 _HALF = 0.5  # real images found in TRAIN more often than this, and than synthetic ones, are hardly of new people
 _SPARES = 0.5  # a threshold that surely rejects fewer new people than this does not take everybody for a copy
 
 
-def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions, *, audited: bool = False) -> dict[str, Any]:
+def filter_verdict(numbers: FilterNumbers, options: ScreeningOptions, *, audited: bool = False) -> dict[str, Any]:
     """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
 
     Args:
@@ -35,95 +36,90 @@ def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions, *, audite
         options: What was asked for.
         audited: Whether somebody else asks what passed a weak detector.
     """
-    terms = Terms(numbers["units"])
+    terms, sets, promise = numbers.terms, numbers.sets, numbers.promise
     why, deciding = _doubts(numbers, terms)
     status = "undecided" if why else "pass"
     gate = NO_GUARANTEE
-    if status == "pass" and numbers["n_kept"] and numbers["weak_features"] and not audited:
-        status, gate, (reason, way) = "undecided", WEAK_DETECTOR, weakness(numbers)
+    if status == "pass" and sets.n_kept_images and promise.weak_features and not audited:
+        status, gate, (reason, way) = "undecided", WEAK_DETECTOR, weakness(promise)
         why, deciding = [reason], [way]
-    if is_nothing_kept(numbers):
-        status, why = "fail", [f"every one of the {numbers['n_synthetic']:,} synthetic images is rejected", *why]
+    if numbers.nothing_kept:
+        status, why = "fail", [f"every one of the {sets.n_synthetic_images:,} synthetic images is rejected", *why]
         deciding, gate = [*_ways_where_nothing_passed(numbers), *deciding], NOTHING_KEPT
     return {
         "schema": FORMS["filter"],
         "audit": "filter",
         "status": status,
         "gate": "never" if options.fail_on == "never" else gate,
-        "why": why or [numbers["guarantee"]],
+        "why": why or [promise.guarantee],
         "what_would_decide": deciding,
-        "exposed": exposed_words(terms, numbers),
-        **{name: value for name, value in numbers.items() if name not in _OF_THE_PAGE},
+        "exposed": exposed_words(numbers),
+        **numbers.in_verdict(),
     }
 
 
-def is_nothing_kept(numbers: dict[str, Any]) -> bool:
-    """Whether images were screened, and all of them rejected."""
-    return bool(numbers["filtered"]) and not numbers["n_kept"]
-
-
-def weakness(numbers: dict[str, Any]) -> tuple[str, str]:
+def weakness(promise: Promise) -> tuple[str, str]:
     """Why a weak detector does not clear a set, and what would."""
     return (
-        f"images were compared point by point alone ({'; '.join(numbers['detectors'])}), which finds no copies that "
+        f"images were compared point by point alone ({'; '.join(promise.detectors)}), which finds no copies that "
         "are cropped, turned, or mirrored and changed",
         "a detector that was trained to find copies, or an audit of the kept set: memorisk audit synthetic with "
         "--held-out images",
     )
 
 
-def is_weak_alone(verdict: dict[str, Any]) -> bool:
+def is_weak_alone(result: Result, promise: Promise) -> bool:
     """Whether a guarantee stands, and all that keeps a filter's verdict from a pass is its weak detector."""
-    return verdict["status"] == "undecided" and verdict["why"] == [weakness(verdict)[0]]
+    return result.status == "undecided" and result.why == [weakness(promise)[0]]
 
 
-def _ways_where_nothing_passed(numbers: dict[str, Any]) -> list[str]:
+def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:
     """What would let images pass where none did: of a threshold that spares new people, first another generator."""
-    real = numbers["real_rejected"]
-    other = HIGHER_THRESHOLD if numbers["threshold_by"] == "user" else BETTER_DETECTOR
+    real = numbers.real_rejected
+    other = HIGHER_THRESHOLD if numbers.promise.threshold_by == "user" else BETTER_DETECTOR
     if real is None:
         return [other, FEWER_COPIES]
-    return [FEWER_COPIES, other] if real["high"] < _SPARES else [other]
+    return [FEWER_COPIES, other] if real.high < _SPARES else [other]
 
 
-def _doubts(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]]:
+def _doubts(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]:
     """Why there is no guarantee, and what would give one."""
-    if not numbers["filtered"]:
+    if not numbers.sets.filtered:
         return _missing(numbers, terms)
-    found = []
-    if numbers["threshold_by"] == "user":
+    found, promise = [], numbers.promise
+    if promise.threshold_by == "user":
         found.append(
             (
                 "the threshold was given, not calibrated: no guarantee stands behind it",
                 "leave --threshold out, and give --calibration images of people whom nobody has seen",
             )
         )
-    elif not numbers["patients_known"]:
+    elif not numbers.patients_known:
         found.append(
             (
                 "it is not known whose each image is: the guarantee counts every calibration image as an identity",
                 "name patients with --group-from or --group-column; or say --one-image-per-patient, if nobody has two",
             )
         )
-    for name in numbers["unseen"] if numbers["threshold_by"] == "guarantee" else ():
+    for name in promise.unseen if promise.threshold_by == "guarantee" else ():
         found.append(
             (
                 f"whether {name} knows calibration {terms.units} cannot be seen",
                 "give images as the detector's were stored, or patient ids; or say --calibration-unseen",
             )
         )
-    real, made = numbers["real_rejected"], numbers["synthetic_rejected"]
-    if real is not None and real["low"] > max(_HALF, made["high"]):
+    real, made = numbers.real_rejected, numbers.synthetic_rejected
+    if real is not None and made is not None and real.low > max(_HALF, made.high):
         found.append(
             (
-                f"{100 * real['estimate']:.0f} % of the calibration {terms.units} would be rejected, and "
-                f"{100 * made['estimate']:.0f} % of the synthetic images: whether they are new is doubtful, or the "
+                f"{100 * real.estimate:.0f} % of the calibration {terms.units} would be rejected, and "
+                f"{100 * made.estimate:.0f} % of the synthetic images: whether they are new is doubtful, or the "
                 "detector takes likeness for copying",
                 f"calibration images of {terms.units} of {terms.whom} TRAIN holds nothing; or a detector that tells "
                 "copies from likeness",
             )
         )
-    if n := numbers["n_train_unread"]:
+    if n := numbers.sets.n_train_unread:
         found.append(
             (
                 f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} "
@@ -134,27 +130,29 @@ def _doubts(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]
     return [why for why, _ in found], [way for _, way in found]
 
 
-def _missing(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]]:
+def _missing(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]:
     """How many identities are missing, family by family."""
-    target = f"a miss rate of {numbers['miss_rate']:.4g} with {100 * numbers['confidence']:.4g} % confidence"
-    shared = f", shared by {numbers['shared_by']} detectors and families" if numbers["shared_by"] > 1 else ""
+    promise, calibration = numbers.promise, numbers.calibration
+    target = f"a miss rate of {promise.miss_rate:.4g} with {100 * promise.confidence:.4g} % confidence"
+    shared = f", shared by {promise.shared_by} detectors and families" if promise.shared_by > 1 else ""
     why = []
-    for lack in numbers["lacking"]:
-        if lack["missing"]:
-            have = plural(lack["identities"], "identity is", "identities are")
+    for lack in promise.lacking:
+        if lack.missing:
+            have = plural(lack.identities, "identity is", "identities are")
             why.append(
-                f"{target}{shared} needs {lack['needed']:,} new identities with a pair of {lack['family']}; {have} "
-                f"there, so {lack['missing']:,} are missing: no threshold is given, and nothing is kept"
+                f"{target}{shared} needs {lack.needed:,} new identities with a pair of {lack.family}; {have} "
+                f"there, so {lack.missing:,} are missing: no threshold is given, and nothing is kept"
             )
-    why += [told.removesuffix(".") for told in excluded_words(numbers, terms)]
-    n = numbers["missing"]
+    why += [told.removesuffix(".") for told in excluded_words(calibration.exclusions, terms)]
+    n = promise.n_missing_patients
     ways = [f"{n:,} more calibration {terms.units} {terms.whom} neither the generator nor a detector has seen"]
-    if not numbers["calibration_given"]:
+    if not calibration.calibration_given:
         ways = [
-            f"--calibration with {max(lack['needed'] for lack in numbers['lacking']):,} {terms.units} or more "
+            f"--calibration with {max(lack.needed for lack in promise.lacking):,} {terms.units} or more "
             f"{terms.whom} neither the generator nor a detector has seen"
         ]
-    if numbers["look_alikes"]["as_one"] < numbers["look_alikes"]["as_given"]:
+    alike = calibration.exclusions.look_alikes
+    if alike.as_one < alike.as_given:
         ways.append("calibration images of people who look neither alike nor like training images")
     ways += ["fewer --families, or a larger --miss-rate", "--threshold, an explicit choice without a guarantee"]
     return why, ways

@@ -1,7 +1,6 @@
 """The fixed wording of the filter's report, apart from the layout, so that a checker of its claims reads one file."""
 
-from typing import Any
-
+from memorisk.audits.filter.result import Exclusions, FilterNumbers, Promise
 from memorisk.audits.generated.terms import Terms
 from memorisk.report.blocks import Kind, Text
 from memorisk.report.columns import count, percent
@@ -111,103 +110,88 @@ WEAK = (
 AUDIT = "run memorisk audit synthetic on the kept set"
 
 
-def promised_kinds(numbers: dict[str, Any]) -> str:
+def promised_kinds(promise: Promise) -> str:
     """The families of a guarantee, for a headline."""
-    kinds = ["JPEG" if kind == "jpeg" else str(kind) for kind in numbers["kinds"]]
+    kinds = ["JPEG" if kind == "jpeg" else kind for kind in promise.kinds]
     return kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} or {kinds[-1]}"
 
 
-def unpromised_words(numbers: dict[str, Any]) -> str:
+def unpromised_words(promise: Promise) -> str:
     """The kinds of copies of which nothing is promised, in a sentence, and what looks for them."""
-    if not numbers["guarantee"]:
+    if not promise.guarantee:
         return f"Copies of any kind may be among the kept images: {AUDIT}."
-    return f"Nothing is promised of other copies ({', '.join(numbers['not_promised'])}): {AUDIT}."
+    return f"Nothing is promised of other copies ({', '.join(promise.not_promised)}): {AUDIT}."
 
 
-def exposed_words(terms: Terms, numbers: dict[str, Any]) -> str:
-    """Whom rejected images expose, beside what the threshold says of new people; empty where they point at nobody.
-
-    Args:
-        terms: What a group is called.
-        numbers: Of the verdict.
-    """
-    if not numbers["n_identical"] and not numbers["n_by_score"]:
+def exposed_words(numbers: FilterNumbers) -> str:
+    """Whom rejected images expose, beside what the threshold says of new people; empty where they point at nobody."""
+    terms, exposed, real = numbers.terms, numbers.exposed, numbers.real_rejected
+    if not exposed.n_identical_patients and not exposed.n_by_score_patients:
         return ""
-    beside, real = terms.fill(NEW_PATIENTS_UNKNOWN), numbers["real_rejected"]
+    beside = terms.fill(NEW_PATIENTS_UNKNOWN)
     if real is not None:
-        share, low, high = (percent(real[name]) for name in ("estimate", "low", "high"))
+        share, low, high = (percent(value) for value in (real.estimate, real.low, real.high))
         beside = terms.fill(NEW_PATIENTS, share=share, low=low, high=high)
     return terms.fill(
         EXPOSED_COUNTED,
-        exposed=terms.counted(numbers["n_exposed"]),
-        identical=count(numbers["n_identical"]),
-        singled=count(numbers["n_by_score_singled_out"]),
-        others=count(pointed_patients(numbers)),
+        exposed=terms.counted(exposed.n_exposed_patients),
+        identical=count(exposed.n_identical_patients),
+        singled=count(exposed.n_singled_patients),
+        others=count(exposed.n_pointed_patients),
         beside=beside,
     )
 
 
-def pointed_patients(numbers: dict[str, Any]) -> int:
-    """At how many only scores point that others reach as well: those who are neither copied nor singled out.
-
-    Args:
-        numbers: Of the verdict.
-    """
-    return numbers["n_by_score"] - numbers["n_by_score_singled_out"]
-
-
-def exposed_lines(numbers: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same for a terminal: a name and what was found, each.
-
-    Args:
-        numbers: Of the verdict.
-    """
-    units, real = numbers["units"], numbers["real_rejected"]
+def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
+    """The same for a terminal: a name and what was found, each."""
+    units, exposed, real = numbers.units, numbers.exposed, numbers.real_rejected
     beside = f"what the threshold says of new {units} is not known"
     if real is not None:
-        share, low, high = (100 * real[name] for name in ("estimate", "low", "high"))
+        share, low, high = (100 * value for value in (real.estimate, real.low, real.high))
         beside = f"the threshold rejects of new {units} {share:.0f} % ({low:.0f} to {high:.0f} %)"
-    identical, singled = numbers["n_identical"], numbers["n_by_score_singled_out"]
-    told = f"{identical:,} by identical pixels, {singled:,} singled out by a score"
+    told = (
+        f"{exposed.n_identical_patients:,} by identical pixels, {exposed.n_singled_patients:,} singled out by a score"
+    )
     return [
-        (f"exposed training {units}", f"{numbers['n_exposed']:,}: {told}"),
+        (f"exposed training {units}", f"{exposed.n_exposed_patients:,}: {told}"),
         (
-            f"training {units} at {Terms(units).whom} a score points, not exposed",
-            f"{pointed_patients(numbers):,}; {beside}",
+            f"training {units} at {numbers.terms.whom} a score points, not exposed",
+            f"{exposed.n_pointed_patients:,}; {beside}",
         ),
     ]
 
 
-def excluded_words(numbers: dict[str, Any], terms: Terms) -> list[str]:
+def excluded_words(exclusions: Exclusions, terms: Terms) -> list[str]:
     """Who does not calibrate, by reason, who was counted once, and who looks alike; a sentence each.
 
     Args:
-        numbers: Of the verdict.
+        exclusions: The counts.
         terms: What a group is called.
     """
-    left = numbers["left_out"]
-    told = [f"{terms.counted(n)} left out, {terms.fill(why)}." for key, why in LEFT_OUT.items() if (n := left.get(key))]
-    if n := numbers["n_merged"]:
+    left, alike = exclusions.left_out, exclusions.look_alikes
+    told = [
+        f"{terms.counted(n)} left out, {terms.fill(why)}." for key, why in LEFT_OUT.items() if (n := getattr(left, key))
+    ]
+    if n := exclusions.n_merged_patients:
         told.append(f"{terms.counted(n)} taken for another one: they share an image, under several names.")
-    alike = numbers.get("look_alikes") or {}
-    kinds = {"of_others": "another one", "of_training": "a training image"}
-    if like := [f"{alike[key]:,} look like {whom}" for key, whom in kinds.items() if alike.get(key)]:
-        told.append(LOOK_ALIKE.format(alike=" and ".join(like), given=alike["as_given"], one=alike["as_one"]))
+    counts = (alike.of_others, "another one"), (alike.of_training, "a training image")
+    if like := [f"{n:,} look like {whom}" for n, whom in counts if n]:
+        told.append(LOOK_ALIKE.format(alike=" and ".join(like), given=alike.as_given, one=alike.as_one))
     return told
 
 
-def limitations(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
+def limitations(numbers: FilterNumbers) -> list[Text]:
     """What the filter does not say.
 
     Args:
-        terms: What a group is called.
         numbers: Of the verdict.
     """
     said: list[Text] = [
         "A generator's own copies are another distribution than those of the families: of copies that are stronger, "
         "changed in other ways, or put together from several patients, nothing is promised.",
-        f"The guarantee is of one copy of a new person. Of many copies made by {promised_kinds(numbers)}, some are "
-        f"kept: with a miss rate of {100 * numbers['miss_rate']:.4g} % up to that share of them.",
+        "The guarantee is of one copy of a new person. Of many copies made by "
+        f"{promised_kinds(numbers.promise)}, some are kept: with a miss rate of "
+        f"{100 * numbers.promise.miss_rate:.4g} % up to that share of them.",
         "That an image was rejected does not show that it is a copy; that it was kept does not show that it is none.",
         "Metadata in the files, their names and text burnt into the pixels were not looked at, and go along as they "
         "are.",
@@ -215,9 +199,9 @@ def limitations(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
         "filtered as well.",
         "The rest of this folder names training images and people. Only the folder “kept” is meant to be shared.",
     ]
-    if not numbers["patients_known"]:
+    if not numbers.patients_known:
         said.append(
             "No patients are known: every image counts as an identity. If people have several images, the "
             "guarantee fails more often than stated."
         )
-    return [terms.fill(text) if isinstance(text, str) and "{" in text else text for text in said]
+    return [numbers.terms.fill(text) if isinstance(text, str) and "{" in text else text for text in said]

@@ -33,26 +33,6 @@ OF_IMAGES = (
 SEEDED = "Whoever has the same data, settings and versions on the same machine gets the same figures."
 
 
-def rate_figures(name: str, title: str, found: Mapping[str, Any] | None, unit: str) -> list[Figure]:
-    """A share with its interval, from what `memorisk.statistics.intervals` leaves in a verdict; none without one.
-
-    Args:
-        name: Of the figure.
-        title: For readers.
-        found: ``estimate``, ``low``, ``high``, ``trials``, ``level``.
-        unit: What is counted.
-    """
-    if not found:
-        return []
-    n, level = found.get("trials"), found.get("level")
-    return [
-        Figure(
-            name=name, title=title, value=found.get("estimate"), low=found.get("low"), high=found.get("high"),
-            confidence=level, n=n, unit=unit,
-        )
-    ]  # fmt: skip
-
-
 def count_or_none(value: Any) -> int | None:
     """A count, or None where there is none."""
     return None if value is None else int(value)

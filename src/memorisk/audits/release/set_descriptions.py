@@ -3,8 +3,10 @@
 A watch never clears anything, and quality is no question of privacy.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+from memorisk.audits.filter.result import FilterNumbers, Promise
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.model_descriptions import (
     NO_PATIENTS,
@@ -13,12 +15,14 @@ from memorisk.audits.release.model_descriptions import (
     SEEDED,
     count_or_none,
     drop_column_notes,
-    rate_figures,
     settings_of_run,
     texts_under,
 )
+from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
+from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSettings
 from memorisk.report.earlier_verdicts import verdict_form
+from memorisk.report.numbers import from_json, to_json
 from memorisk.report.statements.statement import (
     FAIL,
     NOT_ASKED,
@@ -32,6 +36,7 @@ from memorisk.report.statements.statement import (
 )
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
+from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.multiple_testing import should_stop
 
 _KINDS = ("exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted")
@@ -51,14 +56,15 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
     Raises:
         InputError: It passed by a smaller probability to notice a copy than a statement is about.
     """
-    v = run.verdict
-    recall = run.summary["settings"]["recall"]
+    v, n = run.verdict, from_json(SyntheticNumbers, run.summary["numbers"])
+    recall = from_json(SyntheticSettings, run.summary["settings"]).recall
     if v["status"] == PASS and recall < SyntheticOptions.recall:
         raise InputError(
             f"{one_line(run.folder)} passed with --recall {recall:g}, looser than {SyntheticOptions.recall:g}: issue "
             "the run's command again without --recall"
         )
-    units = _units(v)
+    reading, sets, held, compared = n.reading, n.sets, n.sets.held, n.comparison
+    units = _units(reading.patients_known, reading.patients_by_word)
     return AuditStatement(
         kind="synthetic",
         question="Does the set of generated images copy anybody?",
@@ -67,18 +73,38 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         why=texts_under(v, "why"),
         what_would_decide=texts_under(v, "what_would_decide"),
         subject=Subject(what="images"),
-        data=_parts(v, ("training", "synthetic", "held_out")),
-        units=units,
-        n_units=count_or_none(v["n_train_patients"]),
-        n_models=None,
-        level=v["level"] if verdict_form(v) == 1 else VERDICT_LEVEL,
-        correction=_correction(v, f"false discovery rate over all training {units} (Benjamini-Hochberg)"),
-        figures=tuple(_synthetic_figures(v, units)),
-        not_examined=(*_kinds_not_tried(v), *_unread(v), *OF_IMAGES),
-        assumptions=_assumptions(
-            v, "Held-out images are a random part, by patient, of the data that the generator was trained on."
+        data=_parts(
+            ("training", n.data_hash.training, sets.n_train_images, sets.n_train_patients),
+            ("generated", n.data_hash.synthetic, sets.n_synthetic_images, None),
+            ("held out", n.data_hash.held_out, held and held.n_held_images, held and held.n_held_patients),
         ),
-        limits=_limits(run, "A pass is about one copy of any planted kind; a generator's own copies may be of others."),
+        units=units,
+        n_units=sets.n_train_patients,
+        n_models=None,
+        level=n.level if verdict_form(v) == 1 else VERDICT_LEVEL,
+        correction=f"false discovery rate over all training {units} (Benjamini-Hochberg)"
+        + (f", shared by {compared.n_detectors} detectors" if compared.n_detectors > 1 else ""),
+        figures=tuple(_synthetic_figures(n, units)),
+        not_examined=(
+            *_kinds_not_tried(n),
+            *_unread(
+                (*_files_of("generated"), reading.n_synthetic_unread),
+                (*_files_of("training"), reading.n_train_unread),
+                (*_frames_of("generated"), reading.n_synthetic_frames_left),
+                (*_frames_of("training"), reading.n_train_frames_left),
+            ),
+            *OF_IMAGES,
+        ),
+        assumptions=_assumptions(
+            reading.patients_known,
+            reading.patients_by_word,
+            "Held-out images are a random part, by patient, of the data that the generator was trained on.",
+        ),
+        limits=_limits(
+            n.notes,
+            compared.weak_features,
+            "A pass is about one copy of any planted kind; a generator's own copies may be of others.",
+        ),
         method=Method(
             name="Nearest generated image of each training patient, beside those of held-out patients; planted copies",
             source="METHODS sections 5 and 6",
@@ -86,60 +112,82 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, (*_SETTINGS, "recall", "plants"))
-        | {"features": str(v["features"]), "measure": str(v["measure"]), "verdict_form": verdict_form(v)},
+        | {"features": compared.features, "measure": compared.measure, "verdict_form": verdict_form(v)},
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,
     )
 
 
-def _synthetic_figures(v: Any, units: str) -> list[Figure]:
-    n, held = count_or_none(v["n_train_patients"]), count_or_none(v["n_held_patients"])
+def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
+    train, generated, listing, pixels = n.sets.n_train_patients, n.sets.n_synthetic_images, n.listing, n.pixels
+    held = None if n.sets.held is None else n.sets.held.n_held_patients
+    listed = singled = shortest = ahead = p_ahead = None
+    if listing is not None:
+        listed = listing.n_listed_patients if listing.n_listed_at_verdict is None else listing.n_listed_at_verdict
+        singled, shortest = listing.n_singled_images, listing.shortest_list_patients
+        ahead, p_ahead = listing.n_ahead_patients, listing.p_ahead
     found = [
-        Figure(name="generated", title="Generated images", value=v["n_synthetic"]),
+        Figure(name="generated", title="Generated images", value=generated),
         Figure(name="held_out", title=f"Held-out {units}", value=held),
         Figure(
             name="listed", title=f"Training {units} listed as nearer to the set than chance explains",
-            value=v.get("n_listed_at_verdict", v["n_listed"]), n=n, unit=units,
+            value=listed, n=train, unit=units,
         ),
-        Figure(name="singled_out", title="Generated images singled out", value=v.get("n_singled"),
-               n=count_or_none(v["n_synthetic"]), unit="generated images"),
+        Figure(name="singled_out", title="Generated images singled out", value=singled,
+               n=generated, unit="generated images"),
         Figure(name="noticed_if_copied", title=f"Fewest copied {units} of whom one would surely have been noticed",
-               value=v.get("fewest_copied")),
+               value=n.power.fewest_copied_patients or None),
         Figure(
             name="shortest_list", title=f"Fewest {units} that could have been listed",
-            value=v["shortest_list"], n=held, unit=f"held-out {units}",
+            value=shortest, n=held, unit=f"held-out {units}",
         ),
         Figure(
-            name="ahead", title=f"Training {units} nearer to the set than every held-out one", value=v["n_ahead"],
-            p_value=v["p_ahead"], n=n, unit=units,
+            name="ahead", title=f"Training {units} nearer to the set than every held-out one", value=ahead,
+            p_value=p_ahead, n=train, unit=units,
         ),
         Figure(
             name="nearly_identical", title=f"Training {units} with a nearly identical generated image",
-            value=v["n_near_train"], p_value=v["near_p"], n=n, unit=units,
+            value=pixels.n_near_train_patients, p_value=pixels.near_p, n=train, unit=units,
         ),
         Figure(name="same_pixels", title="Generated images with the pixels of a training image",
-               value=v["n_certain_copies"]),
-        Figure(name="confirmed", title="Pairs that a person confirmed as copies", value=v["n_confirmed"]),
-        Figure(name="dismissed", title="Pairs that a person dismissed", value=v["n_dismissed"]),
+               value=pixels.n_certain_images),
+        Figure(name="confirmed", title="Pairs that a person confirmed as copies", value=pixels.n_confirmed_pairs),
+        Figure(name="dismissed", title="Pairs that a person dismissed", value=pixels.n_dismissed_pairs),
     ]  # fmt: skip
-    for kind, of_kind in (v["recall_by_kind"] or {}).items():
-        found += rate_figures(f"found/{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
-    if v["copies_bound"] is not None:
+    for kind, of_kind in (n.power.recall_by_kind or {}).items():
+        found += _rate_figures(f"found/{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
+    if n.power.copies_bound_share is not None:
         found.append(
             Figure(name="copies_at_most", title="Share of the set that is copies of planted kinds, at most",
-                   high=v["copies_bound"], confidence=BOUND_LEVEL,
-                    n=count_or_none(v["n_synthetic"]), unit="generated images")
+                   high=n.power.copies_bound_share, confidence=BOUND_LEVEL,
+                    n=generated, unit="generated images")
         )  # fmt: skip
-    if (unlike := v["unlike"]) is not None:
+    if (unlike := n.unlike) is not None:
         found.append(
             Figure(
                 name="parts_alike",
                 title=f"Nearest neighbours within the same real part, p two-sided (a random split: "
-                f"{unlike['expected']:.3f})",
-                value=unlike["share"], p_value=unlike["p_value"], n=count_or_none(unlike["n_groups"]), unit=units,
+                f"{unlike.expected:.3f})",
+                value=unlike.share, p_value=unlike.p_value, n=unlike.n_groups, unit=units,
             )
         )  # fmt: skip
     return found
+
+
+def _rate_figures(name: str, title: str, found: Proportion | None, unit: str) -> list[Figure]:
+    """A share with its interval; none without one.
+
+    Args:
+        name: Of the figure.
+        title: For readers.
+        found: The share.
+        unit: What is counted.
+    """
+    if found is None:
+        return []
+    known = to_json(found)  # a share of nothing is no number
+    limits = {"value": known["estimate"], "low": known["low"], "high": known["high"]}
+    return [Figure(name=name, title=title, **limits, confidence=found.level, n=found.trials, unit=unit)]
 
 
 def describe_filter(run: FinishedAudit) -> AuditStatement:
@@ -148,7 +196,10 @@ def describe_filter(run: FinishedAudit) -> AuditStatement:
     Args:
         run: Of that kind.
     """
-    return _describe_screening(run, "Which images must be left out, and how many copies does that miss?", "filter.md")
+    n = from_json(FilterNumbers, run.summary["numbers"])
+    question = "Which images must be left out, and how many copies does that miss?"
+    limit = "A filter tells nothing of copies that its detector cannot see."
+    return _describe_screening(run, n, question, "filter.md", (), limit)
 
 
 def describe_loop(run: FinishedAudit) -> AuditStatement:
@@ -157,34 +208,66 @@ def describe_loop(run: FinishedAudit) -> AuditStatement:
     Args:
         run: Of that kind.
     """
-    return _describe_screening(run, "Were enough images drawn of which none is taken for a copy?", "synthesize.md")
+    n = from_json(LoopNumbers, run.summary["numbers"])
+    question = "Were enough images drawn of which none is taken for a copy?"
+    return _describe_screening(run, n.filter, question, "synthesize.md", _loop_figures(n))
 
 
-def _describe_screening(run: FinishedAudit, question: str, page: str) -> AuditStatement:
-    v, units = run.verdict, _units(run.verdict)
+def _describe_screening(
+    run: FinishedAudit, n: FilterNumbers, question: str, page: str, figures: Sequence[Figure], *limits: str
+) -> AuditStatement:
+    v, sets, calibration, promise = run.verdict, n.sets, n.calibration, n.promise
+    units, unreadable = _units(n.patients_known, n.patients_by_word), sets.rejected.get("unreadable", 0)
     return AuditStatement(
         kind=run.kind,
         question=question,
         status=str(v["status"]),
         gate=str(v["gate"]),
-        why=(*texts_under(v, "why"), *([str(v["guarantee"])] if v.get("guarantee") else [])),
+        why=(*texts_under(v, "why"), *([promise.guarantee] if promise.guarantee else [])),
         what_would_decide=texts_under(v, "what_would_decide"),
         subject=Subject(what="images"),
-        data=_parts(v, ("training", "synthetic", "calibration")),
+        data=_parts(
+            ("training", n.data_hash.training, sets.n_train_images, sets.n_train_patients),
+            ("generated", n.data_hash.synthetic, sets.n_synthetic_images, None),
+            (
+                "calibration",
+                n.data_hash.calibration,
+                calibration.n_calibration_images,
+                calibration.n_calibration_patients,
+            ),
+        ),
         units=units,
-        n_units=count_or_none(v["n_calibration"]),
+        n_units=calibration.n_calibration_patients,
         n_models=None,
-        level=v["miss_rate"] if v["threshold_by"] == "guarantee" else None,
-        correction=_shared_promises(v),
-        figures=tuple(_screening_figures(run, units)),
-        not_examined=(*_not_promised(v), *_unread(v), *OF_IMAGES),
+        level=promise.miss_rate if promise.threshold_by == "guarantee" else None,
+        correction=_shared_promises(promise),
+        figures=(*_screening_figures(n, units), *figures),
+        not_examined=(
+            *_not_promised(promise),
+            *_unread((*_files_of("training"), sets.n_train_unread)),
+            *(
+                [
+                    plural(
+                        unreadable,
+                        "generated image was unreadable and left out.",
+                        "generated images were unreadable and left out.",
+                    )
+                ]
+                if unreadable
+                else []
+            ),
+            *OF_IMAGES,
+        ),
         assumptions=_assumptions(
-            v, "Calibration images are of new people, a random part of the same data, whom no detector has seen."
+            n.patients_known,
+            n.patients_by_word,
+            "Calibration images are of new people, a random part of the same data, whom no detector has seen.",
         ),
         limits=_limits(
-            run,
+            n.notes,
+            promise.weak_features,
             "The promise is about copies made as the families say; copies that a generator makes are another kind.",
-            *([] if run.kind == "synthesize" else ["A filter tells nothing of copies that its detector cannot see."]),
+            *limits,
         ),
         method=Method(
             name="Every image against the whole training set; a threshold with a promised miss rate",
@@ -194,8 +277,8 @@ def _describe_screening(run: FinishedAudit, question: str, page: str) -> AuditSt
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, (*_SETTINGS, "miss_rate", "confidence", "most_tries"))
         | {
-            "detectors": "; ".join(map(str, v["detectors"])),
-            "families": "; ".join(map(str, v["families"])),
+            "detectors": "; ".join(promise.detectors),
+            "families": "; ".join(promise.families),
             "verdict_form": verdict_form(v),
         },
         versions=dict(run.summary.get("versions") or {}),
@@ -203,130 +286,103 @@ def _describe_screening(run: FinishedAudit, question: str, page: str) -> AuditSt
     )
 
 
-def _screening_figures(run: FinishedAudit, units: str) -> list[Figure]:
-    v = run.verdict
+def _screening_figures(n: FilterNumbers, units: str) -> list[Figure]:
     found = [
-        Figure(name="kept", title="Images kept", value=v["n_kept"]),
-        Figure(name="rejected", title="Images rejected", value=v["n_rejected"]),
-        Figure(name="exposed", title=f"Training {units} at whom rejected images point", value=v["n_exposed"],
-               n=count_or_none(v["n_train_patients"]), unit=units),
+        Figure(name="kept", title="Images kept", value=n.sets.n_kept_images),
+        Figure(name="rejected", title="Images rejected", value=n.sets.n_rejected_images),
+        Figure(name="exposed", title=f"Training {units} at whom rejected images point",
+               value=n.exposed.n_exposed_patients, n=n.sets.n_train_patients, unit=units),
     ]  # fmt: skip
-    if v["threshold_by"] == "guarantee":
+    if n.promise.threshold_by == "guarantee":
         found.append(
             Figure(
-                name="miss_rate", title="Copies of the named families that are missed, at most", high=v["miss_rate"],
-                confidence=v["confidence"], n=count_or_none(v["n_calibration"]), unit=units,
+                name="miss_rate", title="Copies of the named families that are missed, at most",
+                high=n.promise.miss_rate, confidence=n.promise.confidence, n=n.calibration.n_calibration_patients,
+                unit=units,
             )
         )  # fmt: skip
-    found += rate_figures(
-        "generated_rejected", "Generated images rejected", v["synthetic_rejected"], "generated images"
-    )
-    found += rate_figures("new_people_rejected", f"New {units} who would be rejected", v["real_rejected"], units)
-    copies, audited = v.get("copies"), v.get("audited")
-    if copies:
+    made, new = n.synthetic_rejected, n.real_rejected
+    found += _rate_figures("generated_rejected", "Generated images rejected", made, "generated images")
+    return [*found, *_rate_figures("new_people_rejected", f"New {units} who would be rejected", new, units)]
+
+
+def _loop_figures(n: LoopNumbers) -> list[Figure]:
+    found, units = list[Figure](), _units(n.filter.patients_known, n.filter.patients_by_word)
+    if (copies := n.copies) is not None:
         found.append(
             Figure(name="copies_left", title="Share of the kept set that is copies of the named families, at most",
-                   high=copies["high"], confidence=copies["level"],
-                    n=count_or_none(copies["n_kept"]), unit="kept images")
+                   high=copies.high, confidence=copies.level, n=copies.n_kept, unit="kept images")
         )  # fmt: skip
-    if audited:
-        nearer = audited["nearer"]
+    if (audited := n.audited) is not None:
+        train = audited.nearer.n_train
         found += [
-            Figure(name="auditor_listed", title=f"Training {units} listed by the auditor", value=audited["n_listed"],
-                   n=count_or_none(nearer["n_train"]), unit=units),
+            Figure(name="auditor_listed", title=f"Training {units} listed by the auditor", value=audited.n_listed,
+                   n=train, unit=units),
             Figure(name="auditor_nearer", title="Training against held-out, all together (auditor)",
-                   p_value=nearer["p_value"], n=count_or_none(nearer["n_train"]), unit=units),
+                   p_value=audited.nearer.p_value, n=train, unit=units),
         ]  # fmt: skip
     return found
 
 
-def _units(v: Any) -> str:
+def _units(patients_known: bool, by_word: bool) -> str:
     """What was counted: patients only where it was given whose each image is."""
-    return "patients" if v["patients_known"] and not v.get("patients_by_word") else "images"
+    return "patients" if patients_known and not by_word else "images"
 
 
-def _parts(v: Any, names: tuple[str, ...]) -> tuple[Part, ...]:
-    """The sets of images, with how many they hold."""
-    hashes = v.get("data_hash") or {}
-    counts = {
-        "training": (v.get("n_train_images"), v.get("n_train_patients")),
-        "synthetic": (v.get("n_synthetic"), None),
-        "held_out": (v.get("n_held_images"), v.get("n_held_patients")),
-        "calibration": (v.get("n_calibration_images"), v.get("n_calibration")),
-    }
-    said = {"synthetic": "generated", "held_out": "held out"}
+def _parts(*sets: tuple[str, str | None, int | None, int | None]) -> tuple[Part, ...]:
+    """The sets of images that there are: name, fingerprint, images, patients."""
     return tuple(
-        Part(
-            part=said.get(name, name),
-            fingerprint=str(hashes[name]),
-            images=count_or_none(n),
-            units=count_or_none(of_whom),
-        )
-        for name in names
-        if hashes.get(name)
-        for n, of_whom in [counts[name]]
+        Part(part=name, fingerprint=fingerprint, images=images, units=patients)
+        for name, fingerprint, images, patients in sets
+        if fingerprint
     )
 
 
-def _correction(v: Any, words: str) -> str:
-    return f"{words}, shared by {v['n_detectors']} detectors" if v["n_detectors"] > 1 else words
-
-
-def _shared_promises(v: Any) -> str:
+def _shared_promises(promise: Promise) -> str:
     """Among how many promises the confidence is shared."""
-    if v["threshold_by"] != "guarantee":
+    if promise.threshold_by != "guarantee":
         return "none: the threshold was given"
-    n = v["shared_by"]
+    n = promise.shared_by
     return "none: one detector and one family" if n == 1 else f"the confidence is shared by {n} detectors and families"
 
 
-def _kinds_not_tried(v: Any) -> list[str]:
+def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:
     """Kinds of copies that nobody planted."""
-    left = [kind for kind in _KINDS if kind not in (v.get("plant_kinds") or ())]
-    if not v["n_plants"]:
+    left = [kind for kind in _KINDS if kind not in n.power.plant_kinds]
+    if not n.comparison.n_plants:
         return ["No copies were planted: what would have been found is not known."]
     return [f"Copies of the kinds {', '.join(left)}: none was planted."] if left else []
 
 
-def _not_promised(v: Any) -> list[str]:
-    left = ", ".join(str(kind) for kind in v.get("not_promised") or ())
+def _not_promised(promise: Promise) -> list[str]:
+    left = ", ".join(promise.not_promised)
     return [f"Copies of other kinds than the families named: {left}."] if left else []
 
 
-def _unread(v: Any) -> list[str]:
-    """Images that nothing is said of."""
-    words = {
-        **{
-            f"n_{part}_unread": f"file or image of the {of} set was not read|files or images of the {of} set were not "
-            "read"
-            for part, of in (("synthetic", "generated"), ("train", "training"))
-        },
-        **{
-            f"n_{part}_frames_left": f"page, frame or slice of {of} files was not read|pages, frames or slices of {of} "
-            "files were not read"
-            for part, of in (("synthetic", "generated"), ("train", "training"))
-        },
-    }
-    said = [plural(v[name], *told.split("|")) + "." for name, told in words.items() if v.get(name)]
-    rejected = v.get("rejected") or {}
-    if n := rejected.get("unreadable"):
-        said.append(plural(n, "generated image was unreadable and left out", "generated images were unreadable and left out") + ".")  # fmt: skip  # noqa: E501
-    return said
+def _files_of(what: str) -> tuple[str, str]:
+    return f"file or image of the {what} set", f"files or images of the {what} set"
 
 
-def _assumptions(v: Any, of_others: str) -> tuple[str, ...]:
+def _frames_of(what: str) -> tuple[str, str]:
+    return f"page, frame or slice of {what} files", f"pages, frames or slices of {what} files"
+
+
+def _unread(*counted: tuple[str, str, int]) -> list[str]:
+    """What was not read: called so where it is one, and where it is more; how many."""
+    return [plural(n, f"{one} was not read.", f"{more} were not read.") for one, more, n in counted if n]
+
+
+def _assumptions(patients_known: bool, by_word: bool, of_others: str) -> tuple[str, ...]:
     said = [of_others, "The training images given are all that the generator was trained on."]
-    if not v["patients_known"]:
+    if not patients_known:
         said.append(NO_PATIENTS)
-    if v.get("patients_by_word"):
+    if by_word:
         said.append(ONE_IMAGE)
     return (*said, SEEDED)
 
 
-def _limits(run: FinishedAudit, *said: str) -> tuple[str, ...]:
-    notes = drop_column_notes(texts_under(run.summary.get("numbers") or {}, "notes"))
-    weak = [_WEAK] if run.verdict.get("weak_features") else []
-    return (*notes, *weak, *said)
+def _limits(notes: tuple[str, ...], weak: bool, *said: str) -> tuple[str, ...]:
+    return (*drop_column_notes(notes), *([_WEAK] if weak else []), *said)
 
 
 _NO_PROOF = "a watch looks at few images while the generator changes: it shows memorization and never rules it out"

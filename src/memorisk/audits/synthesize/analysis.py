@@ -9,7 +9,7 @@ are drawn once more, and not written.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,30 @@ import pandas as pd
 from memorisk.audits.filter.analysis import FilterEvidence, closest_pairs, described_detectors, numbers_of
 from memorisk.audits.filter.calibration import CalibratedThreshold, Family
 from memorisk.audits.filter.decisions import Decision, diversity_of, real_share
+from memorisk.audits.filter.result import SetNames
 from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.generated.pictures import MAX_PICTURES, Pair
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthesize.final_audit import FinalAudit
 from memorisk.audits.synthesize.ledger import Ledger, StoredForm, read_images, store_of_drawn, store_of_hashes
 from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthesize.result import (
+    FinalAudit,
+    LoopNumbers,
+    LoopSettings,
+    LoopSetup,
+    LoopSummary,
+    TableThreeRow,
+)
 from memorisk.audits.synthesize.sets import RealSets
 from memorisk.audits.synthesize.verdict import is_hopeless, loop_verdict
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
-from memorisk.models.generators.generators import Generator, GeneratorConfig
+from memorisk.models.generators.generators import Generator
+from memorisk.models.settings import GeneratorConfig
 from memorisk.report.columns import booleans, column_texts, rows
+from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import RESUME_HINT, MemoriskError, one_line
@@ -63,7 +73,7 @@ class LoopEvidence:
     """None without an auditor, or nothing to audit."""
     auditor: str | None = None
     """What was named to audit the kept set, whether it had anything to look at or not."""
-    table_three: dict[str, Any] | None = None
+    table_three: TableThreeRow | None = None
     """A row of the paper's table 3."""
 
 
@@ -178,16 +188,16 @@ def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseu
         per_image=per_image,
         per_group=made.per_group(),
         per_class=made.per_class(),
-        summary=_summary(evidence, numbers, options, names),
+        summary=to_json(_summary(evidence, numbers, options, names)),
         verdict=loop_verdict(numbers, options),
         tables=tables,
     )
     return names.without_paths(result)
 
 
-def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> dict[str, Any]:
-    """The numbers behind the verdict, in JSON's own types but for NaN."""
-    ledger, copies, audited = evidence.ledger, evidence.copies, evidence.audited
+def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> LoopNumbers:
+    """The numbers behind the verdict."""
+    ledger = evidence.ledger
     drawn = 0 if ledger is None else len(ledger.plan)
     kept = 0 if ledger is None else len(ledger.kept)
     paired = ledger is not None and bool(np.isfinite(ledger.of_source).any())
@@ -197,26 +207,27 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> dict[str
         of_source = int((ledger.of_source >= thresholds).any(axis=0).sum())
     attempts = 0 if ledger is None else int(ledger.plan["attempt"].to_numpy().max()) + 1
     hopeless = is_hopeless(evidence.filtered.real)
-    return numbers_of(evidence.filtered, options) | {
-        "generator": evidence.config.name,
-        "generator_source": evidence.source,
-        "conditioned_on": evidence.config.conditioned_on,
-        "conditioning": evidence.config.conditioning,
-        "n_asked": options.images,
-        "n_drawn": drawn,
-        "n_empty": 0 if ledger is None else options.images - kept,
-        "n_attempts": attempts,
-        "hopeless": hopeless,
-        "gave_up": hopeless and not kept and 0 < attempts < options.most_tries,
-        "most_tries": options.most_tries,
-        "paired": paired,
-        "n_of_source": of_source,
-        "copies": None if copies is None else asdict(copies),
-        "doubts": list(evidence.doubts),
-        "auditor": evidence.auditor,
-        "audited": None if audited is None else audited.as_json(),
-        "table_three": evidence.table_three,
-    }
+    return LoopNumbers(
+        filter=numbers_of(evidence.filtered, options),
+        generator=evidence.config.name,
+        generator_source=evidence.source,
+        conditioned_on=evidence.config.conditioned_on,
+        conditioning=evidence.config.conditioning,
+        n_asked=options.images,
+        n_drawn=drawn,
+        n_empty=0 if ledger is None else options.images - kept,
+        n_attempts=attempts,
+        hopeless=hopeless,
+        gave_up=hopeless and not kept and 0 < attempts < options.most_tries,
+        most_tries=options.most_tries,
+        paired=paired,
+        n_of_source=of_source,
+        copies=evidence.copies,
+        doubts=evidence.doubts,
+        auditor=evidence.auditor,
+        audited=evidence.audited,
+        table_three=evidence.table_three,
+    )
 
 
 def kept_table(result: Result) -> pd.DataFrame:
@@ -281,26 +292,26 @@ def _attempts(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summary(
-    evidence: LoopEvidence, numbers: dict[str, Any], options: SynthesizeOptions, names: Pseudonyms
-) -> dict[str, Any]:
+    evidence: LoopEvidence, numbers: LoopNumbers, options: SynthesizeOptions, names: Pseudonyms
+) -> LoopSummary:
     sets = evidence.filtered.sets
-    settings = ("families", "seed", "fail_on", "resize", "threshold", "balance", "paired", "images", "most_tries")
-    return {
-        "audit": "synthesize",
-        "names": {
-            "training": names.source(sets.train.manifest.name),
-            "synthetic": evidence.config.name,
-            "calibration": "" if sets.calibration is None else names.source(sets.calibration.manifest.name),
-        },
-        "shape": list(sets.train.images.shape[1:]),
-        "numbers": numbers,
-        "generator": asdict(evidence.config) | {"details": {}},
-        "sampling": asdict(options.sampling()),
-        "features": described_detectors(evidence.filtered.opened),
-        "settings": {name: getattr(options, name) for name in settings},
-        "pseudonymised": options.pseudonymise,
-        "versions": versions(),
-    }
+    return LoopSummary(
+        names=SetNames(
+            training=names.source(sets.train.manifest.name),
+            synthetic=evidence.config.name,
+            calibration="" if sets.calibration is None else names.source(sets.calibration.manifest.name),
+        ),
+        shape=sets.train.images.shape[1:],
+        numbers=numbers,
+        generator=replace(evidence.config, details={}),
+        sampling=options.sampling(),
+        setup=LoopSetup(
+            features=described_detectors(evidence.filtered.opened),
+            settings=LoopSettings(**{field.name: getattr(options, field.name) for field in fields(LoopSettings)}),
+            pseudonymised=options.pseudonymise,
+            versions=versions(),
+        ),
+    )
 
 
 _AT_ONCE = 256

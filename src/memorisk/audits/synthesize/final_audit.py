@@ -1,6 +1,6 @@
 """The kept set, audited by a detector that took no part in choosing it: METHODS section 5, and one test of it all."""
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,48 +8,24 @@ import numpy as np
 
 from memorisk.audits.synthesize.ledger import store_of_drawn, store_of_hashes
 from memorisk.audits.synthesize.options import NEARER_LEVEL, SynthesizeOptions
+from memorisk.audits.synthesize.result import FinalAudit
+from memorisk.audits.synthetic.result import SyntheticSummary
 from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
 from memorisk.images.options import ImageOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.provenance import WEIGHTS
 from memorisk.report.columns import column_numbers, column_texts, rows
+from memorisk.report.numbers import from_json
 from memorisk.report.options import ReportOptions
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import file_fingerprint
 from memorisk.runs.workload import Cost, Progress
-from memorisk.statistics.copies.set_memorization import NearnessTest, nearness_test
+from memorisk.statistics.copies.set_memorization import nearness_test
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
 AUDIT = "audit"
-
-
-@dataclass(frozen=True)
-class FinalAudit:
-    """What the auditor found."""
-
-    auditor: str
-    """As a report shows it."""
-    status: str
-    """Of the audit: pass, fail or undecided."""
-    why: tuple[str, ...]
-    """Its reasons."""
-    n_listed: int
-    """Training patients that it lists."""
-    n_certain: int
-    """Of whom an image was copied for certain: by its pixels, or a person's word."""
-    nearer: NearnessTest
-    """All training patients against all held-out ones."""
-
-    @property
-    def clean(self) -> bool:
-        """Whether nobody is flagged, and the set is no nearer to training patients as a whole."""
-        return self.status != "fail" and not self.n_listed and self.nearer.p_value > NEARER_LEVEL
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it."""
-        return asdict(self) | {"clean": self.clean, "folder": AUDIT}
 
 
 def open_auditor(options: SynthesizeOptions, detectors: list[PairDetector]) -> PairDetector | None:
@@ -145,16 +121,20 @@ def _settings(options: SynthesizeOptions) -> dict[str, Any]:
 
 def summarise_audit(result: Result) -> FinalAudit:
     """What an audit with held-out images says of its set."""
-    v, real = result.verdict, result.tables["real_images"]
+    numbers, real = from_json(SyntheticSummary, result.summary).numbers, result.tables["real_images"]
     part = np.array(column_texts(real, "part"))
     sides = [rows(real, part == name) for name in ("training", "held out")]
     distance = [column_numbers(side, "distance") for side in sides]
     group = [np.array(column_texts(side, "group")) for side in sides]
+    n_listed = 0 if numbers.listing is None else numbers.listing.n_listed_patients
+    nearer = nearness_test(*distance, *group)
     return FinalAudit(
-        auditor=str(v["detectors"][0]),
+        auditor=numbers.comparison.detectors[0],
         status=result.status,
-        why=tuple(str(why) for why in v["why"]),
-        n_listed=int(v["n_listed"] or 0),
-        n_certain=int(v["n_certain_patients"]),
-        nearer=nearness_test(*distance, *group),
+        why=tuple(result.why),
+        n_listed=n_listed,
+        n_certain=numbers.pixels.n_certain_patients,
+        nearer=nearer,
+        clean=result.status != "fail" and not n_listed and nearer.p_value > NEARER_LEVEL,
+        folder=AUDIT,
     )

@@ -19,7 +19,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule, hash_pixels
 from memorisk.images.store import ImageStore
-from memorisk.models.generators.generators import GeneratorConfig
+from memorisk.models.settings import GeneratorConfig
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_array, read_table, write_array, write_table
 

@@ -9,23 +9,24 @@ probabilities at a threshold that somebody gave: nothing says that such a score 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from memorisk.audits.filter.screening import ScreeningDetector
 from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthesize.result import Limits, TableThreeRow
 from memorisk.audits.synthesize.rounds import quality_features
 from memorisk.audits.synthesize.table_three import OF_LOOP
 from memorisk.images.store import ImageStore
-from memorisk.models.generators.generators import GeneratorConfig
+from memorisk.models.settings import GeneratorConfig
 from memorisk.runs.environment import check_device
 from memorisk.runs.workload import Progress
 from memorisk.scores.similarity import Similarity
-from memorisk.statistics.copies.set_memorization import memorization_rate
+from memorisk.statistics.copies.set_memorization import MemorizationRate, memorization_rate
 from memorisk.statistics.quality.feature_distances import frechet_distance
-from memorisk.statistics.quality.retrieval_score import irs_of
+from memorisk.statistics.quality.figures import QualityFigure
+from memorisk.statistics.quality.retrieval_score import RetrievalScore, irs_of
 from memorisk.training.detectors.pair_detectors import PairDetector
 
 CONDITION_NAMES = {"none": "unconditional", "class": "class", "vector": "condition"}
@@ -77,7 +78,7 @@ def table_three_row(
     quality: PairDetector,
     options: SynthesizeOptions,
     progress: Progress,
-) -> dict[str, Any] | None:
+) -> TableThreeRow | None:
     """A row of table 3; None where fewer than two images were kept.
 
     Args:
@@ -115,19 +116,19 @@ def table_three_row(
     judge = _memrate_detector(opened, thresholds, auditor, by, options)
     paired = bool(np.isfinite(ledger.of_source).any())
     rates = {} if judge is None else _memrates(judge, ledger, opened[0], train, base, reference, paired, options)
-    return {
-        "generator": config.name,
-        "conditioning": config.conditioning or CONDITION_NAMES[config.conditioned_on],
-        "n": n,
-        "n_training": len(base),
-        "features": of_train.described.encoder,
-        "distance": by.words,
-        "figures": figures | {"MemRate": rates},
-        "memorized_by": "" if judge is None else judge.name,
-        "memorized_at": "" if judge is None else judge.words,
-        "no_rate": _NO_RATE.format(name=opened[0].name) if judge is None else "",
-        "paired": paired,
-    }
+    return TableThreeRow(
+        generator=config.name,
+        conditioning=config.conditioning or CONDITION_NAMES[config.conditioned_on],
+        n=n,
+        n_training=len(base),
+        features=of_train.described.encoder,
+        distance=by.words,
+        figures=figures | {"MemRate": rates},
+        memorized_by="" if judge is None else judge.name,
+        memorized_at="" if judge is None else judge.words,
+        no_rate=_NO_RATE.format(name=opened[0].name) if judge is None else "",
+        paired=paired,
+    )
 
 
 def _figures(
@@ -139,16 +140,16 @@ def _figures(
     n: int,
     options: SynthesizeOptions,
     progress: Progress,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, Limits]]:
     """FID and IRS of each set, of as many images of each, drawn at random."""
     rng = np.random.default_rng([_STREAM, options.seed])
     chosen = {what: np.sort(rng.permutation(len(some))[:n]) for what, some in values.items()}
-    figures: dict[str, dict[str, Any]] = {"FID": {}, "IRS": {}}
+    figures: dict[str, dict[str, Limits]] = {"FID": {}, "IRS": {}}
     for what, rows in chosen.items():
         progress(f"quality, {what}", 0, 0)
         some = values[what][rows]
         fid = frechet_distance(base, some, whose, group[what][rows])
-        figures["FID"][what] = {"estimate": fid.estimate, "low": fid.low, "high": fid.high}
+        figures["FID"][what] = _limits(fid)
         nearest = by.nearest(some, base, device=str(check_device(options.device))).rows[:, 0]
         figures["IRS"][what] = _limits(irs_of(nearest, len(base)))
     return figures
@@ -188,7 +189,7 @@ def _memrates(
     reference: ImageStore | None,
     paired: bool,
     options: SynthesizeOptions,
-) -> dict[str, Any]:
+) -> dict[str, Limits]:
     """MemRate of the first draws, of the kept images, and of real images of new people."""
     place = {str(image): row for row, image in enumerate(train.manifest.images)}
     source = np.array([place.get(str(image), -1) for image in ledger.plan["source"]], dtype=np.int64)
@@ -220,5 +221,5 @@ def _beside(train: ImageStore, reference: ImageStore, seed: int) -> np.ndarray:
     return rows
 
 
-def _limits(found: Any) -> dict[str, float]:
-    return {"estimate": found.estimate, "low": found.low, "high": found.high}
+def _limits(found: MemorizationRate | RetrievalScore | QualityFigure) -> Limits:
+    return Limits(estimate=found.estimate, low=found.low, high=found.high)

@@ -4,7 +4,6 @@ Its fixed wording stands first, apart from the layout, so that a checker of its 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,14 +16,13 @@ from memorisk.audits.filter.page import (
     score_section,
     setup_section,
 )
-from memorisk.audits.filter.verdict import is_nothing_kept
-from memorisk.audits.filter.wording import WEAK, promised_kinds
+from memorisk.audits.filter.wording import WEAK, exposed_words, promised_kinds
 from memorisk.audits.generated.closing import DefinitionRows, footer, set_name
 from memorisk.audits.generated.pictures import Pair
-from memorisk.audits.generated.terms import Terms, p_words
+from memorisk.audits.generated.terms import p_words
+from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary, TableThreeRow
 from memorisk.audits.synthesize.table_three import table_three_block
 from memorisk.audits.synthesize.verdict import rejection_words
-from memorisk.models.settings import SamplingOptions
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -44,6 +42,7 @@ from memorisk.report.blocks import (
     Text,
 )
 from memorisk.report.columns import capitalized, count, percent
+from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 
 HEADLINES: dict[str, tuple[Kind, str]] = {
@@ -107,27 +106,16 @@ TABLE_THREE = (
 )
 
 
-def is_bounded(numbers: dict[str, Any]) -> bool:
-    """Whether something bounds the copies among the kept images: a guarantee, and all training images are known.
-
-    Args:
-        numbers: Of the verdict.
-    """
-    known = not numbers["doubts"] and not numbers["n_train_unread"]
-    return bool(numbers["guarantee"] and numbers["n_kept"] and known)
-
-
 def times_words(n: int) -> str:
     """How often, in a sentence."""
     return "once" if n == 1 else f"{n:,} times"
 
 
-def limitations(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
+def limitations(patients_known: bool) -> list[Text]:
     """What the loop does not say.
 
     Args:
-        terms: What a group is called.
-        numbers: Of the verdict.
+        patients_known: Whether it is known whose each image is.
     """
     said: list[Text] = [
         "The generator's own copies are another distribution than those of the families: of copies that are stronger, "
@@ -139,7 +127,7 @@ def limitations(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
         "drawn again as well, and the set moves away from the training images.",
         "The rest of this folder names training images and people. Only the folder “kept” is meant to be shared.",
     ]
-    if not numbers["patients_known"]:
+    if not patients_known:
         said.append(
             "No patients are known: every image counts as an identity. If people have several images, the "
             "guarantee fails more often than stated."
@@ -155,113 +143,113 @@ def loop_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None,
         pictures: Pairs side by side; None for none.
         redact: Leave out every id and every picture.
     """
-    n = result.summary["numbers"]
-    terms = Terms(str(n["units"]))
+    summary = from_json(LoopSummary, result.summary)
+    n, filtered = summary.numbers, summary.numbers.filter
     title: list[Inline] = ["Images made, screened and made again"]
     if not redact:
-        title += [" ", Name(str(n["generator"]))]
-    sections = [Section("What is promised", [*guarantee_section(result, terms), *_selected(n)], "guarantee")]
-    if n["filtered"]:
+        title += [" ", Name(n.generator)]
+    sections = [Section("What is promised", [*guarantee_section(result, filtered), *_selected(n)], "guarantee")]
+    if filtered.sets.filtered:
         shown = None if redact else pictures
         sections += [
             Section("The loop", _loop(result, n), "loop"),
-            Section("The kept set, audited", _audited(n, terms), "audit"),
-            Section("Quality and memorization", _table_three(n), "table-three"),
-            Section("What was rejected", cost_section(result, terms), "cost"),
-            Section("Whom rejected images point at", exposed_section(result, terms, shown, redact), "exposed"),
-            Section("Scores", score_section(result), "scores"),
+            Section("The kept set, audited", _audited(n), "audit"),
+            Section("Quality and memorization", _table_three(n.table_three), "table-three"),
+            Section("What was rejected", cost_section(result, filtered), "cost"),
+            Section("Whom rejected images point at", exposed_section(result, filtered, shown, redact), "exposed"),
+            Section("Scores", score_section(result, filtered, summary.setup), "scores"),
         ]
     sections += [
-        Section("What this does not say", [Steps(limitations(terms, n))], "limits"),
-        Section("How it was done", _setup(result, redact), "setup"),
+        Section("What this does not say", [Steps(limitations(filtered.patients_known))], "limits"),
+        Section("How it was done", _setup(summary, redact), "setup"),
     ]
     return Page(
         title=title,
         subtitle="A set of generated images, drawn again where a detector took one for a copy of a training image",
-        lead=_lead(result, terms),
+        lead=_lead(result, n),
         sections=sections,
-        footer=[Paragraph(footer(result.summary["versions"], redact))],
+        footer=[Paragraph(footer(summary.setup.versions, redact))],
         redacted=redact,
     )
 
 
-def _lead(result: Result, terms: Terms) -> list[Block]:
+def _lead(result: Result, n: LoopNumbers) -> list[Block]:
     """The verdict in words, why, what would decide it, and the numbers to carry away."""
-    v, n = result.verdict, result.summary["numbers"]
+    sets = n.filter.sets
     (kind, headline), sentence = HEADLINES[result.status], SENTENCES[result.status]
-    if is_nothing_kept(n):
+    if n.filter.nothing_kept:
         (kind, headline), sentence = NOTHING, NOTHING_KEPT
-    why = [Name(capitalized(reason)) for reason in v["why"]]
+    why = [Name(capitalized(reason)) for reason in result.why]
     blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps(why)]
-    if v["what_would_decide"]:
-        ways = [Name(capitalized(str(way))) for way in v["what_would_decide"]]
-        blocks += [Heading("What would decide it"), Steps(ways)]
+    if ways := result.what_would_decide:
+        blocks += [Heading("What would decide it"), Steps([Name(capitalized(way)) for way in ways])]
     facts = [
-        Fact("Kept", count(n["n_kept"]), f"of {count(n['n_asked'])}"),
-        Fact("Drawn", count(n["n_drawn"]), f"{count(n['n_rejected'])} rejected"),
+        Fact("Kept", count(sets.n_kept_images), f"of {count(n.n_asked)}"),
+        Fact("Drawn", count(n.n_drawn), f"{count(sets.n_rejected_images)} rejected"),
         Fact(*_copies(n)),
-        *exposed_facts(n, terms),
+        *exposed_facts(n.filter),
         Fact("Listed by the auditor", *_listed(n)),
     ]  # fmt: skip
-    if n["n_kept"] and n["weak_features"]:
+    if sets.n_kept_images and n.filter.promise.weak_features:
         blocks.append(Paragraph(WEAK))
-    if v["exposed"]:
-        blocks.append(Paragraph(str(v["exposed"])))
+    if exposed := exposed_words(n.filter):
+        blocks.append(Paragraph(exposed))
     return [Callout(kind, headline, blocks), Facts(facts)]
 
 
-def _copies(n: dict[str, Any]) -> tuple[str, str, str]:
+def _copies(n: LoopNumbers) -> tuple[str, str, str]:
     """Which copies among the kept images are bounded, the upper limit, and what is not promised."""
-    if not n["n_kept"]:
+    promise = n.filter.promise
+    if not n.filter.sets.n_kept_images:
         return "Copies among the kept", "-", "nothing kept"
-    if not is_bounded(n):
-        return "Copies among the kept", "no promise", "training images are not all known" if n["guarantee"] else ""
-    kinds, most = promised_kinds(n), f"at most {percent(n['copies']['high'])}"
-    if len(n["kinds"]) > 3:
-        return f"Copies of {len(n['kinds'])} kinds among the kept", most, f"95 % limit; {kinds}; no others promised"
+    if (copies := n.bounded) is None:
+        return "Copies among the kept", "no promise", "training images are not all known" if promise.guarantee else ""
+    kinds, most = promised_kinds(promise), f"at most {percent(copies.high)}"
+    if len(promise.kinds) > 3:
+        return f"Copies of {len(promise.kinds)} kinds among the kept", most, f"95 % limit; {kinds}; no others promised"
     return f"Copies made by {kinds} among the kept", most, "95 % limit; no others promised"
 
 
-def _listed(n: dict[str, Any]) -> tuple[str, str]:
+def _listed(n: LoopNumbers) -> tuple[str, str]:
     """How many the auditor lists, and what it says of all together."""
-    if (audit := n["audited"]) is not None:
-        return count(audit["n_listed"]), f"nearer as a whole: p {p_words(audit['nearer']['p_value'])}"
-    return ("not asked", "") if n["auditor"] is None else ("-", "nothing was kept to look at")
+    if (audit := n.audited) is not None:
+        return count(audit.n_listed), f"nearer as a whole: p {p_words(audit.nearer.p_value)}"
+    return ("not asked", "") if n.auditor is None else ("-", "nothing was kept to look at")
 
 
-def _selected(n: dict[str, Any]) -> list[Block]:
+def _selected(n: LoopNumbers) -> list[Block]:
     """What drawing again does to the promise."""
-    copies = n["copies"]
-    if copies is None or not n["n_kept"]:
+    promise = n.filter.promise
+    if n.copies is None or not n.filter.sets.n_kept_images:
         return []
-    if not n["guarantee"]:
+    if not promise.guarantee:
         return [Paragraph(UNBOUNDED)]
-    if not is_bounded(n):
+    if (copies := n.bounded) is None:
         return [Paragraph(UNKNOWN)]
-    miss = copies["miss_rate"]
+    miss = copies.miss_rate
     told = SELECTED.format(
-        kinds=promised_kinds(n),
+        kinds=promised_kinds(promise),
         miss=percent(miss),
         odds=f"{miss / (1 - miss):.3g}",
-        rejected=count(copies["n_rejected"]),
-        kept=count(copies["n_kept"]),
-        high=percent(copies["high"]),
-        places=count(n["n_asked"]),
-        tries=f"{n['most_tries']:,} tries" if n["most_tries"] > 1 else "one try",
-        place=percent(copies["place"]),
+        rejected=count(copies.n_rejected),
+        kept=count(copies.n_kept),
+        high=percent(copies.high),
+        places=count(n.n_asked),
+        tries=f"{n.most_tries:,} tries" if n.most_tries > 1 else "one try",
+        place=percent(copies.place),
     )
     return [Heading("After drawing again"), Paragraph(told)]
 
 
-def _loop(result: Result, n: dict[str, Any]) -> list[Block]:
+def _loop(result: Result, n: LoopNumbers) -> list[Block]:
     """Attempts, and how many images each took."""
-    told, places = (LOOP_WITH_GAPS if n["n_empty"] else LOOP), (n["n_asked"], n["n_empty"])
+    told, places = (LOOP_WITH_GAPS if n.n_empty else LOOP), (n.n_asked, n.n_empty)
     asked, empty = map(count, places)
-    blocks: list[Block] = [Paragraph(told.format(tries=times_words(n["most_tries"]), asked=asked, empty=empty))]
-    if n["gave_up"]:
-        blocks.append(Paragraph(GAVE_UP.format(why=rejection_words(n["real_rejected"], n["units"]))))
-    if n["paired"]:
-        blocks.append(Paragraph(PAIR.format(n=count(n["n_of_source"]))))
+    blocks: list[Block] = [Paragraph(told.format(tries=times_words(n.most_tries), asked=asked, empty=empty))]
+    if n.gave_up and (real := n.filter.real_rejected) is not None:
+        blocks.append(Paragraph(GAVE_UP.format(why=rejection_words(real, n.filter.units))))
+    if n.paired:
+        blocks.append(Paragraph(PAIR.format(n=count(n.n_of_source))))
     table = Table(
         frame=result.tables["attempts"],
         columns=[
@@ -276,57 +264,57 @@ def _loop(result: Result, n: dict[str, Any]) -> list[Block]:
     return [*blocks, table]
 
 
-def _audited(n: dict[str, Any], terms: Terms) -> list[Block]:
+def _audited(n: LoopNumbers) -> list[Block]:
     """What the auditor says."""
-    audit = n["audited"]
+    audit, units = n.audited, n.filter.units
     if audit is None:
-        idle = NOTHING_TO_AUDIT.format(auditor=n["auditor"])
-        return [Paragraph(NOT_AUDITED if n["auditor"] is None else Name(idle))]
-    nearer, held = audit["nearer"], {"units": terms.units}
-    told = AUDITED.format(held=count(nearer["n_held"]), **held)
-    test = NEARER.format(train=count(nearer["n_train"]), p=p_words(nearer["p_value"]), **held)
+        idle = NOTHING_TO_AUDIT.format(auditor=n.auditor)
+        return [Paragraph(NOT_AUDITED if n.auditor is None else Name(idle))]
+    nearer = audit.nearer
+    told = AUDITED.format(held=count(nearer.n_held), units=units)
+    test = NEARER.format(train=count(nearer.n_train), p=p_words(nearer.p_value), units=units)
     frame = pd.DataFrame(
         [
-            ("Detector", audit["auditor"]),
-            ("Verdict of the audit", audit["status"]),
-            (f"Training {terms.units} listed", count(audit["n_listed"])),
-            (f"Training {terms.units} copied for certain", count(audit["n_certain"])),
+            ("Detector", audit.auditor),
+            ("Verdict of the audit", audit.status),
+            (f"Training {units} listed", count(audit.n_listed)),
+            (f"Training {units} copied for certain", count(audit.n_certain)),
         ],
         columns=["what", "found"],
     )
     columns = [Column(source="what", heading="", row_heading=True), Column(source="found", heading="Found")]
-    why = [Name(str(reason)) for reason in audit["why"]]
+    why = [Name(reason) for reason in audit.why]
     table = Table(frame=frame, columns=columns, caption="The audit of the kept set.")
-    said = [Paragraph(str(nearer["said"]))] if nearer.get("said") else []  # patients counted by one image: in sight
+    said = [Paragraph(nearer.said)] if nearer.said else []  # patients counted by one image: in sight
     return [Paragraph(told), table, Paragraph(test), *said, Details("Why the audit says so", [Steps(why)])]
 
 
-def _table_three(n: dict[str, Any]) -> list[Block]:
-    if n["table_three"] is None:
+def _table_three(row: TableThreeRow | None) -> list[Block]:
+    if row is None:
         return [Paragraph("Nothing was kept whose quality could be measured.")]
-    return [Paragraph(TABLE_THREE), table_three_block([n["table_three"]])]
+    return [Paragraph(TABLE_THREE), table_three_block(row)]
 
 
-def _setup(result: Result, redact: bool) -> list[Block]:
+def _setup(s: LoopSummary, redact: bool) -> list[Block]:
     """Everything to repeat it."""
-    n, s = result.summary["numbers"], result.summary
+    n, sets, calibration = s.numbers, s.numbers.filter.sets, s.numbers.filter.calibration
     told: DefinitionRows = []
-    for title, key, images, units in (
-        ("Training", "training", n["n_train_images"], n["n_train_patients"]),
-        ("Calibration", "calibration", n["n_calibration_images"], n["n_calibration"]),
+    for title, name, images, units in (
+        ("Training", s.names.training, sets.n_train_images, sets.n_train_patients),
+        ("Calibration", s.names.calibration, calibration.n_calibration_images, calibration.n_calibration_patients),
     ):
-        counted = f"{count(images)} images, {count(units)} {n['units']}"
-        told.append((title, set_name(s["names"][key], counted, redact)))
-    made, settings = s["generator"], s["settings"]
-    conditioned = made["conditioning"] or made["conditioned_on"]
-    sampling = SamplingOptions(**s["sampling"]).told(str(made["kind"]))
+        counted = f"{count(images)} images, {count(units)} {n.filter.units}"
+        told.append((title, set_name(name, counted, redact)))
+    made, settings = s.generator, s.setup.settings
+    conditioned = made.conditioning or made.conditioned_on
+    sampling = s.sampling.told(made.kind)
     told += [
-        ("Generator", Name(f"{'' if redact else made['name'] + ', '}{made['kind']}, conditioned on {conditioned}")),
-        ("Its fingerprint", Name(str(n["generator_source"]))),
+        ("Generator", Name(f"{'' if redact else made.name + ', '}{made.kind}, conditioned on {conditioned}")),
+        ("Its fingerprint", Name(n.generator_source)),
         ("Sampling", Name(", ".join(f"{name} {value}" for name, value in sampling.items()))),
     ]
     drawn: DefinitionRows = [
-        ("Balance", "paired with training images" if settings["paired"] else str(settings["balance"])),
-        ("Most tries", count(settings["most_tries"])),
+        ("Balance", "paired with training images" if settings.paired else settings.balance),
+        ("Most tries", count(settings.most_tries)),
     ]
-    return setup_section(result, told, drawn, redact)
+    return setup_section(n.filter, s.setup, told, drawn, redact)

@@ -7,12 +7,13 @@ is rejected is not audited) is counted all the same, so that the numbers are bou
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import pandas as pd
 
 from memorisk.audits.filter.calibration import Family
+from memorisk.audits.filter.result import Exclusions, FamilyCount
 from memorisk.audits.filter.run import describe_sets
 from memorisk.audits.generated.pictures import MAX_PICTURES
 from memorisk.audits.synthesize.final_audit import audit_cost
@@ -22,6 +23,7 @@ from memorisk.audits.synthesize.sets import RealSets
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Generator
+from memorisk.report.numbers import INLINE
 from memorisk.runs.workload import Cost, total
 from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.pairs.guarantee import MissGuarantee
@@ -133,15 +135,11 @@ class SynthesizePlan:
     """Likewise."""
     held_out: dict[str, int]
     """Likewise."""
-    left_out: dict[str, int]
-    """Calibration identities that are not new, by reason."""
-    n_merged: int
-    """Names of calibration identities that were taken for another one's, with whom they share an image."""
-    look_alikes: dict[str, int]
-    """Calibration identities that look like another one or like a training image, and how many both readings count."""
+    exclusions: Annotated[Exclusions, INLINE]
+    """Calibration identities that are not new, are counted once, or look alike."""
     detectors: tuple[str, ...]
     """What compares images."""
-    families: tuple[dict[str, Any], ...]
+    families: tuple[FamilyCount, ...]
     """Of copies: identities there are, needed and missing for the guarantee."""
     missing: int
     """Identities that are missing for it; 0 where it can be given."""
@@ -151,7 +149,7 @@ class SynthesizePlan:
     """To draw every place once, by the first batch; screening comes on top, and every image that is drawn again."""
     most_seconds: float
     """If every place took all its tries."""
-    new_rejected: dict[str, Any] | None
+    new_rejected: Proportion | None
     """Share of new patients whose real image the threshold rejects, with its interval; None where there is none."""
     cost: Cost
     """If every place takes all its tries, and all that is drawn is screened, measured and audited."""
@@ -207,9 +205,7 @@ def describe_loop(
             "images": 0 if held is None else len(held.images),
             "patients": 0 if held is None else len(set(held.manifest.groups)),
         },
-        left_out=of_filter.left_out,
-        n_merged=of_filter.n_merged,
-        look_alikes=of_filter.look_alikes,
+        exclusions=of_filter.exclusions,
         detectors=of_filter.detectors,
         families=of_filter.families,
         missing=of_filter.missing,
@@ -217,7 +213,7 @@ def describe_loop(
         seconds=seconds,
         most_seconds=seconds * options.most_tries,
         cost=loop_cost(generator, len(plan), real, detectors, families, counted, auditor, quality, options),
-        new_rejected=None if new is None else asdict(new),
+        new_rejected=new,
         notes=(*real.filter.notes, *real.doubts, *_warned(new)),
     )
 
@@ -226,4 +222,4 @@ def _warned(new: Proportion | None) -> list[str]:
     """That little will pass, where calibration shows it."""
     if new is None or not is_hopeless(new):
         return []
-    return [f"Few images or none will pass: {rejection_words(asdict(new), 'patients')}."]
+    return [f"Few images or none will pass: {rejection_words(new, 'patients')}."]

@@ -9,7 +9,7 @@ and ends at the same bytes.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -169,7 +169,7 @@ def run_rounds(
     options, blocks, waiting = screen_by.options, [], plan
     filled, size, stage = 0, max(BLOCK, options.batch), STAGE
     if new is not None and is_hopeless(new):
-        stage = f"{STAGE} ({rejection_words(asdict(new), 'patients')})"
+        stage = f"{STAGE} ({rejection_words(new, 'patients')})"
     for attempt in range(options.most_tries):
         failed = []
         for begin in range(0, len(waiting), size):

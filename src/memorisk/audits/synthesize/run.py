@@ -315,7 +315,7 @@ def _draw(run: RunFolder, asked: _LoopInputs, found: _Calibration, progress: Pro
     places = LoopFolders(run.subfolder(_ROUNDS), _kept_folder(run), rejected)
     screen = DrawScreening(found.opened, real.filter, found.thresholds, real.form, asked.quality, options)
     if found.new is not None and is_hopeless(found.new):
-        run.log("warned", what=rejection_words(asdict(found.new), "patients"))
+        run.log("warned", what=rejection_words(found.new, "patients"))
     return run_rounds(asked.generator, asked.plan, screen, places, asked.device, found.new, progress)
 
 

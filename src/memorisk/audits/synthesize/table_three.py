@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.synthesize.result import TableThreeRow
 from memorisk.report.blocks import Column, Table
+from memorisk.report.numbers import from_json, to_json
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json
 
@@ -48,32 +50,26 @@ def table_three(runs: Sequence[str | Path]) -> pd.DataFrame:
         row = found.get("table_three")
         if not isinstance(row, dict):
             raise InputError(f"{one_line(run)} kept too few images to measure their quality")
-        rows.append({"run": str(run), **row})
+        rows.append({"run": str(run), **_flat(from_json(TableThreeRow, row))})
     known = {name: place for place, name in enumerate(CONDITION_ORDER)}
     rows.sort(key=lambda row: known.get(str(row["conditioning"]), len(known)))
-    return flat_rows(rows)
+    return pd.DataFrame(rows)
 
 
-def flat_rows(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Rows of `table_three_row`, a column a number."""
-    return pd.DataFrame([_flat(row) for row in rows])
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    found = {name: value for name, value in row.items() if name != "figures"}
+def _flat(row: TableThreeRow) -> dict[str, Any]:
+    """A column a number."""
+    found = {name: value for name, value in to_json(row).items() if name != "figures"}
     for figure in FIGURES:
         for what in SETS:
-            limits = row["figures"][figure].get(what) or {}
+            limits = row.figures[figure].get(what)
             for name, end in (("estimate", ""), ("low", "_low"), ("high", "_high")):
-                value = limits.get(name)
-                found[f"{figure.lower()}_{what}{end}"] = np.nan if value is None else float(value)
+                found[f"{figure.lower()}_{what}{end}"] = float(getattr(limits, name, np.nan))
     return found
 
 
-def table_three_block(rows: Sequence[dict[str, Any]]) -> Table:
-    """The rows as a table of a report."""
+def table_three_block(row: TableThreeRow) -> Table:
+    """The row as a table of a report."""
     columns = [
-        *([Column(source="generator", heading="Generator")] if len(rows) > 1 else []),
         Column(source="conditioning", heading="Conditioning", row_heading=True),
         Column(source="n", heading="Images", format="count"),
     ]
@@ -83,17 +79,16 @@ def table_three_block(rows: Sequence[dict[str, Any]]) -> Table:
             source = f"{figure.lower()}_{what}"
             limits = (f"{source}_low", f"{source}_high")
             columns.append(Column(source=source, heading=f"{figure}, {what}", format=shown, interval=limits))
-    first = rows[0]
-    of = f"{first['n']:,} images" if len(rows) == 1 else "as many images as stand beside them"
-    caption = f"FID and IRS of {of} by {first['features']}; {rate_words(first)}."
-    return Table(frame=flat_rows(rows), columns=columns, caption=caption)
+    flat = _flat(row)
+    caption = f"FID and IRS of {row.n:,} images by {row.features}; {rate_words(flat)}."
+    return Table(frame=pd.DataFrame([flat]), columns=columns, caption=caption)
 
 
 def rate_words(row: Mapping[Any, Any]) -> str:
     """Whose MemRate a row has, at what and of what; or why it has none.
 
     Args:
-        row: Of `table_three_row`, or flat.
+        row: Of `table_three`.
     """
     if said := row.get("no_rate"):
         return str(said)

@@ -16,6 +16,7 @@ from typing import Any
 
 from memorisk.audits.filter.verdict import BETTER_DETECTOR, FEWER_COPIES, HIGHER_THRESHOLD, filter_verdict, weakness
 from memorisk.audits.synthesize.options import NEARER_LEVEL, SynthesizeOptions
+from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
 from memorisk.statistics.intervals import Proportion
@@ -29,25 +30,25 @@ def is_hopeless(share: Proportion | None) -> bool:
     return share is not None and share.low >= NEARLY_ALL
 
 
-def rejection_words(share: dict[str, Any], units: str) -> str:
+def rejection_words(share: Proportion, units: str) -> str:
     """The share in a sentence.
 
     Args:
-        share: A `Proportion` as a dict.
+        share: Of new people.
         units: What new people are called.
     """
-    low, high = (100 * share[name] for name in ("low", "high"))
+    low, high = 100 * share.low, 100 * share.high
     return f"the threshold rejects {low:.0f} to {high:.0f} % of new {units}, who are copied nowhere"
 
 
-def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[str, Any]:
+def loop_verdict(numbers: LoopNumbers, options: SynthesizeOptions) -> dict[str, Any]:
     """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
 
     Args:
         numbers: Of `analysis.loop_numbers`.
         options: What was asked for.
     """
-    of_filter = filter_verdict(numbers, options, audited=True)
+    of_filter = filter_verdict(numbers.filter, options, audited=True)
     status = of_filter["status"]
     why = [] if status == "pass" else list(of_filter["why"])
     deciding = list(of_filter["what_would_decide"])
@@ -62,71 +63,72 @@ def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[st
     return (
         first
         | {"why": why or _passed(numbers), "what_would_decide": deciding, "exposed": of_filter["exposed"]}
-        | {name: value for name, value in numbers.items() if name != "notes"}
+        | numbers.in_verdict()
     )
 
 
-def _passed(numbers: dict[str, Any]) -> list[str]:
+def _passed(numbers: LoopNumbers) -> list[str]:
     """What a pass rests on: the guarantee, and which copies the auditor would have noticed."""
-    audit = numbers["audited"]
-    return [numbers["guarantee"], *([] if audit is None else [f"the audit: {audit['why'][0]}"])]
+    audit = numbers.audited
+    return [str(numbers.filter.promise.guarantee), *([] if audit is None else [f"the audit: {audit.why[0]}"])]
 
 
-def _audit_failures(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+def _audit_failures(numbers: LoopNumbers) -> list[tuple[str, str]]:
     """What the auditor found."""
-    audit = numbers["audited"]
-    if audit is None or audit["clean"]:
+    audit = numbers.audited
+    if audit is None or audit.clean:
         return []
     way = "another threshold (a smaller --miss-rate, more families) or detector; a generator that memorizes less"
     found = []
-    if audit["n_listed"]:
-        n = plural(audit["n_listed"], "training patient", "training patients")
+    if audit.n_listed:
+        n = plural(audit.n_listed, "training patient", "training patients")
         found.append((f"the auditor lists {n} as nearer to the kept set than new people are", way))
-    if audit["nearer"]["p_value"] <= NEARER_LEVEL:
-        p = audit["nearer"]["p_value"]
+    if (p := audit.nearer.p_value) <= NEARER_LEVEL:
         found.append(
             (f"training patients are nearer to the kept set than held-out ones, all together (p = {p:.2g})", way)
         )
     if not found:
-        found.append((f"the audit of the kept set failed: {'; '.join(audit['why'])}", way))
+        found.append((f"the audit of the kept set failed: {'; '.join(audit.why)}", way))
     return found
 
 
-def _hopeless(numbers: dict[str, Any]) -> str:
+def _hopeless(numbers: LoopNumbers) -> str:
     """Why further tries are idle, where they are."""
-    if not numbers["hopeless"]:
+    real = numbers.filter.real_rejected
+    if not numbers.hopeless or real is None:
         return ""
-    again = "; none was tried again, since not one image passed" if numbers["gave_up"] else ""
-    return f": {rejection_words(numbers['real_rejected'], numbers['units'])}{again}"
+    again = "; none was tried again, since not one image passed" if numbers.gave_up else ""
+    return f": {rejection_words(real, numbers.filter.units)}{again}"
 
 
-def _way(numbers: dict[str, Any]) -> str:
+def _way(numbers: LoopNumbers) -> str:
     """What would fill places."""
-    if not numbers["hopeless"]:
-        return f"{FEWER_COPIES}, or a larger --most-tries" if numbers["n_kept"] else "a larger --most-tries"
-    return HIGHER_THRESHOLD if numbers["threshold_by"] == "user" else BETTER_DETECTOR
+    if not numbers.hopeless:
+        kept = numbers.filter.sets.n_kept_images
+        return f"{FEWER_COPIES}, or a larger --most-tries" if kept else "a larger --most-tries"
+    return HIGHER_THRESHOLD if numbers.filter.promise.threshold_by == "user" else BETTER_DETECTOR
 
 
-def _doubts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+def _doubts(numbers: LoopNumbers) -> list[tuple[str, str]]:
     """What is missing for a pass that the filter does not know of."""
     found = []
-    if n := numbers["n_empty"]:
+    if n := numbers.n_empty:
         told = plural(n, "place stayed empty", "places stayed empty")
-        tries = plural(1 if numbers["gave_up"] else numbers["most_tries"], "try", "tries")
+        tries = plural(1 if numbers.gave_up else numbers.most_tries, "try", "tries")
         found.append((f"{told} after {tries}{_hopeless(numbers)}", _way(numbers)))
-    found += [(doubt, "TRAIN as the generator had it") for doubt in numbers["doubts"]]
-    audit = numbers["audited"]
-    if audit is None and numbers["weak_features"] and numbers["n_kept"]:
+    found += [(doubt, "TRAIN as the generator had it") for doubt in numbers.doubts]
+    audit, promise = numbers.audited, numbers.filter.promise
+    if audit is None and promise.weak_features and numbers.filter.sets.n_kept_images:
         found.append(
             (
-                f"{weakness(numbers)[0]}, and no auditor has passed the set",
+                f"{weakness(promise)[0]}, and no auditor has passed the set",
                 "an --auditor with --held-out images, or a detector that was trained to find copies",
             )
         )
-    if audit is not None and audit["clean"] and audit["status"] == "undecided":
+    if audit is not None and audit.clean and audit.status == "undecided":
         found.append(
             (
-                f"the auditor lists nobody, but cannot clear the set: {'; '.join(audit['why'])}",
+                f"the auditor lists nobody, but cannot clear the set: {'; '.join(audit.why)}",
                 "what the report of the audit names, in the folder audit",
             )
         )

@@ -7,7 +7,7 @@ nearer than chance explains), ``pairs`` (by pixels), ``review`` (pairs to look a
 made of), ``held_out`` and ``unread``; of several detectors also ``images_by_detector`` and ``kinds_by_detector``.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 import pandas as pd
@@ -311,14 +311,7 @@ def _summary(
         plants_asked=evidence.plants.asked,
         sizes=None if found.asked is None else Sizes(most_images=int(found.asked.n_images.max())),
         lists=() if found.asked is None else _lists(found.asked, options),
-        settings=SyntheticSettings(
-            level=options.level,
-            recall=options.recall,
-            plants=options.plants,
-            seed=options.seed,
-            fail_on=options.fail_on,
-            resize=options.resize,
-        ),
+        settings=SyntheticSettings(**{f.name: getattr(options, f.name) for f in fields(SyntheticSettings)}),
         pseudonymised=options.pseudonymise,
         versions=versions(),
     )

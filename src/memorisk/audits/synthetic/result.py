@@ -52,7 +52,7 @@ class Listing:
     n_listed_at_verdict: int | None = None
     """Patients listed at the fixed level of the verdict."""
     n_singled_images: Annotated[int | None, Key("n_singled")] = None
-    n_singled_patients: int | None = None
+    n_singled_patients: int = 0
     n_exposing_images: Annotated[int, Key("n_exposing")]
     shortest_list_patients: Annotated[int, Key("shortest_list")]
     n_ahead_patients: Annotated[int, Key("n_ahead")]

@@ -14,10 +14,14 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from memorisk.audits.filter.result import FilterNumbers, FilterSummary
 from memorisk.audits.quality.page import transfer_warnings
+from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary
 from memorisk.report.columns import is_missing, power
+from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.runs.files import json_value
+from memorisk.statistics.intervals import Proportion
 
 if TYPE_CHECKING:
     from memorisk.audits.filter.run import FilterPlan
@@ -78,30 +82,29 @@ FILTER_STATUS = {"pass": "FILTERED, WITH A GUARANTEE", "fail": "NOTHING WAS KEPT
 
 def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, its numbers, and where set and report lie."""
-    v = result.verdict
     if as_json:
-        _json(v)
+        _json(result.verdict)
         return
     from memorisk.audits.filter.verdict import is_weak_alone  # here, since it loads images
     from memorisk.audits.filter.wording import WEAK, WEAKLY, unpromised_words
 
-    console = Console()
-    for name, value in _filter_lines(v):
+    console, n = Console(), from_json(FilterSummary, result.summary).numbers
+    for name, value in _filter_lines(n):
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
-    otherwise = "FILTERED, WITHOUT A GUARANTEE" if v["filtered"] else "NOTHING IS KEPT: THERE IS NO THRESHOLD"
-    otherwise = WEAKLY.upper() if is_weak_alone(v) else otherwise
+    otherwise = "FILTERED, WITHOUT A GUARANTEE" if n.sets.filtered else "NOTHING IS KEPT: THERE IS NO THRESHOLD"
+    otherwise = WEAKLY.upper() if is_weak_alone(result, n.promise) else otherwise
     console.print(Text(FILTER_STATUS.get(result.status, otherwise), style="bold"))
-    for reason in v["why"]:
+    for reason in result.why:
         console.print(Text(f"  {reason}"), soft_wrap=True)
-    if v["what_would_decide"]:
+    if result.what_would_decide:
         console.print(Text("What would decide it"))
-        for way in v["what_would_decide"]:
+        for way in result.what_would_decide:
             console.print(Text(f"  {way}"), soft_wrap=True)
-    if v["n_kept"] and v["weak_features"]:
+    if n.sets.n_kept_images and n.promise.weak_features:
         console.print(Text(WEAK), soft_wrap=True)
-    if v["n_kept"]:
-        console.print(Text(unpromised_words(v)), soft_wrap=True)
+    if n.sets.n_kept_images:
+        console.print(Text(unpromised_words(n.promise)), soft_wrap=True)
         console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
@@ -109,7 +112,7 @@ def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
 def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
     """What would be compared and could be promised."""
     if as_json:
-        _json(asdict(plan))
+        _json(to_json(plan))
         return
     from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
     from memorisk.audits.generated.terms import Terms
@@ -119,13 +122,10 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
         ("images", ", ".join(f"{what} {n:,}" for what, n in plan.images.items())),
         ("unreadable synthetic images, rejected", f"{plan.unreadable:,}"),
         ("patients", ", ".join(f"{what} {n:,}" for what, n in plan.patients.items())),
-        ("calibration patients left out", f"{sum(plan.left_out.values()):,}"),
-        *(("calibration", told) for told in excluded_words(vars(plan), Terms("patients"))),
+        ("calibration patients left out", f"{plan.exclusions.left_out.n:,}"),
+        *(("calibration", told) for told in excluded_words(plan.exclusions, Terms("patients"))),
         *(("detector", name) for name in plan.detectors),
-        *(
-            ("copies", f"{f['family']}: {f['identities']:,} identities of {f['needed']:,} needed")
-            for f in plan.families
-        ),
+        *(("copies", f"{f.family}: {f.identities:,} identities of {f.needed:,} needed") for f in plan.families),
         ("identities missing for the guarantee", f"{plan.missing:,}"),
         *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
@@ -134,24 +134,36 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
 
 
-def _filter_lines(v: dict[str, Any]) -> list[tuple[str, str]]:
-    from memorisk.audits.filter.wording import excluded_words, exposed_lines  # here, since it loads images
-    from memorisk.audits.generated.terms import Terms
+def _filter_lines(n: FilterNumbers) -> list[tuple[str, str]]:
+    from memorisk.audits.filter.wording import exposed_lines  # here, since it loads images
 
-    rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
     lines = [
-        ("synthetic images", f"{v['n_synthetic']:,}, kept {v['n_kept']:,}"),
-        ("rejected", f"{v['n_rejected']:,}" + (f" ({rejected})" if rejected else "")),
-        (f"calibration {v['units']}", f"{v['n_calibration']:,}; missing for the guarantee {v['missing']:,}"),
-        *(("calibration", told) for told in excluded_words(v, Terms(v["units"]))),
-        ("compared by", "; ".join(v["detectors"])),
+        ("synthetic images", f"{n.sets.n_synthetic_images:,}, kept {n.sets.n_kept_images:,}"),
+        *_screening_lines(n),
     ]
-    if v["filtered"]:
-        lines += exposed_lines(v)
-    if (real := v["real_rejected"]) is not None:
-        limits = f"{100 * real['low']:.1f} to {100 * real['high']:.1f} %"
-        lines.append(("real images of new people that would be rejected", f"{100 * real['estimate']:.1f} % ({limits})"))
+    if n.sets.filtered:
+        lines += exposed_lines(n)
+    if (real := n.real_rejected) is not None:
+        limits = f"{100 * real.low:.1f} to {100 * real.high:.1f} %"
+        lines.append(("real images of new people that would be rejected", f"{100 * real.estimate:.1f} % ({limits})"))
     return lines
+
+
+def _screening_lines(n: FilterNumbers) -> list[tuple[str, str]]:
+    """What was rejected, by whom, and who calibrated it."""
+    from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
+
+    rejected = ", ".join(f"{images:,} {reason}" for reason, images in n.sets.rejected.items() if images)
+    missing = n.promise.n_missing_patients
+    return [
+        ("rejected", f"{n.sets.n_rejected_images:,}" + (f" ({rejected})" if rejected else "")),
+        (
+            f"calibration {n.units}",
+            f"{n.calibration.n_calibration_patients:,}; missing for the guarantee {missing:,}",
+        ),
+        *(("calibration", told) for told in excluded_words(n.calibration.exclusions, n.terms)),
+        ("compared by", "; ".join(n.promise.detectors)),
+    ]
 
 
 SYNTHESIS_STATUS = {
@@ -164,31 +176,29 @@ NOTHING_KEPT = "NOTHING WAS KEPT"
 
 def show_synthesis(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, its numbers, and where set and report lie."""
-    v = result.verdict
     if as_json:
-        _json(v)
+        _json(result.verdict)
         return
     from memorisk.audits.filter.wording import WEAK, unpromised_words  # here, since it loads images
 
-    console = Console()
-    for name, value in _synthesis_lines(v):
+    console, loop = Console(), from_json(LoopSummary, result.summary).numbers
+    n = loop.filter
+    for name, value in _synthesis_lines(loop):
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
-    console.print(
-        Text(NOTHING_KEPT if v["filtered"] and not v["n_kept"] else SYNTHESIS_STATUS[result.status], style="bold")
-    )
-    for reason in v["why"]:
+    console.print(Text(NOTHING_KEPT if n.nothing_kept else SYNTHESIS_STATUS[result.status], style="bold"))
+    for reason in result.why:
         console.print(Text(f"  {reason}"), soft_wrap=True)
-    if v["what_would_decide"]:
+    if result.what_would_decide:
         console.print(Text("What would decide it"))
-        for way in v["what_would_decide"]:
+        for way in result.what_would_decide:
             console.print(Text(f"  {way}"), soft_wrap=True)
-    if v["n_kept"] and v["weak_features"]:
+    if n.sets.n_kept_images and n.promise.weak_features:
         console.print(Text(WEAK), soft_wrap=True)
-    if v["n_kept"]:
-        console.print(Text(unpromised_words(v)), soft_wrap=True)
+    if n.sets.n_kept_images:
+        console.print(Text(unpromised_words(n.promise)), soft_wrap=True)
         console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
-    if v["filtered"]:
+    if n.sets.filtered:
         console.print(Text(f"Ledger: {out / 'ledger.csv'}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
@@ -196,7 +206,7 @@ def show_synthesis(result: Result, out: Path, *, as_json: bool) -> None:
 def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
     """What would be drawn and could be promised."""
     if as_json:
-        _json(asdict(plan))
+        _json(to_json(plan))
         return
     from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
     from memorisk.audits.generated.terms import Terms
@@ -211,11 +221,11 @@ def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
             (what, f"{n['images']:,} images, {n['patients']:,} patients")
             for what, n in (("training", plan.training), ("calibration", plan.calibration), ("held out", plan.held_out))
         ),
-        ("calibration patients left out", f"{sum(plan.left_out.values()):,}"),
-        *(("calibration", told) for told in excluded_words(vars(plan), Terms("patients"))),
+        ("calibration patients left out", f"{plan.exclusions.left_out.n:,}"),
+        *(("calibration", told) for told in excluded_words(plan.exclusions, Terms("patients"))),
         *(("detector", name) for name in plan.detectors),
         *(
-            ("copies", f"{f['family']}: {f['identities']:,} identities of {f['needed']:,} needed")
+            ("copies", f"{f.family}: {f.identities:,} identities of {f.needed:,} needed")
             for f in plan.families
         ),
         ("identities missing for the guarantee", f"{plan.missing:,}"),
@@ -263,46 +273,32 @@ def _share(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def _synthesis_lines(v: dict[str, Any]) -> list[tuple[str, str]]:
-    from memorisk.audits.filter.wording import (  # here, since it loads images
-        excluded_words,
-        exposed_lines,
-        promised_kinds,
-    )
-    from memorisk.audits.generated.terms import Terms
-    from memorisk.audits.synthesize.page import is_bounded
+def _synthesis_lines(n: LoopNumbers) -> list[tuple[str, str]]:
+    from memorisk.audits.filter.wording import exposed_lines, promised_kinds  # here, since it loads images
 
-    rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
-    told = f" ({rejected})" if rejected else ""
+    units = n.filter.units
     lines = [
-        ("images", f"{v['n_kept']:,} kept of {v['n_asked']:,} asked for, {v['n_drawn']:,} drawn"),
-        ("rejected", f"{v['n_rejected']:,}{told}"),
-        (f"calibration {v['units']}", f"{v['n_calibration']:,}; missing for the guarantee {v['missing']:,}"),
-        *(("calibration", told) for told in excluded_words(v, Terms(v["units"]))),
-        ("compared by", "; ".join(v["detectors"])),
+        ("images", f"{n.filter.sets.n_kept_images:,} kept of {n.n_asked:,} asked for, {n.n_drawn:,} drawn"),
+        *_screening_lines(n.filter),
     ]
-    if v["filtered"]:
-        lines += exposed_lines(v)
-    if v["n_empty"]:
-        lines.append(("places that stayed empty", f"{v['n_empty']:,} of {v['n_asked']:,}"))
-    if is_bounded(v):
-        made = f"copies made by {promised_kinds(v)} among the kept images"
-        lines.append(
-            (made, f"at most {100 * v['copies']['high']:.2g} % (95 % limit); of other copies nothing is promised")
-        )
-    if (audit := v["audited"]) is not None:
-        found = (
-            f"{audit['n_listed']:,} training {v['units']} listed; nearer as a whole: p {audit['nearer']['p_value']:.2g}"
-        )
-        lines.append((f"audited by {audit['auditor']}", f"{audit['status']}; {found}"))
-    elif v["auditor"] is not None:
-        lines.append((f"audited by {v['auditor']}", "nothing was kept to look at"))
+    if n.filter.sets.filtered:
+        lines += exposed_lines(n.filter)
+    if n.n_empty:
+        lines.append(("places that stayed empty", f"{n.n_empty:,} of {n.n_asked:,}"))
+    if (copies := n.bounded) is not None:
+        made = f"copies made by {promised_kinds(n.filter.promise)} among the kept images"
+        lines.append((made, f"at most {100 * copies.high:.2g} % (95 % limit); of other copies nothing is promised"))
+    if (audit := n.audited) is not None:
+        found = f"{audit.n_listed:,} training {units} listed; nearer as a whole: p {audit.nearer.p_value:.2g}"
+        lines.append((f"audited by {audit.auditor}", f"{audit.status}; {found}"))
+    elif n.auditor is not None:
+        lines.append((f"audited by {n.auditor}", "nothing was kept to look at"))
     return lines
 
 
-def _share_of(real: dict[str, Any]) -> str:
+def _share_of(real: Proportion) -> str:
     """A share with its limits."""
-    share, low, high = (100 * real[name] for name in ("estimate", "low", "high"))
+    share, low, high = (100 * value for value in (real.estimate, real.low, real.high))
     return f"{share:.0f} % ({low:.0f} to {high:.0f} %)"
 
 

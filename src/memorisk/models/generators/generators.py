@@ -7,8 +7,8 @@ batch, the same seed and the same condition give the same image on the same mach
 """
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from memorisk.images.store import ImageStore
 from memorisk.models.provenance import SeenImages
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, MemoriskError, one_line, plural
 from memorisk.runs.files import read_json, write_json
 from memorisk.runs.settings import load_named
@@ -26,38 +26,6 @@ GENERATOR_KINDS = ("dit", "gan", "function")
 CONDITION_KINDS = ("none", "class", "vector")
 _FORMAT = 1
 _SEEDS = 1 << 63
-
-
-@dataclass(frozen=True, kw_only=True)
-class GeneratorConfig:
-    """Configuration of a generator: its images, and its inputs."""
-
-    kind: str
-    """One of `GENERATOR_KINDS`."""
-    name: str
-    """Name for a report."""
-    size: tuple[int, int]
-    """Height and width of its images in pixels."""
-    channels: int
-    """Channels of its images, 1 or 3."""
-    conditioned_on: str = "none"
-    """``none``, ``class`` (a number from 0) or ``vector`` (a pseudo-condition)."""
-    classes: tuple[str, ...] = ()
-    """Names of the classes, in the order of their numbers; empty where images have none."""
-    class_counts: tuple[int, ...] = ()
-    """Training images of each class."""
-    condition_dim: int = 0
-    """Length of a condition that is a vector."""
-    conditioning: str = ""
-    """Source of such vectors, as ``prediction-label``."""
-    latent: str = "pixels"
-    """Space in which it draws: ``pixels``, or the latents of an autoencoder, by its name."""
-    steps: int = 0
-    """Steps of its training."""
-    n_training: int = 0
-    """Different images that it was trained on."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Further settings of its kind, as JSON has them."""
 
 
 @dataclass(frozen=True, eq=False)

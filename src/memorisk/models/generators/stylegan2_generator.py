@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import seeded
-from memorisk.models.generators.generators import DESCRIPTION, Draw, GeneratorConfig, check_draw, save_description
+from memorisk.models.generators.generators import DESCRIPTION, Draw, check_draw, save_description
 from memorisk.models.generators.stylegan2_networks import Discriminator, GeneratorNetwork
 from memorisk.models.provenance import SeenImages, TrainingRecord, read_training_record
-from memorisk.models.settings import GanSpec, SamplingOptions
+from memorisk.models.settings import GanSpec, GeneratorConfig, SamplingOptions
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path

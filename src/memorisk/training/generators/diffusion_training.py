@@ -25,8 +25,9 @@ from memorisk.models.autoencoder import quiet_diffusers, whole_autoencoder
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.dit.folder import DiTGenerator, open_dit, save_dit
 from memorisk.models.generators.dit.network import DiTSpec, new_dit, spec_of
-from memorisk.models.generators.generators import Generator, GeneratorConfig
+from memorisk.models.generators.generators import Generator
 from memorisk.models.provenance import TrainingRecord
+from memorisk.models.settings import GeneratorConfig
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import fingerprint

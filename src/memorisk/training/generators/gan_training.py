@@ -23,11 +23,10 @@ import torch
 from torch import nn
 
 from memorisk.images.store import ImageStore
-from memorisk.models.generators.generators import GeneratorConfig
 from memorisk.models.generators.stylegan2_generator import GanGenerator, gan_config, new_gan, save_gan
 from memorisk.models.generators.stylegan2_networks import Discriminator, GeneratorNetwork
 from memorisk.models.provenance import TrainingRecord
-from memorisk.models.settings import GanSpec
+from memorisk.models.settings import GanSpec, GeneratorConfig
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import fingerprint

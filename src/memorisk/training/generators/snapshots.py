@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from memorisk.models.generators.generators import Generator, GeneratorConfig
+from memorisk.models.generators.generators import Generator
+from memorisk.models.settings import GeneratorConfig
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import read_json
 from memorisk.runs.workload import Progress

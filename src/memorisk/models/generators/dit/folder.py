@@ -39,10 +39,10 @@ from memorisk.models.generators.dit.network import (
     spec_of,
 )
 from memorisk.models.generators.dit.sampling import DiffusionSampler, image_side
-from memorisk.models.generators.generators import DESCRIPTION, Draw, GeneratorConfig, check_draw, save_description
+from memorisk.models.generators.generators import DESCRIPTION, Draw, check_draw, save_description
 from memorisk.models.hub import CONFIG, WEIGHTS, download_folder, fill_network, read_tensors
 from memorisk.models.provenance import SeenImages, TrainingRecord, join_seen, read_training_record
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
 from memorisk.runs.files import atomic_path, fingerprint, read_json, write_json

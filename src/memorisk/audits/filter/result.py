@@ -1,0 +1,240 @@
+"""What a filter says: the numbers behind its verdict, its page and its lines in the terminal.
+
+`FilterSummary` is ``summary.json``. ``verdict.json`` holds its `FilterNumbers` but for the notes, and so does a loop's
+(`audits.synthesize.result`). A field with a default is missing in runs of before it was computed. Patients are images
+where no patients are given (``units``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from memorisk.audits.generated.terms import Terms
+from memorisk.report.numbers import INLINE, OMITTED, Key, to_json
+from memorisk.statistics.intervals import Proportion
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScreenedSets:
+    """How many images there are, and what became of them."""
+
+    n_train_images: int
+    n_train_patients: int
+    n_train_unread: int
+    """Files or images of the training set that were not read."""
+    n_synthetic_images: Annotated[int, Key("n_synthetic")]
+    """Those that could not be read, too."""
+    n_kept_images: Annotated[int, Key("n_kept")]
+    n_rejected_images: Annotated[int, Key("n_rejected")]
+    rejected: Mapping[str, int]
+    """Images by reason, one of `wording.REASONS`."""
+    filtered: bool
+    """Whether there is a threshold."""
+
+
+@dataclass(frozen=True)
+class ExcludedIdentities:
+    """Calibration identities that are not new, by the first reason that holds."""
+
+    in_training: int = 0
+    """Named among the training patients."""
+    same_pixels: int = 0
+    """An image of theirs is a training image, pixel by pixel, as it is, mirrored or turned."""
+    known: int = 0
+    """A detector was trained or chosen on them."""
+    nearly_same: Annotated[int, OMITTED] = 0
+    """An image of theirs is nearly a training image; in runs of before 2026-11-23, where likeness excluded."""
+
+    @property
+    def n(self) -> int:
+        """All of them."""
+        return self.in_training + self.same_pixels + self.known + self.nearly_same
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookAlikeCounts:
+    """Identities that look alike, and how many both readings count."""
+
+    of_others: int = 0
+    """With an image nearly that of another one."""
+    of_training: int = 0
+    """With an image nearly a training image."""
+    as_given: int = 0
+    as_one: int = 0
+    """With look-alikes as one person each, and without those who look like training images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusions:
+    """Who does not calibrate, who was counted once, and who looks alike."""
+
+    left_out: ExcludedIdentities
+    n_merged_patients: Annotated[int, Key("n_merged")] = 0
+    """Names that were taken for another one's, with whom they share an image."""
+    look_alikes: LookAlikeCounts = LookAlikeCounts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The new people who set the threshold."""
+
+    n_calibration_images: int
+    n_calibration_patients: Annotated[int, Key("n_calibration")]
+    exclusions: Annotated[Exclusions, INLINE]
+    calibration_given: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyCount:
+    """Identities with a pair of copies of a family."""
+
+    family: str
+    identities: int
+    needed: int
+    missing: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """The guarantee, and what it rests on."""
+
+    miss_rate: float
+    confidence: float
+    shared_by: int
+    """Detectors times families."""
+    families: tuple[str, ...]
+    """In words."""
+    kinds: tuple[str, ...]
+    """Their names."""
+    not_promised: tuple[str, ...] = ()
+    """Other kinds of copies."""
+    weak_features: bool
+    """Whether images were compared point by point alone."""
+    n_missing_patients: Annotated[int, Key("missing")]
+    """In the family that lacks most."""
+    lacking: tuple[FamilyCount, ...]
+    threshold_by: Literal["user", "guarantee"] | None
+    """None without a threshold."""
+    detectors: tuple[str, ...]
+    thresholds: tuple[float, ...]
+    guarantee: str | None
+    """In METHODS' words; empty where an earlier rule gave one that may not stand."""
+    unseen: tuple[str, ...]
+    """Detectors of which it cannot be seen whom they know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposedPatients:
+    """Training patients at whom rejected images point, by what points."""
+
+    n_exposed_patients: Annotated[int, Key("n_exposed")] = 0
+    """By the very pixels of an image, or singled out by a score."""
+    n_identical_patients: Annotated[int, Key("n_identical")] = 0
+    """By the very pixels of an image."""
+    n_by_score_patients: Annotated[int, Key("n_by_score")] = 0
+    """By scores alone."""
+    n_singled_patients: Annotated[int, Key("n_by_score_singled_out")] = 0
+    """Of these with an image that no other patient's reaches."""
+
+    @property
+    def n_pointed_patients(self) -> int:
+        """At whom only scores point that others reach as well: neither copied nor singled out."""
+        return self.n_by_score_patients - self.n_singled_patients
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprints:
+    """Of the images."""
+
+    training: str
+    synthetic: str
+    calibration: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterNumbers:
+    """The numbers behind the verdict."""
+
+    units: Literal["patients", "images"]
+    sets: Annotated[ScreenedSets, INLINE]
+    calibration: Annotated[Calibration, INLINE]
+    promise: Annotated[Promise, INLINE]
+    patients_known: bool
+    patients_by_word: bool = False
+    """By ``--one-image-per-patient``."""
+    exposed: Annotated[ExposedPatients, INLINE]
+    synthetic_rejected: Proportion | None
+    """Share of the synthetic images that the detectors reject."""
+    real_rejected: Proportion | None
+    """Share of new patients whose real image would be rejected."""
+    notes: tuple[str, ...]
+    data_hash: Fingerprints
+
+    @property
+    def terms(self) -> Terms:
+        """What a patient is called."""
+        return Terms(self.units)
+
+    @property
+    def nothing_kept(self) -> bool:
+        """Whether images were screened, and all of them rejected."""
+        return self.sets.filtered and not self.sets.n_kept_images
+
+    def in_verdict(self) -> dict[str, Any]:
+        """Those that ``verdict.json`` holds."""
+        return {key: value for key, value in to_json(self).items() if key != "notes"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetNames:
+    """As they may be told; empty for none."""
+
+    training: str
+    synthetic: str
+    calibration: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorSummary:
+    """What compared the images."""
+
+    detector: str
+    sentence: str
+    compares: str
+    at_half: float
+    """Score at P = 0.5; NaN without probabilities."""
+    top: float
+    """Score of an image and itself."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScreeningSettings:
+    """What was asked for."""
+
+    families: tuple[str, ...]
+    seed: int
+    fail_on: str
+    resize: str
+    threshold: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScreeningSetup:
+    """How it was done."""
+
+    features: tuple[DetectorSummary, ...]
+    settings: ScreeningSettings
+    pseudonymised: bool
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterSummary:
+    """``summary.json``."""
+
+    audit: Literal["filter"] = "filter"
+    names: SetNames
+    shape: tuple[int, int, int]
+    numbers: FilterNumbers
+    setup: Annotated[ScreeningSetup, INLINE]

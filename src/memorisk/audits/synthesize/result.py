@@ -1,0 +1,146 @@
+"""What a loop says: the numbers behind its verdict, its page and its lines in the terminal.
+
+`LoopSummary` is ``summary.json``. ``verdict.json`` holds its `LoopNumbers` but for the notes: those of a filter over
+everything drawn (`audits.filter.result`), then the loop's own. A field with a default is missing in runs of before it
+was computed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from memorisk.audits.filter.result import FilterNumbers, ScreeningSettings, ScreeningSetup, SetNames
+from memorisk.models.settings import GeneratorConfig, SamplingOptions
+from memorisk.report.numbers import INLINE, to_json
+from memorisk.statistics.copies.set_memorization import NearnessTest
+from memorisk.statistics.pairs.guarantee import RegeneratedCopies
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalAudit:
+    """What the auditor found."""
+
+    auditor: str
+    """As a report shows it."""
+    status: str
+    """Of the audit: pass, fail or undecided."""
+    why: tuple[str, ...]
+    """Its reasons."""
+    n_listed: int
+    """Training patients that it lists."""
+    n_certain: int
+    """Training patients of whom an image was copied for certain: by its pixels, or a person's word."""
+    nearer: NearnessTest
+    """All training patients against all held-out ones."""
+    clean: bool
+    """Whether nobody is flagged, and the set is no nearer to training patients as a whole."""
+    folder: str
+    """Of the audit, in the run folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """A figure and its interval; NaN where it is not known."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableThreeRow:
+    """A row of the paper's table 3."""
+
+    generator: str
+    conditioning: str
+    n: int
+    """Images of each set that FID and IRS are of."""
+    n_training: int
+    """Training images."""
+    features: str
+    distance: str
+    figures: Mapping[str, Mapping[str, Limits]]
+    """FID, IRS and MemRate, each before the loop, of the kept images, and of real images of new people."""
+    memorized_by: str
+    memorized_at: str
+    no_rate: str = ""
+    """Why there is no MemRate."""
+    paired: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopNumbers:
+    """The numbers behind the verdict."""
+
+    filter: Annotated[FilterNumbers, INLINE]
+    generator: str
+    generator_source: str
+    """What identifies its weights."""
+    conditioned_on: str
+    conditioning: str
+    n_asked: int
+    """Places, each for an image."""
+    n_drawn: int
+    """Images."""
+    n_empty: int
+    """Places that stayed empty."""
+    n_attempts: int
+    hopeless: bool = False
+    """Whether the threshold rejects (nearly) everybody."""
+    gave_up: bool = False
+    """Whether no place was tried again for that reason."""
+    most_tries: int
+    """Of a place."""
+    paired: bool
+    """Whether images were drawn from the condition of a training image."""
+    n_of_source: int
+    """Images that reach the threshold with that very image."""
+    copies: RegeneratedCopies | None
+    """What drawing again does to the guarantee; None where nothing was drawn."""
+    doubts: tuple[str, ...]
+    """Of the training images."""
+    auditor: str | None
+    """What was named to audit the kept set, whether it had anything to look at or not."""
+    audited: FinalAudit | None
+    table_three: TableThreeRow | None
+
+    @property
+    def bounded(self) -> RegeneratedCopies | None:
+        """What bounds the copies among the kept images: a guarantee, and all training images are known."""
+        sets = self.filter.sets
+        known = not self.doubts and not sets.n_train_unread
+        return self.copies if self.filter.promise.guarantee and sets.n_kept_images and known else None
+
+    def in_verdict(self) -> dict[str, Any]:
+        """Those that ``verdict.json`` holds."""
+        return {key: value for key, value in to_json(self).items() if key != "notes"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopSettings(ScreeningSettings):
+    """What was asked for."""
+
+    balance: str
+    paired: bool
+    images: int
+    most_tries: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopSetup(ScreeningSetup):
+    """How it was done."""
+
+    settings: LoopSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopSummary:
+    """``summary.json``."""
+
+    audit: Literal["synthesize"] = "synthesize"
+    names: SetNames
+    shape: tuple[int, int, int]
+    numbers: LoopNumbers
+    generator: GeneratorConfig
+    sampling: SamplingOptions
+    setup: Annotated[LoopSetup, INLINE]
