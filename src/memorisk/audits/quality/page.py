@@ -4,10 +4,11 @@ The fixed wording says what each figure is, what its interval is about, and what
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from memorisk.audits.quality.result import Quality
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -25,9 +26,6 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import column_texts, count, rows
 from memorisk.runs.errors import plural
-
-if TYPE_CHECKING:
-    from memorisk.audits.quality.run import Quality
 
 MEANING: dict[str, str] = {
     "FID": "Distance of the means and covariances of the features; 0 where they are equal. Lower is better. It falls "
@@ -110,7 +108,7 @@ def transfer_warnings(row: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def quality_page(found: "Quality") -> Page:
+def quality_page(found: Quality) -> Page:
     """Lay out the figures; the same figures give the same page."""
     sections = [
         Section("Figures", _figures(found), "figures"),
@@ -131,19 +129,19 @@ def quality_page(found: "Quality") -> Page:
     )
 
 
-def _lead(found: "Quality") -> list[Block]:
+def _lead(found: Quality) -> list[Block]:
     n = found.numbers
-    reference = Paragraph(COMPARE if n["held_out_images"] else NO_REFERENCE)
-    held = f"{count(n['held_out_patients'])} patients" if n["held_out_images"] else "none given"
+    reference = Paragraph(COMPARE if n.held_out_images else NO_REFERENCE)
+    held = f"{count(n.held_out_patients)} patients" if n.held_out_images else "none given"
     facts = [
-        Fact("Training images", count(n["training_images"]), f"{count(n['training_patients'])} patients"),
-        Fact("Synthetic images", count(n["synthetic_images"])),
-        Fact("Held-out images", count(n["held_out_images"]), held),
+        Fact("Training images", count(n.training_images), f"{count(n.training_patients)} patients"),
+        Fact("Synthetic images", count(n.synthetic_images)),
+        Fact("Held-out images", count(n.held_out_images), held),
     ]
     return [Callout("note", "Quality is not privacy", [Paragraph(NOT_PRIVACY)]), reference, Facts(facts)]
 
 
-def _figures(found: "Quality") -> list[Block]:
+def _figures(found: Quality) -> list[Block]:
     """A table a feature space, and what is to be said of it."""
     blocks: list[Block] = []
     for features, own in found.figures.groupby("features", sort=False):
@@ -152,14 +150,14 @@ def _figures(found: "Quality") -> list[Block]:
             blocks.append(Callout("warning", ["In ", Name(name)], [Paragraph(WEAK)]))
         if "random weights" in name:
             blocks.append(Callout("warning", ["In ", Name(name)], [Paragraph(RANDOM)]))
-        blocks.append(_table(own, bool(found.numbers["held_out_images"])))
+        blocks.append(_table(own, bool(found.numbers.held_out_images)))
     blocks.append(Paragraph(INTERVAL))
     missing = rows(found.figures, found.figures["low"].isna().to_numpy())
     if len(missing):
         named = zip(column_texts(missing, "name"), column_texts(missing, "method"), strict=True)
         reasons: list[Text] = [[Name(name), ": ", Name(why)] for name, why in named]
         blocks.append(Steps(reasons))
-    if found.numbers["training_images"] > found.numbers["training_patients"]:
+    if found.numbers.training_images > found.numbers.training_patients:
         blocks.append(Paragraph(CLUSTERED))
     return blocks
 
@@ -185,7 +183,7 @@ def _with_limits(source: str, heading: str, low: str = "", high: str = "") -> Co
     return Column(source=source, heading=heading, format="power", interval=interval)
 
 
-def _transfer(found: "Quality") -> list[Block]:
+def _transfer(found: Quality) -> list[Block]:
     assert found.transfer is not None
     row = found.transfer.iloc[0]
     columns = [
@@ -210,16 +208,16 @@ def _transfer(found: "Quality") -> list[Block]:
     return blocks
 
 
-def _meanings(found: "Quality") -> list[Block]:
+def _meanings(found: Quality) -> list[Block]:
     measured = set(found.figures["figure"])
     items: list[tuple[Text, Text]] = [(name, said) for name, said in MEANING.items() if name in measured]
     return [Definitions(items)]
 
 
-def _setup(found: "Quality") -> list[Block]:
+def _setup(found: Quality) -> list[Block]:
     items: list[tuple[Text, Text]] = [(Name(name), Name(said)) for name, said in found.described.items()]
     blocks: list[Block] = [Definitions(items)]
-    if not found.numbers["patients_given"]:
+    if not found.numbers.patients_given:
         text = (
             "No patients were given with some of the images, so that every image stands for itself: intervals are too "
             "narrow if patients have several. Name patients with --group-from or --group-column."

@@ -27,6 +27,7 @@ from memorisk.audits.pseudonyms import write_listing
 from memorisk.audits.quality.figures import QualityTable, measure_quality
 from memorisk.audits.quality.options import AUTO, QualityOptions, quality_options
 from memorisk.audits.quality.page import quality_page
+from memorisk.audits.quality.result import Quality, QualityNumbers
 from memorisk.audits.quality.transfer import (
     FOLDER,
     TransferData,
@@ -50,37 +51,6 @@ from memorisk.training.features.matrix import Features, load_features
 
 AUTO_SIDE = 32
 REPORT, SUMMARY, TABLES = "report.html", "quality.json", "tables"
-
-
-@dataclass(frozen=True, eq=False)
-class Quality:
-    """What was measured.
-
-    Attributes:
-        figures: A row a figure and feature space, as `QualityTable.table`.
-        transfer: A row a measure of classifiers trained on synthetic and on real images; None without a classifier.
-        described: Of each feature space: a sentence on its encoder.
-        numbers: Images and patients.
-        notes: What was assumed or left out.
-        folder: The run folder.
-    """
-
-    figures: pd.DataFrame
-    transfer: pd.DataFrame | None
-    described: dict[str, str]
-    numbers: dict[str, int]
-    notes: tuple[str, ...]
-    folder: Path
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it, in JSON's own types but for numbers that are none."""
-        return {
-            "quality": self.figures.to_dict("records"),
-            "train_on_synthetic": None if self.transfer is None else self.transfer.to_dict("records"),
-            "features": self.described,
-            "numbers": self.numbers,
-            "notes": list(self.notes),
-        }
 
 
 @dataclass(frozen=True)
@@ -256,16 +226,16 @@ def _image_checks(features: Features) -> set[str]:
     return set(features.checks.sentences(features.ids, features.values.shape[1]))
 
 
-def _numbers(sets: Sets) -> dict[str, int]:
+def _numbers(sets: Sets) -> QualityNumbers:
     held = sets.held
-    return {
-        "training_images": len(sets.train.images),
-        "training_patients": len(set(sets.train.manifest.groups)),
-        "synthetic_images": len(sets.synthetic.images),
-        "held_out_images": 0 if held is None else len(held.images),
-        "held_out_patients": 0 if held is None else len(set(held.manifest.groups)),
-        "patients_given": int(sets.groups_given),
-    }
+    return QualityNumbers(
+        training_images=len(sets.train.images),
+        training_patients=len(set(sets.train.manifest.groups)),
+        synthetic_images=len(sets.synthetic.images),
+        held_out_images=0 if held is None else len(held.images),
+        held_out_patients=0 if held is None else len(set(held.manifest.groups)),
+        patients_given=int(sets.groups_given),
+    )
 
 
 def _write(run: RunFolder, found: Quality) -> None:
@@ -285,15 +255,15 @@ def _plan(
     n = _numbers(sets)
     return QualityPlan(
         images={
-            "training": n["training_images"],
-            "synthetic": n["synthetic_images"],
-            "held out": n["held_out_images"],
+            "training": n.training_images,
+            "synthetic": n.synthetic_images,
+            "held out": n.held_out_images,
         },
-        patients={"training": n["training_patients"], "held out": n["held_out_patients"]},
+        patients={"training": n.training_patients, "held out": n.held_out_patients},
         left_out=sets.shared_patients,
         features=tuple(source.shown for source in sources),
         figures=options.figures,
-        n_reference=min(n["held_out_images"], n["synthetic_images"]),
+        n_reference=min(n.held_out_images, n.synthetic_images),
         cost=quality_cost(sets, sources, transfer, options),
         notes=sets.notes,
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memorisk.audits.filter.result import FilterNumbers, Promise
+from memorisk.audits.quality.result import QualityNumbers
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.model_descriptions import (
     NO_PATIENTS,
@@ -465,7 +466,7 @@ def describe_quality(run: FinishedAudit) -> AuditStatement:
     Args:
         run: Of that kind.
     """
-    numbers = run.summary["numbers"]
+    n, made = from_json(QualityNumbers, run.summary["numbers"]), run.config["run"]
     rows: list[dict[str, Any]] = list(run.summary["quality"])
     return AuditStatement(
         kind="quality",
@@ -475,15 +476,13 @@ def describe_quality(run: FinishedAudit) -> AuditStatement:
         why=("figures of quality say nothing of privacy: a set of copies has the best there are",),
         what_would_decide=(_AUDIT_IT,),
         subject=Subject(what="images", why="Figures of quality clear no set for release."),
-        data=tuple(
-            Part(part=said, fingerprint=str(run.config["run"][name]), images=count_or_none(numbers[f"{key}_images"]),
-                 units=count_or_none(numbers.get(f"{key}_patients")))
-            for name, said, key in (("training", "training", "training"), ("synthetic", "generated", "synthetic"),
-                                    ("held_out", "held out", "held_out"))
-            if run.config["run"].get(name)
+        data=_parts(
+            ("training", made.get("training"), n.training_images, n.training_patients),
+            ("generated", made.get("synthetic"), n.synthetic_images, None),
+            ("held out", made.get("held_out"), n.held_out_images, n.held_out_patients),
         ),
-        units="patients" if numbers["patients_given"] else "images",
-        n_units=count_or_none(numbers["training_patients"]),
+        units="patients" if n.patients_given else "images",
+        n_units=n.training_patients,
         n_models=None,
         level=None,
         correction="none: each figure by itself",

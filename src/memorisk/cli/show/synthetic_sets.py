@@ -16,6 +16,7 @@ from rich.text import Text
 
 from memorisk.audits.filter.result import FilterNumbers, FilterSummary
 from memorisk.audits.quality.page import transfer_warnings
+from memorisk.audits.quality.result import Quality
 from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary
 from memorisk.report.columns import is_missing, power
 from memorisk.report.numbers import from_json, to_json
@@ -25,7 +26,7 @@ from memorisk.statistics.intervals import Proportion
 
 if TYPE_CHECKING:
     from memorisk.audits.filter.run import FilterPlan
-    from memorisk.audits.quality.run import Quality, QualityPlan
+    from memorisk.audits.quality.run import QualityPlan
     from memorisk.audits.synthesize.plan import SynthesizePlan
     from memorisk.training.generators.generation import GeneratedSet, GeneratePlan
 
@@ -302,7 +303,7 @@ def _share_of(real: Proportion) -> str:
     return f"{share:.0f} % ({low:.0f} to {high:.0f} %)"
 
 
-def show_quality(found: "Quality", *, as_json: bool) -> None:
+def show_quality(found: Quality, *, as_json: bool) -> None:
     """A line a figure, beside held-out real images, and where the report lies."""
     if as_json:
         _json(found.as_json())

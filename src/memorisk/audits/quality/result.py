@@ -1,0 +1,53 @@
+"""What figures of quality are: tables, numbers of images, and what must be said of them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from memorisk.report.numbers import to_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class QualityNumbers:
+    """Images and patients."""
+
+    training_images: int
+    training_patients: int
+    synthetic_images: int
+    held_out_images: int
+    held_out_patients: int
+    patients_given: int
+    """1 where every real image says whose it is, else 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """What was measured.
+
+    Attributes:
+        figures: A row a figure and feature space, as `QualityTable.table`.
+        transfer: A row a measure of classifiers trained on synthetic and on real images; None without a classifier.
+        described: Of each feature space: a sentence on its encoder.
+        numbers: Images and patients.
+        notes: What was assumed or left out.
+        folder: The run folder.
+    """
+
+    figures: pd.DataFrame
+    transfer: pd.DataFrame | None
+    described: dict[str, str]
+    numbers: QualityNumbers
+    notes: tuple[str, ...]
+    folder: Path
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, in JSON's own types but for numbers that are none."""
+        return {
+            "quality": self.figures.to_dict("records"),
+            "train_on_synthetic": None if self.transfer is None else self.transfer.to_dict("records"),
+            "features": self.described,
+            "numbers": to_json(self.numbers),
+            "notes": list(self.notes),
+        }
