@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
-from memorisk.audits.watch.run import WatchResult
 from memorisk.audits.watch.verdict import can_stop, watch_verdict
 from memorisk.cli.show.audits import show_watch, show_watch_within
 from memorisk.statistics.quality.feature_distances import frechet_distance
@@ -41,23 +40,22 @@ def copies(digits, share):
 def test_the_headline_says_whether_a_rule_could_speak(digits, tmp_path, capsys, held, settings, share, kind, title):
     watch = watch_of(digits, held, tmp_path / "w", **settings)
     look = watch.look(1, copies(digits, share))
-    found = watch_verdict(watch)
+    result = watch.result()
+    found = watch_verdict(result)
     assert (found[0], found[1][: len(title)]) == (kind, title)
-    assert can_stop(watch) is ("No rule" not in title)
+    assert can_stop(result) is ("No rule" not in title)
     assert ("could have stopped the training: that it went on says nothing" in found[2]) is ("No rule" in title)
     assert found[1] in report_of(watch)
     assert ("any of them draws needs an audit of its own" in found[2]) is (kind == "fail")
     assert "No memorization was shown" not in report_of(watch) or title.startswith("No memorization")
-    show_watch(
-        WatchResult(tmp_path / "w", watch.looks, watch.stopped_at, watch.notes, found[1], watch.rule), as_json=False
-    )
+    show_watch(result, as_json=False)
     show_watch_within(watch)
     told = capsys.readouterr().out.replace("\n", " ")
     assert found[1].upper() in told
     assert told.count(watch.rule) == 2
     assert f"watch: {found[1]}" in told
-    assert ("it did not stop the training" in told) is (kind != "fail" and can_stop(watch))
-    assert ("it could not have stopped the training" in told) is (not can_stop(watch))
+    assert ("it did not stop the training" in told) is (kind != "fail" and can_stop(result))
+    assert ("it could not have stopped the training" in told) is (not can_stop(result))
     assert ("it stopped the training at step 1" in told) is (not look.go_on)
 
 
@@ -107,7 +105,7 @@ def test_fid_is_compared_at_the_same_number_of_images(digits, tmp_path):
 def test_the_terminal_shows_fid_of_as_many_images(digits, tmp_path, capsys):
     watch = watch_of(digits, 30, quality="auto", stop_on="never")
     look = watch.look(1, copies(digits, 0.0))
-    show_watch(WatchResult(tmp_path, watch.looks, None, (), "x"), as_json=False)
+    show_watch(watch.result(), as_json=False)
     told = capsys.readouterr().out
     row = next(line for line in told.splitlines() if line.strip().startswith("1 "))
     assert row.split()[-3:] == [f"{value:.4g}" for value in (look.fid, look.fid_same_number, look.fid_held_out)]

@@ -1,4 +1,4 @@
-"""An evaluation of a training, the log of all evaluations, and the trackers that show them.
+"""The log of all evaluations of a training, and the trackers that show them.
 
 ``looks.parquet`` holds a row an evaluation and is a table that a killed training finds again. ``watch.jsonl`` holds
 the same as lines for whoever follows it, ``listed.parquet`` whom each evaluation listed. The first is written last:
@@ -11,7 +11,7 @@ Trackers are TensorBoard or MLflow, which log into a folder and nowhere else. No
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,95 +20,12 @@ import pandas as pd
 
 from memorisk.audits.tracker_libraries import mlflow_client, summary_writer
 from memorisk.audits.watch.options import WatchOptions
+from memorisk.audits.watch.result import Evaluation, evaluation_table
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
 from memorisk.runs.files import json_value, read_json, read_table, write_json, write_table, write_text
 
 EVALUATIONS_FILE, LINES_FILE, LISTED_FILE = "looks.parquet", "watch.jsonl", "listed.parquet"
 LISTED_COLUMNS = ("step", "patient", "image", "drawn", "distance", "p_value")
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What was seen after so many steps. Limits are at 95 %; numbers are NaN where they could not be had."""
-
-    step: int
-    """Of the training."""
-    number: int
-    """Of the look, from 1."""
-    weights: str
-    """What identifies the weights that drew; empty where nobody said."""
-    n_images: int
-    """Images that were drawn."""
-    n_train: int
-    """Training patients: the units of every share."""
-    n_held: int
-    """Held-out patients: likewise."""
-    share: float
-    """Of the training patients, those nearer to the images than all but `nominal` of held-out ones: the memorized
-    share."""
-    share_low: float
-    """Its lower limit."""
-    share_high: float
-    """Its upper limit."""
-    nominal: float
-    """What a generator that memorized nothing has."""
-    p_value: float
-    """Exact, of the share: training and held-out patients in a random order."""
-    error: float
-    """What this look may add to the probability of a false stop."""
-    share_floor: float
-    """Lower limit of the share that fails with that probability."""
-    listed: int
-    """Training patients on the list of this look."""
-    shortest_list: int
-    """The fewest that could have been listed; more than there are: no list was possible."""
-    ahead: int
-    """Training patients nearer than every held-out one."""
-    p_ahead: float
-    """Of so many, in a random order."""
-    train_nearest: float
-    """Median distance of a training patient to the images."""
-    held_nearest: float
-    """Median distance of a held-out patient to them."""
-    train_least: float
-    """Smallest distance of a training patient."""
-    held_least: float
-    """Smallest distance of a held-out patient."""
-    fid: float
-    """Frechet distance of the images and the training images."""
-    fid_low: float
-    """Its lower limit."""
-    fid_high: float
-    """Its upper limit."""
-    fid_same_number: float
-    """The same of as many drawn images as there are held-out ones, where these are fewer."""
-    fid_held_out: float
-    """Of held-out images in place of those: what real images have."""
-    fid_name: str
-    """With its features and numbers of images; empty where none was computed."""
-    held_out_loss: float
-    """Of the training, as it was handed in."""
-    exceeded: bool
-    """Whether this look says what `stop_on` waits for."""
-    go_on: bool
-    """Whether the training is to go on."""
-    note: str
-    """What must be said of this look; empty for nothing."""
-
-    @property
-    def words(self) -> str:
-        """In a line."""
-        if self.share == self.share:
-            share = f"{self.share:.1%} ({self.share_low:.1%} to {self.share_high:.1%})"
-            told = f"step {self.step:,}: memorized {share} of {self.n_train:,} patients, {self.listed:,} listed"
-        else:
-            told = (
-                f"step {self.step:,}: no memorized share is known, {self.listed:,} of {self.n_train:,} patients listed"
-            )
-        told += f", {self.fid_name} {self.fid:.4g}" if self.fid_name else ""
-        told += f", held-out loss {self.held_out_loss:.4g}" if self.held_out_loss == self.held_out_loss else ""
-        told += "" if self.share == self.share or not self.note else f" ({self.note.rstrip('.')})"
-        return told + ("" if self.go_on else "; to be stopped")
 
 
 class EvaluationLog:
@@ -190,7 +107,7 @@ class EvaluationLog:
 
     def table(self) -> pd.DataFrame:
         """A row a look."""
-        return pd.DataFrame([asdict(look) for look in self.looks], columns=[f.name for f in fields(Evaluation)])
+        return evaluation_table(self.looks)
 
     def lines(self) -> list[dict[str, Any]]:
         """The looks as JSON has them, each with its listed patients."""

@@ -125,6 +125,45 @@ def nearness(found: Distances, real: RealImages, options: WatchOptions, error: f
     )
 
 
+_NO_DISTANCES = {
+    **dict.fromkeys(("share", "train_nearest", "held_nearest", "train_least", "held_least"), math.nan),
+    **{"share_low": 0.0, "share_high": 1.0, "share_floor": 0.0, "p_value": 1.0, "p_ahead": 1.0},
+    **dict.fromkeys(("listed", "shortest_list", "ahead"), 0),
+}
+
+
+def exceeds_rule(seen: Nearness, options: WatchOptions, error: float) -> bool:
+    """Whether a look says what the rule waits for, with the error that it may make."""
+    if not error or options.stop_on == "never":
+        return False
+    return {
+        "share": seen.floor > options.nominal,
+        "test": seen.share.p_value <= error,
+        "listed": seen.listed_at_error,
+    }[options.stop_on]
+
+
+def evaluation_fields(seen: Nearness | None) -> dict[str, Any]:
+    """The fields of a look that distances give."""
+    if seen is None:
+        return dict(_NO_DISTANCES)
+    return {
+        "share": seen.share.estimate,
+        "share_low": seen.share.low,
+        "share_high": seen.share.high,
+        "share_floor": seen.floor,
+        "p_value": seen.share.p_value,
+        "listed": seen.queries.listed.n_rejected,
+        "shortest_list": seen.queries.shortest_list,
+        "ahead": seen.queries.ahead,
+        "p_ahead": seen.queries.p_ahead,
+        "train_nearest": seen.medians[0],
+        "held_nearest": seen.medians[1],
+        "train_least": seen.least[0],
+        "held_least": seen.least[1],
+    }
+
+
 def _usable(features: np.ndarray, measure: str | None) -> np.ndarray:
     """[S] whether the measure knows distances of these rows."""
     good = np.isfinite(features).all(axis=1)

@@ -14,7 +14,7 @@ In Lightning (``lightning`` or ``pytorch_lightning``) it is a callback; the libr
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -30,8 +30,8 @@ from memorisk.audits.generated.knowledge import trained_on_more, unknown_weights
 from memorisk.audits.generated.sets import HELD_OUT, TRAIN
 from memorisk.audits.pseudonyms import write_listing
 from memorisk.audits.watch.drawn_images import Sample, preserve_random_state, sample_generator, sample_pipeline
-from memorisk.audits.watch.evaluations import LISTED_COLUMNS, Evaluation, EvaluationLog, Tracker, open_trackers
-from memorisk.audits.watch.measurements import EvaluationQuality, distances, nearness
+from memorisk.audits.watch.evaluations import LISTED_COLUMNS, EvaluationLog, Tracker, open_trackers
+from memorisk.audits.watch.measurements import EvaluationQuality, distances, evaluation_fields, exceeds_rule, nearness
 from memorisk.audits.watch.options import watch_options
 from memorisk.audits.watch.page import watch_page
 from memorisk.audits.watch.real_images import (
@@ -42,14 +42,14 @@ from memorisk.audits.watch.real_images import (
     store_of_arrays,
     validate_images,
 )
+from memorisk.audits.watch.result import Evaluation, WatchedImages, WatchResult
 from memorisk.audits.watch.verdict import (
     check_stopping_rule,
     choose_rule,
-    evaluation_fields,
     evaluation_note,
-    exceeds_rule,
     held_out_needed,
     rule_words,
+    watch_verdict,
 )
 from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.images.store import ImageStore
@@ -208,6 +208,35 @@ class MemorizationWatch:
             )
         return tuple(said)
 
+    def result(self) -> WatchResult:
+        """What was seen so far."""
+        real = self.real
+        found = WatchResult(
+            folder=self.folder,
+            options=self.options,
+            real=WatchedImages(
+                n_train_images=len(real.train.images),
+                n_train_patients=real.n_train,
+                n_held_images=len(real.held.images),
+                n_held_patients=real.n_held,
+                one_image_each=real.counted.one_each,
+                detector=real.detector.name,
+                weak=real.detector.source.kind in ("pixels", "pca"),
+                features=real.train_features.described.sentence,
+                train_hash=real.train.data_hash,
+                held_hash=real.held.data_hash,
+            ),
+            looks=self.looks,
+            stop=self.stopped_at,
+            may_stop=self.stop,
+            listed=self.book.listed,
+            rule=self.rule,
+            warnings=self.warnings,
+            notes=self.notes,
+            generator=self.kind,
+        )
+        return replace(found, headline=watch_verdict(found)[1]) if found.looks else found
+
     def due(self, step: int) -> bool:
         """Whether a look is planned after this step: every so many."""
         return step > 0 and step % self.options.every == 0
@@ -291,7 +320,7 @@ class MemorizationWatch:
         """Write ``report.html`` with all looks; where it is, or None without a folder or a look."""
         if self.folder is None or not len(self.book):
             return None
-        write_text(self.folder / REPORT, render_page(watch_page(self, redact=self.options.redact)))
+        write_text(self.folder / REPORT, render_page(watch_page(self.result(), redact=self.options.redact)))
         return self.folder / REPORT
 
     def close(self) -> None:

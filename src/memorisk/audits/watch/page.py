@@ -1,11 +1,9 @@
 """The report of a watch: is it beginning to memorize, whom, and at which step; what may be done, what is not said."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.watch.evaluations import Evaluation
+from memorisk.audits.watch.result import Evaluation, WatchResult, evaluation_table
 from memorisk.audits.watch.verdict import RULES, watch_verdict
 from memorisk.report.blocks import (
     Block,
@@ -27,9 +25,6 @@ from memorisk.report.columns import capitalized, count, percent
 from memorisk.report.figures.curves import steps_plot
 from memorisk.runs.environment import versions
 
-if TYPE_CHECKING:  # which writes the page
-    from memorisk.audits.watch.memorization_watch import MemorizationWatch
-
 _CHOSE = (
     "The held-out images of this watch chose, or may choose, the step at which the training ends. For the audit of "
     "what comes out of it they are no held-out images any more: that audit needs patients who had no part in training "
@@ -37,56 +32,56 @@ _CHOSE = (
 )
 
 
-def watch_page(watch: "MemorizationWatch", *, redact: bool = False) -> Page:
+def watch_page(found: WatchResult, *, redact: bool = False) -> Page:
     """Lay out the report.
 
     Args:
-        watch: With its looks.
+        found: With its looks.
         redact: Leave out every id.
     """
-    looks, table = watch.looks, watch.book.table()
+    looks, table = found.looks, evaluation_table(found.looks)
     sections = [
-        Section("Step by step", _curves(table, watch) if looks else [Paragraph("There is no look yet.")], "steps"),
-        Section("Who is listed", _listed(watch, redact), "listed"),
-        Section("What it means", _meaning(watch), "meaning"),
-        Section("What this does not say", [Steps(_not_said(watch))], "limits"),
-        Section("How it was done", _setup(watch, redact), "setup"),
+        Section("Step by step", _curves(table, found) if looks else [Paragraph("There is no look yet.")], "steps"),
+        Section("Who is listed", _listed(found, redact), "listed"),
+        Section("What it means", _meaning(found), "meaning"),
+        Section("What this does not say", [Steps(_not_said(found))], "limits"),
+        Section("How it was done", _setup(found, redact), "setup"),
     ]
     return Page(
         title="Does the generator begin to memorize?",
         subtitle="Looks at a generator in training",
-        lead=_lead(watch),
+        lead=_lead(found),
         sections=sections,
         footer=[Paragraph(_footer(redact))],
         redacted=redact,
     )
 
 
-def _lead(watch: "MemorizationWatch") -> list[Block]:
+def _lead(found: WatchResult) -> list[Block]:
     """The rule's word, and the numbers of the last look."""
-    looks = watch.looks
+    looks = found.looks
     if not looks:
         return [Callout("note", "Nothing was looked at yet")]
     last = looks[-1]
-    kind, title, said = watch_verdict(watch)
+    kind, title, said = watch_verdict(found)
     facts = [
-        Fact("Looks", count(len(looks)), "" if watch.options.looks is None else f"of {count(watch.options.looks)}"),
+        Fact("Looks", count(len(looks)), "" if found.options.looks is None else f"of {count(found.options.looks)}"),
         Fact("Last step", count(last.step)),
         Fact("Memorized share", *_share(last)),
         Fact("Nominal rate", percent(last.nominal), "of a generator that memorized nothing"),
         Fact("Listed patients", count(last.listed), _of_whom(last)),
     ]
     if last.fid_name:
-        n = _compared(last, watch)
+        n = _compared(last, found)
         beside = f"{last.fid_held_out:.4g} of {count(n)} held-out real images"
         facts.append(Fact(f"FID of {count(n)} images", f"{last.fid_same_number:.4g}", beside))
-    told = [Callout("warning", heading, [Paragraph(Name(text))]) for heading, text in watch.warnings]
+    told = [Callout("warning", heading, [Paragraph(Name(text))]) for heading, text in found.warnings]
     return [Callout(kind, title, [Paragraph(said)]), *told, Facts(facts)]
 
 
-def _compared(look: Evaluation, watch: "MemorizationWatch") -> int:
+def _compared(look: Evaluation, found: WatchResult) -> int:
     """Images, drawn ones and held-out ones alike, whose FID is compared."""
-    return min(look.n_images, len(watch.real.held.images))
+    return min(look.n_images, found.real.n_held_images)
 
 
 def _of_whom(look: Evaluation) -> str:
@@ -104,7 +99,7 @@ def _share(look: Evaluation) -> tuple[str, str]:
     return percent(look.share), f"{percent(look.share_low)} to {percent(look.share_high)}"
 
 
-def _curves(table: pd.DataFrame, watch: "MemorizationWatch") -> list[Block]:
+def _curves(table: pd.DataFrame, found: WatchResult) -> list[Block]:
     """The figures and the table of looks."""
     steps = [int(step) for step in table["step"]]
     columns = {name: table[name].to_numpy(dtype=float) for name in table if name not in ("weights", "fid_name", "note")}
@@ -115,7 +110,7 @@ def _curves(table: pd.DataFrame, watch: "MemorizationWatch") -> list[Block]:
                 steps,
                 {"memorized share, 95 %": (columns["share"], columns["share_low"], columns["share_high"])},
                 y_title="Memorized share",
-                reference=(watch.options.nominal, "nominal rate"),
+                reference=(found.options.nominal, "nominal rate"),
                 share=True,
             ),
             title="Memorized share",
@@ -125,7 +120,7 @@ def _curves(table: pd.DataFrame, watch: "MemorizationWatch") -> list[Block]:
         )
     ]
     if np.isfinite(columns["fid"]).any():
-        blocks.append(_quality(table, columns, watch))
+        blocks.append(_quality(table, columns, found))
     if np.isfinite(columns["held_out_loss"]).any():
         loss = (columns["held_out_loss"], nothing, nothing)
         blocks.append(
@@ -140,11 +135,11 @@ def _curves(table: pd.DataFrame, watch: "MemorizationWatch") -> list[Block]:
     return [*blocks, *_tables(table)]
 
 
-def _quality(table: pd.DataFrame, columns: dict[str, np.ndarray], watch: "MemorizationWatch") -> Figure:
+def _quality(table: pd.DataFrame, columns: dict[str, np.ndarray], found: WatchResult) -> Figure:
     """FID of drawn and of held-out images at the same number of either: it falls with the number."""
     nothing, drawn = np.full(len(table), np.nan), (columns["fid"], columns["fid_low"], columns["fid_high"])
     same, held = columns["fid_same_number"], (columns["fid_held_out"], nothing, nothing)
-    numbers = {_compared(look, watch) for look in watch.looks if look.fid_name}
+    numbers = {_compared(look, found) for look in found.looks if look.fid_name}
     n = count(numbers.pop()) if len(numbers) == 1 else "as many"
     fewer = not np.array_equal(same, columns["fid"], equal_nan=True)
     lines = {f"{n} drawn images": (same, nothing, nothing)} if fewer else {f"{n} drawn images, 95 %": drawn}
@@ -200,9 +195,9 @@ def _tables(table: pd.DataFrame) -> list[Block]:
     return tables
 
 
-def _listed(watch: "MemorizationWatch", redact: bool) -> list[Block]:
+def _listed(found: WatchResult, redact: bool) -> list[Block]:
     """Patients of the last look that listed any."""
-    listed, last = watch.book.listed, watch.looks[-1] if watch.looks else None
+    listed, last = found.listed, found.looks[-1] if found.looks else None
     if last is None:
         return [Paragraph("There is no look yet.")]
     said = f"At step {last.step:,}, {count(last.listed)} of {count(last.n_train)} training patients are listed. "
@@ -210,7 +205,7 @@ def _listed(watch: "MemorizationWatch", redact: bool) -> list[Block]:
         said += "No list was possible: there are too few held-out patients for this level."
     else:
         said += (
-            f"At most {watch.options.level:.0%} of a list are expected to be patients no nearer to the images than "
+            f"At most {found.options.level:.0%} of a list are expected to be patients no nearer to the images than "
             f"held-out ones are. Lists shorter than {count(last.shortest_list)} were not possible."
         )
     blocks: list[Block] = [Paragraph(said)]
@@ -227,16 +222,16 @@ def _listed(watch: "MemorizationWatch", redact: bool) -> list[Block]:
     return [*blocks, Table(frame=rows, columns=columns, caption="Listed patients", elsewhere="listed.parquet")]
 
 
-def _meaning(watch: "MemorizationWatch") -> list[Block]:
+def _meaning(found: WatchResult) -> list[Block]:
     """The figures in words."""
-    o = watch.options
+    o = found.options
     told: list[tuple[Text, Text]] = [
         (
             "Memorized share",
             f"A training patient counts who is nearer to the drawn images than all but {o.nominal:.0%} of held-out "
             f"patients are. A generator that knows neither part has {o.nominal:.0%}.",
         ),
-        ("What stops", f"{capitalized(RULES[o.stop_on])}. {watch.rule}"),
+        ("What stops", f"{capitalized(RULES[o.stop_on])}. {found.rule}"),
         (
             "Error",
             f"A training that memorizes nothing is stopped at any of its looks with a probability of at most "
@@ -253,46 +248,46 @@ def _divided(looks: int | None) -> str:
     return f", {looks:,} equal ones." if looks > 1 else ", which for a single look is all of it."
 
 
-def _not_said(watch: "MemorizationWatch") -> list[Text]:
+def _not_said(found: WatchResult) -> list[Text]:
     """What nobody should take from it."""
-    weak = watch.real.detector.source.kind in ("pixels", "pca")
+    weak = found.real.weak
     said: list[Text] = [
-        f"Whether a set of images may be shared: a look compares {watch.options.images:,} images and hides no known "
+        f"Whether a set of images may be shared: a look compares {found.options.images:,} images and hides no known "
         "copies among them. Audit the set itself (memorisk audit synthetic).",
         "That those who are not listed are safe: copies that the detector does not see are not counted.",
         "That an earlier step has memorized nothing: memorization grows, and is shown late.",
     ]
     if weak:
         said.insert(0, "Copies that were turned, cropped or recoloured: pixels are compared, a weak detector.")
-    boxed = {text for _, text in watch.warnings}
-    return [*said, *(Name(note) for note in watch.notes if note not in boxed)]
+    boxed = {text for _, text in found.warnings}
+    return [*said, *(Name(note) for note in found.notes if note not in boxed)]
 
 
-def _setup(watch: "MemorizationWatch", redact: bool) -> list[Block]:
+def _setup(found: WatchResult, redact: bool) -> list[Block]:
     """Everything to repeat it."""
-    o, real = watch.options, watch.real
+    o, real = found.options, found.real
     told: list[tuple[Text, Text]] = [
-        ("Training", f"{count(len(real.train.images))} images of {count(real.n_train)} patients"),
-        ("Held out", f"{count(len(real.held.images))} images of {count(real.n_held)} patients"),
-        ("Detector", Name(real.detector.name)),
-        ("Features", Name(real.train_features.described.sentence)),
+        ("Training", f"{count(real.n_train_images)} images of {count(real.n_train_patients)} patients"),
+        ("Held out", f"{count(real.n_held_images)} images of {count(real.n_held_patients)} patients"),
+        ("Detector", Name(real.detector)),
+        ("Features", Name(real.features)),
         ("Images a look", count(o.images)),
-        ("Stops on", o.stop_on + ("" if watch.stop else ", noted only")),
+        ("Stops on", o.stop_on + ("" if found.may_stop else ", noted only")),
         ("Looks in a row", count(o.patience)),
-        *_sampling(watch),
+        *_sampling(found),
         ("Seed", str(o.seed)),
-        ("Fingerprint, training", Name(real.train.data_hash)),
-        ("Fingerprint, held out", Name(real.held.data_hash)),
+        ("Fingerprint, training", Name(real.train_hash)),
+        ("Fingerprint, held out", Name(real.held_hash)),
         *((name, Name(version)) for name, version in versions().items()),
     ]
     return [Definitions([row for row in told if not (redact and str(row[0]).startswith("Fingerprint"))], compact=True)]
 
 
-def _sampling(watch: "MemorizationWatch") -> list[tuple[Text, Text]]:
+def _sampling(found: WatchResult) -> list[tuple[Text, Text]]:
     """How images were drawn, as far as the generator has such settings; a sample of the user's own has none."""
-    if watch.kind is None:
+    if found.generator is None:
         return []
-    settings = watch.options.sampling().told(watch.kind)
+    settings = found.options.sampling().told(found.generator)
     return [("Sampling", ", ".join(f"{name} {value}" for name, value in settings.items()))]
 
 

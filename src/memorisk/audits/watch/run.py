@@ -13,11 +13,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from memorisk.audits.watch.evaluations import Evaluation, EvaluationLog
+from memorisk.audits.watch.evaluations import EvaluationLog
 from memorisk.audits.watch.measurements import NO_FID
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.audits.watch.options import AUTO, WatchOptions, WatchSettings, watch_options
 from memorisk.audits.watch.real_images import Images
+from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.audits.watch.training_outputs import (
     WATCH,
     held_out_losses,
@@ -26,7 +27,7 @@ from memorisk.audits.watch.training_outputs import (
     plan_evaluations,
     training_images,
 )
-from memorisk.audits.watch.verdict import held_out_needed, watch_verdict
+from memorisk.audits.watch.verdict import held_out_needed
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.models.encoders.feature_sources import parse_source
 from memorisk.runs.errors import InputError, one_line
@@ -78,24 +79,6 @@ def watch_cost(
         loose = ["images_drawn", "images_passed", "pairs"]
     compared = n * (len(real.train.images) + len(real.held.images))
     return found + drawn + Cost(images_passed=networks * n, pairs=compared, at_most=tuple(loose))
-
-
-@dataclass(frozen=True)
-class WatchResult:
-    """What was seen of a training."""
-
-    folder: Path
-    """With ``looks.parquet``, ``watch.jsonl``, ``listed.parquet`` and ``report.html``."""
-    looks: tuple[Evaluation, ...]
-    """By step."""
-    stop: Evaluation | None
-    """The first look at which the rule says stop; None where none does."""
-    notes: tuple[str, ...]
-    """What must be said, a sentence each."""
-    headline: str = ""
-    """What may be said after these looks; empty without a look."""
-    rule: str = ""
-    """The rule and, of ``auto``, why it took that one, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -179,8 +162,7 @@ def watch_training(
             time.sleep(poll)
         watch.book.note_losses(held_out_losses(place))
         watch.report()
-        headline = watch_verdict(watch)[1] if watch.looks else ""
-        return WatchResult(kind.out, watch.looks, watch.stopped_at, watch.notes, headline, watch.rule)
+        return watch.result()
 
 
 def plan_watch(

@@ -14,10 +14,10 @@ from typing import Any, get_args, get_type_hints
 from memorisk.audits.generated.knowledge import refuse_known
 from memorisk.audits.generated.sets import select_rows
 from memorisk.audits.watch.drawn_images import folder_step, image_folders, read_image_folder, sample_generator
-from memorisk.audits.watch.evaluations import Evaluation
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.real_images import Images, RealImages
+from memorisk.audits.watch.result import Evaluation
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_generated_within, refuse_overlap
 from memorisk.images.store import ImageStore

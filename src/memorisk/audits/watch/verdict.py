@@ -8,24 +8,13 @@ same. Its error is not shared with the others.
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
-from memorisk.audits.watch.evaluations import Evaluation
 from memorisk.audits.watch.options import WatchOptions
+from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.report.blocks import Kind
 from memorisk.report.columns import count, percent
 from memorisk.runs.errors import InputError, plural
 from memorisk.statistics.multiple_testing import ErrorSpending, held_out_for_limit
-
-if TYPE_CHECKING:
-    from memorisk.audits.watch.measurements import Nearness
-    from memorisk.audits.watch.memorization_watch import MemorizationWatch
-
-_NO_DISTANCES = {
-    **dict.fromkeys(("share", "train_nearest", "held_nearest", "train_least", "held_least"), math.nan),
-    **{"share_low": 0.0, "share_high": 1.0, "share_floor": 0.0, "p_value": 1.0, "p_ahead": 1.0},
-    **dict.fromkeys(("listed", "shortest_list", "ahead"), 0),
-}
 
 
 def choose_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> WatchOptions:
@@ -119,38 +108,6 @@ def _held_out_floor(options: WatchOptions) -> int:
     return math.ceil(1 / options.nominal - 1e-9) - 1
 
 
-def exceeds_rule(seen: "Nearness", options: WatchOptions, error: float) -> bool:
-    """Whether a look says what the rule waits for, with the error that it may make."""
-    if not error or options.stop_on == "never":
-        return False
-    return {
-        "share": seen.floor > options.nominal,
-        "test": seen.share.p_value <= error,
-        "listed": seen.listed_at_error,
-    }[options.stop_on]
-
-
-def evaluation_fields(seen: "Nearness | None") -> dict[str, Any]:
-    """The fields of a look that distances give."""
-    if seen is None:
-        return dict(_NO_DISTANCES)
-    return {
-        "share": seen.share.estimate,
-        "share_low": seen.share.low,
-        "share_high": seen.share.high,
-        "share_floor": seen.floor,
-        "p_value": seen.share.p_value,
-        "listed": seen.queries.listed.n_rejected,
-        "shortest_list": seen.queries.shortest_list,
-        "ahead": seen.queries.ahead,
-        "p_ahead": seen.queries.p_ahead,
-        "train_nearest": seen.medians[0],
-        "held_nearest": seen.medians[1],
-        "train_least": seen.least[0],
-        "held_least": seen.least[1],
-    }
-
-
 def evaluation_note(nothing: bool, error: float, drawn: int, compared: int, few: str = "") -> str:
     """What must be said of a look, empty for nothing.
 
@@ -186,40 +143,42 @@ _UNTESTED = "Nothing was tested, and nothing could have stopped the training: th
 _BY_ITSELF = "By itself, and without regard to other looks, that speaks for memorization."
 
 
-def can_stop(watch: "MemorizationWatch") -> bool:
+def can_stop(found: WatchResult) -> bool:
     """Whether the rule can speak at all: it is one, and there are the held-out patients that it needs."""
-    return watch.options.stop_on != "never" and watch.real.n_held >= held_out_needed(watch.options, watch.shared)
+    return found.options.stop_on != "never" and found.real.n_held_patients >= held_out_needed(
+        found.options, found.shared
+    )
 
 
-def watch_verdict(watch: "MemorizationWatch") -> tuple[Kind, str, str]:
+def watch_verdict(found: WatchResult) -> tuple[Kind, str, str]:
     """Kind, headline and a sentence or two.
 
     Args:
-        watch: With a look at least.
+        found: With a look at least.
     """
-    looks, stop, n_held = watch.looks, watch.stopped_at, watch.real.n_held
+    looks, stop, n_held = found.looks, found.stop, found.real.n_held_patients
     if stop is not None:
         return (
             "fail",
             f"Memorization was shown at step {stop.step:,}; earlier steps are not cleared",
-            f"At step {stop.step:,} {RULES[watch.options.stop_on]}. A generator that memorizes nothing comes to this "
-            f"at any look of its training with a probability of at most {watch.options.error:.0%}. {watch.rule} "
+            f"At step {stop.step:,} {RULES[found.options.stop_on]}. A generator that memorizes nothing comes to this "
+            f"at any look of its training with a probability of at most {found.options.error:.0%}. {found.rule} "
             f"{_EARLIER}",
         )
     told = next((look for look in looks if look.exceeded), looks[-1])
-    if not can_stop(watch):
+    if not can_stop(found):
         title = "No rule could stop it: looks were only noted"
         if _shows_memorization(told):
             return ("warning", f"{title}, and step {told.step:,} speaks for memorization",
-                    f"{_evaluation_words(told, watch)}. {_BY_ITSELF} {watch.rule} {_UNTESTED}")  # fmt: skip
-        return "note", title, f"{_evaluation_words(told, watch)}. {watch.rule} {_UNTESTED}"
+                    f"{_evaluation_words(told, found)}. {_BY_ITSELF} {found.rule} {_UNTESTED}")  # fmt: skip
+        return "note", title, f"{_evaluation_words(told, found)}. {found.rule} {_UNTESTED}"
     if _shows_memorization(told):
         return ("warning", f"The rule did not say stop, but step {told.step:,} speaks for memorization",
-                f"{_evaluation_words(told, watch)}. {_BY_ITSELF} {watch.rule}")  # fmt: skip
+                f"{_evaluation_words(told, found)}. {_BY_ITSELF} {found.rule}")  # fmt: skip
     title = "No memorization was shown"
-    if is_share_unattainable(watch.options, watch.shared, n_held):
+    if is_share_unattainable(found.options, found.shared, n_held):
         title += f", and could hardly have been, with {plural(n_held, 'held-out patient', 'held-out patients')}"
-    return "note", title, f"{_evaluation_words(told, watch)}. {watch.rule} {_NO_PROOF}"
+    return "note", title, f"{_evaluation_words(told, found)}. {found.rule} {_NO_PROOF}"
 
 
 def _shows_memorization(look: Evaluation) -> bool:
@@ -227,10 +186,10 @@ def _shows_memorization(look: Evaluation) -> bool:
     return look.exceeded or look.share_low > look.nominal or look.listed > 0
 
 
-def _evaluation_words(look: Evaluation, watch: "MemorizationWatch") -> str:
+def _evaluation_words(look: Evaluation, found: WatchResult) -> str:
     """The share in words, as `statistics.copies.set_memorization.MemorizedShare.words` has it, and the list."""
     listed = f"; {plural(look.listed, 'patient is', 'patients are')} listed" if look.listed else ""
-    each = ", every patient by one image" if watch.real.counted.one_each else ""
+    each = ", every patient by one image" if found.real.one_image_each else ""
     if look.share != look.share:
         return f"{plural(look.n_held, 'held-out patient is', 'held-out patients are')} too few to say a share{listed}"
     return (

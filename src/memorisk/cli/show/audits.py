@@ -12,6 +12,8 @@ from rich.text import Text
 
 from memorisk.audits.feature.page import TITLES, noticeable_sensitivity
 from memorisk.audits.synthetic.result import DetectorRate, PixelPairs, SyntheticNumbers, SyntheticSummary
+from memorisk.audits.watch.result import Evaluation, WatchResult
+from memorisk.audits.watch.verdict import RULES, can_stop
 from memorisk.cli.show.common import limits, signed
 from memorisk.report.columns import column_texts
 from memorisk.report.numbers import from_json
@@ -22,9 +24,8 @@ from memorisk.runs.files import json_value
 
 if TYPE_CHECKING:
     from memorisk.audits.synthetic.run import SyntheticPlan
-    from memorisk.audits.watch.evaluations import Evaluation
     from memorisk.audits.watch.memorization_watch import MemorizationWatch
-    from memorisk.audits.watch.run import WatchPlan, WatchResult
+    from memorisk.audits.watch.run import WatchPlan
 
 _COUNTED = ("controls", "models", "references", "probes")
 
@@ -178,12 +179,12 @@ def _json(value: Any) -> None:
     sys.stdout.write(json.dumps(json_value(value), indent=2, ensure_ascii=False) + "\n")
 
 
-def show_evaluation(look: "Evaluation") -> None:
+def show_evaluation(look: Evaluation) -> None:
     """A line as soon as it was had."""
     Console().print(Text(look.words), soft_wrap=True)
 
 
-def show_watch(found: "WatchResult", *, as_json: bool) -> None:
+def show_watch(found: WatchResult, *, as_json: bool) -> None:
     """A row a look, what the rule says, and where the report lies."""
     if as_json:
         stop = None if found.stop is None else found.stop.step
@@ -211,26 +212,26 @@ def show_watch(found: "WatchResult", *, as_json: bool) -> None:
     for note in found.notes:
         console.print(Text(note), soft_wrap=True)
     console.print(Text("The final audit needs held-out patients who had no part in this watch."), soft_wrap=True)
-    console.print(Text(f"Report: {found.folder / 'report.html'}"), soft_wrap=True)
+    if found.folder is not None:
+        console.print(Text(f"Report: {found.folder / 'report.html'}"), soft_wrap=True)
 
 
 def show_watch_within(watch: "MemorizationWatch") -> None:
     """Of a watch within a training: its last look, whether and why it ended the training, its rule, its report."""
-    console, looks, stop = Console(), watch.looks, watch.stopped_at
+    console, found = Console(), watch.result()
+    looks, stop = found.looks, found.stop
     console.print(Text(f"watch: {looks[-1].words}" if looks else "watch: nothing was looked at"), soft_wrap=True)
-    from memorisk.audits.watch.verdict import RULES, can_stop, watch_verdict
-
     if stop is not None and not looks[-1].go_on:
-        said = f"it stopped the training at step {looks[-1].step:,}: {RULES[watch.options.stop_on]}"
-    elif can_stop(watch):
+        said = f"it stopped the training at step {looks[-1].step:,}: {RULES[found.options.stop_on]}"
+    elif can_stop(found):
         said = "it did not stop the training"
     else:
         said = "it could not have stopped the training"
     console.print(Text(f"watch: {said}"), soft_wrap=True)
     if looks:
-        console.print(Text(f"watch: {watch_verdict(watch)[1]}"), soft_wrap=True)
-    console.print(Text(f"watch: {watch.rule}"), soft_wrap=True)
-    for note in watch.notes:
+        console.print(Text(f"watch: {found.headline}"), soft_wrap=True)
+    console.print(Text(f"watch: {found.rule}"), soft_wrap=True)
+    for note in found.notes:
         console.print(Text(f"watch: {note}"), soft_wrap=True)
     if (report := watch.report()) is not None:
         console.print(Text(f"watch: {report}"), soft_wrap=True)

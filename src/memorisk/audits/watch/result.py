@@ -1,0 +1,155 @@
+"""What was seen of a training: its evaluations, and what its page and the terminal say of them."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import pandas as pd
+
+from memorisk.audits.watch.options import WatchOptions
+from memorisk.statistics.multiple_testing import ErrorSpending
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was seen after so many steps. Limits are at 95 %; numbers are NaN where they could not be had."""
+
+    step: int
+    """Of the training."""
+    number: int
+    """Of the look, from 1."""
+    weights: str
+    """What identifies the weights that drew; empty where nobody said."""
+    n_images: int
+    """Images that were drawn."""
+    n_train: int
+    """Training patients: the units of every share."""
+    n_held: int
+    """Held-out patients: likewise."""
+    share: float
+    """Of the training patients, those nearer to the images than all but `nominal` of held-out ones: the memorized
+    share."""
+    share_low: float
+    """Its lower limit."""
+    share_high: float
+    """Its upper limit."""
+    nominal: float
+    """What a generator that memorized nothing has."""
+    p_value: float
+    """Exact, of the share: training and held-out patients in a random order."""
+    error: float
+    """What this look may add to the probability of a false stop."""
+    share_floor: float
+    """Lower limit of the share that fails with that probability."""
+    listed: int
+    """Training patients on the list of this look."""
+    shortest_list: int
+    """The fewest that could have been listed; more than there are: no list was possible."""
+    ahead: int
+    """Training patients nearer than every held-out one."""
+    p_ahead: float
+    """Of so many, in a random order."""
+    train_nearest: float
+    """Median distance of a training patient to the images."""
+    held_nearest: float
+    """Median distance of a held-out patient to them."""
+    train_least: float
+    """Smallest distance of a training patient."""
+    held_least: float
+    """Smallest distance of a held-out patient."""
+    fid: float
+    """Frechet distance of the images and the training images."""
+    fid_low: float
+    """Its lower limit."""
+    fid_high: float
+    """Its upper limit."""
+    fid_same_number: float
+    """The same of as many drawn images as there are held-out ones, where these are fewer."""
+    fid_held_out: float
+    """Of held-out images in place of those: what real images have."""
+    fid_name: str
+    """With its features and numbers of images; empty where none was computed."""
+    held_out_loss: float
+    """Of the training, as it was handed in."""
+    exceeded: bool
+    """Whether this look says what `stop_on` waits for."""
+    go_on: bool
+    """Whether the training is to go on."""
+    note: str
+    """What must be said of this look; empty for nothing."""
+
+    @property
+    def words(self) -> str:
+        """In a line."""
+        if self.share == self.share:
+            share = f"{self.share:.1%} ({self.share_low:.1%} to {self.share_high:.1%})"
+            told = f"step {self.step:,}: memorized {share} of {self.n_train:,} patients, {self.listed:,} listed"
+        else:
+            told = (
+                f"step {self.step:,}: no memorized share is known, {self.listed:,} of {self.n_train:,} patients listed"
+            )
+        told += f", {self.fid_name} {self.fid:.4g}" if self.fid_name else ""
+        told += f", held-out loss {self.held_out_loss:.4g}" if self.held_out_loss == self.held_out_loss else ""
+        told += "" if self.share == self.share or not self.note else f" ({self.note.rstrip('.')})"
+        return told + ("" if self.go_on else "; to be stopped")
+
+
+def evaluation_table(looks: Sequence[Evaluation]) -> pd.DataFrame:
+    """A row a look."""
+    return pd.DataFrame([asdict(look) for look in looks], columns=[f.name for f in fields(Evaluation)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedImages:
+    """The real images that every look compares with, and by what."""
+
+    n_train_images: int
+    n_train_patients: int
+    n_held_images: int
+    n_held_patients: int
+    one_image_each: bool
+    """Whether patients count by one image each."""
+    detector: str
+    """Its name."""
+    weak: bool
+    """Whether pixels are compared point by point."""
+    features: str
+    """In a sentence."""
+    train_hash: str
+    """Of the training images."""
+    held_hash: str
+    """Of the held-out ones."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WatchResult:
+    """What was seen of a training."""
+
+    folder: Path | None
+    """With ``looks.parquet``, ``watch.jsonl``, ``listed.parquet`` and ``report.html``; None without one."""
+    options: WatchOptions
+    """With the rule that was taken."""
+    real: WatchedImages
+    looks: tuple[Evaluation, ...]
+    """By step."""
+    stop: Evaluation | None
+    """The first look at which the rule says stop; None where none does."""
+    may_stop: bool
+    """Whether the training is ended where the rule says so."""
+    listed: pd.DataFrame
+    """Whom each look listed."""
+    rule: str
+    """The rule and, of ``auto``, why it took that one, in a sentence."""
+    warnings: tuple[tuple[str, str], ...]
+    """What limits every share and must not be missed: a title and a sentence or two each."""
+    notes: tuple[str, ...]
+    """What must be said, a sentence each."""
+    generator: str | None
+    """Kind of memorisk's generator that draws; None of a sample of the user's own."""
+    headline: str = ""
+    """What may be said after these looks; empty without a look."""
+
+    @property
+    def shared(self) -> ErrorSpending:
+        """Error of the rule over the looks."""
+        return ErrorSpending(self.options.error, self.options.looks)
