@@ -2,5 +2,5 @@
 
 Start with `run.filter_synthetic`: `sets` says who calibrates, `calibration` makes thresholds with their guarantee,
 `screening` compares every image with the training set, `decisions` keeps or rejects and counts the cost.
-`analysis` makes the `Result` with `tables`; `verdict` decides, `page` with `wording` is the report.
+`result` holds the numbers, `analysis` makes them and `tables`; `verdict` decides, `page` with `wording` is the report.
 """

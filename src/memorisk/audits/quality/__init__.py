@@ -1,5 +1,5 @@
 """How good is a set of synthetic images? Start with `run`.
 
 `figures` computes every figure beside that of held-out real images, `transfer` trains on synthetic and tests on
-real, `page` is the report.
+real, `result` holds both, `page` is the report.
 """

@@ -2,5 +2,5 @@
 
 Start with `run.synthesize`: a filter (`audits.filter`) around a generator. `rounds` is the loop, `ledger` keeps
 every drawn image, `final_audit` audits the kept set, `table_three` is paper 004's table 3.
-`analysis` makes the `Result`, `verdict` decides, `page` is the report, `plan` the dry run.
+`result` holds the numbers, `analysis` makes them, `verdict` decides, `page` is the report, `plan` the dry run.
 """

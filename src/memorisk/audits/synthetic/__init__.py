@@ -1,5 +1,6 @@
 """Is anybody copied in a set of synthetic images? METHODS section 5. Start with `run.audit_synthetic`.
 
 `audits.generated` measures; `findings` are the statistics, `flags` the pairs to look at, `verdict` decides.
-`analysis` makes the `Result` with `tables`; `page` with `sections`, `pair_sections` and `wording` is the report.
+`result` holds the numbers, `analysis` makes them and `tables`; `page` with `sections`, `pair_sections` and
+`wording` is the report.
 """
