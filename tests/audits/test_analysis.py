@@ -10,6 +10,7 @@ from memorisk.audits.classifier.analysis import analyse, class_findings
 from memorisk.audits.classifier.evidence import Context, Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.audit import classifier_page
+from memorisk.audits.classifier.result import BesideTwins, Replication, TargetAudit
 from memorisk.report.page import render_page
 from memorisk.scores.memorization import feldman_zhang
 from memorisk.statistics.intervals import these_groups_interval
@@ -302,15 +303,15 @@ def test_without_a_gate_the_status_still_says_what_was_found(planted):
 
 def test_a_given_model_unlike_its_twins_does_not_pass_by_them():
     evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80))
-    better = {"target": 0.011, "twins": 0.2, "low": 0.1, "high": 0.4, "within": False}
-    target = {"replication": {"replicated": False, "loss_members": better}, "verdict": {"replicated": False}}
+    better = BesideTwins(target=0.011, twins=0.2, low=0.1, high=0.4, within=False)
+    target = TargetAudit(replication=Replication(replicated=False, loss_members=better))
     found = analyse(evidence, OPTIONS, replace(CONTEXT, target=target))
     assert found.status == "undecided"
     assert found.verdict["why"] == [
         "the given model is another model than the twins (its loss on what it was trained on is 0.011, one more twin's "
         "0.1 to 0.4): only the attacks on it speak for it"
     ]
-    target["replication"]["replicated"] = True
+    target = TargetAudit(replication=Replication(replicated=True, loss_members=better))
     assert analyse(evidence, OPTIONS, replace(CONTEXT, target=target)).status == "pass"
 
 

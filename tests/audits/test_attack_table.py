@@ -151,7 +151,7 @@ def test_rates_that_cannot_be_measured_are_not_given(table):
 
 def test_success_is_an_accusation_at_a_threshold_from_other_folds(table, planted):
     """Shares of the members with large and small M whom the loss attack accuses, M from the other seeds."""
-    agreement = table[2]["other_seeds"]
+    agreement = table[2].other_seeds
     sign, items = planted.sign, planted.items
     high, low = [], []
     for s in range(8):
@@ -162,12 +162,12 @@ def test_success_is_an_accusation_at_a_threshold_from_other_folds(table, planted
         for i in np.flatnonzero(members):
             m = np.mean([sign[t, i] * (planted.loss_b - planted.loss_a)[t, i] for t in range(8) if t != s])
             (high if m > 0.3 else low if m <= 0.1 else []).append(accused[i])
-    assert (agreement["n_high"], agreement["n_low"]) == (len(high), len(low))
-    assert agreement["success_high"] == pytest.approx(np.mean(high))
-    assert agreement["success_low"] == pytest.approx(np.mean(low))
-    assert agreement["difference"]["estimate"] == pytest.approx(np.mean(high) - np.mean(low))
-    rho = agreement["spearman"]
-    assert rho["low"] < rho["estimate"] < rho["high"]
+    assert (agreement.n_high, agreement.n_low) == (len(high), len(low))
+    assert agreement.success_high == pytest.approx(np.mean(high))
+    assert agreement.success_low == pytest.approx(np.mean(low))
+    assert agreement.difference.estimate == pytest.approx(np.mean(high) - np.mean(low))
+    rho = agreement.spearman
+    assert rho.low < rho.estimate < rho.high
 
 
 def test_by_the_strongest_attack_of_the_paper_m_agrees_with_itself():
@@ -178,9 +178,9 @@ def test_by_the_strongest_attack_of_the_paper_m_agrees_with_itself():
     noise = rng.normal(size=(2, 4, 450)) * np.where(hard, 1.0, 0.05)
     losses = np.where(hard, 4.0, 0.5) + noise.clip(-3, 3) + np.where(hard, 0.0, 0.2)
     both = attack_table(replace(evidence, loss_a=losses[0].clip(0.01), loss_b=losses[1].clip(0.01)))[2]
-    assert both["circular"]["difference"]["estimate"] < 0.3
-    assert both["strongest"]["circular"]["difference"]["estimate"] > 0.5
-    assert both["strongest"]["circular"]["difference"]["low"] > both["strongest"]["other_seeds"]["difference"]["high"]
+    assert both.circular.difference.estimate < 0.3
+    assert both.strongest.circular.difference.estimate > 0.5
+    assert both.strongest.circular.difference.low > both.strongest.other_seeds.difference.high
 
 
 def test_one_seed_has_no_agreement():
@@ -191,7 +191,7 @@ def test_a_class_with_one_patient_a_side_is_noted_and_not_a_failure():
     rows, _, agreement = attack_table(twin_evidence(sizes={"a": 2}, n_test=1, n_seeds=3))
     assert not rows["auc"].isna().all()
     assert ((rows["low"] <= rows["auc"]) & (rows["auc"] <= rows["high"]))[rows["auc"].notna()].all()
-    assert agreement is None or np.isfinite(agreement["other_seeds"]["n_high"])
+    assert agreement is None or np.isfinite(agreement.other_seeds.n_high)
 
 
 def test_references_are_left_out_with_their_training(planted):

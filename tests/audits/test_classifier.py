@@ -12,6 +12,7 @@ from PIL import Image
 from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.evidence import evidence_from_table
 from memorisk.audits.classifier.run import audit_classifier
+from memorisk.report.numbers import to_row
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import Cost
@@ -160,7 +161,7 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
     again = audit_classifier("digits", out=tmp_path / "r", **SMALL, dry_run=True)
     assert isinstance(again, DryRun)
     assert again.cost == Cost(bytes_images=1232 * 8 * 8)
-    classes = pd.DataFrame(plan.classes).set_index("label")
+    classes = pd.DataFrame([to_row(row) for row in plan.classes]).set_index("label")
     found = result.per_class.set_index("label").loc[classes.index]
     for column in ("n", "n_groups_scored", "n_test_groups"):
         pd.testing.assert_series_equal(classes[column], found[column], check_dtype=False)
@@ -177,7 +178,7 @@ def test_a_dry_run_names_the_models_that_notice_a_single_patient(tmp_path):
     few = audit_classifier("digits", out=tmp_path / "few", **SMALL | {"models": 8} | known)
     assert isinstance(few, DryRun)
     assert "a single patient with a gap of 2 nats would not be noticed in nine of ten cases" in few.notes[0]
-    models = int(max(row["models_needed"] for row in few.classes))
+    models = int(max(row.models_needed for row in few.classes))
     assert f"a pass needs at least {models} models (--models {models})" in few.notes[0]
     enough = audit_classifier("digits", out=tmp_path / "enough", **SMALL | {"models": models} | known)
     assert isinstance(enough, DryRun)
@@ -186,8 +187,8 @@ def test_a_dry_run_names_the_models_that_notice_a_single_patient(tmp_path):
     assert isinstance(unknown, DryRun)
     (note,) = unknown.notes
     assert note.startswith("this audit cannot pass: no patient ids were given")
-    assert all(row["room"] >= 2 and row["noticeable_gap"] <= 2 for row in enough.classes)
-    assert any(row["room"] < 2 for row in few.classes)
+    assert all(row.room >= 2 and row.noticeable_gap_nats <= 2 for row in enough.classes)
+    assert any(row.room < 2 for row in few.classes)
 
 
 def test_a_dry_run_tells_of_a_split_that_decides_nothing_before_it_asks_for_models(tmp_path):

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from memorisk.audits.classifier.comparison import _seed_difference, compare, comparison_page, direction_of_change
+from memorisk.audits.classifier.comparison import _seed_difference, compare
 from memorisk.audits.classifier.evidence import write_scores
 from memorisk.audits.classifier.losses import audit_losses
+from memorisk.audits.classifier.pages.comparison import comparison_page, direction_of_change
 from memorisk.audits.rendering import load_result
 from memorisk.cli.main import main
 from memorisk.report.page import render_page

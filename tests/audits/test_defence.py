@@ -9,7 +9,8 @@ import pytest
 
 import memorisk
 from memorisk.audits.classifier.pages.defences import defence_page
-from memorisk.audits.classifier.retraining.defences import DEFENCE_COLUMNS, DefenceResult, defence_table
+from memorisk.audits.classifier.result import DefenceResult
+from memorisk.audits.classifier.retraining.defences import DEFENCE_COLUMNS, defence_table
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError

@@ -283,12 +283,12 @@ def test_replication_is_a_prediction_interval_of_one_more_model():
         ("loss", [float(np.mean(row[test])) for row in (*evidence.loss_a, *evidence.loss_b)]),
     ):
         half = quantile * np.std(np.log(each), ddof=1)
-        assert found[name]["low"] == pytest.approx(np.exp(np.mean(np.log(each)) - half))
-        assert found[name]["high"] == pytest.approx(np.exp(np.mean(np.log(each)) + half))
-        assert found[name]["within"]
+        assert getattr(found, name).low == pytest.approx(np.exp(np.mean(np.log(each)) - half))
+        assert getattr(found, name).high == pytest.approx(np.exp(np.mean(np.log(each)) + half))
+        assert getattr(found, name).within
     each = [float(np.mean(row[test])) for row in (*evidence.correct_a, *evidence.correct_b)]
-    assert found["accuracy"]["low"] == pytest.approx(max(np.mean(each) - quantile * np.std(each, ddof=1), 0))
-    assert found["replicated"]
+    assert found.accuracy.low == pytest.approx(max(np.mean(each) - quantile * np.std(each, ddof=1), 0))
+    assert found.replicated
 
 
 def test_a_model_that_is_better_only_on_its_members_is_another_model():
@@ -297,12 +297,12 @@ def test_a_model_that_is_better_only_on_its_members_is_another_model():
     test = evidence.items.split == "test"
     own, seen = a_twin(evidence, members=0.5)
     found = compare_with_twins(own, evidence, seen, test)
-    assert [found[n]["within"] for n in ("loss_members", "loss", "accuracy")] == [False, True, True]
-    assert not found["replicated"]
+    assert [part.within for part in (found.loss_members, found.loss, found.accuracy)] == [False, True, True]
+    assert not found.replicated
     worse, seen = a_twin(evidence, others=2.0)
-    assert not compare_with_twins(worse, evidence, seen, test)["loss"]["within"]
+    assert not compare_with_twins(worse, evidence, seen, test).loss.within
     for constant in (replace(evidence, loss_a=np.ones_like(evidence.loss_a), loss_b=np.ones_like(evidence.loss_b)),):
-        assert compare_with_twins(own | {"loss": np.ones(len(test))}, constant, seen, test)["loss"]["within"]
+        assert compare_with_twins(own | {"loss": np.ones(len(test))}, constant, seen, test).loss.within
 
 
 def test_the_joint_level_of_replication():
@@ -318,7 +318,7 @@ def test_the_joint_level_of_replication():
             evidence, loss_a=loss[:4], loss_b=loss[4:8], correct_a=loss[:4] < np.log(2), correct_b=loss[4:8] < np.log(2)
         )
         own = {"loss": loss[8], "correct": loss[8] < np.log(2)}
-        another += not compare_with_twins(own, drawn, ~test, test)["replicated"]
+        another += not compare_with_twins(own, drawn, ~test, test).replicated
     assert another <= stats.binom.ppf(0.999, repeats, 0.05)
 
 
@@ -326,24 +326,22 @@ def test_the_attacks_on_the_given_model_are_told_by_class_with_a_control():
     evidence = twin_evidence(sizes={"a": 60, "b": 60}, n_test=40, n_seeds=4)
     own = released(evidence, np.random.default_rng(1), 0.3)
     test = evidence.items.split == "test"
-    found = attack_target(own, evidence, ~test, test, 0.6)
+    every, control, classes = attack_target(own, evidence, ~test, test, 0.6)
+    attacks = {row.attack: row.numbers for row in every}
     scores = target_scores(own, evidence, ~test, test)
-    assert set(found["attacks"]) == {"loss_threshold", "lira_offline", "rmia_offline"}
-    for row in found["classes"]:
-        score = scores[row["attack"]]
-        of_class = (evidence.items.label == row["label"]) & np.isfinite(score)
-        assert row["auc"] == pytest.approx(roc_auc_score(~test[of_class], score[of_class]))
-        assert (row["n_models"], row["conditional"]) == (1, True)
-        assert row["n_non_member_groups"] == (test & of_class).sum()
-    assert [(r["label"], r["attack"]) for r in found["classes"][:2]] == [
-        ("a", "loss_threshold"),
-        ("b", "loss_threshold"),
-    ]
-    assert found["attacks"]["lira_offline"]["p_auc"] < 0.01
-    assert found["control"]["control"]
-    assert found["control"]["low"] <= 0.5 <= found["control"]["high"]
+    assert set(attacks) == {"loss_threshold", "lira_offline", "rmia_offline"}
+    for row in classes:
+        score, found = scores[row.attack], row.numbers
+        of_class = (evidence.items.label == row.label) & np.isfinite(score)
+        assert found.auc.estimate == pytest.approx(roc_auc_score(~test[of_class], score[of_class]))
+        assert (found.counts.n_models, found.conditional) == (1, True)
+        assert found.counts.n_non_member_groups == (test & of_class).sum()
+    assert [(row.label, row.attack) for row in classes[:2]] == [("a", "loss_threshold"), ("b", "loss_threshold")]
+    assert attacks["lira_offline"].auc.p_at_most_gate < 0.01
+    assert control.numbers.control
+    assert control.numbers.auc.low <= 0.5 <= control.numbers.auc.high
     harder = replace(evidence, loss_a=evidence.loss_a + 2 * test, loss_b=evidence.loss_b + 2 * test)
-    assert attack_target(own, harder, ~test, test, 0.6)["control"]["low"] > 0.5
+    assert attack_target(own, harder, ~test, test, 0.6)[1].numbers.auc.low > 0.5
 
 
 def test_a_target_needs_the_given_split():

@@ -180,15 +180,13 @@ def test_a_pass_notices_what_is_asked_for_in_nine_of_ten_cases(power, status):
 
 def test_what_would_have_been_noticed_is_told_in_words_that_explain_themselves():
     units = UnitNames("patient", "patients")
-    found = {"gap": 4.0, "power": 0.834, "low": 0.79, "high": 0.86}
-    told = power_sentence(found, units, "a")
+    told = power_sentence(4.0, (0.834, 0.79, 0.86), units, "a")
     assert told.startswith("a single patient with a gap of 4 nats or more would have been noticed in at least four of")
     assert "(class a, where least is noticed; simulated: 83 of 100, 79 to 86)" in told
     assert "its right answer 55 times as probable" in told  # exp(4)
-    for none in (None, math.inf):
-        told = power_sentence({"gap": none}, units, "a")
+    for none in (math.nan, math.inf):
+        told = power_sentence(none, None, units, "a")
         assert told == "in class a a single patient can go unnoticed, even if strongly remembered"
-    assert power_sentence(None, units, "a") == ""
 
 
 def test_without_flips_more_models_are_not_asked_for():

@@ -17,33 +17,46 @@ from memorisk.runs.locks import folder_lock
 
 _BENCHMARKS = ("detectors", "reid", "copies")
 REPORT, REDACTED = "report.html", "report-redacted.html"
-_CLASSIFIER_PAGE = "memorisk.audits.classifier.pages.audit:classifier_page"
 _PAGES: Mapping[str, str] = {
+    "classifier": "memorisk.audits.classifier.pages.audit:classifier_page",
+    "comparison": "memorisk.audits.classifier.pages.comparison:comparison_page",
+    "defences": "memorisk.audits.classifier.pages.defences:defence_page",
+    "explanation": "memorisk.audits.classifier.explanations.page:explanation_page",
     "synthetic": "memorisk.audits.synthetic.page:synthetic_page",
     "filter": "memorisk.audits.filter.page:filter_page",
     "synthesize": "memorisk.audits.synthesize.page:loop_page",
     "feature": "memorisk.audits.feature.page:feature_page",
 }
-"""Module and function of the page by ``audit`` of a verdict: imported only for a result of that kind."""
+"""Module and function of the page by kind of result, of an audit by ``audit`` of its verdict: imported only for one."""
 
 
 def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.ndarray] | None, redact: bool) -> Path:
     """Render the report of a classifier audit into its run folder."""
     path = run / REPORT
-    write_text(path, _render(_page_function(result)(result, gallery=gallery, redact=redact)))
+    write_text(path, render(_kind(result), result, gallery=gallery, redact=redact))
     return path
 
 
-def _render(page: Page) -> str:
-    """The HTML of a page; matplotlib and jinja2 are loaded only here, where there is one to render."""
+def render(kind: str, *found: Any, **how: Any) -> str:
+    """The HTML of a result; its page, matplotlib and jinja2 are loaded only here, where there is one to render.
+
+    Args:
+        kind: As ``audit`` of a verdict, ``comparison``, ``defences`` or ``explanation``; `classifier_page` for others.
+        found: What the page is of.
+        how: As its function takes it.
+    """
     from memorisk.report.page import render_page
 
-    return render_page(page)
+    return render_page(_page_of(kind)(*found, **how))
 
 
-def _page_function(result: Result) -> Callable[..., Page]:
-    """Import the function that lays out the page of a result; `classifier_page` for kinds that name no other."""
-    module, function = _PAGES.get(str(result.verdict.get("audit")), _CLASSIFIER_PAGE).split(":")
+def _kind(result: Result) -> str:
+    return str(result.verdict.get("audit"))
+
+
+def _page_of(kind: str) -> Callable[..., Page]:
+    """Import the function that lays out the page of a kind of result; `classifier_page` for kinds that name no other."""
+    module, function = _PAGES.get(kind, _PAGES["classifier"]).split(":")
     return getattr(import_module(module), function)
 
 
@@ -114,7 +127,7 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
     run = RunFolder(Path(folder))
     with read_guard(run.path):
         result = load_result(run.path)
-        html = _render(_page_function(result)(result, redact=redact))
+        html = render(_kind(result), result, redact=redact)
     if out is None and redact:
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):

@@ -1,7 +1,8 @@
 """The numbers of an audit as frozen dataclasses, and the JSON that they are written as; in ``result.py`` of each audit.
 
-`to_json` and `from_json` are the only way between the two. A field is a key of the same name, in the order of the
-fields; a dataclass within is an object. What differs from that stands in the annotation of the field::
+`to_json` and `from_json` are the only way between the two; `to_row` gives a row of a table. A field is a key of the
+same name, in the order of the fields; a dataclass within is an object. What differs from that stands in the annotation
+of the field::
 
     @dataclass(frozen=True, kw_only=True)
     class Numbers:
@@ -56,13 +57,22 @@ def to_json(numbers: Any) -> dict[str, Any]:
     Args:
         numbers: A dataclass of numbers, texts, tuples, mappings and dataclasses of these.
     """
+    return {key: _plain(value) for key, value in to_row(numbers).items()}
+
+
+def to_row(numbers: Any) -> dict[str, Any]:
+    """The values of a dataclass by key, as they are: what stands in a row of a table.
+
+    Args:
+        numbers: A dataclass.
+    """
     out: dict[str, Any] = {}
     for field in _fields(type(numbers)):
         value = getattr(numbers, field.name)
         if field.inline:
-            out |= dict.fromkeys(_keys(field.inlined)) if value is None else to_json(value)
+            out |= dict.fromkeys(_keys(field.inlined)) if value is None else to_row(value)
         elif not (field.omitted and value == field.default):
-            out[field.key] = _plain(value)
+            out[field.key] = value
     return out
 
 
@@ -92,6 +102,24 @@ def from_json(kind: type[Numbers], value: Mapping[str, Any]) -> Numbers:
         elif field.default is MISSING:
             raise KeyError(field.key)
     return kind(**found)
+
+
+def from_known(kind: type[Numbers], value: Mapping[str, Any]) -> Numbers:
+    """Read as `from_json`; a key whose value is of no type that the dataclass knows takes the default, too.
+
+    Args:
+        kind: The dataclass; every field has a default, or is inlined and has only such.
+        value: The object.
+    """
+    return from_json(kind, {key: one for key, one in value.items() if _is_known(kind, key, one)})
+
+
+def _is_known(kind: Any, key: str, value: Any) -> bool:
+    try:
+        from_json(kind, {key: value})
+    except (KeyError, TypeError, ValueError):
+        return False
+    return True
 
 
 @cache
@@ -158,6 +186,6 @@ def _one_of(value: Any, kinds: tuple[Any, ...], key: str) -> Any:
     for kind in others:
         try:
             return _typed(value, kind, key)
-        except TypeError:
+        except (KeyError, TypeError):
             pass
     return _typed(value, last, key)

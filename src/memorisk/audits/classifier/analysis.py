@@ -5,36 +5,58 @@ same rules.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.attack_table import attack_table, attacks_for_verdict
-from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncovered_images, units_of, unpaired_count
+from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncovered_images
 from memorisk.audits.classifier.memorization_table import (
     ClassFindings,
     audit_class,
+    count_images,
+    describe_models,
     image_table,
     is_asymmetric,
     list_groups,
     null_sample,
-    numbers_of,
-    utility_numbers,
     utility_on_test,
 )
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.wording import ATTACKS
+from memorisk.audits.classifier.result import (
+    ALL,
+    SCHEMA,
+    ClassifierSummary,
+    ClassifierVerdict,
+    HeadlineAuc,
+    LeftOut,
+    Noticeable,
+    RarestAgainstTop,
+    Replication,
+    Rule,
+    Unscored,
+    Utility,
+)
 from memorisk.report.earlier_verdicts import FORMS
+from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.exchangeability import compare_unseen_losses
 from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.verdicts.attack_verdict import attack_findings, passed_words
-from memorisk.statistics.verdicts.noticeable_gap import POWER
-from memorisk.statistics.verdicts.verdict import PASS, RULE, UNDECIDED, Decision, Finding, UnitNames, decide
+from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER, POWER
+from memorisk.statistics.verdicts.verdict import (
+    PASS,
+    UNDECIDED,
+    VERDICT_CORRECTION,
+    VERDICT_LEVEL,
+    Decision,
+    Finding,
+    UnitNames,
+    decide,
+)
 
-SCHEMA = 2
 NOT_RANDOM = Finding(
     UNDECIDED,
     "the split is not known to be random by group, so that its test part is no null",
@@ -85,57 +107,67 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     attacks, curves, agreement = attack_table(evidence, options.attack_gate)
-    unscored = uncovered_images(evidence, context.n_validation, context.not_auditable)
-    summary = {
-        **numbers_of(evidence, context),
-        "form": form_words(evidence, context),
-        "level_q": options.level,
-        "correction": options.correction,
-        "noticeable": largest_noticeable_gap(per_class, options.notice),
-        **unscored,
-        "roc": curves,
-        "null": null_sample(evidence),
-        "agreement": agreement,
-        "rarest_vs_top": rarest_against_top(findings),
-        "prerequisites": {f.row["label"]: f.row["prerequisite_p"] for f in findings},
-        "utility": utility_on_test(evidence),
-        "placebo": context.placebo,
-        "target": context.target,
-        "privacy": context.privacy,
-    }
+    images = count_images(evidence, context)
+    summary = ClassifierSummary(
+        dataset=context.dataset,
+        design=context.design,
+        protocol=context.protocol,
+        images=images,
+        models=describe_models(evidence, context),
+        data_hash=context.data_hash,
+        versions=context.versions,
+        weights_kept=context.weights_kept,
+        pseudonymised=context.pseudonymised,
+        groups_given=context.groups_given,
+        notes=tuple(context.notes),
+        form=form_words(evidence, context),
+        list_level=options.level,
+        correction=options.correction,
+        noticeable=largest_noticeable_gap(per_class, options.notice),
+        unscored=uncovered_images(evidence, context.n_validation, context.not_auditable),
+        roc=curves,
+        null=null_sample(evidence),
+        agreement=agreement,
+        rarest_vs_top=rarest_against_top(findings),
+        prerequisites={f.label: f.prerequisite_p for f in findings},
+        utility=utility_on_test(evidence),
+        placebo=context.placebo,
+        target=context.target,
+        privacy=context.privacy,
+    )
     decision = _decision(per_class, attacks, summary, options, context, flips=not is_asymmetric(evidence))
     return Result(
         per_image=image_table(evidence, findings, per_group),
         per_group=per_group,
         per_class=per_class,
         attacks=attacks,
-        summary=summary,
-        verdict=_verdict(decision, findings, attacks, summary, options, context) | {"not_scored": unscored},
+        summary=to_json(summary),
+        verdict=to_json(_verdict(decision, findings, attacks, summary, options)),
     )
 
 
 def _decision(
     per_class: pd.DataFrame,
     attacks: pd.DataFrame,
-    summary: dict[str, Any],
+    summary: ClassifierSummary,
     options: AnalysisOptions,
     context: Context,
     *,
     flips: bool,
 ) -> Decision:
     """Decide by the classes, the attacks and the other findings; a pass also says what the attacks reached."""
-    units = units_of(summary)
+    units, n_groups = summary.units, summary.images.n_groups or 0
     titles = {name: title for name, (title, _) in ATTACKS.items()}
     tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
-    others = attack_findings(tried, options.attack_gate, units, summary["n_groups"])
-    others += other_findings(context, options, summary, units)
+    others = attack_findings(tried, options.attack_gate, units, n_groups)
+    others += other_findings(context, options, summary.unscored, summary.utility, units)
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.
         gate="high" if options.fail_on == "never" else options.fail_on,
         notice=options.notice,
         units=units,
-        n_seeds=len(summary["seeds"]),
+        n_seeds=len(summary.models.seeds),
         flips=flips,
         findings=others,
     )
@@ -151,33 +183,44 @@ def _verdict(
     decision: Decision,
     findings: list[ClassFindings],
     attacks: pd.DataFrame,
-    summary: dict[str, Any],
+    summary: ClassifierSummary,
     options: AnalysisOptions,
-    context: Context,
-) -> dict[str, Any]:
+) -> ClassifierVerdict:
     """Fill ``verdict.json``, which a pipeline acts on."""
-    return {
-        "schema": SCHEMA,
-        "audit": "classifier",
-        "gate": options.fail_on,
-        "status": decision.status,
-        "why": decision.why,
-        "what_would_decide": decision.what_would_decide,
-        "tiers": {f.row["label"]: f.row["tier"] for f in findings},
-        "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
-        "level": options.level,
-        "rule": {"form": FORMS["classifier"]} | RULE | {"notice": options.notice, "attack_gate": options.attack_gate},
-        "noticeable": summary["noticeable"],
-        "left_out": {k: summary[k] for k in ("n_skipped", "n_missing", "n_not_sampled")},
-        "aucs": _headline_aucs(attacks),
-        "design": context.design,
-        "protocol": context.protocol,
-        "n_models": summary["n_models"],
-        "seeds": summary["seeds"],
-        "data_hash": context.data_hash,
-        "target": None if context.target is None else context.target.get("verdict"),
-        "versions": context.versions,
-    }
+    images, target = summary.images, summary.target
+    return ClassifierVerdict(
+        schema=SCHEMA,
+        gate=options.fail_on,
+        status=decision.status,
+        why=tuple(decision.why),
+        what_would_decide=tuple(decision.what_would_decide),
+        tiers={f.label: f.tier for f in findings},
+        flagged_groups={f.label: f.lists.n_flagged for f in findings},
+        level=options.level,
+        rule=Rule(
+            form=FORMS["classifier"],
+            level=VERDICT_LEVEL,
+            correction=VERDICT_CORRECTION,
+            power=PASS_POWER,
+            notice_nats=options.notice,
+            attack_gate=options.attack_gate,
+        ),
+        noticeable=summary.noticeable,
+        left_out=LeftOut(
+            n_skipped=images.n_skipped or 0,
+            n_missing=images.n_missing or 0,
+            n_not_sampled=images.n_not_sampled or 0,
+        ),
+        aucs=_headline_aucs(attacks),
+        design=summary.design,
+        protocol=summary.protocol,
+        n_models=summary.models.n_models,
+        seeds=summary.models.seeds,
+        data_hash=summary.data_hash,
+        target=None if target is None else target.verdict,
+        versions=summary.versions,
+        not_scored=summary.unscored,
+    )
 
 
 def verdict_table(per_class: pd.DataFrame) -> pd.DataFrame:
@@ -193,7 +236,7 @@ def verdict_table(per_class: pd.DataFrame) -> pd.DataFrame:
     return per_class.assign(**limits, flagged=per_class["verdict_flagged"], why_not=per_class["blocked"])
 
 
-def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> dict[str, Any] | None:
+def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> Noticeable | None:
     """Find the class with the largest noticeable gap, and that gap with its power (`statistics.verdicts`).
 
     Args:
@@ -201,15 +244,21 @@ def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> dict[str, 
         notice: Gap that a pass must be able to notice, in nats.
 
     Returns:
-        ``gap`` in nats (infinite where no simulated gap is found often enough), ``label``, ``power`` with ``low`` and
-        ``high``, the ``probability`` asked for and ``notice``; None where no class has a list.
+        The gap, infinite where no simulated gap is found often enough; None where no class has a list.
     """
     gaps = per_class["noticeable_gap"].to_numpy(dtype=np.float64)
     if np.isnan(gaps).all():
         return None
     row = per_class.iloc[int(np.nanargmax(gaps))]
-    of_power = {k: row[f"noticeable_{k}"] for k in ("power", "low", "high")}
-    return {"gap": row["noticeable_gap"], "label": row["label"], **of_power, "probability": POWER, "notice": notice}
+    return Noticeable(
+        gap_nats=row["noticeable_gap"],
+        label=row["label"],
+        power=row["noticeable_power"],
+        low=row["noticeable_low"],
+        high=row["noticeable_high"],
+        probability=POWER,
+        notice_nats=notice,
+    )
 
 
 def class_findings(evidence: Evidence, options: AnalysisOptions, context: Context) -> list[ClassFindings]:
@@ -247,28 +296,29 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
     return {label: (check.adjusted, check.ok or not check.n_test_groups) for label, check in found.items()}
 
 
-def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
+def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None:
     """Compute the mean M of the most memorized class less that of the rarest, with its interval over trainings."""
-    scored = [f for f in findings if len(f.table) and f.row["label"] != WHOLE]
+    scored = [f for f in findings if len(f.table) and f.label != WHOLE]
     if len(scored) < 2:
         return None
-    smallest = min(int(str(f.row["n"])) for f in scored)
-    if sum(f.row["n"] == smallest for f in scored) > 1:
+    smallest = min(f.counts.n_images for f in scored)
+    if sum(f.counts.n_images == smallest for f in scored) > 1:
         return None  # equally rare classes: none is the rarest
-    rarest = min(scored, key=lambda f: (f.row["n"], f.row["label"]))
-    top = max(scored, key=lambda f: (f.row["mean"], f.row["label"]))
-    found = {
-        "label_rarest": rarest.row["label"],
-        "n_rarest": rarest.row["n"],
-        "mean_rarest": rarest.row["mean"],
-        "label_top": top.row["label"],
-        "n_top": top.row["n"],
-        "mean_top": top.row["mean"],
-    }
+    rarest = min(scored, key=lambda f: (f.counts.n_images, f.label))
+    top = max(scored, key=lambda f: (f.mean.estimate, f.label))
+    found = RarestAgainstTop(
+        label_rarest=rarest.label,
+        n_rarest=rarest.counts.n_images,
+        mean_rarest_nats=rarest.mean.estimate,
+        label_top=top.label,
+        n_top=top.counts.n_images,
+        mean_top_nats=top.mean.estimate,
+        difference_nats=0.0,
+    )
     if rarest is top:
-        return found | {"difference": 0.0, "low": float("nan"), "high": float("nan")}
+        return found
     interval = unpaired_difference(these_groups_interval(top.table), these_groups_interval(rarest.table))
-    return found | {"difference": interval.estimate, "low": interval.low, "high": interval.high}
+    return replace(found, difference_nats=interval.estimate, low_nats=interval.low, high_nats=interval.high)
 
 
 def form_words(evidence: Evidence, context: Context) -> str:
@@ -282,58 +332,68 @@ def form_words(evidence: Evidence, context: Context) -> str:
 
 
 def other_findings(
-    context: Context, options: AnalysisOptions, summary: dict[str, Any], units: UnitNames
+    context: Context, options: AnalysisOptions, unscored: Unscored, utility: Utility | None, units: UnitNames
 ) -> list[Finding]:
     """List what else keeps a pass away, and must be settled before more models or patients are of use.
 
     A split that was not drawn at random, patients who are not known, people not scored, models that learned nothing, a
     target unlike its twins.
     """
-    found, utility = [] if context.random_split else [NOT_RANDOM], summary["utility"]
+    found = [] if context.random_split else [NOT_RANDOM]
     if not context.groups_given and not options.one_image_per_patient:
         found.append(NO_PATIENTS)
-    if summary["without_partner"]:
-        reason = f"{unpaired_count(summary, units)} had no partner, so nothing is known of them"
+    if unscored.n_groups_without_partner:
+        reason = f"{unpaired_count(unscored, units)} had no partner, so nothing is known of them"
         way = (
             "every image seen by one model of a pair and not by the other: the same audit in a new folder divides them "
             "between the models, too (audit classifier)"
         )
         found.append(Finding(UNDECIDED, reason, way, first=True))
-    if utility["beats_guessing"] is False:
+    if utility is not None and utility.beats_guessing is False:
         reason = (
-            f"the models are not surely better than guessing on unseen images ({utility_numbers(utility)}): models "
+            f"the models are not surely better than guessing on unseen images ({utility.words}): models "
             "that learned nothing remember nothing, so a pass needs models that learned the task"
         )
         way = (
             "the training that the released model really had (of audit classifier: --epochs, --lr, --model, --weights)"
         )
         found.append(Finding(UNDECIDED, reason, way, first=True))
-    if context.target is not None and not context.target["replication"]["replicated"]:
+    replication = None if context.target is None else context.target.replication
+    if replication is not None and not replication.replicated:
         way = (
             "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on "
             "nearly all of its images)"
         )
-        found.append(Finding(UNDECIDED, _model_mismatch(context.target["replication"]), way, first=True))
+        found.append(Finding(UNDECIDED, _model_mismatch(replication), way, first=True))
     return found
 
 
-def _model_mismatch(replication: dict[str, Any]) -> str:
+def unpaired_count(unscored: Unscored, units: UnitNames) -> str:
+    """How many had no partner; images alone where each stands for itself."""
+    n = unscored.n_images_without_partner
+    images = f"{n} image{'s' if n != 1 else ''}"
+    return images if units.one == "image" else f"{units.count(unscored.n_groups_without_partner)} ({images})"
+
+
+def _model_mismatch(replication: Replication) -> str:
     """Say by which numbers the given model is not one more twin, and that only the attacks speak for it."""
-    names = {"loss_members": "loss on what it was trained on", "loss": "test loss", "accuracy": "test accuracy"}
+    parts = {
+        "loss on what it was trained on": replication.loss_members,
+        "test loss": replication.loss,
+        "test accuracy": replication.accuracy,
+    }
     outside = [
-        f"its {name} is {part['target']:.3g}, one more twin's {part['low']:.3g} to {part['high']:.3g}"
-        for key, name in names.items()
-        if isinstance(part := replication.get(key), dict) and not part["within"]
+        f"its {name} is {part.target:.3g}, one more twin's {part.low:.3g} to {part.high:.3g}"
+        for name, part in parts.items()
+        if part is not None and not part.within
     ]
     told = f" ({'; '.join(outside)})" if outside else ""
     return f"the given model is another model than the twins{told}: only the attacks on it speak for it"
 
 
-def _headline_aucs(attacks: pd.DataFrame) -> dict[str, Any]:
-    if attacks.empty:
-        return {}
-    every = attacks[attacks["label"] == "(all)"]
+def _headline_aucs(attacks: pd.DataFrame) -> dict[str, HeadlineAuc]:
+    rows = attacks[attacks["label"] == ALL].to_dict("records")
     return {
-        str(r["attack"]): {"auc": r["auc"], "low": r["low"], "high": r["high"], "control": bool(r["control"])}
-        for _, r in every.iterrows()
+        str(row["attack"]): HeadlineAuc(auc=row["auc"], low=row["low"], high=row["high"], control=bool(row["control"]))
+        for row in rows
     }

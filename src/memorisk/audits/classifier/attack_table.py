@@ -11,18 +11,32 @@ independent trainings: LiRA and RMIA are scored again without each of up to ``MO
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import WHOLE, Evidence
 from memorisk.audits.classifier.options import ATTACK_GATE
+from memorisk.audits.classifier.result import (
+    ALL,
+    Agreement,
+    Agreements,
+    AttackAgreement,
+    AttackAuc,
+    AttackCounts,
+    AttackNumbers,
+    AttackRow,
+    Limits,
+    RocCurve,
+    SureRate,
+    TargetAudit,
+)
+from memorisk.report.numbers import from_json, to_row
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
 from memorisk.scores.rmia import rmia_scores
 from memorisk.scores.twin_attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
-from memorisk.statistics.jackknife import JackknifeInterval
-from memorisk.statistics.rank_statistics import Agreement, attack_agreement
+from memorisk.statistics.rank_statistics import Agreement as MeasuredAgreement
+from memorisk.statistics.rank_statistics import attack_agreement
 from memorisk.statistics.roc import (
     auc,
     log_roc_points,
@@ -34,14 +48,8 @@ from memorisk.statistics.roc import (
 from memorisk.statistics.thresholds import seed_youden_by_folds, youden_by_folds
 from memorisk.statistics.verdicts.attack_verdict import SURE_RATE, Attack
 
-ALL = "(all)"
 STRONGEST = "differential"
 """The attack that paper 000 names as its strongest: the loss of the model that did not see the image less its loss."""
-COLUMNS = (
-    *("label", "attack", "auc", "low", "high", "p_auc", "tpr_at_1pct", "tpr_low", "tpr_high", "p_tpr", "tpr_at_01pct"),
-    *("balanced_accuracy", "n_members", "n_non_members", "n_groups", "n_member_groups", "n_non_member_groups"),
-    *("n_models", "conditional", "of_trainings", "by_coin", "control", "note"),
-)
 MIN_SEEDS_LIRA = 3  # two references a side at least, for a pooled variance
 MOST_PARTS = 8  # trainings left out one part at a time: 7 degrees of freedom, and a cost that grows with S, not S^2
 
@@ -68,7 +76,7 @@ class AttackScores:
 
 def attack_table(
     evidence: Evidence, gate: float = ATTACK_GATE
-) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any] | None]:
+) -> tuple[pd.DataFrame, dict[str, RocCurve], Agreements | None]:
     """Run all attacks on the twins of one audit.
 
     Args:
@@ -101,7 +109,7 @@ def attack_rows(evidence: Evidence, scored: Sequence[AttackScores], labels: Sequ
         for attack in scored
         for label in map(str, labels)
     ]
-    return pd.DataFrame(rows, columns=pd.Index(COLUMNS))
+    return pd.DataFrame([to_row(row) for row in rows])
 
 
 def of_label(evidence: Evidence, label: str) -> np.ndarray:
@@ -189,8 +197,8 @@ def attack_row(
     group: np.ndarray,
     gate: float,
     without: list[float] | None = None,
-) -> dict[str, Any]:
-    """Measure one attack on some items: AUC and rates with intervals, a row of ``COLUMNS``.
+) -> AttackRow:
+    """Measure one attack on some items: AUC and rates with intervals.
 
     Args:
         attack: Scores of the attack on S models.
@@ -212,35 +220,39 @@ def attack_row(
         notes = [check.message] if not check.passed else ["control: its interval must contain 0.5, and does"]
     elif np.isnan(interval.estimate):
         notes = [interval.method]
-    return {
-        "label": label,
-        "attack": attack.name,
-        "auc": interval.estimate,
-        "low": interval.low,
-        "high": interval.high,
-        "p_auc": interval.p_at_most(gate),
-        "tpr_at_1pct": low.tpr,
-        "tpr_low": low.low,
-        "tpr_high": low.high,
-        "p_tpr": low.p_at_most,
-        "tpr_at_01pct": lowest.tpr,
-        "balanced_accuracy": seed_youden_by_folds(score, role, group),
-        "n_members": round(np.mean([m for m, _ in sides])) if sides else 0,
-        "n_non_members": round(np.mean([n for _, n in sides])) if sides else 0,
-        "n_groups": interval.n_groups,
-        "n_member_groups": low.n_members,
-        "n_non_member_groups": low.n_non_members,
-        "n_models": interval.n_seeds,
-        "conditional": interval.conditional,
-        "of_trainings": interval.spread.of_trainings() if interval.spread else 0.0,
-        "by_coin": attack.by_coin,
-        "control": attack.control,
-        "note": "; ".join(dict.fromkeys(notes)),
-    }
+    return AttackRow(
+        label=label,
+        attack=attack.name,
+        numbers=AttackNumbers(
+            auc=AttackAuc(
+                estimate=interval.estimate,
+                low=interval.low,
+                high=interval.high,
+                p_at_most_gate=interval.p_at_most(gate),
+            ),
+            rate=SureRate(
+                at_1_percent=low.tpr, low=low.low, high=low.high, p_at_most=low.p_at_most, at_01_percent=lowest.tpr
+            ),
+            balanced_accuracy=seed_youden_by_folds(score, role, group),
+            counts=AttackCounts(
+                n_members=round(np.mean([m for m, _ in sides])) if sides else 0,
+                n_non_members=round(np.mean([n for _, n in sides])) if sides else 0,
+                n_groups=interval.n_groups,
+                n_member_groups=low.n_members,
+                n_non_member_groups=low.n_non_members,
+                n_models=interval.n_seeds,
+            ),
+            conditional=interval.conditional,
+            of_trainings=interval.spread.of_trainings() if interval.spread else 0.0,
+            by_coin=attack.by_coin,
+            control=attack.control,
+            note="; ".join(dict.fromkeys(notes)),
+        ),
+    )
 
 
 def attacks_for_verdict(
-    table: pd.DataFrame, target: dict[str, Any] | None, random_split: bool, titles: Mapping[str, str]
+    table: pd.DataFrame, target: TargetAudit | None, random_split: bool, titles: Mapping[str, str]
 ) -> list[Attack]:
     """List the attacks that the verdict counts: no controls, on twins over all classes, on the target by class too.
 
@@ -250,46 +262,53 @@ def attacks_for_verdict(
         random_split: Whether members and test images are known to be one random split by group.
         titles: Names of attacks in sentences, by their names in the table.
     """
-    rows: list[dict[str, Any]] = pd.DataFrame(table[table["label"] == ALL]).to_dict("records")  # pyright: ignore[reportAssignmentType]
-    fair = random_split and _control_holds([row for row in rows if row["control"]])
-    found = [_attack(row, titles, comparable=row["by_coin"] or fair) for row in rows if not row["control"]]
-    if target is not None and "classes" in target:
-        fair = random_split and _control_holds([target["control"]] if target.get("control") else [])
-        own = [{"attack": name, "label": ALL, **row} for name, row in target["attacks"].items()]
-        found += [_attack(row, titles, comparable=fair, of_target=True) for row in [*own, *target["classes"]]]
+    rows = [from_json(AttackRow, row) for row in pd.DataFrame(table[table["label"] == ALL]).to_dict("records")]
+    fair = random_split and all(_control_holds(row.numbers) for row in rows if row.numbers.control)
+    found = [_attack(row, titles, comparable=row.numbers.by_coin or fair) for row in rows if not row.numbers.control]
+    if target is not None and target.attacks:
+        fair = random_split and (target.control is None or _control_holds(target.control))
+        own = [AttackRow(label=ALL, attack=name, numbers=numbers) for name, numbers in target.attacks.items()]
+        found += [_attack(row, titles, comparable=fair, of_target=True) for row in [*own, *target.classes]]
     return found
 
 
-def _control_holds(controls: list[dict[str, Any]]) -> bool:
-    """Say whether every control's interval contains 0.5."""
-    return all(row["low"] <= 0.5 <= row["high"] for row in controls)
+def _control_holds(control: AttackNumbers) -> bool:
+    """Say whether a control's interval contains 0.5."""
+    return control.auc.low <= 0.5 <= control.auc.high
 
 
-def _attack(row: dict[str, Any], titles: Mapping[str, str], *, comparable: bool, of_target: bool = False) -> Attack:
+def _attack(row: AttackRow, titles: Mapping[str, str], *, comparable: bool, of_target: bool = False) -> Attack:
+    auc, rate, counts = row.numbers.auc, row.numbers.rate, row.numbers.counts
     return Attack(
-        name=titles.get(row["attack"], str(row["attack"]).replace("_", " ")),
-        **{k: float(row[k]) for k in ("auc", "low", "high", "p_auc", "tpr_low", "p_tpr", "of_trainings")},
-        n_groups=int(row["n_groups"]),
-        n_non_members=int(row["n_non_member_groups"]),
-        n_models=int(row["n_models"]),
-        label="" if row["label"] == ALL else str(row["label"]),
+        name=titles.get(row.attack, row.attack.replace("_", " ")),
+        auc=auc.estimate,
+        low=auc.low,
+        high=auc.high,
+        p_auc=auc.p_at_most_gate,
+        tpr_low=rate.low,
+        p_tpr=rate.p_at_most,
+        of_trainings=row.numbers.of_trainings,
+        n_groups=counts.n_groups,
+        n_non_members=counts.n_non_member_groups,
+        n_models=counts.n_models,
+        label="" if row.label == ALL else row.label,
         of_target=of_target,
-        comparable=bool(comparable),
-        conditional=bool(row["conditional"]),
+        comparable=comparable,
+        conditional=row.numbers.conditional,
     )
 
 
-def _curve(attack: AttackScores) -> dict[str, list[float]] | None:
+def _curve(attack: AttackScores) -> RocCurve | None:
     """Compute ROC points of model A of the first seed that has both sides: one model, as an attacker meets it."""
     for s in range(len(attack.score)):
         members, others = attack.score[s][attack.role[s] == MEMBER], attack.score[s][attack.role[s] == NON_MEMBER]
         if len(members) and len(others):
             fpr, tpr = log_roc_points(roc_curve(members, others))
-            return {"fpr": [round(float(v), 6) for v in fpr], "tpr": [round(float(v), 6) for v in tpr]}
+            return RocCurve(fpr=tuple(round(float(v), 6) for v in fpr), tpr=tuple(round(float(v), 6) for v in tpr))
     return None
 
 
-def _agreement(evidence: Evidence) -> dict[str, Any] | None:
+def _agreement(evidence: Evidence) -> Agreements | None:
     """Correlate M, from other seeds, with the success of the loss attack; in the same seed the question is circular.
 
     ``strongest`` holds both forms for the attack that the paper names as its strongest, the loss difference: its figure
@@ -300,10 +319,16 @@ def _agreement(evidence: Evidence) -> dict[str, Any] | None:
     evidence = evidence.select(evidence.items.whole)
     attacks = {attack.name: attack for attack in paper_attacks(evidence)}
     found = _success_by_m(evidence, attacks["loss_threshold"])
-    return None if found is None else found | {"strongest": _success_by_m(evidence, attacks[STRONGEST])}
+    if found is None:
+        return None
+    return Agreements(
+        other_seeds=found.other_seeds,
+        circular=found.circular,
+        strongest=_success_by_m(evidence, attacks[STRONGEST]),
+    )
 
 
-def _success_by_m(evidence: Evidence, attack: AttackScores) -> dict[str, Any] | None:
+def _success_by_m(evidence: Evidence, attack: AttackScores) -> AttackAgreement | None:
     """Compare M with whether an attack on each seed's model accuses a member, at a threshold chosen on other folds."""
     group = evidence.items.group.astype(str)
     success = np.full(attack.score.shape, np.nan)
@@ -317,19 +342,15 @@ def _success_by_m(evidence: Evidence, attack: AttackScores) -> dict[str, Any] | 
     if not np.isfinite(success).any():
         return None
     both = attack_agreement(evidence.gap, evidence.sign, success, group)
-    return {"other_seeds": _agreement_row(both.other_seeds), "circular": _agreement_row(both.circular)}
+    return AttackAgreement(other_seeds=_of(both.other_seeds), circular=_of(both.circular))
 
 
-def _agreement_row(found: Agreement) -> dict[str, Any]:
-    return {
-        "spearman": _limits(found.spearman),
-        "success_high": found.success_high,
-        "success_low": found.success_low,
-        "difference": _limits(found.difference),
-        "n_high": found.n_high,
-        "n_low": found.n_low,
-    }
-
-
-def _limits(interval: JackknifeInterval) -> dict[str, float]:
-    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+def _of(found: MeasuredAgreement) -> Agreement:
+    return Agreement(
+        spearman=Limits.of(found.spearman),
+        success_high=found.success_high,
+        success_low=found.success_low,
+        difference=Limits.of(found.difference),
+        n_high=found.n_high,
+        n_low=found.n_low,
+    )

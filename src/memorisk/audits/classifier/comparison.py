@@ -3,14 +3,12 @@
 The differences of the groups that both runs scored form a groups x seeds table like any other, and its two-way
 interval counts groups and seeds as the units they are. Seeds stand beside each other in their order: the same seeds
 share their halves and their start where images and split are the same; other seeds are independent trainings, of
-which any may stand beside any. With different numbers of seeds only the groups are paired. `comparison_page` lays
-the differences out.
+which any may stand beside any. With different numbers of seeds only the groups are paired.
 """
-
-from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -19,180 +17,15 @@ import scipy
 
 from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
-from memorisk.audits.classifier.pages import wording
-from memorisk.audits.classifier.pages.memorization import TIER_TONES
-from memorisk.audits.rendering import REPORT, load_result
-from memorisk.report.blocks import (
-    Block,
-    Callout,
-    Column,
-    Fact,
-    Facts,
-    Name,
-    Page,
-    Paragraph,
-    Section,
-    Steps,
-    Strong,
-    Table,
-)
-from memorisk.report.columns import count
+from memorisk.audits.classifier.result import ALL, ClassifierSummary, ClassifierVerdict
+from memorisk.audits.rendering import REPORT, load_result, render
 from memorisk.report.earlier_verdicts import is_earlier
-from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line, read_guard
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import read_config
 from memorisk.scores.memorization import group_table
 from memorisk.statistics.intervals import difference_interval, two_way_interval
-
-DIFFERENCE = "Difference [95 % interval]"
-RUNS = ("first", "second")
-NOT_TESTED = "not tested"
-CONTROL = "independent_loss"
-
-
-def comparison_page(found: Comparison) -> Page:
-    """Lay out the comparison of two runs.
-
-    Args:
-        found: From ``audits.classifier.comparison.compare``.
-    """
-    lower, higher = (direction_of_change(found.per_class, sign) for sign in (-1, 1))
-    named = "Ids are left out." if found.redact else "This file names patients: handle it as personal data."
-    return Page(
-        title="Two audits compared",
-        subtitle="What the second run remembers more or less than the first",
-        lead=[_lead(found, lower, higher), _facts(found)],
-        sections=[
-            Section("Class by class", _classes(found.per_class), "classes"),
-            Section("Patient by patient", _groups(found), "patients"),
-            Section("What an attacker could see", _attacks(found.aucs), "attacks"),
-            Section("How to read this", _reading(found), "reading"),
-        ],
-        footer=[Paragraph(f"{named} It needs no network and asks for none.")],
-        redacted=found.redact,
-    )
-
-
-def direction_of_change(table: pd.DataFrame, sign: int) -> np.ndarray:
-    """Rows whose whole interval lies on one side of 0, [n] bool: below for -1, above for +1; NaN limits are neither."""
-    limit = table["high"] if sign < 0 else table["low"]
-    return np.asarray(sign * limit.to_numpy(dtype=np.float64) > 0)
-
-
-def _lead(found: Comparison, lower: np.ndarray, higher: np.ndarray) -> Callout:
-    n = len(found.per_class)
-    text = (
-        f"Of {count(n)} classes that both runs scored, {count(lower.sum())} are surely remembered less in the second "
-        f"run, {count(higher.sum())} surely more; of the other {count(n - lower.sum() - higher.sum())} the data do not "
-        "say which way they went. That a difference cannot be told from 0 does not show that there is none."
-    )
-    named = [[Strong(run.capitalize() + " run: "), Name(name)] for run, name in zip(RUNS, found.names, strict=True)]
-    return Callout("note", "What changed", [Paragraph(text), *([Steps(named)] if not found.redact else [])])
-
-
-def _facts(found: Comparison) -> Facts:
-    groups = found.per_group
-    return Facts(
-        [
-            Fact("Classes compared", count(len(found.per_class))),
-            Fact("Patients compared", count(groups["group"].nunique())),
-            Fact("Patients flagged, first run", count(groups.loc[groups["flagged_first"], "group"].nunique())),
-            Fact("Patients flagged, second run", count(groups.loc[groups["flagged_second"], "group"].nunique())),
-        ]
-    )
-
-
-def _classes(table: pd.DataFrame) -> list[Block]:
-    columns = [
-        Column(source="label", heading="Class", row_heading=True),
-        Column(source="difference", heading=DIFFERENCE, format="decimal", interval=("low", "high")),
-        Column(source="mean_first", heading="Mean M, first", format="decimal"),
-        Column(source="mean_second", heading="Second", format="decimal"),
-        Column(source="tier_first", heading="Tier, first", tones=TIER_TONES),
-        Column(source="tier_second", heading="Second", tones=TIER_TONES),
-        Column(source="listed_first", heading="Flagged, first"),
-        Column(source="listed_second", heading="Second"),
-        Column(source="n_groups", heading="Patients in both", format="count"),
-    ]
-    for run in RUNS:  # a class that could not be tested has no count, least of all 0
-        tested, flagged = table[f"testable_{run}"], table[f"flagged_{run}"]
-        shown = [count(n) if t else NOT_TESTED for t, n in zip(tested, flagged, strict=True)]
-        table = table.assign(**{f"listed_{run}": shown})
-    caption = "Second run less first, over the patients that both scored; tiers and flags are those of each whole run."
-    return [Table(frame=table, columns=columns, caption=caption, elsewhere="per_class.parquet")]
-
-
-def _groups(found: Comparison) -> list[Block]:
-    table = found.per_group
-    largest = table.iloc[np.argsort(-table["difference"].abs().to_numpy(dtype=np.float64), kind="stable")]
-    columns = [
-        *([] if found.redact else [Column(source="group", heading="Patient", row_heading=True)]),
-        Column(source="label", heading="Class", row_heading=found.redact),
-        Column(source="difference", heading=DIFFERENCE, format="decimal", interval=("low", "high")),
-        Column(source="M_first", heading="M, first", format="decimal"),
-        Column(source="M_second", heading="Second", format="decimal"),
-        Column(source="listed_first", heading="Flagged, first"),
-        Column(source="listed_second", heading="Second"),
-    ]
-    of_class = found.per_class.set_index("label")
-    for run in RUNS:
-        tested = of_class[f"testable_{run}"].reindex(largest["label"]).to_numpy(dtype=bool)
-        words_of = [
-            ("yes" if f else "no") if t else NOT_TESTED for t, f in zip(tested, largest[f"flagged_{run}"], strict=True)
-        ]
-        largest = largest.assign(**{f"listed_{run}": words_of})
-    n, apart = len(table), int(direction_of_change(table, -1).sum() + direction_of_change(table, 1).sum())
-    text = (
-        f"Intervals are over trainings, one patient at a time: of {count(n)} such intervals about {count(0.05 * n)} "
-        f"leave out 0 where nothing changed; {count(apart)} do. Read them as a list to look into, not as findings."
-    )
-    caption = "Patients with the largest differences first; M is the mean over a patient's images of the class."
-    shown = Table(frame=largest, columns=columns, caption=caption, elsewhere="per_group.parquet", most_rows=200)
-    return [Paragraph(text), shown]
-
-
-def _attacks(aucs: pd.DataFrame) -> list[Block]:
-    known = [wording.ATTACKS[a][0] if a in wording.ATTACKS else a for a in aucs["attack"]]
-    known = [
-        f"{name} (control, no attack)" if a == CONTROL else name for a, name in zip(aucs["attack"], known, strict=True)
-    ]
-    columns = [
-        Column(source="attack", heading="Attack", row_heading=True),
-        *(
-            Column(
-                source=f"auc_{run}",
-                heading=f"AUC, {run} run [95 % interval]",
-                format="decimal",
-                interval=(f"low_{run}", f"high_{run}"),
-            )
-            for run in RUNS
-        ),
-    ]
-    return [
-        Paragraph("Each run's own attacks on its own models; the two columns are not paired."),
-        Table(
-            frame=aucs.assign(attack=known), columns=columns, caption="All classes together.", elsewhere="aucs.parquet"
-        ),
-    ]
-
-
-def _reading(found: Comparison) -> list[Block]:
-    blocks: list[Block] = [
-        Paragraph(
-            "A difference is the second run's M less the first's: below 0 means that less is remembered. Class "
-            "intervals count patients and trainings as the units; each holds 95 % by itself, not all of them at once. "
-            "Where the second run removed patients, it says nothing of those: they are not in it."
-        )
-    ]
-    if found.notes:
-        blocks += [
-            Paragraph("What could not be compared, and what else differs:"),
-            Steps([Name(n) for n in found.notes]),
-        ]
-    return blocks
-
 
 SUMMARY = "comparison.json"
 
@@ -231,7 +64,7 @@ class Comparison:
         write_table(folder / "per_group.parquet", self.per_group)
         write_table(folder / "aucs.parquet", self.aucs)
         write_json(folder / SUMMARY, {"per_class": self.per_class.to_dict("records"), "notes": self.notes})
-        write_text(folder / REPORT, render_page(comparison_page(self)))
+        write_text(folder / REPORT, render("comparison", self))
 
 
 def check_folder(folder: Path) -> None:
@@ -318,19 +151,19 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
             f"{len(first.seeds)} and {len(second.seeds)} seeds: patients are paired, seeds are not; fewer seeds can "
             "flag fewer, so that the numbers flagged do not compare"
         )
+    verdicts = [ClassifierVerdict.read(result.verdict) for result in (result_a, result_b)]
     noticed = [_noticeable_gap(result) for result in (result_a, result_b)]
     if noticed[0] != noticed[1]:
         notes.append(
             f"the first run would have noticed a patient's gap {noticed[0]}, the second {noticed[1]}: whichever "
             "notices less flags fewer"
         )
-    for name, result in (("first", result_a), ("second", result_b)):
-        why = result.verdict.get("why") or [""]
-        if is_earlier(why):
-            notes.append(f"the {name} run: {one_line(why[0])}")
+    for name, verdict in zip(("first", "second"), verdicts, strict=True):
+        if is_earlier(verdict.why):
+            notes.append(f"the {name} run: {one_line(verdict.why[0])}")
     if _item_names(first) != _item_names(second):
         notes.append("the runs are on different images or groups: only what both scored is compared")
-    elif result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
+    elif verdicts[0].data_hash != verdicts[1].data_hash:
         notes.append("the runs name the same images and groups and read other files: other pixels, or other losses")
     if first.design != second.design:
         notes.append(
@@ -342,19 +175,20 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
 
 def _noticeable_gap(result: Result) -> str:
     """The smallest gap that a run would have noticed in four of five cases, in words."""
-    found = result.verdict.get("noticeable") or {}
     if "noticeable" not in result.verdict:
         return "of unknown size"
-    return "of no size" if found.get("gap") is None else f"from {found['gap']:.2g} nats on"
+    found = ClassifierVerdict.read(result.verdict).noticeable
+    return "of no size" if found is None or isnan(found.gap_nats) else f"from {found.gap_nats:.2g} nats on"
 
 
 def _name(result: Result) -> str:
-    parts = [str(result.summary.get(k) or "") for k in ("dataset", "model")]
-    training, utility = result.summary.get("training") or {}, result.summary.get("utility") or {}
+    summary = ClassifierSummary.read(result.summary)
+    training, utility = summary.models.training, summary.utility
+    parts = [summary.dataset, summary.models.model]
     if training.get("epochs") is not None:
         parts.append(f"{training['epochs']} epochs at {training.get('lr'):g}")
-    if utility.get("test_accuracy") is not None:
-        parts.append(f"accuracy on unseen images {utility['test_accuracy']:.3f}")
+    if utility is not None and not isnan(utility.test_accuracy):
+        parts.append(f"accuracy on unseen images {utility.test_accuracy:.3f}")
     return ", ".join([*(p for p in parts if p), f"verdict {result.status}"])
 
 
@@ -431,6 +265,6 @@ def _seed_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, floa
 def _aucs(first: Result, second: Result) -> pd.DataFrame:
     halves = []
     for name, result in (("first", first), ("second", second)):
-        every = result.attacks[result.attacks["label"] == "(all)"].set_index("attack")[["auc", "low", "high"]]
+        every = result.attacks[result.attacks["label"] == ALL].set_index("attack")[["auc", "low", "high"]]
         halves.append(every.add_suffix(f"_{name}"))
     return halves[0].join(halves[1], how="inner").reset_index()

@@ -6,7 +6,6 @@ The cost is computed from the very jobs that the audit would run: twins, placebo
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,11 +14,13 @@ from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidenc
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.privacy import bound_job
+from memorisk.audits.classifier.result import ClassOutlook, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import is_download
+from memorisk.report.numbers import from_json
 from memorisk.runs.errors import plural
 from memorisk.runs.workload import Cost, total
 from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM, PASS_POWER
@@ -88,13 +89,9 @@ class DryRun:
         design: The design.
         seeds: The seeds.
         not_auditable: Classes too small to split.
-        classes: For each class what the audit could say of it: ``label``, ``n``, ``n_groups_scored``,
-            ``n_test_groups``, ``smallest_list`` (where the class lists alone), ``testable``, ``why_not``; and of a
-            single patient, were trainings to differ by nothing but their gap: ``room`` on the list,
-            ``noticeable_gap`` (nats), ``notice_power`` at what a pass must notice, and the ``models_needed`` for it,
-            NaN where these suffice.
-        without_partner: Groups (``without_partner``) and images (``without_partner_images``) that will not be scored:
-            in a run begun before they were divided between twins, those without a partner.
+        classes: For each class what the audit could say of it.
+        without_partner: Groups and images that will not be scored: in a run begun before they were divided between
+            twins, those without a partner.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
         notes: What keeps a pass away whatever is measured.
     """
@@ -105,8 +102,8 @@ class DryRun:
     design: str
     seeds: tuple[int, ...]
     not_auditable: list[str]
-    classes: list[dict[str, Any]]
-    without_partner: dict[str, int]
+    classes: tuple[ClassOutlook, ...]
+    without_partner: WithoutPartner
     seconds: float | None
     notes: tuple[str, ...]
 
@@ -136,7 +133,7 @@ def describe_plan(
         options.chosen_seeds,
         plan.parts.too_small,
         classes,
-        {k: unscored[k] for k in ("without_partner", "without_partner_images")},
+        WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
         None if each is None else each * images / training_processes(options),
         _cannot_pass(plan, classes, options.notice, store.manifest.groups_given or options.one_image_per_patient),
     )
@@ -195,7 +192,7 @@ def _empty_evidence(plan: Plan) -> Evidence:
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
 
 
-def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float, patients_known: bool) -> tuple[str, ...]:
+def _cannot_pass(plan: Plan, classes: tuple[ClassOutlook, ...], notice: float, patients_known: bool) -> tuple[str, ...]:
     """Say where a pass needs a random split, patient ids, or more seeds, in all or to notice a single patient."""
     notes = []
     for doubt, holds in ((NOT_RANDOM, not plan.parts.random), (NO_PATIENTS, not patients_known)):
@@ -203,11 +200,11 @@ def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float, patie
             notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
     if (few := seed_shortage(len(plan.designs))) is not None:
         notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")
-    blind = [row for row in classes if row["room"] < MIN_ROOM or row["notice_power"] < PASS_POWER]
+    blind = [row for row in classes if row.room < MIN_ROOM or row.notice_power < PASS_POWER]
     if not blind:
         return tuple(notes)
     which = plural(len(blind), "class", "classes")
-    models = [row["models_needed"] for row in blind]
+    models = [row.models_needed for row in blind]
     way = "more patients of them are needed"
     if plan.design == "paper":
         way = "whatever the number of models, the design paper leaves lists no room; a pass needs --design balanced"
@@ -227,8 +224,6 @@ def _context(plan: Plan) -> Context:
     return Context(design=plan.design, random_split=plan.parts.random, not_auditable=plan.parts.too_small)
 
 
-def _outlook(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> list[dict[str, Any]]:
+def _outlook(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> tuple[ClassOutlook, ...]:
     """Compute what could be said of each class, by the very analysis, on losses that hold nothing."""
-    kept = ("label", "n", "n_groups_scored", "n_test_groups", "smallest_list", "testable", "why_not")
-    kept += ("room", "noticeable_gap", "notice_power", "models_needed")
-    return [{k: f.row[k] for k in kept} for f in class_findings(evidence, options, _context(plan))]
+    return tuple(from_json(ClassOutlook, f.row) for f in class_findings(evidence, options, _context(plan)))

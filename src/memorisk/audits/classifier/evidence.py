@@ -20,7 +20,7 @@ audited by ``memorisk audit losses`` in the same way:
 audit says nothing of.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memorisk.audits.classifier.result import Placebo, Privacy, TargetAudit, Unscored
 from memorisk.report.columns import booleans, column_numbers
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM
-from memorisk.statistics.verdicts.verdict import UnitNames
 
 REQUIRED = ("image", "label", "split", "seed", "role", "member", "loss")
 SPLITS = ("train", "canary", "test")
@@ -395,12 +395,12 @@ class Context:
     pseudonymised: bool = False
     groups_given: bool = True
     notes: list[str] = field(default_factory=list)
-    placebo: dict[str, Any] | None = None
-    target: dict[str, Any] | None = None
-    privacy: dict[str, Any] | None = None
+    placebo: Placebo | None = None
+    target: TargetAudit | None = None
+    privacy: Privacy | None = None
 
 
-def uncovered_images(evidence: Evidence, n_validation: int, not_auditable: list[str]) -> dict[str, Any]:
+def uncovered_images(evidence: Evidence, n_validation: int, not_auditable: list[str]) -> Unscored:
     """Images and patients of which nothing is said: training part, validation, canaries without a partner."""
     items = evidence.items
     ever = (evidence.sign != 0).any(axis=0)
@@ -408,13 +408,13 @@ def uncovered_images(evidence: Evidence, n_validation: int, not_auditable: list[
     alone = open_to_scoring & (items.split == "canary") & ~ever
     missed = open_to_scoring & ~ever
     scored_groups = set(items.group[ever])
-    return {
-        "not_scored_images": len(set(items.image[missed])) + n_validation,
-        "not_scored_groups": len(set(items.group[missed]) - scored_groups),
-        "without_partner": len(set(items.group[alone])),
-        "without_partner_images": len(set(items.image[alone])),
-        "not_auditable": not_auditable,
-    }
+    return Unscored(
+        n_images=len(set(items.image[missed])) + n_validation,
+        n_groups=len(set(items.group[missed]) - scored_groups),
+        n_groups_without_partner=len(set(items.group[alone])),
+        n_images_without_partner=len(set(items.image[alone])),
+        not_auditable=tuple(not_auditable),
+    )
 
 
 def classes_with_room(per_class: pd.DataFrame) -> np.ndarray:
@@ -439,33 +439,3 @@ def flagged_counts(per_class: pd.DataFrame) -> np.ndarray:
     """
     flagged = column_numbers(per_class, "flagged")
     return np.where((flagged > 0) | (classes_with_room(per_class) & _classes_with_list(per_class)), flagged, np.nan)
-
-
-def unpaired_count(unscored: dict[str, Any], units: UnitNames) -> str:
-    """How many had no partner; images alone where each stands for itself."""
-    images = f"{unscored['without_partner_images']} image{'s' if unscored['without_partner_images'] != 1 else ''}"
-    return images if units.one == "image" else f"{units.count(unscored['without_partner'])} ({images})"
-
-
-def training_sentence(summary: Mapping[str, Any]) -> str:
-    """Say in one sentence how many images all models saw, so that none was scored; empty where there are none.
-
-    Args:
-        summary: ``n_train``, where it is known.
-    """
-    n = summary.get("n_train")
-    if not isinstance(n, int) or n < 1:
-        return ""
-    which = "image that every model was trained on is" if n == 1 else "images that every model was trained on are"
-    return f"{n:,} {which} not scored: this says nothing of what is remembered of {'it' if n == 1 else 'them'}."
-
-
-def units_of(summary: Mapping[str, Any]) -> UnitNames:
-    """What a group is called: an image where each stands for itself, else a patient.
-
-    Args:
-        summary: ``n_images``, ``n_groups`` and ``groups_given``, as far as they are known.
-    """
-    n_images, n_groups, given = summary.get("n_images"), summary.get("n_groups"), summary.get("groups_given")
-    alone = not given if given is not None else (n_groups is not None and n_images == n_groups)
-    return UnitNames("image", "images") if alone else UnitNames("patient", "patients")

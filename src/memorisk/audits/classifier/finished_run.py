@@ -19,6 +19,7 @@ from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, Items, 
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
 from memorisk.audits.classifier.plan import Plan, draw_parts, linked_groups, make_plan, unmatched_of
+from memorisk.audits.classifier.result import ClassifierVerdict
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, prepare_recipe
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import load_result
@@ -143,7 +144,7 @@ def open_finished(
     store = build_store(
         manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
     )
-    if store.data_hash != result.verdict.get("data_hash"):
+    if store.data_hash != ClassifierVerdict.read(result.verdict).data_hash:
         raise InputError(
             f"the images at {one_line(images if images is not None else config['images'], 120)} are not those of "
             f"{one_line(path)}: pixels, labels, groups or ids have changed since"

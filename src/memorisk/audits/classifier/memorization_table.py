@@ -6,7 +6,7 @@ table of the images, the counts of the audit, the models' accuracy.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from math import nan
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ import scipy
 
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
+from memorisk.audits.classifier.result import ClassUtility, FindingsUtility, ImageCounts, ModelsTrained, NullSample
 from memorisk.scores.memorization import feldman_zhang, group_table, memorization
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.copies.tails import CHANCE
@@ -35,11 +36,70 @@ from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEV
 
 
 @dataclass(frozen=True)
+class ClassCounts:
+    """Images and groups of a class."""
+
+    n_images: int
+    share: float
+    """Of all images."""
+    n_groups: int
+    n_images_scored: int
+    n_groups_scored: int
+    n_test_groups: int
+
+
+@dataclass(frozen=True)
+class ListPower:
+    """What the verdict's list of a class would have noticed of one patient; NaN without a list."""
+
+    room: float = nan
+    gap_nats: float = nan
+    power: float = nan
+    low: float = nan
+    high: float = nan
+    notice_power: float = nan
+    """At the gap that a pass must notice."""
+    models_needed: float = nan
+    """For a pass; NaN where these suffice, or none do."""
+
+
+@dataclass(frozen=True)
+class ListNumbers:
+    """The lists of a class: the one that is shown, the verdict's, and what the latter would have noticed."""
+
+    smallest_list: float
+    """Fewest groups that a list could hold; NaN where none is possible."""
+    level: float
+    n_flagged: int
+    """On the list that is shown."""
+    n_verdict_flagged: int
+    why_not: str
+    """Why the class has no list; empty where it has one."""
+    power: ListPower
+    n_uneven: int
+    """Groups that no list holds, whose losses differ between twins as no unseen one's do."""
+    uneven_largest_nats: float
+    unseen_largest_nats: float
+
+
+NO_LISTS = ListNumbers(nan, nan, 0, 0, "", ListPower(), 0, nan, nan)
+
+
+@dataclass(frozen=True)
 class ClassFindings:
     """The results of one class.
 
     Attributes:
-        row: Row of ``per_class``.
+        label: The class.
+        counts: Its images and groups.
+        mean: Mean M over groups, nats.
+        median: Likewise.
+        trimmed: Trimmed mean.
+        tier: By the mean.
+        test_mean_nats: Mean gain of unseen images.
+        excess: Mean M less that, where the design needs it.
+        blocked: Why no p-values may be given; empty where they may.
+        prerequisite_p: Of the check that unseen canaries look like test images.
         groups: Rows of ``per_group``.
         images: p-values of the scored images, by item index (descriptive where groups hold several images).
         table: [G, S] mean gap of each scored group in each seed, in nats, signed by membership; NaN where the group had
@@ -47,15 +107,65 @@ class ClassFindings:
         unseen: [T, S] loss of model B less that of model A of each test group, likewise.
         floor: [G] smallest p-value that each group could have had; NaN without p-values.
         listing: Data of the class's list, at the verdict's level over one class; None without p-values.
+        lists: Filled by `list_groups`.
     """
 
-    row: dict[str, object]
+    label: str
+    counts: ClassCounts
+    mean: Interval
+    median: Interval
+    trimmed: Interval
+    tier: str
+    test_mean_nats: float
+    excess: Interval
+    blocked: str
+    prerequisite_p: float
     groups: pd.DataFrame
     images: dict[int, float]
     table: np.ndarray
     unseen: np.ndarray
     floor: np.ndarray
     listing: ClassList | None
+    lists: ListNumbers = NO_LISTS
+
+    @property
+    def row(self) -> dict[str, object]:
+        """The row of ``per_class``."""
+        counts, lists = self.counts, self.lists
+        return {
+            "label": self.label,
+            "n": counts.n_images,
+            "frequency": counts.share,
+            "n_groups": counts.n_groups,
+            "n_scored": counts.n_images_scored,
+            "n_groups_scored": counts.n_groups_scored,
+            "n_test_groups": counts.n_test_groups,
+            **_columns(self.mean, "mean", ""),
+            **_columns(self.median, "median", "median_"),
+            **_columns(self.trimmed, "trimmed_mean", "trimmed_"),
+            "df": self.mean.df,
+            "tier": self.tier,
+            "smallest_list": lists.smallest_list,
+            "list_level": lists.level,
+            "flagged": lists.n_flagged,
+            "testable": not lists.why_not,
+            "why_not": lists.why_not,
+            "prerequisite_p": self.prerequisite_p,
+            "room": lists.power.room,
+            "noticeable_gap": lists.power.gap_nats,
+            "noticeable_power": lists.power.power,
+            "noticeable_low": lists.power.low,
+            "noticeable_high": lists.power.high,
+            "notice_power": lists.power.notice_power,
+            "models_needed": lists.power.models_needed,
+            "verdict_flagged": lists.n_verdict_flagged,
+            "blocked": self.blocked,
+            "test_mean": self.test_mean_nats,
+            **_columns(self.excess, "excess", "excess_"),
+            "uneven": lists.n_uneven,
+            "uneven_largest": lists.uneven_largest_nats,
+            "unseen_largest": lists.unseen_largest_nats,
+        }
 
 
 def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocked: str | None) -> ClassFindings:
@@ -68,8 +178,7 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
         blocked: Reason why no p-values may be given; None where they may.
 
     Returns:
-        Mean, median and trimmed mean of the gaps with intervals, p-values and the data of the list; the columns that
-        `list_groups` fills are absent.
+        Mean, median and trimmed mean of the gaps with intervals, p-values and the data of the list.
 
     Source:
         METHODS section 1, "Null and p-value" and "Class summary".
@@ -98,21 +207,33 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
         image_p = dict(zip(scored.tolist(), own.tolist(), strict=True))
 
     m = memorization(gap[:, scored], sign[:, scored])
-    row = {
-        "label": label,
-        "n": int(of_class.sum()),
-        "frequency": float(of_class.sum() / len(set(items.image))),
-        "n_groups": len(np.unique(items.group[of_class].astype(str))),
-        "n_scored": len(scored),
-        "n_groups_scored": len(groups),
-        "n_test_groups": len(test_groups),
-        **(summary := _summary(table)),
-        **_excess(evidence, table, unseen, summary),
-        "why_not": why_not or "",
-        "prerequisite_p": prerequisite_p,
-    }
     per_group = _group_rows(label, groups, unit, m, sign[:, scored]).assign(p_value=p)
-    return ClassFindings(row, per_group, image_p, table, unseen, floor, listing)
+    mean = these_groups_interval(table)
+    return ClassFindings(
+        label=label,
+        counts=ClassCounts(
+            n_images=int(of_class.sum()),
+            share=float(of_class.sum() / len(set(items.image))),
+            n_groups=len(np.unique(items.group[of_class].astype(str))),
+            n_images_scored=len(scored),
+            n_groups_scored=len(groups),
+            n_test_groups=len(test_groups),
+        ),
+        mean=mean,
+        median=jackknife_interval(table, "median"),
+        trimmed=jackknife_interval(table, "trimmed_mean"),
+        tier=tier(mean.estimate, len(table)),
+        test_mean_nats=float(unseen.mean()) if unseen.size else nan,
+        excess=_excess(evidence, table, unseen, mean),
+        blocked=why_not or "",
+        prerequisite_p=prerequisite_p,
+        groups=per_group,
+        images=image_p,
+        table=table,
+        unseen=unseen,
+        floor=floor,
+        listing=listing,
+    )
 
 
 def _list_data(evidence: Evidence, scored: np.ndarray, test: np.ndarray) -> ClassList:
@@ -131,21 +252,19 @@ def is_asymmetric(evidence: Evidence) -> bool:
     return evidence.design == "paper" and evidence.assigned is None
 
 
-def _excess(evidence: Evidence, table: np.ndarray, unseen: np.ndarray, summary: dict[str, object]) -> dict[str, object]:
+def _excess(evidence: Evidence, table: np.ndarray, unseen: np.ndarray, mean: Interval) -> Interval:
     """Compute the class mean less the mean gain of unseen images of the class, with its limits; the verdict reads it.
 
     Twins are symmetric, so that unseen images gain nothing on average. In the `paper` design the candidate is better by
     its larger training set, also on images that it never saw: the class's mean test gap is subtracted, seed by seed,
     and the test groups' own chance is added to the interval.
     """
-    gained: dict[str, object] = {"test_mean": float(unseen.mean()) if unseen.size else float("nan")}
     if not is_asymmetric(evidence):
-        return gained | {"excess": summary["mean"], "excess_low": summary["low"], "excess_high": summary["high"]}
+        return mean
     if not unseen.size or not len(table):
-        return gained | dict.fromkeys(("excess", "excess_low", "excess_high"), float("nan"))
+        return replace(mean, estimate=nan, low=nan, high=nan)
     drift = unseen.mean(axis=0)
-    found = unpaired_difference(two_way_interval(table - drift), two_way_interval(unseen - drift))
-    return gained | _columns(found, "excess", "excess_")
+    return unpaired_difference(two_way_interval(table - drift), two_way_interval(unseen - drift))
 
 
 def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed: int) -> list[ClassFindings]:
@@ -167,35 +286,30 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
     n_classes = max(sum(f.listing is not None for f in findings), 1)
     listed = []
     for i, finding in enumerate(findings):
-        shortest, n = lists.smallest_list[i], len(finding.groups)
-        why_not = str(finding.row["why_not"])
+        shortest, n, why_not = lists.smallest_list[i], len(finding.groups), finding.blocked
         if not why_not and shortest is not None and shortest > n:
             why_not = (
                 f"with so few models and test images no list is shorter than {shortest}, and the class has {n} scored"
             )
-        row = finding.row | {
-            "smallest_list": float("nan") if shortest is None else float(shortest),
-            "list_level": float(lists.level[i]),
-            "flagged": lists.rejections[i].n_rejected,
-            "verdict_flagged": fixed.rejections[i].n_rejected,
-            "testable": not why_not,
-            "blocked": str(finding.row["why_not"]),
-            "why_not": why_not,
-            **_notice_columns(finding.listing, n_classes, options.notice, seed),
-        }
         sizes = uneven_gaps(finding.table, finding.unseen, CHANCE / n_classes)
         uneven = sizes.uneven & ~fixed.rejections[i].rejected
-        row |= {
-            "uneven": int(uneven.sum()),
-            "uneven_largest": float(sizes.size[uneven].max()) if uneven.any() else float("nan"),
-            "unseen_largest": sizes.largest_unseen,
-        }
+        numbers = ListNumbers(
+            smallest_list=nan if shortest is None else float(shortest),
+            level=float(lists.level[i]),
+            n_flagged=lists.rejections[i].n_rejected,
+            n_verdict_flagged=fixed.rejections[i].n_rejected,
+            why_not=why_not,
+            power=_list_power(finding.listing, n_classes, options.notice, seed),
+            n_uneven=int(uneven.sum()),
+            uneven_largest_nats=float(sizes.size[uneven].max()) if uneven.any() else nan,
+            unseen_largest_nats=sizes.largest_unseen,
+        )
         groups = finding.groups.assign(
             adjusted=benjamini_hochberg(finding.groups["p_value"], options.level).adjusted,
             flagged=lists.rejections[i].rejected,
             uneven=uneven,
         )
-        listed.append(replace(finding, row=row, groups=groups))
+        listed.append(replace(finding, lists=numbers, groups=groups))
     return listed
 
 
@@ -204,27 +318,18 @@ def _lists(findings: list[ClassFindings], level: float, correction: str) -> Fami
     return family_lists(p_values, [f.floor for f in findings], level, correction)
 
 
-def _notice_columns(listing: ClassList | None, n_classes: int, notice: float, seed: int) -> dict[str, float]:
+def _list_power(listing: ClassList | None, n_classes: int, notice: float, seed: int) -> ListPower:
     """Compute the class's room and noticeable gap, and the number of models with which a pass is possible."""
-    nan = float("nan")
     if listing is None:
-        names = ("room", "noticeable_gap", "noticeable_power", "noticeable_low", "noticeable_high", "notice_power")
-        return dict.fromkeys((*names, "models_needed"), nan)
+        return ListPower()
     shared = replace(listing, level=VERDICT_LEVEL / n_classes)
     found = noticeable_gap(shared, seed=seed)
     asked = power(shared, notice, seed=seed) if found.room >= MIN_ROOM else nan
     seeds = None
     if not asked >= PASS_POWER:
         seeds = seeds_needed(shared, notice, seed=seed)
-    return {
-        "room": found.room,
-        "noticeable_gap": found.gap,
-        "noticeable_power": found.power,
-        "noticeable_low": found.low,
-        "noticeable_high": found.high,
-        "notice_power": asked,
-        "models_needed": nan if seeds is None else 2.0 * seeds,
-    }
+    needed = nan if seeds is None else 2.0 * seeds
+    return ListPower(found.room, found.gap, found.power, found.low, found.high, asked, needed)
 
 
 def _p_values(
@@ -262,24 +367,6 @@ def _group_rows(label: str, groups: np.ndarray, unit: np.ndarray, m: np.ndarray,
             "n_seeds": seeds,
         }
     )
-
-
-def _summary(table: np.ndarray) -> dict[str, object]:
-    """Compute class mean, median and trimmed mean over groups, each with its interval, and the tier."""
-    if not len(table):
-        names = ["mean", "low", "high", "df", "median", "median_low", "median_high"]
-        names += ["trimmed_mean", "trimmed_low", "trimmed_high"]
-        return {"tier": "insufficient evidence", **dict.fromkeys(names, float("nan"))}
-    mean = these_groups_interval(table)
-    middle = jackknife_interval(table, "median")
-    trimmed = jackknife_interval(table, "trimmed_mean")
-    return {
-        **_columns(mean, "mean", ""),
-        "df": mean.df,
-        **_columns(middle, "median", "median_"),
-        **_columns(trimmed, "trimmed_mean", "trimmed_"),
-        "tier": tier(mean.estimate, len(table)),
-    }
 
 
 def _columns(interval: Interval, name: str, prefix: str) -> dict[str, float]:
@@ -330,43 +417,39 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return np.where(there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), np.nan)
 
 
-def numbers_of(evidence: Evidence, context: Context) -> dict[str, Any]:
-    """How many images, groups and models, and all that the context says of them."""
+def count_images(evidence: Evidence, context: Context) -> ImageCounts:
+    """Count images, groups and classes, scored and left out."""
     items = evidence.items
     images, first = np.unique(items.image.astype(str), return_index=True)
-    split, group = items.split[first], items.group[first]
-    count = {name: int((split == name).sum()) for name in ("train", "canary", "test")}
+    count = {name: int((items.split[first] == name).sum()) for name in ("train", "canary", "test")}
+    return ImageCounts(
+        n_images=context.n_images if context.n_images is not None else len(images),
+        n_groups=len(np.unique(items.group[first].astype(str))),
+        n_classes=len(set(items.label.tolist()) - {WHOLE}),
+        n_train=count["train"],
+        n_canary=count["canary"],
+        n_test=count["test"],
+        n_validation=context.n_validation,
+        n_skipped=context.n_skipped,
+        n_missing=context.n_missing,
+        n_not_sampled=context.n_not_sampled,
+    )
+
+
+def describe_models(evidence: Evidence, context: Context) -> ModelsTrained:
+    """How many models there are, and how they were trained; members are counted by item."""
     members = [int(m.sum()) for m in (*evidence.member_a, *evidence.member_b)]
-    return {
-        "dataset": context.dataset,
-        "design": context.design,
-        "protocol": context.protocol,
-        "n_images": context.n_images if context.n_images is not None else len(images),
-        "n_groups": len(np.unique(group.astype(str))),
-        "n_classes": len(set(items.label.tolist()) - {WHOLE}),
-        "n_train": count["train"],
-        "n_canary": count["canary"],
-        "n_test": count["test"],
-        "n_validation": context.n_validation,
-        "n_skipped": context.n_skipped,
-        "n_missing": context.n_missing,
-        "n_not_sampled": context.n_not_sampled,
-        "n_models": 2 * len(evidence.seeds),
-        "n_trained_on": round(float(np.mean(members)), 1),
-        "seeds": evidence.seeds.tolist(),
-        "model": context.model,
-        "training": context.training,
-        "device": context.device,
-        "data_hash": context.data_hash,
-        "versions": context.versions,
-        "weights_kept": context.weights_kept,
-        "pseudonymised": context.pseudonymised,
-        "groups_given": context.groups_given,
-        "notes": context.notes,
-    }
+    return ModelsTrained(
+        n_models=2 * len(evidence.seeds),
+        images_each=round(float(np.mean(members)), 1),
+        seeds=tuple(evidence.seeds.tolist()),
+        model=context.model,
+        training=context.training,
+        device=context.device,
+    )
 
 
-def null_sample(evidence: Evidence) -> dict[str, list[float]]:
+def null_sample(evidence: Evidence) -> NullSample:
     """Values for the figure: M of the scored canaries, and the mean gap of test images under random sign flips."""
     sign, items = evidence.sign, evidence.items
     m = memorization(evidence.gap, sign)
@@ -374,24 +457,24 @@ def null_sample(evidence: Evidence) -> dict[str, list[float]]:
     rng = np.random.default_rng([41, len(evidence.seeds)])
     flips = np.ones((1, len(test))) if evidence.design == "paper" else rng.choice([-1.0, 1.0], size=(64, len(test)))
     null = (flips @ test / len(test)).ravel()
-    return {"members": _order_statistics(m[np.isfinite(m)]), "null": _order_statistics(null)}
+    return NullSample(members=_order_statistics(m[np.isfinite(m)]), null=_order_statistics(null))
 
 
-def _order_statistics(values: np.ndarray) -> list[float]:
+def _order_statistics(values: np.ndarray) -> tuple[float, ...]:
     """At most ``NULL_SAMPLE`` order statistics, evenly spaced."""
     ordered = np.sort(values)
     if len(ordered) > NULL_SAMPLE:
         ordered = ordered[np.linspace(0, len(ordered) - 1, NULL_SAMPLE).round().astype(int)]
-    return [round(float(v), 6) for v in ordered]
+    return tuple(round(float(v), 6) for v in ordered)
 
 
-def utility_on_test(evidence: Evidence) -> dict[str, Any]:
+def utility_on_test(evidence: Evidence) -> FindingsUtility | ClassUtility:
     """Accuracy and balanced accuracy on the test part, mean over models, beside the share of the commonest class.
 
-    ``balanced_accuracy_low`` is a lower 97.5 % limit over test groups (normal, classes independent) and models; it and
+    The lower 97.5 % limit of the balanced accuracy is over test groups (normal, classes independent) and models; it and
     ``beats_guessing`` are None where images have several labels, since guessing has no such rate there. With rows of
     all findings together the models' loss is compared with that of naming each finding by its frequency
-    (`_loss_beside_frequencies`); what is "balanced" over classes is None then.
+    (`_loss_beside_frequencies`).
     """
     if (evidence.items.label == WHOLE).any():
         return _loss_beside_frequencies(evidence)
@@ -413,33 +496,19 @@ def utility_on_test(evidence: Evidence) -> dict[str, Any]:
     several = len(set(evidence.items.image[test])) < len(label)
     spread = np.sqrt(sum(variances) / len(classes) ** 2 + between)
     low = None if several else balanced - float(scipy.stats.norm.ppf(0.975)) * spread
-    return {
-        "test_accuracy": float(correct.mean()),
-        "test_balanced_accuracy": balanced,
-        "balanced_accuracy_low": low,
-        "chance": 1 / len(classes),
-        "beats_guessing": None if low is None else bool(low > 1 / len(classes)),
-        "majority_share": float(np.bincount(number).max() / len(label)),
-        "n_classes": len(classes),
-    }
+    return ClassUtility(
+        test_accuracy=float(correct.mean()),
+        test_balanced_accuracy=balanced,
+        balanced_accuracy_low=low,
+        chance=1 / len(classes),
+        beats_guessing=None if low is None else bool(low > 1 / len(classes)),
+        majority_share=float(np.bincount(number).max() / len(label)),
+        n_classes=len(classes),
+    )
 
 
-def utility_numbers(utility: dict[str, Any]) -> str:
-    """How good the models are and how good guessing is, in numbers.
-
-    Args:
-        utility: From `utility_on_test`.
-    """
-    if utility.get("loss_test") is not None:
-        return f"loss of all findings {utility['loss_test']:.2f} nats, by frequencies {utility['loss_guessing']:.2f}"
-    return f"balanced accuracy {utility['test_balanced_accuracy']:.2f}, chance {utility['chance']:.2f}"
-
-
-def _loss_beside_frequencies(evidence: Evidence) -> dict[str, Any]:
+def _loss_beside_frequencies(evidence: Evidence) -> FindingsUtility:
     """Loss of all findings of a test image, and of naming each finding by its frequency outside the test part.
-
-    ``test_accuracy`` is the share of images of which all findings are right, ``majority_share`` that of the commonest
-    set of findings.
 
     ``beats_guessing`` says whether the lower 97.5 % limit of the mean difference lies above 0: normal, over test groups
     (of unequal size: residuals added up within each) and models.
@@ -463,12 +532,11 @@ def _loss_beside_frequencies(evidence: Evidence) -> dict[str, Any]:
     low = float(each.mean() - scipy.stats.norm.ppf(0.975) * np.sqrt(over_groups + over_models)) if n_units > 1 else None
     right = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test]
     _, counts = np.unique(present[place[test]], axis=0, return_counts=True)
-    return {
-        "test_accuracy": float(right.mean()),
-        **dict.fromkeys(("test_balanced_accuracy", "balanced_accuracy_low", "chance")),
-        "majority_share": float(counts.max() / test.sum()),
-        "n_classes": len(findings),
-        "loss_test": float((guessed - each).mean()),
-        "loss_guessing": float(guessed.mean()),
-        "beats_guessing": None if low is None else bool(low > 0),
-    }
+    return FindingsUtility(
+        test_accuracy=float(right.mean()),
+        majority_share=float(counts.max() / test.sum()),
+        n_classes=len(findings),
+        loss_test_nats=float((guessed - each).mean()),
+        loss_guessing_nats=float(guessed.mean()),
+        beats_guessing=None if low is None else bool(low > 0),
+    )

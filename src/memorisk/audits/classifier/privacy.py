@@ -8,12 +8,12 @@ promise; one below it shows nothing more than what this number of pairs can.
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.result import PrivacyPromise
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, train_all
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError
@@ -21,7 +21,7 @@ from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy
-from memorisk.statistics.epsilon import epsilon_bound, pair_guesses, replace_one_epsilon
+from memorisk.statistics.epsilon import EpsilonBound, epsilon_bound, pair_guesses, replace_one_epsilon
 from memorisk.training.classifiers.jobs import TrainJob
 from memorisk.training.classifiers.private import patient_epsilon, privacy_of
 from memorisk.training.classifiers.twins import CanaryPairs, label_noise_pairs
@@ -32,7 +32,7 @@ _BOUND = 53  # keeps the shared images of the bound's target apart from other ra
 
 def privacy_summary(
     options: TrainOptions, groups: np.ndarray, *, known: bool, slots: int | None = None
-) -> dict[str, Any] | None:
+) -> PrivacyPromise | None:
     """The promise of a private training in numbers; None where it makes none.
 
     Args:
@@ -40,24 +40,20 @@ def privacy_summary(
         groups: [n] patient of each image it is trained on.
         known: Whether the data say whose each image is.
         slots: Places in an epoch, where these are more than images.
-
-    Returns:
-        ``epsilon, delta, noise_multiplier, clip, sampling_rate, steps`` as `Privacy`; ``n_trained``;
-        ``replace_one_epsilon``; ``patients_known, largest_group, per_patient_epsilon`` as `patient_epsilon`.
     """
     if not options.private:
         return None
     privacy = privacy_of(slots or len(groups), options)
     spent = (privacy.noise_multiplier, privacy.sampling_rate, privacy.steps, privacy.delta)
-    return {
+    return PrivacyPromise(
         **asdict(privacy),
-        "n_trained": len(groups),
-        "replace_one_epsilon": replace_one_epsilon(*spent),
+        n_trained=len(groups),
+        replace_one_epsilon=replace_one_epsilon(*spent),
         **patient_epsilon(privacy, groups, known=known),
-    }
+    )
 
 
-def plan_privacy(plan: Plan, options: TrainOptions, *, known: bool) -> dict[str, Any] | None:
+def plan_privacy(plan: Plan, options: TrainOptions, *, known: bool) -> PrivacyPromise | None:
     """The promise for the models of an audit: that of the fewest slots, of which each is sampled most often."""
     models = [(d.slots or len(rows), rows) for d in plan.designs for rows in (d.rows_a, d.rows_b)]
     slots, rows = min(models, key=lambda model: model[0])
@@ -81,14 +77,14 @@ def measure_bound(
     recipe: Recipe,
     options: ClassifierOptions,
     progress: CountProgress,
-) -> dict[str, Any] | None:
+) -> EpsilonBound | None:
     """Train one target on label-noise canaries and bound its replace-one epsilon from below.
 
     The score of a canary is its loss under the target with the wrong label, less its mean loss under the models of the
     audit: these were trained without wrong labels and without these coins. r is the number of pairs, fixed beforehand.
 
     Returns:
-        The fields of `EpsilonBound`, or None where no pairs were asked for.
+        The bound, or None where no pairs were asked for.
     """
     if not options.canary_pairs:
         return None
@@ -101,12 +97,11 @@ def measure_bound(
     score = score - np.mean([_loss(job, rows, wrong) for both in audited for job in both], axis=0)
     first, second = np.split(score, 2)
     promise = privacy_summary(recipe.train, plan.parts.groups[target.rows], known=False)
-    bound = epsilon_bound(
+    return epsilon_bound(
         pair_guesses(first, second, pairs.coin, len(pairs.coin)),
-        delta=promise["delta"] if promise else 0.0,
-        claimed=promise["replace_one_epsilon"] if promise else None,
+        delta=promise.delta if promise else 0.0,
+        claimed=promise.replace_one_epsilon if promise else None,
     )
-    return asdict(bound)
 
 
 def bound_job(

@@ -17,6 +17,7 @@ from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.classifier.plan import Plan, draw_parts, identity, linked_groups, make_plan, unmatched_of
 from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
+from memorisk.audits.classifier.result import ClassifierVerdict, Placebo, Privacy, TargetAudit
 from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
 from memorisk.audits.classifier.retraining.interventions import (
     InterventionPlan,
@@ -127,7 +128,7 @@ def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
     """
     if not (folder / "verdict.json").is_file():
         return
-    before = read_json(folder / "verdict.json").get("seeds") or []
+    before = ClassifierVerdict.read(read_json(folder / "verdict.json")).seeds
     if not set(before) <= set(options.chosen_seeds):
         raise InputError(
             f"--out {one_line(folder)} holds the result of {2 * len(before)} models, of which this command would leave "
@@ -181,8 +182,7 @@ def _run(
     context = _context(plan, recipe, store, options, linked, placebo, target)
     context = replace(context, dataset=names.source(context.dataset))
     promise = plan_privacy(plan, recipe.train, known=context.groups_given)
-    privacy = {"regime": recipe.train.one_regime, "promise": promise, "bound": bound}
-    context = replace(context, privacy=privacy)
+    context = replace(context, privacy=Privacy(regime=recipe.train.one_regime, promise=promise, bound=bound))
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
     write_listing(run.path, {"images": store}, names)
     result.save(run.path, beside=(SCORES, FILES))
@@ -203,8 +203,8 @@ def _context(
     store: ImageStore,
     options: ClassifierOptions,
     linked: list[tuple[str, str]],
-    placebo: dict[str, Any] | None,
-    target: dict[str, Any] | None,
+    placebo: Placebo | None,
+    target: TargetAudit | None,
 ) -> Context:
     parts = plan.parts
     notes = list(store.manifest.notes)

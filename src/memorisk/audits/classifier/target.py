@@ -12,16 +12,16 @@ since what it gained may be what it remembers. Its twins' lists do not speak for
 """
 
 import warnings
-from typing import Any
 
 import numpy as np
 import scipy
 from torch import nn
 
-from memorisk.audits.classifier.attack_table import ALL, AttackScores, attack_row
+from memorisk.audits.classifier.attack_table import AttackScores, attack_row
 from memorisk.audits.classifier.evidence import WHOLE, Evidence
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.result import ALL, AttackRow, BesideTwins, Replication, TargetAudit, TargetVerdict
 from memorisk.audits.classifier.trainings import Recipe, score_passes
 from memorisk.images.containers.safetensors import tensors_of
 from memorisk.images.store import ImageStore
@@ -42,7 +42,7 @@ _COINS = 51  # the random stream that picks one twin a seed for images that neit
 
 def audit_target(
     store: ImageStore, plan: Plan, recipe: Recipe, evidence: Evidence, options: ClassifierOptions
-) -> dict[str, Any]:
+) -> TargetAudit:
     """Attack the given model and compare it with the twins.
 
     Returns:
@@ -69,33 +69,35 @@ def audit_target(
         passes = np.stack([reorder(one, order) for one in augmented])
     own = score_passes(reorder(logits, order), passes, plan, recipe.targets)
     split, one = plan.items.split, plan.items.whole
-    attacked = attack_target(own, evidence, split != "test", split == "test", options.attack_gate)
+    every, control, classes = attack_target(own, evidence, split != "test", split == "test", options.attack_gate)
     own, evidence = {k: v[one] for k, v in own.items()}, evidence.select(one)
     member, test = split[one] != "test", split[one] == "test"
     replication = compare_with_twins(own, evidence, member, test)
-    return {
-        "file": options.target.name if options.target else "",
-        "sha256": checksum,
-        "tensors_sha256": tensors_of(options.target),
-        "n_members": int(member.sum()),
-        "n_non_members": int(test.sum()),
-        "accuracy_members": float(own["correct"][member].mean()),
-        "accuracy_test": float(own["correct"][test].mean()),
-        "loss_members": float(own["loss"][member].mean()),
-        "loss_test": float(own["loss"][test].mean()),
-        **attacked,
-        "replication": replication,
-        "verdict": {
-            "replicated": replication["replicated"],
-            "aucs": {k: v["auc"] for k, v in attacked["attacks"].items()},
-        },
-    }
+    attacks = {row.attack: row.numbers for row in every}
+    return TargetAudit(
+        file=options.target.name if options.target else "",
+        sha256=checksum,
+        tensors_sha256=tensors_of(options.target),
+        n_members=int(member.sum()),
+        n_non_members=int(test.sum()),
+        accuracy_members=float(own["correct"][member].mean()),
+        accuracy_test=float(own["correct"][test].mean()),
+        loss_members_nats=float(own["loss"][member].mean()),
+        loss_test_nats=float(own["loss"][test].mean()),
+        attacks=attacks,
+        control=control.numbers,
+        classes=tuple(classes),
+        replication=replication,
+        verdict=TargetVerdict(
+            replicated=replication.replicated, aucs={name: found.auc.estimate for name, found in attacks.items()}
+        ),
+    )
 
 
 def attack_target(
     own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray, gate: float
-) -> dict[str, Any]:
-    """Rows of every attack on the model: over all classes by name, class by class, and the control's.
+) -> tuple[list[AttackRow], AttackRow, list[AttackRow]]:
+    """Rows of every attack on the model: over all classes, of the control over all, and class by class.
 
     Args:
         own: Loss and margin of the model, [I].
@@ -110,22 +112,17 @@ def attack_target(
         unseen = np.nanmean(logp, axis=0)
     scores = target_scores(own, evidence, member, test) | {CONTROL: unseen}
     label, group = evidence.items.label, evidence.items.group
-    rows = {}
+    rows: list[AttackRow] = []
     for name, score in scores.items():
         ok = np.isfinite(score)
         role = np.where(ok & member, MEMBER, np.where(ok & test, NON_MEMBER, NEITHER)).astype(np.int8)
         attack = AttackScores(name, score[None], role[None], control=name == CONTROL)
         for part in (ALL, *sorted(set(label) - {WHOLE})):
             keep = evidence.items.whole if part == ALL else label == part
-            rows[name, str(part)] = attack_row(attack, str(part), keep, group, gate)
-    of_all = {
-        n: {k: v for k, v in row.items() if k not in ("label", "attack")} for (n, c), row in rows.items() if c == ALL
-    }
-    return {
-        "attacks": {name: row for name, row in of_all.items() if name != CONTROL},
-        "control": of_all[CONTROL],
-        "classes": [row for (name, part), row in rows.items() if part != ALL and name != CONTROL],
-    }
+            rows.append(attack_row(attack, str(part), keep, group, gate))
+    control = next(row for row in rows if row.attack == CONTROL and row.label == ALL)
+    attacks = [row for row in rows if row.attack != CONTROL]
+    return [row for row in attacks if row.label == ALL], control, [row for row in attacks if row.label != ALL]
 
 
 def target_scores(
@@ -178,7 +175,7 @@ def unseen_references(evidence: Evidence, test: np.ndarray) -> tuple[np.ndarray,
 
 def compare_with_twins(
     own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray
-) -> dict[str, Any]:
+) -> Replication:
     """Whether the model's losses, on members and on test images, and its test accuracy are those of one more twin.
 
     Prediction intervals for one more model from K, ``mean +- t(K - 1) sd sqrt(1 + 1/K)``, of losses on the logarithmic
@@ -204,7 +201,7 @@ def compare_with_twins(
         "accuracy": (own["correct"][test].mean(), correct[:, test].mean(axis=1)),
     }
     tail = 0.05 / (2 * len(parts))
-    found: dict[str, Any] = {}
+    found: dict[str, BesideTwins] = {}
     for name, (value, each) in parts.items():
         twins = np.asarray(each, dtype=np.float64)
         scaled = twins if name == "accuracy" else np.log(np.maximum(twins, least))
@@ -214,14 +211,14 @@ def compare_with_twins(
             low, high = max(low, 0.0), min(high, 1.0)
         else:
             low, high = np.exp(low), np.exp(high)
-        found[name] = {
-            "target": float(value),
-            "twins": float(twins.mean()),
-            "low": float(low),
-            "high": float(high),
-            "within": bool(low * (1 - ROUNDING) <= value <= high * (1 + ROUNDING)),
-        }
-    return found | {"replicated": all(part["within"] for part in found.values()), "n_models": k}
+        found[name] = BesideTwins(
+            target=float(value),
+            twins=float(twins.mean()),
+            low=float(low),
+            high=float(high),
+            within=bool(low * (1 - ROUNDING) <= value <= high * (1 + ROUNDING)),
+        )
+    return Replication(**found, replicated=all(part.within for part in found.values()), n_models=k)
 
 
 def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> nn.Module:

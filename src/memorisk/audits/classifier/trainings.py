@@ -13,8 +13,10 @@ import numpy as np
 
 from memorisk.audits.classifier.analysis import class_findings
 from memorisk.audits.classifier.evidence import Context, Evidence, margin_of_loss, stack_evidence
+from memorisk.audits.classifier.memorization_table import ClassFindings
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import VALIDATION, Plan, make_placebo
+from memorisk.audits.classifier.result import Placebo, PlaceboRepeat, PlaceboShare
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.models.classifiers.zoo import is_download
@@ -296,12 +298,8 @@ def run_placebo(
     recipe: Recipe,
     options: ClassifierOptions,
     progress: CountProgress,
-) -> dict[str, Any] | None:
+) -> Placebo | None:
     """Repeat the audit on canaries that no model saw; None when no repeats were asked for.
-
-    Returns:
-        Per repeat the share of group p-values of at most 0.05, overall and in classes under 5 %, the numbers of
-        canary and test groups behind them, and the length of the list at the run's level.
 
     Raises:
         InputError: The design is ``paper``, whose roles are not symmetric, or the split is the given one.
@@ -317,7 +315,7 @@ def run_placebo(
         evidence = collect(jobs, placebo, recipe, assigned)
         findings = class_findings(evidence, options, Context(design=plan.design, not_auditable=plan.parts.too_small))
         repeats.append(summarise_placebo(findings))
-    return {"repeats": repeats, "n_repeats": len(repeats), **pool_repeats(repeats)}
+    return pool_repeats(repeats)
 
 
 def placebo_plans(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Iterator[tuple[Plan, np.ndarray]]:
@@ -328,32 +326,46 @@ def placebo_plans(store: ImageStore, plan: Plan, options: ClassifierOptions) -> 
         )
 
 
-def summarise_placebo(findings: list) -> dict[str, Any]:
+def summarise_placebo(findings: list[ClassFindings]) -> PlaceboRepeat:
     """One repeat in numbers: counts of p-values, of those at most 0.05, and the list."""
-    found: dict[str, Any] = {"listed": int(sum(f.row["flagged"] for f in findings))}
-    for name, chosen in (
-        ("all", findings),
-        ("rare", [f for f in findings if f.row["frequency"] < RARE_SHARE]),
-    ):
-        p = [v for f in chosen for v in f.groups["p_value"] if np.isfinite(v)]
-        found |= {
-            f"{name}_n": len(p),
-            f"{name}_small": int(np.sum(np.array(p) <= 0.05)),
-            f"{name}_n_test": int(
-                sum(f.row["n_test_groups"] for f in chosen if np.isfinite(f.groups["p_value"]).any())
-            ),
-        }
-    return found
+    n, n_small, n_test = _count_p_values(findings)
+    n_rare, n_rare_small, n_rare_test = _count_p_values([f for f in findings if f.counts.share < RARE_SHARE])
+    return PlaceboRepeat(
+        n_listed=sum(f.lists.n_flagged for f in findings),
+        n_p_values=n,
+        n_small=n_small,
+        n_test_groups=n_test,
+        n_rare_p_values=n_rare,
+        n_rare_small=n_rare_small,
+        n_rare_test_groups=n_rare_test,
+    )
 
 
-def pool_repeats(repeats: list[dict[str, Any]]) -> dict[str, Any]:
-    """Shares over all repeats, with METHODS' band .05 +- 2 sqrt(.0475 (1/m + 1/n)/repeats), m canaries, n tests."""
-    shown: dict[str, Any] = {"with_list": sum(r["listed"] > 0 for r in repeats)}
-    for name in ("all", "rare"):
-        n, small = sum(r[f"{name}_n"] for r in repeats), sum(r[f"{name}_small"] for r in repeats)
-        if not n:
-            continue
-        m, tests = n / len(repeats), sum(r[f"{name}_n_test"] for r in repeats) / len(repeats)
-        band = 2 * np.sqrt(0.0475 * (1 / m + 1 / tests) / len(repeats))
-        shown[name] = {"share": small / n, "low": 0.05 - band, "high": 0.05 + band, "canaries": m, "tests": tests}
-    return shown
+def _count_p_values(findings: list[ClassFindings]) -> tuple[int, int, int]:
+    """Count the p-values of some classes, those of at most 0.05, and the test groups of the classes that have any."""
+    p = [np.asarray(f.groups["p_value"], dtype=np.float64) for f in findings]
+    tested = [f.counts.n_test_groups for f, own in zip(findings, p, strict=True) if np.isfinite(own).any()]
+    return sum(int(np.isfinite(v).sum()) for v in p), sum(int((v <= 0.05).sum()) for v in p), sum(tested)
+
+
+def pool_repeats(repeats: list[PlaceboRepeat]) -> Placebo:
+    """Shares over all repeats, in all classes and in rare ones."""
+    return Placebo(
+        repeats=tuple(repeats),
+        n_repeats=len(repeats),
+        n_with_list=sum(r.n_listed > 0 for r in repeats),
+        every=_pooled_share([(r.n_p_values, r.n_small, r.n_test_groups) for r in repeats]),
+        rare=_pooled_share([(r.n_rare_p_values, r.n_rare_small, r.n_rare_test_groups) for r in repeats]),
+    )
+
+
+def _pooled_share(counts: list[tuple[int, int, int]]) -> PlaceboShare | None:
+    """The share with METHODS' band .05 +- 2 sqrt(.0475 (1/m + 1/n)/repeats), m canaries, n tests; None without any."""
+    n, n_small, n_test = (sum(column) for column in zip(*counts, strict=True))
+    if not n:
+        return None
+    m, tests = n / len(counts), n_test / len(counts)
+    band = 2 * np.sqrt(0.0475 * (1 / m + 1 / tests) / len(counts))
+    return PlaceboShare(
+        share=n_small / n, low=0.05 - band, high=0.05 + band, canary_groups_each=m, test_groups_each=tests
+    )

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from memorisk.report.numbers import to_json
 from memorisk.runs.errors import one_line, plural
 from memorisk.runs.files import json_value
 from memorisk.runs.workload import Progress as Reporter
@@ -23,6 +25,8 @@ if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.audits.classifier.comparison import Comparison
     from memorisk.audits.classifier.dry_run import DryRun
     from memorisk.audits.classifier.explanations.run import Explanation
+    from memorisk.audits.classifier.pages.wording import ResultView
+    from memorisk.audits.classifier.result import ClassOutlook, RarestAgainstTop, TargetAudit
     from memorisk.images.set_check import ImageCheck
     from memorisk.report.result import Result
 
@@ -73,54 +77,50 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(result.verdict)
         return
+    from memorisk.audits.classifier.pages.wording import ResultView
+
+    reading = ResultView.of(result, redact=False)
+    summary, verdict = reading.summary, reading.verdict
     console = _console()
     console.print(_class_table(result))
-    rarest = result.summary.get("rarest_vs_top")
-    learned = (result.summary.get("utility") or {}).get("beats_guessing") is not False
-    if rarest and learned:  # of models that learned nothing nothing can be said of what they remember
-        console.print(_rarest(rarest), soft_wrap=True)
-    for sentence in (result.summary.get("intervention") or {}).get("sentences", ()):
+    learned = summary.utility is None or summary.utility.beats_guessing is not False
+    if summary.rarest_vs_top is not None and learned:  # of models that learned nothing nothing can be said
+        console.print(_rarest(summary.rarest_vs_top), soft_wrap=True)
+    for sentence in () if summary.intervention is None else summary.intervention.sentences:
         console.print(Text(sentence), soft_wrap=True)
-    if target := result.summary.get("target"):
-        console.print(_target(target, (result.verdict.get("rule") or {}).get("attack_gate")), soft_wrap=True)
+    if summary.target is not None:
+        console.print(_target(summary.target, verdict.rule.attack_gate), soft_wrap=True)
     console.print()
     console.print(Text(STATUS[result.status], style="bold"))
-    reasons, noticed = list(result.verdict.get("why") or ["no reason given"]), _noticed(result)
-    for reason in [*reasons, *noticed] if result.status == "fail" else [*noticed, *reasons]:
+    reasons, noticed = verdict.why or ("no reason given",), _noticed(reading)
+    for reason in (*reasons, *noticed) if result.status == "fail" else (*noticed, *reasons):
         console.print(Text(f"  {reason}"), soft_wrap=True)
-    if hints := result.verdict.get("what_would_decide"):
+    if verdict.what_would_decide:
         from memorisk.report.statements.statement import WAYS
 
         console.print(Text(WAYS[result.status]))
-        for hint in hints:
+        for hint in verdict.what_would_decide:
             console.print(Text(f"  {hint}"), soft_wrap=True)
-    from memorisk.audits.classifier.evidence import training_sentence
-    from memorisk.audits.classifier.pages.wording import ResultView
-
-    if other := ResultView.of(result, redact=False).two_lists():
-        console.print(Text(f"Note: {other}"), soft_wrap=True)
-
-    if unscored := training_sentence(result.summary):
-        console.print(Text(f"Note: {unscored}"), soft_wrap=True)
-    if result.summary.get("groups_given") is False:
-        text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
-        console.print(Text(f"Note: {text}"), soft_wrap=True)
+    notes = [reading.two_lists(), summary.images.training_sentence]
+    if summary.groups_given is False:
+        notes.append("No patient ids were given: every image stands for itself (--group-from, --group-column).")
+    for note in filter(None, notes):
+        console.print(Text(f"Note: {note}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
-def _noticed(result: Result) -> list[str]:
+def _noticed(reading: ResultView) -> list[str]:
     """What the audit would have noticed of one patient, and in which classes nobody; a pass says it as a reason."""
-    if result.status == "pass":
+    if reading.status == "pass":
         return []
-    from memorisk.audits.classifier.evidence import classes_with_room, units_of
     from memorisk.audits.classifier.pages.wording import UNFLAGGED
     from memorisk.statistics.verdicts.verdict import power_sentence
 
-    told, units, found = [], units_of(result.summary), result.summary.get("noticeable")
-    if found:
-        text = power_sentence(found, units, one_line(found["label"], 40))
-        told.append(f"{UNFLAGGED.format(unit=units.one)}{text}" if result.status == "fail" else text)
-    if untested := result.per_class["label"][~classes_with_room(result.per_class)].tolist():
+    told, units, found = [], reading.summary.units, reading.summary.noticeable
+    if found is not None:
+        text = power_sentence(found.gap_nats, found.simulated, units, one_line(found.label, 40))
+        told.append(f"{UNFLAGGED.format(unit=units.one)}{text}" if reading.status == "fail" else text)
+    if untested := reading.untestable()["label"].tolist():
         named = ", ".join(one_line(label, 40) for label in untested[:MOST_NAMED])
         more = f" and {len(untested) - MOST_NAMED} more" if len(untested) > MOST_NAMED else ""
         classes = plural(len(untested), "class", "classes")
@@ -157,30 +157,29 @@ def _cell(label: str) -> Text:
     return Text(one_line(label, 40), no_wrap=True, overflow="ellipsis")
 
 
-def _target(found: dict[str, Any], gate: float | None) -> Text:
+def _target(found: TargetAudit, gate: float | None) -> Text:
     """What each attack finds in the very model that is to be released; the gate is what its AUC is compared with."""
     from memorisk.statistics.verdicts.tiers import format_against_gates
 
-    def written(value: float | None) -> str:
-        return "unknown" if value is None else format_against_gates(value, *([] if gate is None else [gate]))
+    def written(value: float) -> str:
+        return "unknown" if isnan(value) else format_against_gates(value, *([] if gate is None else [gate]))
 
     aucs = ", ".join(
-        f"{name.replace('_', ' ')} {written(a['auc'])} ({written(a['low'])} to {written(a['high'])})"
-        for name, a in found["attacks"].items()
+        f"{name.replace('_', ' ')} {written(a.auc.estimate)} ({written(a.auc.low)} to {written(a.auc.high)})"
+        for name, a in found.attacks.items()
     )
     return Text(f"Attacks on the very model, AUC (95 % interval), 0.5 is a coin: {aucs}")
 
 
-def _rarest(found: dict[str, Any]) -> Text:
-    rarest, top = one_line(found["label_rarest"], 40), one_line(found["label_top"], 40)
+def _rarest(found: RarestAgainstTop) -> Text:
+    rarest, top = one_line(found.label_rarest, 40), one_line(found.label_top, 40)
     if rarest == top:
-        return Text(f"The rarest class ({rarest}, n = {found['n_rarest']}) has the largest mean M too.")
-    sure = found["low"] is not None and found["low"] > 0
+        return Text(f"The rarest class ({rarest}, n = {found.n_rarest}) has the largest mean M too.")
     return Text(
-        f"The rarest class ({rarest}, n = {found['n_rarest']}, M {signed(found['mean_rarest'])}) is not the most "
-        f"memorized ({top}, n = {found['n_top']}, M {signed(found['mean_top'])}): difference "
-        f"{signed(found['difference'])}, 95 % interval {limits(found['low'], found['high'])}"
-        f"{'.' if sure else ', which chance may explain.'}"
+        f"The rarest class ({rarest}, n = {found.n_rarest}, M {signed(found.mean_rarest_nats)}) is not the most "
+        f"memorized ({top}, n = {found.n_top}, M {signed(found.mean_top_nats)}): difference "
+        f"{signed(found.difference_nats)}, 95 % interval {limits(found.low_nats, found.high_nats)}"
+        f"{'.' if found.low_nats > 0 else ', which chance may explain.'}"
     )
 
 
@@ -209,7 +208,7 @@ def limits(low: float | None, high: float | None, digits: int = 2) -> str:
 def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     """The plan and its cost."""
     if as_json:
-        print_json(vars(found) | {"cost": found.cost.as_json()})
+        print_json(to_json(found) | {"cost": found.cost.as_json()})
         return
     from memorisk.audits.classifier.dry_run import duration
 
@@ -230,24 +229,25 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     table.add_column("a single patient\nnoticed from", justify="right", no_wrap=True)
     table.add_column("could anybody\nbe flagged?")
     for row in found.classes:
-        shortest, gap = row["smallest_list"], row["noticeable_gap"]
+        shortest, gap = row.smallest_list, row.noticeable_gap_nats
         table.add_row(
-            _cell(row["label"]),
-            *(str(row[k]) for k in ("n", "n_groups_scored", "n_test_groups")),
-            "none" if shortest != shortest else f"{shortest:.0f}",
-            f"{gap:.2g} nats" if gap < float("inf") else "no gap",
+            _cell(row.label),
+            str(row.n_images),
+            str(row.n_groups_scored),
+            str(row.n_test_groups),
+            "none" if isnan(shortest) else f"{shortest:.0f}",
+            f"{gap:.2g} nats" if gap < inf else "no gap",
             _could(row),
         )
     console.print(table)
     hint = "Noticed: with probability 0.8, at best: the more trainings differ by chance, the larger the gap must be."
     console.print(Text(hint), soft_wrap=True)
-    if any(row["smallest_list"] > row["n_groups_scored"] for row in found.classes):
+    if any(row.smallest_list > row.n_groups_scored for row in found.classes):
         hint = "Where no list is as short as the class is large, more --models make one possible."
         console.print(Text(hint), soft_wrap=True)
-    if alone := found.without_partner["without_partner"]:
-        images = found.without_partner["without_partner_images"]
+    if alone := found.without_partner.n_groups:
         text = "have no partner in this run: not scored, so that the audit cannot pass."
-        console.print(Text(f"{alone:,} groups ({images:,} images) {text}"), soft_wrap=True)
+        console.print(Text(f"{alone:,} groups ({found.without_partner.n_images:,} images) {text}"), soft_wrap=True)
     if found.not_auditable:
         names = ", ".join(one_line(n, 40) for n in found.not_auditable)
         console.print(Text(f"too small to be audited: {names}"), soft_wrap=True)
@@ -255,11 +255,11 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         console.print(Text(f"note: {note}"), soft_wrap=True)
 
 
-def _could(row: dict[str, Any]) -> str:
+def _could(row: ClassOutlook) -> str:
     """Whether a class could have a list; the reason where it is another than its length."""
-    if row["testable"]:
+    if row.testable:
         return "yes"
-    return "no" if row["smallest_list"] > row["n_groups_scored"] else f"no: {one_line(row['why_not'])}"
+    return "no" if row.smallest_list > row.n_groups_scored else f"no: {one_line(row.why_not)}"
 
 
 def show_check(found: ImageCheck, *, as_json: bool) -> None:

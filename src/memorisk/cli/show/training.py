@@ -14,7 +14,7 @@ from rich.text import Text
 from memorisk.cli.show.common import print_json, signed
 
 if TYPE_CHECKING:
-    from memorisk.audits.classifier.retraining.defences import DefenceResult
+    from memorisk.audits.classifier.result import DefenceResult
     from memorisk.studies.rare_distinctive.plan import StudyPlan
     from memorisk.studies.rare_distinctive.study import StudyResult
     from memorisk.studies.unique_features.study import UniquePlan, UniqueResult
@@ -142,7 +142,7 @@ def show_study_plan(plan: "StudyPlan") -> None:
             Text(name),
             str(len(first.seeds)),
             f"{sum(first.parts.values()):,}",
-            f"{sum(bool(row['testable']) for row in first.classes)} of {len(first.classes)}",
+            f"{sum(row.testable for row in first.classes)} of {len(first.classes)}",
             str(sum(p.cost.trainings or 0 for p in plans)),
             "unknown" if None in times else duration(sum(t or 0.0 for t in times)),
         )

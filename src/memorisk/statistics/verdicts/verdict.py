@@ -33,9 +33,6 @@ VERDICT_LEVEL, VERDICT_CORRECTION = DEFAULT_Q, "bh"
 """Level and correction of the verdict's list: somebody is listed in at most 10 % of audits in which nothing is
 memorized (`families`)."""
 
-RULE = {"level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION, "power": PASS_POWER}
-"""What a saved verdict says of the rule that gave it, beside its form and the limits that were asked for."""
-
 MANY_FLAGGED = round(1 / VERDICT_LEVEL)
 """From so many on the list holds nine for each that chance explains: more models would change little."""
 
@@ -160,32 +157,30 @@ def decide(
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
     worst = max(rows, key=lambda row: float(row["noticeable_gap"]))
-    noticeable = {"gap": worst["noticeable_gap"], **{k: worst.get(f"noticeable_{k}") for k in ("power", "low", "high")}}
+    cases = [worst.get(f"noticeable_{k}") for k in ("power", "low", "high")]
+    simulated = None if None in cases else (cases[0], cases[1], cases[2])
     passed = [
         f"no {units.one} is flagged",
-        power_sentence(noticeable, units, one_line(worst["label"], 80)),
+        power_sentence(worst["noticeable_gap"], simulated, units, one_line(worst["label"], 80)),
         f"the mean gap M of every class is below {GATES[gate]} nats, by the upper limit of its interval",
     ]
     return Decision(PASS, gate, passed, [], tiers)
 
 
-def power_sentence(noticeable: Mapping[str, Any] | None, units: UnitNames, label: str) -> str:
+def power_sentence(gap: float, simulated: tuple[float, float, float] | None, units: UnitNames, label: str) -> str:
     """Say in one sentence what the audit would have noticed of one patient; on the first screen of every report.
 
     Args:
-        noticeable: `gap` in nats (None or infinite: no gap is surely noticed), `power` with `low` and `high` where
-            known; None or empty where no class has a list.
+        gap: In nats; NaN or infinite: no gap is surely noticed.
+        simulated: Power at the gap with its lower and upper limit, where known.
         units: What a group is called.
         label: The class in which least is noticed, as it may be shown.
     """
-    if not noticeable:
-        return ""
-    gap = noticeable.get("gap")
-    if gap is None or not math.isfinite(gap):
+    if not math.isfinite(gap):
         return f"in class {label} a single {units.one} can go unnoticed, even if strongly remembered"
     limits = ""
-    if noticeable.get("low") is not None:
-        cases, low, high = (f"{100 * noticeable[k]:.0f}" for k in ("power", "low", "high"))
+    if simulated is not None:
+        cases, low, high = (f"{100 * share:.0f}" for share in simulated)
         limits = f"; simulated: {cases} of 100, {low} to {high}"
     times = math.exp(gap)
     return (

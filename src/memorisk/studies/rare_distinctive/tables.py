@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from memorisk.audits.classifier.memorization_table import utility_numbers
+from memorisk.audits.classifier.result import ClassifierSummary
 from memorisk.report.blocks import Column
 from memorisk.studies.engine.columns import estimate, number, words
 from memorisk.studies.engine.tables import StudyTable, TableLayout
@@ -226,11 +226,11 @@ def _untrained_cells(reading: StudyReading) -> tuple[str, ...]:
     """The cells whose models learned nothing that can be told from guessing: what they remember says little."""
     lines = []
     for cell in reading.cells:
-        utility = cell.result.summary.get("utility") or {}
-        if utility.get("beats_guessing") is False:
+        utility = ClassifierSummary.read(cell.result.summary).utility
+        if utility is not None and utility.beats_guessing is False:
             lines.append(
                 f"{cell.dataset}, {cell.architecture}: its models are not surely better than guessing on unseen images "
-                f"({utility_numbers(utility)}), so that these numbers say little"
+                f"({utility.words}), so that these numbers say little"
             )
     return tuple(lines)
 

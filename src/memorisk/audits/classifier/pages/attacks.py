@@ -1,14 +1,13 @@
 """Lay out the sections of the classifier report on attacks: on the audited models, and on the very model."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.options import ATTACK_GATE
 from memorisk.audits.classifier.pages import wording
-from memorisk.audits.classifier.pages.memorization import number_list, with_interval
-from memorisk.audits.classifier.pages.wording import ResultView, number, settings
+from memorisk.audits.classifier.pages.memorization import with_interval
+from memorisk.audits.classifier.pages.wording import ResultView, settings
+from memorisk.audits.classifier.result import ALL, Agreement, Agreements, Replication
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -33,17 +32,7 @@ from memorisk.report.columns import (
     rows,
 )
 from memorisk.report.figures import memorization as figures
-
-_ALL = "(all)"
-_TARGET = {
-    "file": "File",
-    "n_members": "Images it was trained on",
-    "n_non_members": "Test images",
-    "accuracy_members": "Accuracy on the images it was trained on",
-    "accuracy_test": "Accuracy on the test part",
-    "loss_members": "Mean loss on the images it was trained on",
-    "loss_test": "Mean loss on the test part",
-}
+from memorisk.report.numbers import to_json, to_row
 
 
 def attack_section(reading: ResultView) -> list[Block]:
@@ -53,7 +42,7 @@ def attack_section(reading: ResultView) -> list[Block]:
         return [Paragraph("No attack was run.")]
     control = booleans(table, "control")
     named = table.assign(attack=[_title(a, c) for a, c in zip(column_texts(table, "attack"), control, strict=True)])
-    whole = np.array([label in ("", _ALL) for label in column_texts(table, "label")])
+    whole = np.array([label in ("", ALL) for label in column_texts(table, "label")])
     overall = pd.concat([largest_first(rows(named, whole & m), "auc") for m in (~control, control)])
     blocks: list[Block] = [
         Paragraph(
@@ -85,7 +74,7 @@ def attack_section(reading: ResultView) -> list[Block]:
     if known:
         explained = [(wording.ATTACKS[a][0], wording.ATTACKS[a][1]) for a in known]
         blocks.append(Details("What each attack does", [Definitions(explained)]))
-    return [*blocks, *_agreement(reading.summary.get("agreement"))]
+    return [*blocks, *_agreement(reading.summary.agreement)]
 
 
 def _title(attack: str, control: bool) -> str:
@@ -96,8 +85,7 @@ def _title(attack: str, control: bool) -> str:
 
 def _gates(reading: ResultView) -> tuple[float, ...]:
     """List what AUCs are compared with: guessing, and the gate of the verdict."""
-    rule = reading.verdict.get("rule")
-    gate = number(rule.get("attack_gate")) if isinstance(rule, dict) else None
+    gate = reading.verdict.rule.attack_gate
     return (0.5, ATTACK_GATE if gate is None else gate)
 
 
@@ -175,16 +163,12 @@ def _control(control: pd.DataFrame) -> list[Block]:
 
 
 def _roc_figure(reading: ResultView, overall: pd.DataFrame) -> list[Block]:
-    curves = reading.summary.get("roc")
-    if not isinstance(curves, dict) or not curves:
+    curves = reading.summary.roc
+    if not curves:
         return []
     attacks = reading.result.attacks
     controls = set(column_texts(rows(attacks, booleans(attacks, "control")), "attack"))
-    pairs = {
-        _title(k, k in controls): (number_list(v.get("fpr")), number_list(v.get("tpr")))
-        for k, v in curves.items()
-        if isinstance(v, dict)
-    }
+    pairs = {_title(k, k in controls): (np.array(v.fpr), np.array(v.tpr)) for k, v in curves.items()}
     pairs = {k: v for k, v in pairs.items() if len(v[0]) == len(v[1]) > 0}
     non = column_numbers(overall, "n_non_members")
     smallest = 10 / float(np.nanmin(non[non > 0])) if (non > 0).any() else None
@@ -204,80 +188,81 @@ def _roc_figure(reading: ResultView, overall: pd.DataFrame) -> list[Block]:
     ]
 
 
-def _agreement(agreement: Any) -> list[Block]:
+def _agreement(agreement: Agreements | None) -> list[Block]:
     """Say whether the attacks find the images with large M, with M from other models than the attacked one."""
-    if not isinstance(agreement, dict) or not agreement:
+    if agreement is None:
         return []
-    found = agreement.get("other_seeds", agreement)
-    found = found if isinstance(found, dict) else {}
-    rho = found.get("spearman")
-    parts = (
-        rho if isinstance(rho, dict) else {k: found.get(f"spearman_{k}") for k in ("low", "high")} | {"estimate": rho}
-    )
-    values = [number(parts.get(k)) for k in ("estimate", "low", "high")]
-    sentences = []
-    if None not in values:
-        value, low, high = (decimal(v) for v in values if v is not None)
+    found = agreement.other_seeds or Agreement()
+    sentences, rho = [], found.spearman
+    if rho is not None and not np.isnan([rho.estimate, rho.low, rho.high]).any():
+        value, low, high = map(decimal, (rho.estimate, rho.low, rho.high))
         sentences.append(
             f"Rank correlation of M with the success of the loss attack: {value} (95 % interval {low} to {high}); M is "
             "taken from other models than the attacked one. At 1 the images with the largest M would be the very ones "
             "that the attack finds; at 0 M says nothing about whom an attacker without twins can find; below 0 the "
             "attack accuses easy images, whether they were in the training or not, so that whom it misses is not safe."
         )
-        shares = [number(found.get(k)) for k in ("success_high", "success_low")]
-        if None not in shares:
-            high, low = (percent(v) for v in shares if v is not None)
+        if not np.isnan([found.success_high, found.success_low]).any():
             sentences.append(
-                f"The attack finds {high} of the images with M above 0.3, {low} of those with M up to 0.1."
+                f"The attack finds {percent(found.success_high)} of the images with M above 0.3, "
+                f"{percent(found.success_low)} of those with M up to 0.1."
             )
-    shown = [Paragraph(" ".join(sentences))] if sentences else [Definitions(settings(agreement), compact=True)]
+    shown = [Paragraph(" ".join(sentences))] if sentences else [Definitions(settings(to_json(agreement)), compact=True)]
     return [Details("Does M tell whom the attacks find?", shown)]
 
 
 def target_section(reading: ResultView) -> list[Block]:
     """Lay out the attacks on the very model that is to be released, and whether the audited models speak for it."""
-    target = reading.summary.get("target")
-    if not isinstance(target, dict):
+    target = reading.summary.target
+    if target is None:
         return []
     blocks: list[Block] = []
-    replication = target.get("replication")
-    if isinstance(replication, dict) and "replicated" in replication:
-        blocks.append(_replication(replication))
-    attacks = target.get("attacks")
-    if isinstance(attacks, dict) and attacks:
-        found = [{"attack": _title(str(k), False), **v} for k, v in attacks.items() if isinstance(v, dict)]
+    if target.replication is not None:
+        blocks.append(_replication(target.replication))
+    if target.attacks:
+        found = [{"attack": _title(k, False), **to_row(v)} for k, v in target.attacks.items()]
         table = pd.DataFrame(found).astype({"attack": object})
         caption = (
             "Attacks on the very model, its training images against the test part. Intervals: over patients; the model "
             "was trained once, and this file is what is asked about."
         )
-        if isinstance(control := target.get("control"), dict):
-            blocks += _control(pd.DataFrame([control]))
+        if target.control is not None:
+            blocks += _control(pd.DataFrame([to_row(target.control)]))
         blocks.append(_attack_table(table, caption, _gates(reading), label=False))
-        classes = target.get("classes")
-        if isinstance(classes, list) and classes:
-            each = pd.DataFrame(classes).astype({"attack": object, "label": object})
+        if target.classes:
+            each = pd.DataFrame([to_row(row) for row in target.classes]).astype({"attack": object, "label": object})
             each = each.assign(attack=[_title(a, False) for a in column_texts(each, "attack")])
             title = "Attacks on the very model, class by class"
             shown = _attack_table(each, f"{title}.", _gates(reading), label=True)
             blocks.append(Details(title, [shown], printed=False))
-    known = ("attacks", "classes", "control", "replication", "verdict")
-    rest = {_TARGET.get(k, k): v for k, v in target.items() if k not in known}
-    return [*blocks, Definitions(settings(rest), compact=True)]
+    described = {
+        "File": target.file,
+        "sha256": target.sha256,
+        "tensors_sha256": target.tensors_sha256,
+        "Images it was trained on": target.n_members,
+        "Test images": target.n_non_members,
+        "Accuracy on the images it was trained on": target.accuracy_members,
+        "Accuracy on the test part": target.accuracy_test,
+        "Mean loss on the images it was trained on": target.loss_members_nats,
+        "Mean loss on the test part": target.loss_test_nats,
+    }
+    return [*blocks, Definitions(settings(described), compact=True)]
 
 
-def _replication(replication: dict[str, Any]) -> Callout:
+def _replication(replication: Replication) -> Callout:
     """Say whether the very model behaves as one more of the audited ones, by its losses on members and test part."""
-    sentences = []
-    names = (("loss_members", "Loss on what it was trained on"), ("loss", "Test loss"), ("accuracy", "Test accuracy"))
-    for name, title in names:
-        part = replication.get(name)
-        known = [number(part.get(k)) for k in ("target", "low", "high")] if isinstance(part, dict) else []
-        if len(known) == 3 and None not in known:
-            value, low, high = (decimal(v) for v in known if v is not None)
-            sentences.append(f"{title} {value}; one more audited model would lie between {low} and {high}.")
-    text = " ".join(sentences)
-    if replication["replicated"]:
+    parts = {
+        "Loss on what it was trained on": replication.loss_members,
+        "Test loss": replication.loss,
+        "Test accuracy": replication.accuracy,
+    }
+    text = " ".join(
+        f"{title} {decimal(part.target)}; one more audited model would lie between {decimal(part.low)} and "
+        f"{decimal(part.high)}."
+        for title, part in parts.items()
+        if part is not None and not np.isnan([part.target, part.low, part.high]).any()
+    )
+    if replication.replicated:
         return Callout("note", "The audited models behave like the very model", [Paragraph(text)])
     more = (
         " What the classes and lists say is of the audited models, and nothing of this file. Only the attacks on it "

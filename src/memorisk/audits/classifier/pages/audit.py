@@ -1,22 +1,22 @@
 """Lay out the page of the classifier audit, in the order in which a data-protection officer asks.
 
 May this model be released? What was asked, and what was not covered? Which classes, how sure, against which null? What
-could an attacker see? Which patients, which images? How was it done, and what does it not say? Absent keys of the
-summary leave their sentence out, so that results of ``audit losses`` and of older runs render too.
+could an attacker see? Which patients, which images? How was it done, and what does it not say? What a
+result of ``audit losses`` or of an older run does not know leaves its sentence out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from memorisk.audits.classifier.evidence import training_sentence
 from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.attacks import attack_section, target_section
 from memorisk.audits.classifier.pages.defences import privacy_section
+from memorisk.audits.classifier.pages.intervention import intervention_section
 from memorisk.audits.classifier.pages.memorization import class_section, null_section, rarity_section
-from memorisk.audits.classifier.pages.wording import ResultView, as_list, listed, number, settings
-from memorisk.audits.classifier.retraining.intervention_effects import intervention_section
+from memorisk.audits.classifier.pages.wording import ResultView, listed, settings
+from memorisk.audits.classifier.result import FindingsUtility, Placebo, Utility
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -42,7 +42,7 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import capitalized, column_texts, count, decimal, percent
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
-from memorisk.statistics.verdicts.verdict import VERDICT_LEVEL, UnitNames, power_sentence
+from memorisk.statistics.verdicts.verdict import VERDICT_LEVEL, power_sentence
 
 MOST_IMAGES = 12
 MOST_REASONS = 6
@@ -59,10 +59,9 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
         redact: Leave out every id and every picture.
     """
     reading = ResultView.of(result, redact=redact)
-    name = reading.summary.get("dataset")
     title: list[Inline] = ["Memorization audit of a classifier"]
-    if name and not redact:
-        title += [": ", Name(str(name))]
+    if reading.summary.dataset and not redact:
+        title += [": ", Name(reading.summary.dataset)]
     target = target_section(reading)
     return Page(
         title=title,
@@ -94,19 +93,20 @@ def _verdict(reading: ResultView) -> list[Block]:
     kind, headline = wording.HEADLINES[status]
     noticed = _noticeable_gap(reading)
     blocks: list[Block] = [Paragraph(_sentence(reading)), *(noticed if status == "undecided" else [])]
-    if unscored := training_sentence(reading.summary):
+    if unscored := reading.summary.images.training_sentence:
         blocks.append(Paragraph(unscored))
-    if why := reading.why:
+    if why := reading.verdict.why:
         blocks += [Heading("Why"), *_folded_list(why), *(noticed if status == "fail" else [])]
-    if status != "pass" and (decides := as_list(reading.verdict.get("what_would_decide"))):
+    if status != "pass" and (decides := reading.verdict.what_would_decide):
         blocks += [Heading(WAYS[status]), *_folded_list(decides)]
     scored = f"{reading.units.capitalize()} scored"
-    groups = Fact(scored, count(reading.groups_scored), _of_total(reading.summary.get("n_groups")))
+    total, models = reading.summary.images, reading.summary.models.n_models
+    groups = Fact(scored, count(reading.groups_scored), _of_total(total.n_groups))
     items = [
-        Fact("Images scored", count(reading.images_scored), _of_total(reading.summary.get("n_images"))),
+        Fact("Images scored", count(reading.images_scored), _of_total(total.n_images)),
         *([] if reading.unit == "image" else [groups]),
         Fact("Classes", count(len(reading.findings)), reading.tier_note()),
-        Fact("Models trained", _count_text(reading.summary.get("n_models")), reading.seed_note()),
+        Fact("Models trained", "not stated" if models is None else count(models), reading.seed_note()),
         Fact(f"{reading.units.capitalize()} flagged", count(reading.flagged_total), _other_list(reading)),
     ]
     return [Callout(kind, headline, blocks), Facts(items)]
@@ -121,18 +121,18 @@ def _other_list(reading: ResultView) -> str:
 
 def _noticeable_gap(reading: ResultView) -> list[Block]:
     """Say what the audit would have noticed of one patient, and in which classes nobody; a pass has it as a reason."""
-    found, untested = reading.summary.get("noticeable"), column_texts(reading.untestable(), "label")
+    found, untested = reading.summary.noticeable, column_texts(reading.untestable(), "label")
     told = f"A single {reading.unit} can go unnoticed in {_plural(len(untested), 'class', 'classes')}: "
     missing: list[Block] = [Paragraph([told, *listed(untested), "."])] if untested else []
-    if not isinstance(found, dict) or not found:
+    if found is None:
         return missing
-    text = power_sentence(found, UnitNames(reading.unit, reading.units), "\0")
+    text = power_sentence(found.gap_nats, found.simulated, reading.summary.units, "\0")
     text = f"{wording.UNFLAGGED.format(unit=reading.unit)}{text}" if reading.status == "fail" else capitalized(text)
     before, _, after = text.partition("\0")
-    return [Paragraph([before, Name(str(found.get("label"))), f"{after}."]), *missing]
+    return [Paragraph([before, Name(found.label), f"{after}."]), *missing]
 
 
-def _folded_list(items: list[str]) -> list[Block]:
+def _folded_list(items: Sequence[str]) -> list[Block]:
     """List sentences, folded where there are so many that the numbers below would go out of sight."""
     told = [Name(capitalized(item)) for item in items]
     if len(told) <= MOST_REASONS + 1:
@@ -143,7 +143,7 @@ def _folded_list(items: list[str]) -> list[Block]:
 
 def _sentence(reading: ResultView) -> Text:
     """Say in a sentence or two what the verdict means."""
-    gate = wording.GATES.get(str(reading.verdict.get("gate")), "").format(unit=reading.unit)
+    gate = wording.GATES.get(reading.verdict.gate, "").format(unit=reading.unit)
     rule = f" The gate chosen for this audit: {gate}.{_looser_gate(reading)}" if gate else ""
     if reading.status == "pass":
         return (
@@ -163,29 +163,27 @@ def _sentence(reading: ResultView) -> Text:
 
 def _looser_gate(reading: ResultView) -> str:
     """Name what the gate was told to let through beyond its defaults."""
-    rule = reading.verdict.get("rule")
-    asked = [(number(rule.get(k)) if isinstance(rule, dict) else None) for k in ("notice", "attack_gate")]
-    told = []
-    if asked[0] is not None and asked[0] > NOTICE:
+    rule, told = reading.verdict.rule, []
+    if rule.notice_nats is not None and rule.notice_nats > NOTICE:
         told.append(
-            f"a single {reading.unit} must be noticed only from a gap of {asked[0]:g} nats on (--notice, by default "
-            f"{NOTICE:g})"
+            f"a single {reading.unit} must be noticed only from a gap of {rule.notice_nats:g} nats on (--notice, by "
+            f"default {NOTICE:g})"
         )
-    if asked[1] is not None and asked[1] > ATTACK_GATE:
-        told.append(f"attacks may come up to AUC {asked[1]:g} (--attack-gate, by default {ATTACK_GATE:g})")
+    if rule.attack_gate is not None and rule.attack_gate > ATTACK_GATE:
+        told.append(f"attacks may come up to AUC {rule.attack_gate:g} (--attack-gate, by default {ATTACK_GATE:g})")
     return f" It is looser than the default: {' and '.join(told)}." if told else ""
 
 
 def _question(reading: ResultView) -> list[Block]:
     """Lay out the question, and everything that the answer does not cover."""
-    summary = reading.summary
+    unscored = reading.summary.unscored
     question = (
         "The audit asks of each training image: how much better does a model do on it because it was trained on this "
         f"very image? Where that is more than chance explains, the model holds something of that {reading.unit}, and "
         "may give it away."
     )
     gaps: list[Text] = _uncovered(reading)
-    if classes := as_list(summary.get("not_auditable")):
+    if classes := unscored.not_auditable:
         gaps.append([Strong("Not auditable"), ", too small to be divided: ", *listed(classes), "."])
     untested = reading.untestable()
     if len(untested):
@@ -196,40 +194,35 @@ def _question(reading: ResultView) -> list[Block]:
     if less := _data_share(reading):
         gaps.append(less)
     blocks: list[Block] = [Paragraph(question)]
-    if number(summary.get("not_scored_images")) == 0:
+    if unscored.n_images == 0:
         blocks.append(Paragraph("All images outside the test part were scored, of those that were not left out."))
     return [*blocks, Heading("Not covered"), Steps(gaps)] if gaps else blocks
 
 
 def _uncovered(reading: ResultView) -> list[Text]:
     """Count the images and patients that the audit says nothing about, with the reasons."""
-    summary = reading.summary
+    counts, unscored = reading.summary.images, reading.summary.unscored
     told: list[Text] = []
-    images, groups = (number(summary.get(k)) for k in ("not_scored_images", "not_scored_groups"))
-    if images:
+    if images := unscored.n_images:
+        groups = unscored.n_groups
         also = "" if groups is None or reading.unit == "image" else f" and {count(groups)} {reading.units}"
-        told.append(
-            [Strong(f"{count(images)} images{also} were not scored"), f"{_of_total(summary.get('n_images'), ', ')}."]
-        )
-    for key, what in (
-        ("n_test", "are the test part: no model saw them, and they serve as the null."),
-        ("n_validation", "were set aside for choosing models, and are not scored."),
-        (
-            "without_partner_images",
-            "found no comparable partner in any seed, and are not scored.",
-        ),
-        ("n_skipped", "could not be read and were left out."),
-        ("n_missing", "or rows of the source have no file or are no images, and were left out."),
-        ("n_not_sampled", "were left out by the sample that was asked for."),
+        told.append([Strong(f"{count(images)} images{also} were not scored"), f"{_of_total(counts.n_images, ', ')}."])
+    for n, what in (
+        (counts.n_test, "are the test part: no model saw them, and they serve as the null."),
+        (counts.n_validation, "were set aside for choosing models, and are not scored."),
+        (unscored.n_images_without_partner, "found no comparable partner in any seed, and are not scored."),
+        (counts.n_skipped, "could not be read and were left out."),
+        (counts.n_missing, "or rows of the source have no file or are no images, and were left out."),
+        (counts.n_not_sampled, "were left out by the sample that was asked for."),
     ):
-        if known := number(summary.get(key)):
-            told.append(f"{count(known)} images {what}")
+        if n:
+            told.append(f"{count(n)} images {what}")
     return told
 
 
 def _data_share(reading: ResultView) -> Text | None:
     """Say how much less data the audited models had than the full set."""
-    trained, full = reading.trained_on, number(reading.summary.get("n_images"))
+    trained, full = reading.summary.images_each, reading.summary.images.n_images
     if trained is None or not full:
         return None
     return (
@@ -316,99 +309,97 @@ def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> li
 def _methods(reading: ResultView) -> list[Block]:
     """Lay out everything that is needed to repeat the audit."""
     summary = reading.summary
-    design = str(summary.get("design") or "")
+    design, counts, models = summary.design, summary.images, summary.models
     rows: list[tuple[Text, Text]] = []
-    if form := summary.get("form"):
-        rows.append(("Form that ran", Name(str(form))))
-    if protocol := summary.get("protocol"):
-        rows.append(("Protocol", f"{protocol}: {wording.PROTOCOLS.get(str(protocol), '')}"))
+    if summary.form:
+        rows.append(("Form that ran", Name(summary.form)))
+    if summary.protocol:
+        rows.append(("Protocol", f"{summary.protocol}: {wording.PROTOCOLS.get(summary.protocol, '')}"))
     simple = {
-        "design": "Design",
-        "n_models": "Models trained",
-        "n_trained_on": "Images each was trained on",
-        "seeds": "Seeds",
-        "model": "Network",
-        "device": "Device",
-        "n_train": "Images in the training part, which no model left out",
-        "n_canary": "Images in the canary part, of which those with a partner are scored",
-        "n_test": "Test images",
-        "n_validation": "Images set aside for choosing models",
-        "n_skipped": "Unreadable images left out",
-        "level_q": "Level of the list (q)",
-        "data_hash": "Fingerprint of the data",
-        "weights_kept": "Weights of the models kept in the run folder",
-        "pseudonymised": "Ids replaced by keyed hashes",
+        "Design": design,
+        "Models trained": models.n_models,
+        "Images each was trained on": models.images_each,
+        "Seeds": models.seeds,
+        "Network": models.model,
+        "Device": models.device,
+        "Images in the training part, which no model left out": counts.n_train,
+        "Images in the canary part, of which those with a partner are scored": counts.n_canary,
+        "Test images": counts.n_test,
+        "Images set aside for choosing models": counts.n_validation,
+        "Unreadable images left out": counts.n_skipped,
+        "Level of the list (q)": summary.list_level,
+        "Fingerprint of the data": summary.data_hash,
+        "Weights of the models kept in the run folder": summary.weights_kept,
+        "Ids replaced by keyed hashes": summary.pseudonymised,
     }
-    rows += [(text, Name(_value_text(summary[k]))) for k, text in simple.items() if summary.get(k) not in (None, "")]
-    if correction := summary.get("correction"):
-        rows.append(("Correction of the list", wording.CORRECTIONS.get(str(correction), Name(str(correction)))))
+    rows += [(text, Name(_value_text(value))) for text, value in simple.items() if value not in (None, "", ())]
+    if correction := summary.correction:
+        rows.append(("Correction of the list", wording.CORRECTIONS.get(correction, Name(correction))))
     blocks: list[Block] = []
     if design in wording.DESIGNS:
         blocks.append(Paragraph(wording.DESIGNS[design].format(unit=reading.unit, units=reading.units)))
     blocks.append(Definitions(rows, compact=True))
-    if utility := _utility(summary.get("utility")):
+    if utility := _utility(summary.utility):
         blocks.append(Paragraph(utility))
-    for key, title in (("training", "Training recipe"), ("versions", "Versions")):
-        if value := summary.get(key):
+    for value, title in ((models.training, "Training recipe"), (summary.versions, "Versions")):
+        if value:
             blocks.append(Details(title, [Definitions(settings(value), compact=True)]))
-    if notes := as_list(summary.get("notes")):
-        blocks += [Heading("Notes of the run"), Steps([Name(n) for n in notes])]
+    if summary.notes:
+        blocks += [Heading("Notes of the run"), Steps([Name(n) for n in summary.notes])]
     return blocks
 
 
 def _limits(reading: ResultView) -> list[Block]:
     """Lay out what the numbers rest on, and what they do not say."""
-    design = str(reading.summary.get("design") or "")
+    design = reading.summary.design
     blocks: list[Block] = [
         Paragraph(reading.flag_statement()),
         Heading("What the numbers rest on"),
-        Steps(wording.assumptions(design, reading.units, str(reading.summary.get("correction") or "bh"))),
+        Steps(wording.assumptions(design, reading.units, reading.summary.correction or "bh")),
     ]
-    blocks.append(_placebo(reading.summary.get("placebo")))
+    blocks.append(_placebo(reading.summary.placebo))
     return [*blocks, Heading("What they do not say"), Steps(wording.limits(design, reading.units))]
 
 
-def _utility(utility: object) -> str:
+def _utility(utility: Utility | None) -> str:
     """Say how good the audited models are at their task."""
-    if isinstance(utility, dict) and utility.get("loss_test") is not None:
+    if isinstance(utility, FindingsUtility):
         return (
             "On the test part the audited models' loss of all findings of an image is "
-            f"{utility['loss_test']:.2f} nats; naming each finding by its frequency would give "
-            f"{utility['loss_guessing']:.2f}."
+            f"{utility.loss_test_nats:.2f} nats; naming each finding by its frequency would give "
+            f"{utility.loss_guessing_nats:.2f}."
         )
-    keys = ("test_accuracy", "test_balanced_accuracy", "majority_share")
-    values = [number(utility.get(k)) for k in keys] if isinstance(utility, dict) else [None]
-    known = [percent(v) for v in values if v is not None]
-    if len(known) < len(keys):
+    if (
+        utility is None
+        or np.isnan([utility.test_accuracy, utility.test_balanced_accuracy, utility.majority_share]).any()
+    ):
         return ""
     return (
-        f"On the test part the audited models are right in {known[0]} of images (balanced over classes {known[1]}; "
-        f"always naming the commonest class would give {known[2]})."
+        f"On the test part the audited models are right in {percent(utility.test_accuracy)} of images (balanced over "
+        f"classes {percent(utility.test_balanced_accuracy)}; always naming the commonest class would give "
+        f"{percent(utility.majority_share)})."
     )
 
 
-def _placebo(placebo: object) -> Callout:
+def _placebo(placebo: Placebo | None) -> Callout:
     """Say what the audit found where there was nothing to find, or that this was not tried."""
-    if not isinstance(placebo, dict) or not placebo:
+    if placebo is None or placebo == Placebo():
         return Callout("note", "No placebo was run with this audit: its level was not checked on these data.")
-    repeats, listed_in = (number(placebo.get(k)) for k in ("n_repeats", "with_list"))
-    sentences = []
-    for key, which in (("all", "all classes"), ("rare", "classes below 5 % of the images")):
-        part = placebo.get(key)
-        known = [number(part.get(k)) for k in ("share", "low", "high")] if isinstance(part, dict) else []
-        if len(known) == 3 and None not in known:
-            share, low, high = (percent(v) for v in known)
-            spread = f"expected 5 %, by chance {low} to {high}"
-            sentences.append(f"In {which} {share} of the p-values were at most 0.05 ({spread}).")
-    if repeats is not None and listed_in is not None:
-        sentences.append(f"In {count(listed_in)} of {count(repeats)} repeats somebody was flagged.")
+    sentences = [
+        f"In {which} {percent(part.share)} of the p-values were at most 0.05 (expected 5 %, by chance "
+        f"{percent(part.low)} to {percent(part.high)})."
+        for part, which in ((placebo.every, "all classes"), (placebo.rare, "classes below 5 % of the images"))
+        if part is not None
+    ]
+    if placebo.n_repeats is not None and placebo.n_with_list is not None:
+        listed_in = f"{count(placebo.n_with_list)} of {count(placebo.n_repeats)}"
+        sentences.append(f"In {listed_in} repeats somebody was flagged.")
     shown = Paragraph(" ".join(sentences) or "Its numbers are in summary.json.")
     return Callout("note", "Placebo: the same audit where there was nothing to find", [shown])
 
 
 def _footer(reading: ResultView) -> Text:
-    versions = reading.summary.get("versions")
-    version = versions.get("memorisk") if isinstance(versions, dict) else None
+    version = reading.summary.versions.get("memorisk")
     made = f"Made by memorisk {version}. " if version else "Made by memorisk. "
     shown = (
         "Ids and images are left out."
@@ -418,14 +409,8 @@ def _footer(reading: ResultView) -> Text:
     return made + shown + " It needs no network and asks for none."
 
 
-def _of_total(total: object, before: str = "") -> str:
-    value = number(total)
-    return "" if value is None else f"{before}of {count(value)}"
-
-
-def _count_text(value: object) -> str:
-    known = number(value)
-    return "not stated" if known is None else count(known)
+def _of_total(total: int | None, before: str = "") -> str:
+    return "" if total is None else f"{before}of {count(total)}"
 
 
 def _plural(n: int, one: str, many: str) -> str:
@@ -437,4 +422,4 @@ def _value_text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return count(value) if value == round(value) else f"{value:g}"
-    return ", ".join(str(v) for v in value) if isinstance(value, list) else str(value)
+    return ", ".join(str(v) for v in value) if isinstance(value, tuple) else str(value)

@@ -4,15 +4,13 @@
 regime: the promise, and the lower bound that was proved of it.
 """
 
-from __future__ import annotations
-
 from math import isfinite
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.pages.wording import ResultView
+from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, DefenceResult, PrivacyPromise
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -33,9 +31,7 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import count
 from memorisk.report.figures.intervals import tradeoff_plot
 from memorisk.report.result import Result
-
-if TYPE_CHECKING:
-    from memorisk.audits.classifier.retraining.defences import DefenceResult
+from memorisk.statistics.epsilon import EpsilonBound
 
 
 def defence_page(found: DefenceResult) -> Page:
@@ -79,13 +75,13 @@ def _lead(found: DefenceResult) -> Callout:
 
 
 def _facts(found: DefenceResult) -> Facts:
-    summary, row = found.results[found.reference].summary, found.table.iloc[0]
+    summary, row = ClassifierSummary.read(found.results[found.reference].summary), found.table.iloc[0]
     deltas = sorted({f"{d:g}" for d in found.table["delta"].dropna()})
-    ids = ("given", "") if summary.get("groups_given", True) else ("not given", "each image counts as its own patient")
+    ids = ("given", "") if summary.groups_given is not False else ("not given", "each image counts as its own patient")
     return Facts(
         [
-            Fact("Data set", str(summary.get("dataset") or "unnamed")),
-            Fact("Network", str(summary.get("model"))),
+            Fact("Data set", summary.dataset or "unnamed"),
+            Fact("Network", summary.models.model),
             Fact("Models a regime", count(row["n_models"])),
             Fact("Unseen patients", count(row["n_test_groups"])),
             Fact("Patient ids", *ids),
@@ -96,10 +92,8 @@ def _facts(found: DefenceResult) -> Facts:
 
 def _reasons(results: dict[str, Result]) -> list[Block]:
     """Why each regime's verdict is what it is, its first reason."""
-    told: list[Text] = [
-        [Strong(name), f", {result.status}: ", Name(str((result.verdict.get("why") or ["no reason given"])[0]))]
-        for name, result in results.items()
-    ]
+    first = {name: (*ClassifierVerdict.read(r.verdict).why, "no reason given")[0] for name, r in results.items()}
+    told: list[Text] = [[Strong(n), f", {results[n].status}: ", Name(why)] for n, why in first.items()]
     return [Details("Why each verdict", [Steps(told)])]
 
 
@@ -162,7 +156,7 @@ def _privacy(found: DefenceResult) -> list[Block]:
     ]
     broken = table.loc[table["bound"] > table["replace_one_epsilon"], "regime"].tolist()
     blocks: list[Block] = []
-    if found.results[found.reference].summary.get("groups_given") is False and bool(
+    if ClassifierSummary.read(found.results[found.reference].summary).groups_given is False and bool(
         np.isfinite(table["epsilon"].to_numpy(dtype=float)).any()
     ):
         text = (
@@ -217,31 +211,34 @@ _REGIMES = {
 
 def privacy_section(reading: ResultView) -> list[Section]:
     """The section, or none for a plain training whose epsilon nobody measured."""
-    found = reading.summary.get("privacy")
-    if not isinstance(found, dict) or (found.get("regime") == "full" and not found.get("bound")):
+    found = reading.summary.privacy
+    if found is None or (found.regime == "full" and found.bound is None):
         return []
-    regime, promise, bound = str(found.get("regime")), found.get("promise"), found.get("bound")
-    blocks: list[Block] = [Paragraph(_REGIMES.get(regime, regime))]
-    if isinstance(promise, dict):
-        blocks += _promise(promise)
-    if isinstance(bound, dict):
-        blocks += _bound(bound)
+    blocks: list[Block] = [Paragraph(_REGIMES.get(found.regime, found.regime))]
+    if found.promise is not None:
+        blocks += _promise(found.promise)
+    if found.bound is not None:
+        blocks += _bound(found.bound)
     return [Section("What is promised of privacy, and what was proved", blocks, "privacy")]
 
 
-def _promise(promise: dict[str, Any]) -> list[Block]:
-    largest, known = int(promise.get("largest_group") or 0), bool(promise.get("patients_known"))
-    whose = f"All images of a patient (at most {count(largest)})" if known else "All images of a patient"
-    patient = _number(promise.get("per_patient_epsilon")) if known else "not known: no patient ids"
+def _promise(promise: PrivacyPromise) -> list[Block]:
+    known = promise.patients_known
+    whose = f"All images of a patient (at most {count(promise.largest_group or 0)})"
     facts = [
-        Fact("Epsilon, one image added or removed", _number(promise.get("epsilon"))),
-        Fact("One image replaced", _number(promise.get("replace_one_epsilon"))),
-        Fact(whose, patient),
-        Fact("Delta", f"{promise.get('delta'):g}"),
-        Fact("Noise, in clipping norms", _number(promise.get("noise_multiplier"))),
-        Fact("Steps, each with this share of the images", f"{count(promise.get('steps') or 0)}, "
-             f"{100 * float(promise.get('sampling_rate') or 0):.2g} %"),
-    ]  # fmt: skip
+        Fact("Epsilon, one image added or removed", _number(promise.epsilon)),
+        Fact("One image replaced", _number(promise.replace_one_epsilon)),
+        Fact(
+            whose if known else "All images of a patient",
+            _number(promise.per_patient_epsilon) if known else "not known: no patient ids",
+        ),
+        Fact("Delta", f"{promise.delta:g}"),
+        Fact("Noise, in clipping norms", _number(promise.noise_multiplier)),
+        Fact(
+            "Steps, each with this share of the images",
+            f"{count(promise.steps)}, {100 * promise.sampling_rate:.2g} %",
+        ),
+    ]
     return [
         Facts(facts),
         Paragraph(
@@ -253,22 +250,21 @@ def _promise(promise: dict[str, Any]) -> list[Block]:
     ]
 
 
-def _bound(bound: dict[str, Any]) -> list[Block]:
-    pairs, correct = count(bound.get("r") or 0), count(bound.get("correct") or 0)
+def _bound(bound: EpsilonBound) -> list[Block]:
+    pairs, correct = count(bound.r), count(bound.correct)
     blocks: list[Block] = [
         Paragraph(
             f"One more model was trained on one member of each of {pairs} pairs of mislabelled images. An auditor who "
             f"sees its losses named the right one {correct} times. So replace-one epsilon is at least "
-            f"{_number(bound.get('low'))} (95 %); {pairs} pairs cannot prove more than "
-            f"{_number(bound.get('largest_provable'))}. A bound of 0 shows no leak, and no safety either."
+            f"{_number(bound.low)} (95 %); {pairs} pairs cannot prove more than "
+            f"{_number(bound.largest_provable)}. A bound of 0 shows no leak, and no safety either."
         )
     ]
-    claimed, low = bound.get("claimed"), bound.get("low")
-    if claimed is not None and low is not None and low > claimed:
-        text = f"The measured bound exceeds the promised {_number(claimed)}: something breaks the promise."
+    if bound.exceeds_claim:
+        text = f"The measured bound exceeds the promised {_number(bound.claimed)}: something breaks the promise."
         blocks.append(Callout("fail", "A promise is broken", [Paragraph(text)]))
     return blocks
 
 
-def _number(value: Any) -> str:
-    return "unbounded" if value is None or not isfinite(float(value)) else f"{float(value):.3g}"
+def _number(value: float | None) -> str:
+    return "unbounded" if value is None or not isfinite(value) else f"{value:.3g}"

@@ -1,12 +1,13 @@
 """Lay out the sections of the classifier report on memorization: classes, rarity, members beside the null."""
 
-from typing import Any
+from math import isnan
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import classes_with_room, flagged_counts
-from memorisk.audits.classifier.pages.wording import ResultView, listed, number
+from memorisk.audits.classifier.pages.wording import ResultView, listed
+from memorisk.audits.classifier.result import RarestAgainstTop
 from memorisk.report.blocks import (
     Block,
     Column,
@@ -69,7 +70,7 @@ def class_section(reading: ResultView) -> list[Block]:
     if "noticeable_gap" in table:
         gap = [NO_GAP if np.isinf(g) else g for g in column_numbers(table, "noticeable_gap")]
         table = table.assign(noticeable_gap=pd.Series(gap, index=table.index, dtype=object))
-    twins = {"test_mean", "excess"} if reading.summary.get("design") != "paper" else set()  # they gain nothing unseen
+    twins = {"test_mean", "excess"} if reading.summary.design != "paper" else set()  # they gain nothing unseen
     main = Table(
         frame=table,
         columns=[c for c in columns if c.source in table and c.source not in twins],
@@ -157,9 +158,8 @@ def rarity_section(reading: ResultView) -> list[Block]:
     if not {"frequency", "mean", "low", "high"} <= set(table) or not len(table):
         return [Paragraph("Frequencies of the classes are not part of this result.")]
     blocks: list[Block] = []
-    pair = reading.summary.get("rarest_vs_top")
-    if isinstance(pair, dict):
-        blocks.append(Paragraph(_rarest_sentence(pair)))
+    if reading.summary.rarest_vs_top is not None:
+        blocks.append(Paragraph(_rarest_sentence(reading.summary.rarest_vs_top)))
     same_numbers = Table(
         frame=table.sort_values("frequency", kind="stable"),
         columns=[
@@ -193,37 +193,37 @@ def rarity_section(reading: ResultView) -> list[Block]:
     return blocks
 
 
-def _rarest_sentence(pair: dict[str, Any]) -> Text:
+def _rarest_sentence(pair: RarestAgainstTop) -> Text:
     """Say whether the rarest class is the most memorized one, with the difference and its interval."""
-    rarest, top = str(pair.get("label_rarest")), str(pair.get("label_top"))
-    if rarest == top:
-        return ["The rarest class, ", Name(rarest), _size(pair, "rarest"), ", is also the most memorized one."]
-    pieces: list[Inline] = ["The rarest class, ", Name(rarest), _size(pair, "rarest"), ", is not the most memorized; "]
-    pieces += [Name(top), _size(pair, "top"), " is."]
-    difference, low, high = (number(pair.get(k)) for k in ("difference", "low", "high"))
-    if difference is None:
+    rarest, top = Name(pair.label_rarest), Name(pair.label_top)
+    size = _size(pair.n_rarest, pair.mean_rarest_nats)
+    if pair.label_rarest == pair.label_top:
+        return ["The rarest class, ", rarest, size, ", is also the most memorized one."]
+    pieces: list[Inline] = ["The rarest class, ", rarest, size, ", is not the most memorized; "]
+    pieces += [top, _size(pair.n_top, pair.mean_top_nats), " is."]
+    difference, low, high = pair.difference_nats, pair.low_nats, pair.high_nats
+    if isnan(difference):
         return pieces
     pieces.append(f" Their means differ by {decimal(abs(difference))}")
-    if low is not None and high is not None:
+    if not isnan(low) and not isnan(high):
         low, high = sorted((low, high) if difference >= 0 else (-low, -high))
         pieces.append(f" (95 % interval {decimal(low)} to {decimal(high)})")
         pieces.append(", which chance may explain" if low <= 0 else ", more than chance explains")
     return [*pieces, "."]
 
 
-def _size(pair: dict[str, Any], which: str) -> str:
+def _size(n: int | None, mean: float) -> str:
     """Word the number of images and the mean M of one of the two classes, as far as they are known."""
-    n, mean = number(pair.get(f"n_{which}")), number(pair.get(f"mean_{which}"))
-    known = [f"{count(n)} images" if n is not None else "", f"mean M {decimal(mean)}" if mean is not None else ""]
-    return f" ({', '.join(k for k in known if k)})" if any(known) else ""
+    known = [*([] if n is None else [f"{count(n)} images"]), *([] if isnan(mean) else [f"mean M {decimal(mean)}"])]
+    return f" ({', '.join(known)})" if known else ""
 
 
 def null_section(reading: ResultView) -> list[Block]:
     """Lay out members' M beside the null, and the distribution of p-values."""
-    null = reading.summary.get("null")
+    null = reading.summary.null
     blocks: list[Block] = []
-    if isinstance(null, dict) and null.get("members") and null.get("null"):
-        members, chance = (number_list(null[k]) for k in ("members", "null"))
+    if null is not None and null.members and null.null:
+        members, chance = np.array(null.members), np.array(null.null)
         blocks.append(
             Figure(
                 svg=figures.null_against_members(members, chance),
@@ -286,9 +286,3 @@ def with_interval(row: pd.Series, column: str = "mean", *gates: float) -> str:
     if not is_missing(low) and not is_missing(high):
         limits = f", 95 % interval {decimal(low, gates)} to {decimal(high, gates)}"
     return ("not known" if is_missing(value) else decimal(value, gates)) + limits
-
-
-def number_list(values: object) -> np.ndarray:
-    """Convert a list of numbers to an array, None to NaN."""
-    listed = values if isinstance(values, list) else []
-    return np.array([np.nan if v is None else v for v in listed], dtype=float)

@@ -5,14 +5,15 @@ pages' layout, so that whoever checks what the report claims reads one file. Cou
 are read in one place for all pages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.evidence import WHOLE, classes_with_room, units_of
+from memorisk.audits.classifier.evidence import WHOLE, classes_with_room
+from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
 from memorisk.report.blocks import Block, Callout, Inline, Kind, Name, Paragraph, Steps, Text
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, largest_first, rows
 from memorisk.report.result import Result
@@ -248,59 +249,54 @@ MOST_LISTED = 12
 
 @dataclass(frozen=True)
 class ResultView:
-    """The counts and names that the page reads from a result.
+    """A result with its numbers, and the counts that the page reads from its tables.
 
     Attributes:
-        result: Without ids where they are to be left out.
-        redacted: Whether they are.
+        result: Without ids where they are to be left out; so are its numbers.
+        summary: Its numbers.
+        verdict: Its verdict.
+        redacted: Whether ids are left out.
         images_scored: Images with an M.
         groups_scored: Groups with an M.
         flagged_total: Flagged groups; one flagged under several findings counts once.
-        unit: Name of a group in the singular.
-        units: Name of groups in the plural.
     """
 
     result: Result
+    summary: ClassifierSummary
+    verdict: ClassifierVerdict
     redacted: bool
     images_scored: int
     groups_scored: int
     flagged_total: int
-    unit: str
-    units: str
 
     @classmethod
     def of(cls, result: Result, *, redact: bool) -> "ResultView":
         """Count with the ids, then leave them out where that is asked for."""
-        units = units_of(result.summary)
+        shown = redact_result(result) if redact else result
         return cls(
-            result=redact_result(result) if redact else result,
+            result=shown,
+            summary=ClassifierSummary.read(shown.summary),
+            verdict=ClassifierVerdict.read(shown.verdict),
             redacted=redact,
             images_scored=_distinct(result.per_image, "image"),
             groups_scored=_distinct(result.per_group, "group"),
             flagged_total=_distinct(rows(result.per_group, booleans(result.per_group, "flagged")), "group"),
-            unit=units.one,
-            units=units.many,
         )
 
     @property
-    def summary(self) -> dict[str, Any]:
-        """The result's summary."""
-        return self.result.summary
+    def unit(self) -> str:
+        """Name of a group in the singular."""
+        return self.summary.units.one
 
     @property
-    def verdict(self) -> dict[str, Any]:
-        """The result's verdict."""
-        return self.result.verdict
+    def units(self) -> str:
+        """Name of groups in the plural."""
+        return self.summary.units.many
 
     @property
     def status(self) -> str:
         """The status: pass, fail, or undecided for anything else."""
         return self.result.status if self.result.status in HEADLINES else "undecided"
-
-    @property
-    def why(self) -> list[str]:
-        """The reasons for the status."""
-        return as_list(self.verdict.get("why"))
 
     @property
     def per_class(self) -> pd.DataFrame:
@@ -325,9 +321,9 @@ class ResultView:
     @property
     def list_setting(self) -> str:
         """Level and correction of the list that is shown, in words; empty where they are the verdict's own."""
-        level, correction = number(self.summary.get("level_q")), self.summary.get("correction")
+        level, correction = self.summary.list_level, self.summary.correction
         words_of = [f"at level {level:g}"] if level not in (None, VERDICT_LEVEL) else []
-        words_of += [f"with correction {correction}"] if correction not in (None, VERDICT_CORRECTION) else []
+        words_of += [f"with correction {correction}"] if correction not in ("", VERDICT_CORRECTION) else []
         return " ".join(words_of)
 
     def two_lists(self) -> str:
@@ -348,27 +344,18 @@ class ResultView:
         """Whether no group has a p-value."""
         return len(self.result.per_group) > 0 and bool(np.isnan(column_numbers(self.result.per_group, "p_value")).all())
 
-    @property
-    def trained_on(self) -> float | None:
-        """Number of images each audited model was trained on: |T| + |C|/2, in the paper's design |T| + |C|."""
-        stated = number(self.summary.get("n_trained_on"))
-        train, canary = (number(self.summary.get(k)) for k in ("n_train", "n_canary"))
-        if stated is not None or train is None or canary is None:
-            return stated
-        return train + (canary if self.summary.get("design") == "paper" else canary / 2)
-
     def flag_statement(self) -> str:
         """Word what a flag means, with this audit's numbers."""
-        q = number(self.summary.get("level_q", self.verdict.get("level")))
+        q = self.verdict.level if self.summary.list_level is None else self.summary.list_level
         level = "q" if q is None else f"{100 * q:g} %"
-        half = "" if self.summary.get("design") == "paper" else "/2"
-        made = f"|T|+|C|{half}" if self.trained_on is None else count(self.trained_on)
+        half = "" if self.summary.design == "paper" else "/2"
+        made = f"|T|+|C|{half}" if self.summary.images_each is None else count(self.summary.images_each)
         return flagged_statement(level, f"{made} images")
 
     def classes_above_gate(self) -> int:
         """Count the classes whose lower limit lies above the gate."""
-        limit = GATE_LIMITS.get(str(self.verdict.get("gate")))
-        few = len(self.verdict.get("seeds") or ()) < MIN_SEEDS
+        limit = GATE_LIMITS.get(self.verdict.gate)
+        few = len(self.verdict.seeds) < MIN_SEEDS
         table = self.result.per_class
         low = column_numbers(table, "excess_low" if "excess_low" in table else "low")
         enough = np.array([tier != INSUFFICIENT for tier in column_texts(table, "tier")], dtype=bool)
@@ -397,8 +384,8 @@ class ResultView:
 
     def seed_note(self) -> str:
         """Count the seeds of the models, in words."""
-        seeds = self.summary.get("seeds")
-        return f"from {len(seeds)} seeds" if isinstance(seeds, list) else ""
+        seeds = self.summary.models.seeds
+        return f"from {len(seeds)} seeds" if seeds else ""
 
     def no_p_value_callout(self) -> Callout:
         """Say that there are no p-values, and why."""
@@ -407,30 +394,9 @@ class ResultView:
                 f"No {self.unit} could be flagged or cleared. The means of the classes and the attacks still stand."
             )
         ]
-        if reasons := self.prerequisite_messages():
-            blocks.append(Steps([Name(r) for r in reasons]))
+        if reasons := dict.fromkeys(reason for reason in column_texts(self.result.per_class, "why_not") if reason):
+            blocks.append(Steps([Name(reason) for reason in reasons]))
         return Callout("warning", "No p-values are given, since what they rest on does not hold", blocks)
-
-    def prerequisite_messages(self) -> list[str]:
-        """List what the checks of the prerequisites said, if they failed."""
-        found = self.summary.get("prerequisites")
-        messages = as_list(found) if isinstance(found, list) else []
-        messages = messages or [v for v in column_texts(self.result.per_class, "why_not") if v]
-        return list(dict.fromkeys(messages))
-
-
-def number(value: Any) -> float | None:
-    """Read a count from a number or from a list of what is counted; None for anything else."""
-    if isinstance(value, list):
-        return float(len(value))
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def as_list(value: Any) -> list[str]:
-    """Read texts from a list, from one text, or from nothing."""
-    if value is None or value == "":
-        return []
-    return [str(v) for v in value] if isinstance(value, list) else [str(value)]
 
 
 def listed(names: Sequence[str], most: int = MOST_LISTED) -> list[Inline]:
@@ -441,10 +407,8 @@ def listed(names: Sequence[str], most: int = MOST_LISTED) -> list[Inline]:
     return [*pieces, f" and {len(names) - most} more"] if len(names) > most else pieces
 
 
-def settings(values: Any, before: str = "") -> list[tuple[Text, Text]]:
+def settings(values: Mapping[str, Any], before: str = "") -> list[tuple[Text, Text]]:
     """Flatten nested settings to rows of a definition list, names joined by dots; long lists are counted."""
-    if not isinstance(values, dict):
-        return [(before or "value", Name(_setting(values)))]
     rows: list[tuple[Text, Text]] = []
     for key, value in values.items():
         name = f"{before}{key}"

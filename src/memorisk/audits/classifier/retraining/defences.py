@@ -6,7 +6,8 @@ the models are good for on unseen images against always answering the commonest 
 what label-noise canaries prove of it.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
+from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, DefenceResult, Privacy
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.rendering import load_result
+from memorisk.audits.rendering import load_result, render
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, write_json, write_table, write_text
@@ -31,23 +33,10 @@ from memorisk.statistics.intervals import Interval, difference_interval, these_g
 from memorisk.statistics.quality.utility import Utility, against_majority
 
 TABLE, SUMMARY, REPORT = "defence.parquet", "defence.json", "report.html"
-
-
-@dataclass(frozen=True)
-class DefenceResult:
-    """Several regimes side by side."""
-
-    table: pd.DataFrame
-    """A row a regime; columns as `DEFENCE_COLUMNS` says."""
-    results: dict[str, Result]
-    """The whole audit of each."""
-    reference: str
-    """The regime that the others are compared with: the first."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether every regime passed its gate."""
-        return all(r.status == "pass" for r in self.results.values())
+_PRIVACY_COLUMNS = (
+    *("epsilon", "delta", "noise_multiplier", "replace_one_epsilon", "per_patient_epsilon", "largest_group"),
+    *("bound", "bound_largest", "bound_pairs"),
+)
 
 
 DEFENCE_COLUMNS = {
@@ -111,10 +100,7 @@ def audit_defences(
         found = DefenceResult(defence_table(folder, results), results, next(iter(results)))
         write_table(run.path / TABLE, found.table)
         write_json(run.path / SUMMARY, {"regimes": found.table.to_dict("records"), "reference": found.reference})
-        from memorisk.audits.classifier.pages.defences import defence_page
-        from memorisk.report.page import render_page
-
-        write_text(run.path / REPORT, render_page(defence_page(found)))
+        write_text(run.path / REPORT, render("defences", found))
     return found
 
 
@@ -132,14 +118,20 @@ def _merge_earlier_regimes(folder: Path, results: dict[str, Result]) -> dict[str
         if name in results or not (folder / name / "verdict.json").is_file():
             continue
         every[name] = load_result(folder / name)
-        for what in ("data_hash", "seeds"):
-            if any(r.verdict.get(what) != every[name].verdict.get(what) for r in results.values()):
-                raise InputError(
-                    f"{one_line(folder / name)} was made of other images or seeds: give the same, or remove that folder"
-                )
+        made_of = _made_of(every[name])
+        if any(_made_of(result) != made_of for result in results.values()):
+            raise InputError(
+                f"{one_line(folder / name)} was made of other images or seeds: give the same, or remove that folder"
+            )
     before = [str(row["regime"]) for row in read_json(folder / SUMMARY)["regimes"]]
     order = dict.fromkeys([*before, *results])
     return {name: (results | every)[name] for name in order if name in results or name in every}
+
+
+def _made_of(result: Result) -> tuple[str, tuple[int, ...]]:
+    """What regimes must share to be compared."""
+    verdict = ClassifierVerdict.read(result.verdict)
+    return verdict.data_hash, verdict.seeds
 
 
 def plan_defences(
@@ -191,8 +183,9 @@ def defence_table(folder: Path, results: dict[str, Result]) -> pd.DataFrame:
         row |= {"reference_class": reference, **_limits("reference_m", two_way_interval(here.to_numpy()))}
         row |= _change(before, here, same=name == first)
         row |= {"flagged": int(np.asarray(result.per_class["verdict_flagged"]).sum())}
-        row |= {"noticeable_gap": (result.verdict.get("noticeable") or {}).get("gap") or float("nan")}
-        rows.append(row | _privacy_columns(result.summary.get("privacy") or {}))
+        noticeable = ClassifierVerdict.read(result.verdict).noticeable
+        row |= {"noticeable_gap": nan if noticeable is None else noticeable.gap_nats}
+        rows.append(row | _privacy_columns(ClassifierSummary.read(result.summary).privacy))
     return pd.DataFrame(rows)
 
 
@@ -243,12 +236,12 @@ def _change(before: pd.DataFrame, here: pd.DataFrame, *, same: bool) -> dict[str
     return _limits("change", interval) | {"change_percent": percent_change(*means)}
 
 
-def _privacy_columns(privacy: dict[str, Any]) -> dict[str, Any]:
-    promise, bound = privacy.get("promise") or {}, privacy.get("bound") or {}
-    named = ("epsilon", "delta", "noise_multiplier", "replace_one_epsilon", "per_patient_epsilon", "largest_group")
-    known = {name: promise.get(name) for name in named}
-    return {name: float("nan") if value is None else value for name, value in known.items()} | {
-        "bound": bound.get("low", float("nan")),
-        "bound_largest": bound.get("largest_provable", float("nan")),
-        "bound_pairs": bound.get("n_pairs", float("nan")),
-    }
+def _privacy_columns(privacy: Privacy | None) -> dict[str, float]:
+    promise, bound = (None, None) if privacy is None else (privacy.promise, privacy.bound)
+    columns = dict.fromkeys(_PRIVACY_COLUMNS, nan)
+    if promise is not None:
+        known = {name: getattr(promise, name) for name in _PRIVACY_COLUMNS if hasattr(promise, name)}
+        columns |= {name: value for name, value in known.items() if value is not None}
+    if bound is not None:
+        columns |= {"bound": bound.low, "bound_largest": bound.largest_provable, "bound_pairs": bound.n_pairs}
+    return columns

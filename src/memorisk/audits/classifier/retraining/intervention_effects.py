@@ -1,8 +1,7 @@
-"""What an intervention did, class by class: the table, and its section of the report.
+"""What an intervention did, class by class.
 
 The table is computed from three score tables of the same items, halves and seeds. The paper's columns (table 3 and
-6: percentage, Cohen's d; section 4: attack success) stand beside ours, marked as such in ``COLUMNS``. The section
-shows what changed beside what retraining alone changes.
+6: percentage, Cohen's d; section 4: attack success) stand beside ours, marked as such in ``COLUMNS``.
 """
 
 from __future__ import annotations
@@ -15,16 +14,15 @@ import pandas as pd
 
 from memorisk.audits.classifier.attack_table import paper_attacks
 from memorisk.audits.classifier.evidence import Evidence
-from memorisk.audits.classifier.pages.wording import ResultView, as_list, listed
-from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Paragraph, Section, Steps, Table
-from memorisk.report.columns import booleans, column_numbers, column_texts, count, decimal, rows
-from memorisk.report.figures.intervals import MOST_ROWS, difference_plot
+from memorisk.audits.classifier.result import INTERVENTION_TABLE as TABLE
+from memorisk.audits.classifier.result import Intervention
+from memorisk.report.columns import booleans, column_numbers, rows
+from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import one_line
 from memorisk.scores.memorization import group_table, memorization
 from memorisk.statistics.effect_sizes import (
     INSUFFICIENT,
-    LARGER,
     EffectSize,
     RetrainingDifference,
     cohens_d,
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 TRAININGS = 2
 """How often every model of the audit is trained once more: changed, and as the re-run."""
 
-TABLE = "intervention"
 COLUMNS = {
     "label": "class",
     "targeted": "whether its images were changed",
@@ -99,11 +96,11 @@ class InterventionEffects:
 
     Attributes:
         table: One row a class (``COLUMNS``).
-        summary: What was done, in JSON's own types, with a sentence a target class.
+        summary: What was done, with a sentence a target class.
     """
 
     table: pd.DataFrame
-    summary: dict[str, Any]
+    summary: Intervention
 
 
 def intervention_table(before: Evidence, after: Evidence, rerun: Evidence, intended: InterventionPlan) -> pd.DataFrame:
@@ -208,19 +205,20 @@ def _recall_columns(before: Evidence, after: Evidence, own: np.ndarray) -> dict[
     return row | _limits(within, "recall_difference", "recall_")
 
 
-def summary_of(table: pd.DataFrame, intended: InterventionPlan, seeds: int) -> dict[str, Any]:
-    """What was done and found, for ``summary["intervention"]``: settings, warnings and a sentence a target class."""
-    return {
-        "name": intended.intervention.name,
-        "description": intended.intervention.description,
-        "classes": intended.classes,
-        "named": intended.named,
-        "left_out": intended.left_out,
-        "n_images_changed": len(intended.rows),
-        "n_trainings": TRAININGS * 2 * seeds,
-        "warnings": warnings_of(table, intended),
-        "sentences": [_sentence(row, intended) for row in rows(table, booleans(table, "targeted")).to_dict("records")],
-    }
+def summary_of(table: pd.DataFrame, intended: InterventionPlan, seeds: int) -> Intervention:
+    """What was done and found: settings, warnings and a sentence a target class."""
+    targeted = rows(table, booleans(table, "targeted")).to_dict("records")
+    return Intervention(
+        name=intended.intervention.name,
+        description=intended.intervention.description,
+        classes=tuple(intended.classes),
+        named=intended.named,
+        left_out=tuple(intended.left_out),
+        n_images_changed=len(intended.rows),
+        n_trainings=TRAININGS * 2 * seeds,
+        warnings=tuple(warnings_of(table, intended)),
+        sentences=tuple(_sentence(row, intended) for row in targeted),
+    )
 
 
 def _sentence(row: dict[str, Any], intended: InterventionPlan) -> str:
@@ -276,154 +274,5 @@ def with_intervention(result: Result, found: InterventionEffects | None) -> Resu
     """The result with the intervention's table and summary; as it is where there was none."""
     if found is None:
         return result
-    return result.replace(
-        tables=dict(result.tables) | {TABLE: found.table}, summary=result.summary | {"intervention": found.summary}
-    )
-
-
-DIFFERENCE = ("difference", "low", "high")
-NOISE = ("noise", "noise_low", "noise_high")
-
-
-def intervention_section(reading: ResultView) -> list[Section]:
-    """The section, or none where no intervention was asked for."""
-    summary, table = reading.summary.get("intervention"), reading.result.tables.get(TABLE)
-    if not isinstance(summary, dict) or table is None:
-        return []
-    blocks = [_lead(summary, table), _figure(table), _differences(table, reading)]
-    blocks += [
-        _side_effects(table),
-        _paper_columns(table),
-        Callout("warning", "How not to read this", [_warnings(summary)]),
-    ]
-    return [Section("What changes when a class loses what makes it stand out", blocks, "intervention")]
-
-
-def _lead(summary: dict[str, Any], table: pd.DataFrame) -> Paragraph:
-    """What was done, and how many changed classes moved by more than chance."""
-    target = booleans(table, "targeted")
-    larger = int((target & np.array([t == LARGER for t in column_texts(table, "reading")])).sum())
-    why = "as named" if summary.get("named") else "those with fewer than 5 % of the images"
-    return Paragraph(
-        [
-            f"All {count(summary.get('n_images_changed') or 0)} images of ",
-            *listed(as_list(summary.get("classes"))),
-            f" ({why}) were changed: {summary.get('description')}. Every model was trained again on them, from the "
-            "same start, on the same halves and in the same order; and once more on the unchanged images from another "
-            f"start, which shows what retraining alone does. Of {count(target.sum())} changed classes, {count(larger)} "
-            f"moved by an amount {LARGER}: the intervals of the difference and of the difference less that of the "
-            "re-run both leave out 0 on the same side.",
-        ]
-    )
-
-
-def _figure(table: pd.DataFrame) -> Figure:
-    names = [
-        f"{t} (changed)" if c else t
-        for t, c in zip(column_texts(table, "label"), booleans(table, "targeted"), strict=True)
-    ]
-    shown = [tuple(column_numbers(table, c) for c in columns) for columns in (DIFFERENCE, NOISE)]
-    first = " Rows beyond 40 are in the table only." if len(table) > MOST_ROWS else ""
-    return Figure(
-        svg=difference_plot(names, shown[0], shown[1]),
-        title="What the intervention changed, and what retraining alone changes.",
-        caption=f"After less before. Right of 0 more is remembered than before, left of it less.{first}",
-        alternative=[piece for row in range(len(table)) for piece in _row_words(table, row)],
-    )
-
-
-def _row_words(table: pd.DataFrame, row: int) -> list[Any]:
-    """One class in words, for whoever cannot see the figure."""
-    values = {c: column_numbers(table, c)[row] for c in (*DIFFERENCE, *NOISE)}
-    said = {k: "unknown" if np.isnan(v) else decimal(v) for k, v in values.items()}
-    return [
-        *listed([column_texts(table, "label")[row]]),
-        f": {said['difference']} ({said['low']} to {said['high']}); retraining alone {said['noise']} "
-        f"({said['noise_low']} to {said['noise_high']}). ",
-    ]
-
-
-def _differences(table: pd.DataFrame, reading: ResultView) -> Table:
-    columns = [
-        Column(source="label", heading="Class", row_heading=True),
-        Column(source="targeted", heading="Changed", format="yes_no"),
-        Column(source="n_groups", heading=f"{reading.units.capitalize()} scored", format="count"),
-        Column(source="before", heading="Mean M before", format="decimal"),
-        Column(source="after", heading="After", format="decimal"),
-        Column(source="difference", heading="Difference [95 % interval]", format="decimal", interval=("low", "high")),
-        Column(
-            source="noise",
-            heading="Retraining alone [95 % interval]",
-            format="decimal",
-            interval=("noise_low", "noise_high"),
-        ),
-        Column(
-            source="excess",
-            heading="Difference less retraining [95 % interval]",
-            format="decimal",
-            interval=("excess_low", "excess_high"),
-        ),
-        Column(source="reading", heading="Reading", wide=True),
-    ]
-    caption = f"Intervals over {reading.units} and trainings; changed classes first."
-    return Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
-
-
-def _side_effects(table: pd.DataFrame) -> Details:
-    """How much of the images changed, and how well the classes are told apart: where a shortcut shows."""
-    columns = [
-        Column(source="label", heading="Class", row_heading=True),
-        Column(source="images_changed", heading="Images changed", format="percent"),
-        Column(source="pixels_changed", heading="Pixels of an image changed", format="percent"),
-        Column(source="mean_change", heading="Mean change, share of the range", format="percent"),
-        Column(source="recall_before", heading="Test images named rightly, before", format="percent"),
-        Column(source="recall_after", heading="After", format="percent"),
-        Column(
-            source="recall_difference",
-            heading="Difference [95 % interval]",
-            format="decimal",
-            interval=("recall_low", "recall_high"),
-        ),
-        Column(source="n_test_groups", heading="In the test part", format="count"),
-    ]
-    caption = "A class that is named rightly more often after the change was given a shortcut."
-    shown = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
-    return Details("How much of the images changed, and whether it became a shortcut", [shown])
-
-
-def _paper_columns(table: pd.DataFrame) -> Details:
-    columns = [
-        Column(source="label", heading="Class", row_heading=True),
-        Column(source="paper_percent", heading="Change in % of |before| (paper)", format="decimal"),
-        Column(
-            source="paper_cohens_d",
-            heading="Cohen's d over images (paper) [95 % interval]",
-            format="decimal",
-            interval=("paper_cohens_d_low", "paper_cohens_d_high"),
-        ),
-        Column(
-            source="paired_dz",
-            heading="Paired d_z [95 % interval]",
-            format="decimal",
-            interval=("paired_dz_low", "paired_dz_high"),
-        ),
-        *(
-            Column(
-                source=f"auc_{when}",
-                heading=f"AUC of M as an attack, {when} [95 % interval]",
-                format="decimal",
-                interval=(f"auc_{when}_low", f"auc_{when}_high"),
-            )
-            for when in ("before", "after")
-        ),
-    ]
-    caption = (
-        "Percentages are the paper's column only: they grow without bound where little was remembered before. "
-        "Intervals over groups, for the models that were trained."
-    )
-    shown = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
-    return Details("The paper's columns, and effect sizes", [shown])
-
-
-def _warnings(summary: dict[str, Any]) -> Block:
-    return Steps(as_list(summary.get("warnings")))
+    tables = dict(result.tables) | {TABLE: found.table}
+    return result.replace(tables=tables, summary=result.summary | {"intervention": to_json(found.summary)})

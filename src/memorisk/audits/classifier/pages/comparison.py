@@ -1,0 +1,170 @@
+"""The page of two runs side by side: class by class, patient by patient, attack by attack."""
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.comparison import Comparison
+from memorisk.audits.classifier.pages import wording
+from memorisk.audits.classifier.pages.memorization import TIER_TONES
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Fact,
+    Facts,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+)
+from memorisk.report.columns import count
+
+DIFFERENCE = "Difference [95 % interval]"
+RUNS = ("first", "second")
+NOT_TESTED = "not tested"
+CONTROL = "independent_loss"
+
+
+def comparison_page(found: Comparison) -> Page:
+    """Lay out the comparison of two runs.
+
+    Args:
+        found: From ``audits.classifier.comparison.compare``.
+    """
+    lower, higher = (direction_of_change(found.per_class, sign) for sign in (-1, 1))
+    named = "Ids are left out." if found.redact else "This file names patients: handle it as personal data."
+    return Page(
+        title="Two audits compared",
+        subtitle="What the second run remembers more or less than the first",
+        lead=[_lead(found, lower, higher), _facts(found)],
+        sections=[
+            Section("Class by class", _classes(found.per_class), "classes"),
+            Section("Patient by patient", _groups(found), "patients"),
+            Section("What an attacker could see", _attacks(found.aucs), "attacks"),
+            Section("How to read this", _reading(found), "reading"),
+        ],
+        footer=[Paragraph(f"{named} It needs no network and asks for none.")],
+        redacted=found.redact,
+    )
+
+
+def direction_of_change(table: pd.DataFrame, sign: int) -> np.ndarray:
+    """Rows whose whole interval lies on one side of 0, [n] bool: below for -1, above for +1; NaN limits are neither."""
+    limit = table["high"] if sign < 0 else table["low"]
+    return np.asarray(sign * limit.to_numpy(dtype=np.float64) > 0)
+
+
+def _lead(found: Comparison, lower: np.ndarray, higher: np.ndarray) -> Callout:
+    n = len(found.per_class)
+    text = (
+        f"Of {count(n)} classes that both runs scored, {count(lower.sum())} are surely remembered less in the second "
+        f"run, {count(higher.sum())} surely more; of the other {count(n - lower.sum() - higher.sum())} the data do not "
+        "say which way they went. That a difference cannot be told from 0 does not show that there is none."
+    )
+    named = [[Strong(run.capitalize() + " run: "), Name(name)] for run, name in zip(RUNS, found.names, strict=True)]
+    return Callout("note", "What changed", [Paragraph(text), *([Steps(named)] if not found.redact else [])])
+
+
+def _facts(found: Comparison) -> Facts:
+    groups = found.per_group
+    return Facts(
+        [
+            Fact("Classes compared", count(len(found.per_class))),
+            Fact("Patients compared", count(groups["group"].nunique())),
+            Fact("Patients flagged, first run", count(groups.loc[groups["flagged_first"], "group"].nunique())),
+            Fact("Patients flagged, second run", count(groups.loc[groups["flagged_second"], "group"].nunique())),
+        ]
+    )
+
+
+def _classes(table: pd.DataFrame) -> list[Block]:
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(source="difference", heading=DIFFERENCE, format="decimal", interval=("low", "high")),
+        Column(source="mean_first", heading="Mean M, first", format="decimal"),
+        Column(source="mean_second", heading="Second", format="decimal"),
+        Column(source="tier_first", heading="Tier, first", tones=TIER_TONES),
+        Column(source="tier_second", heading="Second", tones=TIER_TONES),
+        Column(source="listed_first", heading="Flagged, first"),
+        Column(source="listed_second", heading="Second"),
+        Column(source="n_groups", heading="Patients in both", format="count"),
+    ]
+    for run in RUNS:  # a class that could not be tested has no count, least of all 0
+        tested, flagged = table[f"testable_{run}"], table[f"flagged_{run}"]
+        shown = [count(n) if t else NOT_TESTED for t, n in zip(tested, flagged, strict=True)]
+        table = table.assign(**{f"listed_{run}": shown})
+    caption = "Second run less first, over the patients that both scored; tiers and flags are those of each whole run."
+    return [Table(frame=table, columns=columns, caption=caption, elsewhere="per_class.parquet")]
+
+
+def _groups(found: Comparison) -> list[Block]:
+    table = found.per_group
+    largest = table.iloc[np.argsort(-table["difference"].abs().to_numpy(dtype=np.float64), kind="stable")]
+    columns = [
+        *([] if found.redact else [Column(source="group", heading="Patient", row_heading=True)]),
+        Column(source="label", heading="Class", row_heading=found.redact),
+        Column(source="difference", heading=DIFFERENCE, format="decimal", interval=("low", "high")),
+        Column(source="M_first", heading="M, first", format="decimal"),
+        Column(source="M_second", heading="Second", format="decimal"),
+        Column(source="listed_first", heading="Flagged, first"),
+        Column(source="listed_second", heading="Second"),
+    ]
+    of_class = found.per_class.set_index("label")
+    for run in RUNS:
+        tested = of_class[f"testable_{run}"].reindex(largest["label"]).to_numpy(dtype=bool)
+        words_of = [
+            ("yes" if f else "no") if t else NOT_TESTED for t, f in zip(tested, largest[f"flagged_{run}"], strict=True)
+        ]
+        largest = largest.assign(**{f"listed_{run}": words_of})
+    n, apart = len(table), int(direction_of_change(table, -1).sum() + direction_of_change(table, 1).sum())
+    text = (
+        f"Intervals are over trainings, one patient at a time: of {count(n)} such intervals about {count(0.05 * n)} "
+        f"leave out 0 where nothing changed; {count(apart)} do. Read them as a list to look into, not as findings."
+    )
+    caption = "Patients with the largest differences first; M is the mean over a patient's images of the class."
+    shown = Table(frame=largest, columns=columns, caption=caption, elsewhere="per_group.parquet", most_rows=200)
+    return [Paragraph(text), shown]
+
+
+def _attacks(aucs: pd.DataFrame) -> list[Block]:
+    known = [wording.ATTACKS[a][0] if a in wording.ATTACKS else a for a in aucs["attack"]]
+    known = [
+        f"{name} (control, no attack)" if a == CONTROL else name for a, name in zip(aucs["attack"], known, strict=True)
+    ]
+    columns = [
+        Column(source="attack", heading="Attack", row_heading=True),
+        *(
+            Column(
+                source=f"auc_{run}",
+                heading=f"AUC, {run} run [95 % interval]",
+                format="decimal",
+                interval=(f"low_{run}", f"high_{run}"),
+            )
+            for run in RUNS
+        ),
+    ]
+    return [
+        Paragraph("Each run's own attacks on its own models; the two columns are not paired."),
+        Table(
+            frame=aucs.assign(attack=known), columns=columns, caption="All classes together.", elsewhere="aucs.parquet"
+        ),
+    ]
+
+
+def _reading(found: Comparison) -> list[Block]:
+    blocks: list[Block] = [
+        Paragraph(
+            "A difference is the second run's M less the first's: below 0 means that less is remembered. Class "
+            "intervals count patients and trainings as the units; each holds 95 % by itself, not all of them at once. "
+            "Where the second run removed patients, it says nothing of those: they are not in it."
+        )
+    ]
+    if found.notes:
+        blocks += [
+            Paragraph("What could not be compared, and what else differs:"),
+            Steps([Name(n) for n in found.notes]),
+        ]
+    return blocks

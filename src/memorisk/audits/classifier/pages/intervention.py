@@ -1,0 +1,155 @@
+"""Lay out the section of the classifier report on an intervention: what changed beside what retraining changes."""
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.pages.wording import ResultView, listed
+from memorisk.audits.classifier.result import INTERVENTION_TABLE as TABLE
+from memorisk.audits.classifier.result import Intervention
+from memorisk.report.blocks import Callout, Column, Details, Figure, Inline, Paragraph, Section, Steps, Table
+from memorisk.report.columns import booleans, column_numbers, column_texts, count, decimal
+from memorisk.report.figures.intervals import MOST_ROWS, difference_plot
+from memorisk.statistics.effect_sizes import LARGER
+
+DIFFERENCE = ("difference", "low", "high")
+NOISE = ("noise", "noise_low", "noise_high")
+
+
+def intervention_section(reading: ResultView) -> list[Section]:
+    """The section, or none where no intervention was asked for."""
+    summary, table = reading.summary.intervention, reading.result.tables.get(TABLE)
+    if summary is None or table is None:
+        return []
+    blocks = [_lead(summary, table), _figure(table), _differences(table, reading)]
+    blocks += [
+        _side_effects(table),
+        _paper_columns(table),
+        Callout("warning", "How not to read this", [Steps(summary.warnings)]),
+    ]
+    return [Section("What changes when a class loses what makes it stand out", blocks, "intervention")]
+
+
+def _lead(summary: Intervention, table: pd.DataFrame) -> Paragraph:
+    """What was done, and how many changed classes moved by more than chance."""
+    target = booleans(table, "targeted")
+    larger = int((target & np.array([t == LARGER for t in column_texts(table, "reading")])).sum())
+    why = "as named" if summary.named else "those with fewer than 5 % of the images"
+    return Paragraph(
+        [
+            f"All {count(summary.n_images_changed)} images of ",
+            *listed(summary.classes),
+            f" ({why}) were changed: {summary.description}. Every model was trained again on them, from the "
+            "same start, on the same halves and in the same order; and once more on the unchanged images from another "
+            f"start, which shows what retraining alone does. Of {count(target.sum())} changed classes, {count(larger)} "
+            f"moved by an amount {LARGER}: the intervals of the difference and of the difference less that of the "
+            "re-run both leave out 0 on the same side.",
+        ]
+    )
+
+
+def _figure(table: pd.DataFrame) -> Figure:
+    names = [
+        f"{t} (changed)" if c else t
+        for t, c in zip(column_texts(table, "label"), booleans(table, "targeted"), strict=True)
+    ]
+    shown = [tuple(column_numbers(table, c) for c in columns) for columns in (DIFFERENCE, NOISE)]
+    first = " Rows beyond 40 are in the table only." if len(table) > MOST_ROWS else ""
+    return Figure(
+        svg=difference_plot(names, shown[0], shown[1]),
+        title="What the intervention changed, and what retraining alone changes.",
+        caption=f"After less before. Right of 0 more is remembered than before, left of it less.{first}",
+        alternative=[piece for row in range(len(table)) for piece in _row_words(table, row)],
+    )
+
+
+def _row_words(table: pd.DataFrame, row: int) -> list[Inline]:
+    """One class in words, for whoever cannot see the figure."""
+    values = {c: column_numbers(table, c)[row] for c in (*DIFFERENCE, *NOISE)}
+    said = {k: "unknown" if np.isnan(v) else decimal(v) for k, v in values.items()}
+    return [
+        *listed([column_texts(table, "label")[row]]),
+        f": {said['difference']} ({said['low']} to {said['high']}); retraining alone {said['noise']} "
+        f"({said['noise_low']} to {said['noise_high']}). ",
+    ]
+
+
+def _differences(table: pd.DataFrame, reading: ResultView) -> Table:
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(source="targeted", heading="Changed", format="yes_no"),
+        Column(source="n_groups", heading=f"{reading.units.capitalize()} scored", format="count"),
+        Column(source="before", heading="Mean M before", format="decimal"),
+        Column(source="after", heading="After", format="decimal"),
+        Column(source="difference", heading="Difference [95 % interval]", format="decimal", interval=("low", "high")),
+        Column(
+            source="noise",
+            heading="Retraining alone [95 % interval]",
+            format="decimal",
+            interval=("noise_low", "noise_high"),
+        ),
+        Column(
+            source="excess",
+            heading="Difference less retraining [95 % interval]",
+            format="decimal",
+            interval=("excess_low", "excess_high"),
+        ),
+        Column(source="reading", heading="Reading", wide=True),
+    ]
+    caption = f"Intervals over {reading.units} and trainings; changed classes first."
+    return Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
+
+
+def _side_effects(table: pd.DataFrame) -> Details:
+    """How much of the images changed, and how well the classes are told apart: where a shortcut shows."""
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(source="images_changed", heading="Images changed", format="percent"),
+        Column(source="pixels_changed", heading="Pixels of an image changed", format="percent"),
+        Column(source="mean_change", heading="Mean change, share of the range", format="percent"),
+        Column(source="recall_before", heading="Test images named rightly, before", format="percent"),
+        Column(source="recall_after", heading="After", format="percent"),
+        Column(
+            source="recall_difference",
+            heading="Difference [95 % interval]",
+            format="decimal",
+            interval=("recall_low", "recall_high"),
+        ),
+        Column(source="n_test_groups", heading="In the test part", format="count"),
+    ]
+    caption = "A class that is named rightly more often after the change was given a shortcut."
+    shown = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
+    return Details("How much of the images changed, and whether it became a shortcut", [shown])
+
+
+def _paper_columns(table: pd.DataFrame) -> Details:
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(source="paper_percent", heading="Change in % of |before| (paper)", format="decimal"),
+        Column(
+            source="paper_cohens_d",
+            heading="Cohen's d over images (paper) [95 % interval]",
+            format="decimal",
+            interval=("paper_cohens_d_low", "paper_cohens_d_high"),
+        ),
+        Column(
+            source="paired_dz",
+            heading="Paired d_z [95 % interval]",
+            format="decimal",
+            interval=("paired_dz_low", "paired_dz_high"),
+        ),
+        *(
+            Column(
+                source=f"auc_{when}",
+                heading=f"AUC of M as an attack, {when} [95 % interval]",
+                format="decimal",
+                interval=(f"auc_{when}_low", f"auc_{when}_high"),
+            )
+            for when in ("before", "after")
+        ),
+    ]
+    caption = (
+        "Percentages are the paper's column only: they grow without bound where little was remembered before. "
+        "Intervals over groups, for the models that were trained."
+    )
+    shown = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
+    return Details("The paper's columns, and effect sizes", [shown])

@@ -1,0 +1,579 @@
+"""The numbers of a classifier audit: what ``summary.json`` and ``verdict.json`` hold; its tables stand beside them.
+
+Page, terminal, statement and comparison read these dataclasses, and `analysis` fills them. Losses and what M is made of
+are in nats. A default is what is taken where an older version, or a table of losses, did not say.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isnan, nan
+from typing import Annotated, Any, Literal
+
+import pandas as pd
+
+from memorisk.report.numbers import INLINE, OMITTED, Key, from_known
+from memorisk.report.result import Result
+from memorisk.statistics.epsilon import EpsilonBound
+from memorisk.statistics.intervals import Interval
+from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL, UnitNames
+
+SCHEMA = 2
+ALL = "(all)"
+"""Label of an attack's row over all classes."""
+INTERVENTION_TABLE = "intervention"
+"""Name of the table of an intervention."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """An estimate with its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, interval: Interval | JackknifeInterval) -> "Limits":
+        """Keep the numbers of an interval."""
+        return cls(estimate=interval.estimate, low=interval.low, high=interval.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageCounts:
+    """Images by what became of them, with their groups and classes."""
+
+    n_images: int | None = None
+    n_groups: int | None = None
+    n_classes: int | None = None
+    n_train: int | None = None
+    """Seen by every model, so that they are not scored."""
+    n_canary: int | None = None
+    n_test: int | None = None
+    n_validation: int | None = None
+    """Set aside for choosing models."""
+    n_skipped: int | None = None
+    """Unreadable."""
+    n_missing: int | None = None
+    """Rows of the source without a file, and files that are no images."""
+    n_not_sampled: int | None = None
+
+    @property
+    def training_sentence(self) -> str:
+        """How many images all models saw, so that none was scored; empty where there are none."""
+        n = self.n_train
+        if n is None or n < 1:
+            return ""
+        which = "image that every model was trained on is" if n == 1 else "images that every model was trained on are"
+        return f"{n:,} {which} not scored: this says nothing of what is remembered of {'it' if n == 1 else 'them'}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsTrained:
+    """The models of the audit, and how they were trained."""
+
+    n_models: int | None = None
+    images_each: Annotated[float | None, Key("n_trained_on")] = None
+    """Mean over the models."""
+    seeds: tuple[int, ...] = ()
+    model: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    device: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unscored:
+    """Images and groups of which nothing is said."""
+
+    n_images: Annotated[int | None, Key("not_scored_images")] = None
+    n_groups: Annotated[int | None, Key("not_scored_groups")] = None
+    n_groups_without_partner: Annotated[int, Key("without_partner")] = 0
+    n_images_without_partner: Annotated[int, Key("without_partner_images")] = 0
+    not_auditable: tuple[str, ...] = ()
+    """Classes too small to be divided."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noticeable:
+    """The gap of one patient that is noticed in the class where least is."""
+
+    gap_nats: Annotated[float, Key("gap")]
+    """NaN or infinite where no simulated gap is found often enough."""
+    label: str = ""
+    power: float = nan
+    low: float = nan
+    high: float = nan
+    probability: float = nan
+    """With which a noticeable gap is found."""
+    notice_nats: Annotated[float, Key("notice")] = nan
+    """Gap that a pass must notice."""
+
+    @property
+    def simulated(self) -> tuple[float, float, float] | None:
+        """The power at the gap with its limits, as far as it was kept."""
+        return None if isnan(self.low) else (self.power, self.low, self.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RocCurve:
+    """Points of a ROC curve for logarithmic axes."""
+
+    fpr: tuple[float, ...] = ()
+    tpr: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NullSample:
+    """Values of M for the figure of members beside chance."""
+
+    members: tuple[float, ...] = ()
+    null: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """Success of an attack on images with large and with small M."""
+
+    spearman: Limits | None = None
+    success_high: float = nan
+    """Share of the images with M above 0.3 that the attack finds."""
+    success_low: float = nan
+    """Share of those with M up to 0.1."""
+    difference: Limits | None = None
+    n_high: int | None = None
+    n_low: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackAgreement:
+    """`Agreement` with M of other seeds than the attacked one, and with its own, where the question is circular."""
+
+    other_seeds: Agreement | None = None
+    circular: Agreement | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreements(AttackAgreement):
+    """Those of the loss attack; and of the attack that paper 000 names as its strongest."""
+
+    strongest: AttackAgreement | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RarestAgainstTop:
+    """The rarest class and the most memorized one, with the difference of their means (top less rarest)."""
+
+    label_rarest: str = ""
+    n_rarest: int | None = None
+    mean_rarest_nats: Annotated[float, Key("mean_rarest")] = nan
+    label_top: str = ""
+    n_top: int | None = None
+    mean_top_nats: Annotated[float, Key("mean_top")] = nan
+    difference_nats: Annotated[float, Key("difference")] = nan
+    low_nats: Annotated[float, Key("low")] = nan
+    high_nats: Annotated[float, Key("high")] = nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingsUtility:
+    """How good the models are on the test part where images have several findings; nothing is balanced over classes."""
+
+    test_accuracy: float
+    """Share of images of which all findings are right."""
+    test_balanced_accuracy: None = None
+    balanced_accuracy_low: None = None
+    chance: None = None
+    majority_share: float
+    """Of the commonest set of findings."""
+    n_classes: int
+    loss_test_nats: Annotated[float, Key("loss_test")]
+    """Of all findings of an image."""
+    loss_guessing_nats: Annotated[float, Key("loss_guessing")]
+    """Of naming each finding by its frequency outside the test part."""
+    beats_guessing: bool | None
+    """Whether the lower 97.5 % limit of the mean difference lies above 0."""
+
+    @property
+    def words(self) -> str:
+        """How good the models are and how good guessing is, in numbers."""
+        return f"loss of all findings {self.loss_test_nats:.2f} nats, by frequencies {self.loss_guessing_nats:.2f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassUtility:
+    """How good the models are on the test part: mean over models, beside guessing."""
+
+    test_accuracy: float = nan
+    test_balanced_accuracy: float = nan
+    balanced_accuracy_low: float | None = None
+    """Lower 97.5 % limit over test groups and models; None where images have several labels."""
+    chance: float = nan
+    beats_guessing: bool | None = None
+    majority_share: float = nan
+    n_classes: int | None = None
+
+    @property
+    def words(self) -> str:
+        """How good the models are and how good guessing is, in numbers."""
+        return f"balanced accuracy {self.test_balanced_accuracy:.2f}, chance {self.chance:.2f}"
+
+
+Utility = FindingsUtility | ClassUtility
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceboRepeat:
+    """One repeat of the audit where nobody can be memorized; rare classes are those below 5 % of the images."""
+
+    n_listed: Annotated[int, Key("listed")]
+    n_p_values: Annotated[int, Key("all_n")]
+    n_small: Annotated[int, Key("all_small")]
+    """p-values of at most 0.05."""
+    n_test_groups: Annotated[int, Key("all_n_test")]
+    n_rare_p_values: Annotated[int, Key("rare_n")]
+    n_rare_small: Annotated[int, Key("rare_small")]
+    n_rare_test_groups: Annotated[int, Key("rare_n_test")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceboShare:
+    """Share of p-values of at most 0.05 over all repeats, and the band in which chance leaves it."""
+
+    share: float
+    low: float
+    high: float
+    canary_groups_each: Annotated[float, Key("canaries")] = nan
+    test_groups_each: Annotated[float, Key("tests")] = nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placebo:
+    """What the whole audit found where there was nothing to find."""
+
+    repeats: tuple[PlaceboRepeat, ...] = ()
+    n_repeats: int | None = None
+    n_with_list: Annotated[int | None, Key("with_list")] = None
+    """Repeats in which somebody was flagged."""
+    every: Annotated[PlaceboShare | None, Key("all"), OMITTED] = None
+    rare: Annotated[PlaceboShare | None, OMITTED] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackAuc:
+    """AUC of an attack with its interval."""
+
+    estimate: Annotated[float, Key("auc")] = nan
+    low: float = nan
+    high: float = nan
+    p_at_most_gate: Annotated[float, Key("p_auc")] = nan
+    """Of the null hypothesis that the AUC is at most that of the gate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SureRate:
+    """Share of members that an attack finds at few false positives."""
+
+    at_1_percent: Annotated[float, Key("tpr_at_1pct")] = nan
+    low: Annotated[float, Key("tpr_low")] = nan
+    high: Annotated[float, Key("tpr_high")] = nan
+    p_at_most: Annotated[float, Key("p_tpr")] = nan
+    at_01_percent: Annotated[float, Key("tpr_at_01pct")] = nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackCounts:
+    """Images, groups and models that an attack was measured on; means over the models."""
+
+    n_members: int = 0
+    n_non_members: int = 0
+    n_groups: int = 0
+    n_member_groups: int = 0
+    n_non_member_groups: int = 0
+    n_models: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackNumbers:
+    """One attack on some images."""
+
+    auc: Annotated[AttackAuc, INLINE]
+    rate: Annotated[SureRate, INLINE]
+    balanced_accuracy: float = nan
+    counts: Annotated[AttackCounts, INLINE]
+    conditional: bool = False
+    """Whether the interval is for these models alone."""
+    of_trainings: float = 0.0
+    """Share of the variance that is of trainings."""
+    by_coin: bool = False
+    """Whether a fair coin divided members from non-members."""
+    control: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackRow:
+    """A row of ``attacks.parquet``: an attack on a class, or on ``ALL``."""
+
+    label: str
+    attack: str
+    numbers: Annotated[AttackNumbers, INLINE]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideTwins:
+    """A number of the very model, and where one more twin's would lie."""
+
+    target: float
+    twins: float
+    low: float
+    high: float
+    within: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replication:
+    """Whether the very model is one more twin."""
+
+    loss_members: BesideTwins | None = None
+    loss: BesideTwins | None = None
+    accuracy: BesideTwins | None = None
+    replicated: bool
+    n_models: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetVerdict:
+    """What the verdict says of the very model."""
+
+    replicated: bool
+    aucs: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetAudit:
+    """The very model that is to be released: what attackers find in it, and whether the twins speak for it."""
+
+    file: str = ""
+    sha256: str | None = None
+    tensors_sha256: str | None = None
+    n_members: int | None = None
+    n_non_members: int | None = None
+    accuracy_members: float | None = None
+    accuracy_test: float | None = None
+    loss_members_nats: Annotated[float | None, Key("loss_members")] = None
+    loss_test_nats: Annotated[float | None, Key("loss_test")] = None
+    attacks: Mapping[str, AttackNumbers] = field(default_factory=dict[str, AttackNumbers])
+    """Over all classes, by name."""
+    control: AttackNumbers | None = None
+    classes: tuple[AttackRow, ...] = ()
+    replication: Replication | None = None
+    verdict: TargetVerdict | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyPromise:
+    """What a private training promises; epsilons are NaN where they are unbounded or not known."""
+
+    epsilon: float = nan
+    """Of one image added or removed."""
+    delta: float = nan
+    noise_multiplier: float = nan
+    clip: float = nan
+    sampling_rate: float = nan
+    steps: int = 0
+    n_trained: int | None = None
+    replace_one_epsilon: float = nan
+    patients_known: bool = False
+    largest_group: int | None = None
+    per_patient_epsilon: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """The regime of the training, its promise, and the lower bound that was measured."""
+
+    regime: str = ""
+    promise: PrivacyPromise | None = None
+    bound: EpsilonBound | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervention:
+    """What ``--intervene`` did, with a sentence a target class; the table ``intervention`` has its numbers."""
+
+    name: str = ""
+    description: str = ""
+    classes: tuple[str, ...] = ()
+    named: bool = False
+    """The user named the classes; else they are those below 5 % of the images."""
+    left_out: tuple[str, ...] = ()
+    n_images_changed: int = 0
+    n_trainings: int = 0
+    warnings: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierSummary:
+    """``summary.json`` of a classifier audit."""
+
+    dataset: str = ""
+    design: str = ""
+    protocol: str = ""
+    images: Annotated[ImageCounts, INLINE]
+    models: Annotated[ModelsTrained, INLINE]
+    data_hash: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    weights_kept: bool | None = None
+    pseudonymised: bool | None = None
+    groups_given: bool | None = None
+    notes: tuple[str, ...] = ()
+    form: str = ""
+    list_level: Annotated[float | None, Key("level_q")] = None
+    """Of the list that is shown."""
+    correction: str = ""
+    noticeable: Noticeable | None = None
+    unscored: Annotated[Unscored, INLINE]
+    roc: Mapping[str, RocCurve] = field(default_factory=dict[str, RocCurve])
+    null: NullSample | None = None
+    agreement: Agreements | None = None
+    rarest_vs_top: RarestAgainstTop | None = None
+    prerequisites: Mapping[str, float] = field(default_factory=dict[str, float])
+    """p by class, of unseen canaries beside test images."""
+    utility: Utility | None = None
+    placebo: Placebo | None = None
+    target: TargetAudit | None = None
+    privacy: Privacy | None = None
+    intervention: Annotated[Intervention | None, OMITTED] = None
+
+    @classmethod
+    def read(cls, summary: Mapping[str, Any]) -> "ClassifierSummary":
+        """Read what any version wrote."""
+        return from_known(cls, summary)
+
+    @property
+    def units(self) -> UnitNames:
+        """What a group is called: an image where each stands for itself, else a patient."""
+        n, alone = self.images, not self.groups_given
+        if self.groups_given is None:
+            alone = n.n_groups is not None and n.n_images == n.n_groups
+        return UnitNames("image", "images") if alone else UnitNames("patient", "patients")
+
+    @property
+    def images_each(self) -> float | None:
+        """Number of images each model was trained on: |T| + |C|/2, in the paper's design |T| + |C|."""
+        n = self.images
+        if self.models.images_each is not None or n.n_train is None or n.n_canary is None:
+            return self.models.images_each
+        return n.n_train + (n.n_canary if self.design == "paper" else n.n_canary / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """The rule that gave a verdict."""
+
+    form: int = 1
+    level: float = VERDICT_LEVEL
+    correction: str = VERDICT_CORRECTION
+    power: float | None = None
+    notice_nats: Annotated[float | None, Key("notice")] = None
+    attack_gate: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """Images that the audit left out."""
+
+    n_skipped: int = 0
+    n_missing: int = 0
+    n_not_sampled: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadlineAuc:
+    """AUC of an attack over all classes."""
+
+    auc: float
+    low: float
+    high: float
+    control: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierVerdict:
+    """``verdict.json`` of a classifier audit."""
+
+    schema: int = 1
+    audit: Literal["classifier"] = "classifier"
+    gate: str = ""
+    status: str = "undecided"
+    why: tuple[str, ...] = ()
+    what_would_decide: tuple[str, ...] = ()
+    tiers: Mapping[str, str] = field(default_factory=dict[str, str])
+    flagged_groups: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Number by class, on the list that is shown."""
+    level: float | None = None
+    """Of the list that is shown."""
+    rule: Rule = Rule()
+    noticeable: Noticeable | None = None
+    left_out: LeftOut = LeftOut()
+    aucs: Mapping[str, HeadlineAuc] = field(default_factory=dict[str, HeadlineAuc])
+    design: str | None = None
+    protocol: str | None = None
+    n_models: int | None = None
+    seeds: tuple[int, ...] = ()
+    data_hash: str = ""
+    target: TargetVerdict | None = None
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    not_scored: Unscored = Unscored()
+
+    @classmethod
+    def read(cls, verdict: Mapping[str, Any]) -> "ClassifierVerdict":
+        """Read what any version wrote."""
+        return from_known(cls, verdict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassOutlook:
+    """What an audit could say of a class, before anything is trained."""
+
+    label: str
+    n_images: Annotated[int, Key("n")]
+    n_groups_scored: int
+    n_test_groups: int
+    smallest_list: float
+    """Where the class lists alone; NaN where none is possible."""
+    testable: bool
+    why_not: str
+    room: float
+    """Of a single patient on the list, were trainings to differ by nothing but their gap, as is what follows."""
+    noticeable_gap_nats: Annotated[float, Key("noticeable_gap")]
+    notice_power: float
+    """At what a pass must notice."""
+    models_needed: float
+    """For a pass; NaN where these suffice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithoutPartner:
+    """Whom no model of a pair alone saw, so that they are not scored."""
+
+    n_groups: Annotated[int, Key("without_partner")]
+    n_images: Annotated[int, Key("without_partner_images")]
+
+
+@dataclass(frozen=True)
+class DefenceResult:
+    """Several regimes side by side."""
+
+    table: pd.DataFrame
+    """A row a regime; columns as `retraining.defences.DEFENCE_COLUMNS` says."""
+    results: dict[str, Result]
+    """The whole audit of each."""
+    reference: str
+    """The regime that the others are compared with: the first."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every regime passed its gate."""
+        return all(r.status == "pass" for r in self.results.values())
