@@ -124,12 +124,12 @@ def test_probes_ceiling_distances_and_page(run, tmp_path):
     assert layers is not None
     assert layers.distances["layer"].tolist() == ["features.0", "features.3", "hidden_layer"]
     assert len(layers.probes) == 6
-    assert layers.probes["n_groups"].eq(layers.summary["n_groups_probed"]).all()
+    assert layers.probes["n_groups"].eq(layers.summary.n_groups_probed).all()
     assert layers.probes["auroc"].between(0, 1).all()
     assert layers.distances[["high", "low"]].gt(0).all().all()
-    assert layers.summary["n_probed"] * 2 == layers.summary["n_compared"]
+    assert layers.summary.n_probed * 2 == layers.summary.n_compared
     assert layers.reliability.n_seeds == 2
-    assert layers.summary["seed"] not in layers.summary["other_seeds"]
+    assert layers.summary.seed not in layers.summary.other_seeds
     page = (tmp_path / "out" / PAGE).read_text()
     top = found.atypicality.sort_values("ratio")["image"].iloc[-1]
     for text in ("Where is it stored?", "Probes by layer", "hidden_layer", "random weights", f"{top}<"):
@@ -146,9 +146,9 @@ def test_probes_ceiling_distances_and_page(run, tmp_path):
 def test_every_design(design, images, tmp_path):
     audit_classifier(images, out=tmp_path / "run", design=design, group_from=r"(.*)_", **TINY)
     found = explain(tmp_path / "run", **QUICK)
-    assert found.summary["design"] == design
-    assert found.summary["n_scored"] < found.summary["n_reference"] / 2  # classes are all of their images
-    assert len(found.atypicality) == found.summary["n_scored"]
+    assert found.summary.design == design
+    assert found.summary.n_scored < found.summary.n_reference / 2  # classes are all of their images
+    assert len(found.atypicality) == found.summary.n_scored
     assert (tmp_path / "run" / FOLDER / PAGE).is_file()
     with pytest.raises(InputError, match="5 folds need as many"):
         explain(tmp_path / "run", probes=True, **QUICK)
@@ -294,7 +294,7 @@ def test_models_of_ones_own_training_cannot_be_built_but_their_images_can_be_loo
     )
     np.save(tmp_path / "own.npy", np.random.default_rng(0).normal(size=(64, 5)))
     found = explain(tmp_path / "run", features=["own.npy"], **QUICK)
-    assert found.summary["features"] == ["own.npy"]
+    assert found.summary.features == ("own.npy",)
     for settings in ({}, {"features": ["own.npy"], "probes": True}):
         with pytest.raises(InputError, match="trained its models by the function mine:train"):
             explain(tmp_path / "run", **(QUICK | settings))

@@ -47,8 +47,8 @@ def test_the_level_of_matched_controls_is_that_of_the_tables() -> None:
     matched = rates("matched controls")
     assert spoken(matched) == MATCHED_LEVEL
     assert MATCHED_LEVEL in WEAK
-    result = SimpleNamespace(summary={"rank": {"n_references": 0}})
-    (steps,) = _reading_guide(cast(Any, result))
+    summary = SimpleNamespace(rank=SimpleNamespace(n_references=0))
+    (steps,) = _reading_guide(cast(Any, summary))
     assert isinstance(steps, Steps)
     assert any(MATCHED_LEVEL in str(item) for item in steps.items)
     for page in (DOCS / "feature.md", LEVELS):

@@ -392,7 +392,7 @@ def _model_mismatch(replication: Replication) -> str:
 
 
 def _headline_aucs(attacks: pd.DataFrame) -> dict[str, HeadlineAuc]:
-    rows = attacks[attacks["label"] == ALL].to_dict("records")
+    rows = pd.DataFrame(attacks[attacks["label"] == ALL]).to_dict("records")
     return {
         str(row["attack"]): HeadlineAuc(auc=row["auc"], low=row["low"], high=row["high"], control=bool(row["control"]))
         for row in rows

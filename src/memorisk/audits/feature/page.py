@@ -1,10 +1,13 @@
 """The report of a mark: what was found, where the mark lies among its controls, what answered most."""
 
+from collections.abc import Mapping, Sequence
+from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.feature.result import FeatureSummary, FeatureVerdict, MarkTest
 from memorisk.audits.feature.verdict import MATCHED_LEVEL
 from memorisk.report.blocks import (
     Block,
@@ -32,9 +35,9 @@ from memorisk.report.columns import capitalized, column_numbers, count, decimal
 from memorisk.report.figures.histograms import rank_plot
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
+from memorisk.statistics.memorization.mark_rank import MarkRank
 
 if TYPE_CHECKING:  # it loads models
-    from memorisk.audits.feature.run import FeatureEvidence
     from memorisk.images.alterations.marks import Mark
 
 TITLES: dict[str, tuple[Kind, str]] = {
@@ -51,20 +54,21 @@ MOST_PROBES = 12
 _SHOWN_CONTROLS = 11
 
 
-def feature_page(result: Result, evidence: "FeatureEvidence | None" = None, *, redact: bool = False) -> Page:
+def feature_page(result: Result, marks: Sequence["Mark"] = (), *, redact: bool = False) -> Page:
     """Lay out the audit of a mark.
 
     Args:
         result: Of `audits.feature.run.analyse_feature`.
-        evidence: For pictures of the mark and its controls; None for none.
+        marks: The mark and its controls, for pictures; none for none.
         redact: Leave out the mark, its texts and the probes' ids.
     """
+    summary = FeatureSummary.read(result.summary)
     sections = [
-        Section("The mark among its controls", _controls(result, evidence, redact), "controls"),
-        Section("The published form", _paper(result), "paper"),
+        Section("The mark among its controls", _controls(summary, result, marks, redact), "controls"),
+        Section("The published form", _published(summary), "paper"),
         Section("What the mark does to the answers", _answers(result, redact), "answers"),
-        Section("What was asked", _setup(result), "setup"),
-        Section("How to read this", _reading_guide(result), "reading"),
+        Section("What was asked", _setup(summary), "setup"),
+        Section("How to read this", _reading_guide(summary), "reading"),
     ]
     held = "It shows the mark, which may name a person: handle it as such."
     if redact:
@@ -72,48 +76,46 @@ def feature_page(result: Result, evidence: "FeatureEvidence | None" = None, *, r
     return Page(
         title="Does the model remember the mark?",
         subtitle="An audit of one unique feature",
-        lead=_lead(result),
+        lead=_lead(FeatureVerdict.read(result.verdict), summary.n_controls_asked),
         sections=sections,
         footer=[Paragraph(f"{held} It needs no network and asks for none.")],
         redacted=redact,
     )
 
 
-def _lead(result: Result) -> list[Block]:
-    v = result.verdict
-    kind, title = TITLES[result.status]
-    blocks: list[Block] = [Paragraph(SENTENCES[result.status]), Heading("Why")]
-    blocks.append(Steps([capitalized(reason) for reason in v["why"]]))
-    if v["what_would_decide"]:
-        blocks += [Heading(WAYS[result.status]), Steps([capitalized(way) for way in v["what_would_decide"]])]
-    interval = "" if v["M_low"] is None else f"{decimal(v['M_low'])} to {decimal(v['M_high'])}"
+def _lead(verdict: FeatureVerdict, n_controls_asked: int) -> list[Block]:
+    kind, title = TITLES[verdict.status]
+    m, test, counts = verdict.m, verdict.test, verdict.counts
+    blocks: list[Block] = [Paragraph(SENTENCES[verdict.status]), Heading("Why")]
+    blocks.append(Steps([capitalized(reason) for reason in verdict.why]))
+    if verdict.what_would_decide:
+        blocks += [Heading(WAYS[verdict.status]), Steps([capitalized(way) for way in verdict.what_would_decide])]
+    interval = "" if isnan(m.low_log) else f"{decimal(m.low_log)} to {decimal(m.high_log)}"
     facts = [
-        Fact("M, log sensitivity over a control's", decimal(v["M"]), interval),
-        Fact("p", f"{v['p_value']:.3g}", f"smallest possible {v['smallest_p']:.2g}"),
-        Fact("Found in four of five cases", *noticeable_sensitivity(v)),
-        Fact("Controls", count(v["n_controls"]), _missing_controls(result)),
-        Fact("Models", count(v["n_models"]), "the independent units"),
-        Fact("References", count(v["n_references"])),
-        Fact("Probes", count(v["n_probes"])),
+        Fact("M, log sensitivity over a control's", decimal(m.estimate_log), interval),
+        Fact("p", f"{test.p_value:.3g}", f"smallest possible {test.smallest_p:.2g}"),
+        Fact("Found in four of five cases", *noticeable_sensitivity(test)),
+        Fact("Controls", count(counts.n_controls), _missing_controls(n_controls_asked, counts.n_controls)),
+        Fact("Models", count(counts.n_models), "the independent units"),
+        Fact("References", count(counts.n_references)),
+        Fact("Probes", count(counts.n_probes)),
     ]
     return [Callout(kind, title, blocks), Facts(facts)]
 
 
-def noticeable_sensitivity(verdict: dict[str, Any]) -> tuple[str, str]:
+def noticeable_sensitivity(test: MarkTest) -> tuple[str, str]:
     """The least sensitivity that would have been found with probability 0.8, and beside what; not known without it."""
-    least = verdict.get("noticeable")
-    if least is None or not np.isfinite(least):
+    if not isfinite(test.noticeable_log):
         return "not known", ""
-    return f"{np.exp(least):.3g} times or more", "as sensitive as the references"
+    return f"{np.exp(test.noticeable_log):.3g} times or more", "as sensitive as the references"
 
 
-def _models(result: Result) -> Figure:
+def _models(rank: MarkRank, table: pd.DataFrame) -> Figure:
     """The audited models among their references: what the p is made of."""
-    table, rank = result.tables["models"], result.summary["rank"]
     audited = np.asarray(table["audited"], dtype=bool)
     t = column_numbers(table, "t")
     value, others = float(t[audited].mean()), t[~audited]
-    limit = None if rank["detectable"] is None else float(others.mean()) + float(rank["detectable"])
+    limit = float(others.mean()) + rank.detectable if isfinite(rank.detectable) else None
     return Figure(
         svg=rank_plot(
             others, value, limit=limit, x_title="Mean log KL of the mark less that of its controls",
@@ -126,29 +128,28 @@ def _models(result: Result) -> Figure:
     )  # fmt: skip
 
 
-def _missing_controls(result: Result) -> str:
+def _missing_controls(asked: int, found: int) -> str:
     """That fewer controls exist, or fit the images, than were asked for."""
-    asked, found = int(result.summary["controls_asked"]), int(result.verdict["n_controls"])
     return "" if found >= asked else f"of {count(asked)} asked for: no more like the mark were found"
 
 
-def _controls(result: Result, evidence: "FeatureEvidence | None", redact: bool) -> list[Block]:
-    s, rank, table = result.summary, result.summary["rank"], result.tables["controls"]
-    centred = rank["method"] == "centred"
+def _controls(summary: FeatureSummary, result: Result, marks: Sequence["Mark"], redact: bool) -> list[Block]:
+    rank, table = summary.rank, result.tables["controls"]
+    centred = rank.method == "centred"
     others = column_numbers(table, "mean_log_kl") - (column_numbers(table, "reference_mean_log_kl") if centred else 0.0)
-    value = float(s["mean_log_kl"]) - (float(s["reference_mean_log_kl"]) if centred else 0.0)
+    value = summary.mean_log_kl - (summary.reference_mean_log_kl if centred else 0.0)
     limit = None
-    if rank["method"] != "references" and rank["detectable"] is not None:
-        limit = float(np.mean(others)) + float(rank["detectable"])
+    if rank.method != "references" and isfinite(rank.detectable):
+        limit = float(np.mean(others)) + rank.detectable
     title = "Mean over probes of log KL" + (", less the references'" if centred else "")
     place: list[tuple[Text, Text]] = []
-    if s["ink"] is not None:
+    if summary.ink is not None:
         place = [
-            ("Ink of the mark", decimal(s["ink"])),
-            ("Share of the controls with less ink (ties half)", decimal(s["place_in_ink"])),
+            ("Ink of the mark", decimal(summary.ink)),
+            ("Share of the controls with less ink (ties half)", decimal(summary.place_in_ink)),
         ]
-    if s["place_in_reference_kl"] is not None:
-        place.append(("Share with less KL under the references", decimal(s["place_in_reference_kl"])))
+    if summary.place_in_reference_kl is not None:
+        place.append(("Share with less KL under the references", decimal(summary.place_in_reference_kl)))
     blocks: list[Block] = [Definitions(place, compact=True)] if place else []
     blocks.append(
         Figure(
@@ -156,13 +157,13 @@ def _controls(result: Result, evidence: "FeatureEvidence | None", redact: bool) 
             title="The mark among its controls",
             caption="Right of most: the model answers to the mark more than to marks like it.",
             alternative=f"The mark has {decimal(value)}; the controls {decimal(np.min(others))} to "
-            f"{decimal(np.max(others))}, p among them {decimal(rank['p_controls'])}.",
+            f"{decimal(np.max(others))}, p among them {decimal(rank.p_controls)}.",
         )
     )
-    if rank["method"] == "references":
-        blocks.insert(0, _models(result))
-    if evidence is not None:
-        blocks.append(_pictures(evidence))
+    if rank.method == "references":
+        blocks.insert(0, _models(rank, result.tables["models"]))
+    if marks:
+        blocks.append(_pictures(marks[: 1 + _SHOWN_CONTROLS]))
     columns = [
         *([] if redact else [Column(source="control", heading="Control", row_heading=True)]),
         Column(source="ink", heading="Ink", format="decimal"),
@@ -170,7 +171,7 @@ def _controls(result: Result, evidence: "FeatureEvidence | None", redact: bool) 
         Column(source="mean_kl", heading="Mean KL", format="decimal"),
         *(
             [Column(source="reference_mean_log_kl", heading="Mean log KL, references", format="decimal")]
-            if rank["n_references"]
+            if rank.n_references
             else []
         ),
     ]
@@ -182,12 +183,9 @@ def _controls(result: Result, evidence: "FeatureEvidence | None", redact: bool) 
     return [*blocks, Details("Every control", [shown])]
 
 
-def _pictures(evidence: "FeatureEvidence") -> Gallery:
+def _pictures(marks: Sequence["Mark"]) -> Gallery:
     """The mark and some of its controls, on grey so that their opacity shows."""
-    assert evidence.mark is not None
-    controls = evidence.controls[:_SHOWN_CONTROLS]
-    marks = [evidence.mark, *controls]
-    names: list[Text] = [["the mark: ", Name(evidence.mark.name)], *(Name(c.name) for c in controls)]
+    names: list[Text] = [["the mark: ", Name(marks[0].name)], *(Name(control.name) for control in marks[1:])]
     items = [
         Thumbnail(data_uri=data_uri(_on_grey(m)), caption=[name], alternative="A small pattern, named below")
         for m, name in zip(marks, names, strict=True)
@@ -206,23 +204,23 @@ def _on_grey(mark: "Mark") -> np.ndarray:
     return square
 
 
-def _paper(result: Result) -> list[Block]:
-    p, white = result.summary["paper"], result.summary["white_box"]
+def _published(summary: FeatureSummary) -> list[Block]:
+    p, white = summary.published, summary.white_box
     if p is None:
         return [Paragraph("Not among the outputs: it needs a fresh random patch for each probe.")]
     rows: list[tuple[Text, Text]] = [
-        ("M as published: mean KL of the mark less that of random patches", f"{p['M_paper']:.4g}"),
-        ("Mean KL, mark and random", f"{p['mean_mark']:.4g}, {p['mean_random']:.4g}"),
-        ("s.d. over redraws of the random patches", _known_text(p["sd_over_redraws"])),
-        ("Range over the models", _known_text(p["range_over_models"])),
-        ("Welch's t-test over probes, one-tailed p", f"{p['p_welch']:.3g}"),
+        ("M as published: mean KL of the mark less that of random patches", f"{p.m_nats:.4g}"),
+        ("Mean KL, mark and random", f"{p.mean_mark_nats:.4g}, {p.mean_random_nats:.4g}"),
+        ("s.d. over redraws of the random patches", _known_text(p.sd_over_redraws)),
+        ("Range over the models", _known_text(p.range_over_models)),
+        ("Welch's t-test over probes, one-tailed p", f"{p.p_welch:.3g}"),
     ]
     if white is not None:
         rows += [
-            ("M_w, white box", f"{white['m']:.4g}"),
-            ("Mean probability of the label, mark and random", f"{white['mean_mark']:.3g}, {white['mean_random']:.3g}"),
-            ("Range of M_w over the models", _known_text(white["range_over_models"])),
-            ("Images of the label", [Name(str(white["label"])), f", {count(white['n'])}"]),
+            ("M_w, white box", f"{white.m:.4g}"),
+            ("Mean probability of the label, mark and random", f"{white.mean_mark:.3g}, {white.mean_random:.3g}"),
+            ("Range of M_w over the models", _known_text(white.range_over_models)),
+            ("Images of the label", [Name(white.label), f", {count(white.n_images)}"]),
         ]
     text = (
         "The t-test counts probes as replicates of the model, and random patches match neither the mark's ink nor its "
@@ -231,7 +229,7 @@ def _paper(result: Result) -> list[Block]:
     return [Definitions(rows, compact=True), Paragraph(text)]
 
 
-def _known_text(value: Any) -> str:
+def _known_text(value: float | None) -> str:
     return "one only" if value is None else f"{value:.3g}"
 
 
@@ -263,34 +261,27 @@ def _answers(result: Result, redact: bool) -> list[Block]:
     return [shown, moved]
 
 
-def _setup(result: Result) -> list[Block]:
-    s = result.summary
-    mark, described = s["mark"], s["models"]
-    size = f", {mark['kind']}" + (f", {mark['pixels'][0]} x {mark['pixels'][1]}" if mark.get("pixels") else "")
-    zero = s["opacity_zero"]
+def _setup(summary: FeatureSummary) -> list[Block]:
+    mark, models, zero = summary.mark, summary.models, summary.opacity_zero
+    size = f", {mark.kind}" + (f", {mark.pixels[0]} x {mark.pixels[1]}" if mark.pixels else "")
+    unseen = "not given" if zero.largest_kl_nats is None else f"largest KL {zero.largest_kl_nats:.2g}, p {zero.p:g}"
     rows: list[tuple[Text, Text]] = [
-        ("Mark", [Name(str(mark["name"] or "left out")), size]),
-        ("Place, opacity", f"{mark['place']}, {mark.get('opacity', 1):g}"),
-        ("Controls", Name(str(s["controls_kind"]))),
-        ("Preprocessing", Name(_words(described.get("preprocessing")) or "outputs were given")),
-        (
-            "Opacity 0",
-            "not given" if zero["largest_kl"] is None else f"largest KL {zero['largest_kl']:.2g}, p {zero['p']:g}",
-        ),
+        ("Mark", [Name(mark.name or "left out"), size]),
+        ("Place, opacity", f"{mark.place}, {1 if mark.opacity is None else mark.opacity:g}"),
+        ("Controls", Name(summary.controls_kind)),
+        ("Preprocessing", Name(_words(models.preprocessing) or "outputs were given")),
+        ("Opacity 0", unseen),
     ]
-    for what in ("models", "references"):
-        for told in described.get(what) or ():
-            words = ", ".join(f"{k} {v}" for k, v in told.items() if k != "preprocessing")
-            rows.append((what[:-1].capitalize(), Name(words)))
+    for what, told in (("Model", models.models), ("Reference", models.references)):
+        rows += [(what, Name(_words({k: v for k, v in one.items() if k != "preprocessing"}))) for one in told]
     return [Definitions(rows, compact=True)]
 
 
-def _words(found: dict[str, Any] | None) -> str:
-    return ", ".join(f"{name} {value}" for name, value in (found or {}).items())
+def _words(found: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in found.items())
 
 
-def _reading_guide(result: Result) -> list[Block]:
-    rank = result.summary["rank"]
+def _reading_guide(summary: FeatureSummary) -> list[Block]:
     items: list[Text] = [
         "Mark and controls are exchangeable only if the mark was not chosen for its shape. Controls have the mark's "
         "pixels in another arrangement, equally rough, or names of the same length; a given letter still answers "
@@ -302,7 +293,7 @@ def _reading_guide(result: Result) -> list[Block]:
         "no trace that answers show. The report says which sensitivity would have been found in four of five cases, in "
         "a model like the references.",
         "M is the logarithm of how many times as sensitive the model is to the mark as to a control, in geometric mean "
-        f"over probes{', less that of the references' if rank['n_references'] else ''}. Probes are no replicates of "
-        "the model: its unit is the trained model.",
+        f"over probes{', less that of the references' if summary.rank.n_references else ''}. Probes are no replicates "
+        "of the model: its unit is the trained model.",
     ]
     return [Steps(items)]

@@ -5,7 +5,7 @@ and the model's answers; not the data, the label or the weights. Published form 
 its Welch t-test over probes, and the rank of the mark among marks like it, or of the model among models without it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,24 @@ import pandas as pd
 from memorisk.audits.feature.mark_answers import MarkAnswers, answers_of_outputs, ask_about_marks, label_probabilities
 from memorisk.audits.feature.marks import choose_controls, choose_mark, fitting_controls
 from memorisk.audits.feature.options import FeatureOptions, feature_options
-from memorisk.audits.feature.page import feature_page
+from memorisk.audits.feature.result import (
+    FeatureSummary,
+    MarkDescription,
+    ModelsAsked,
+    OpacityZero,
+    PublishedForm,
+    RankNumbers,
+    WhiteBox,
+)
 from memorisk.audits.feature.verdict import feature_verdict
 from memorisk.audits.pseudonyms import FILES, write_listing
+from memorisk.audits.rendering import page_of
 from memorisk.images.alterations.marks import Mark
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.blackbox.predictors import Predictor, load_predictor
 from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
+from memorisk.report.numbers import to_json
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.environment import check_device, machine, versions
@@ -31,7 +41,7 @@ from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import fingerprint, write_text
 from memorisk.runs.folder import check_out_folder, open_run
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.scores.marks import WhiteBoxScore, paper_score, white_box_score
+from memorisk.scores.marks import PaperScore, WhiteBoxScore, paper_score, white_box_score
 from memorisk.statistics.memorization.mark_rank import noticeable_shift, percentile_among, rank_mark, rank_p
 
 REPORT = "report.html"
@@ -47,7 +57,7 @@ class FeatureEvidence:
         mark: The mark; None where only outputs were given.
         controls: Its controls; empty likewise.
         images: Ids of the probes; empty where only outputs were given.
-        described: What the models and the preprocessing are.
+        described: Models and preprocessing.
         white_box: M_w and what it is made of; None where it was not asked for.
         probes: The images; None where only outputs were given.
     """
@@ -57,8 +67,8 @@ class FeatureEvidence:
     mark: Mark | None
     controls: list[Mark]
     images: list[str]
-    described: dict[str, Any]
-    white_box: dict[str, Any] | None
+    described: ModelsAsked
+    white_box: WhiteBox | None
     probes: ImageStore | None = None
 
 
@@ -90,14 +100,14 @@ def audit_feature(
     check_out_folder(folder, {}, identity=[])
     evidence = gather_answers(names, options, progress)
     config = {"models": [str(m) for m in names], "out": str(folder), **asdict(options)}
-    identity = {"audit": "feature", "models": evidence.described, "mark": _mark_identity(evidence)}
+    identity = {"audit": "feature", "models": to_json(evidence.described), "mark": _mark_identity(evidence)}
     with open_run(folder, config | {"run": identity}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         result = analyse_feature(evidence, options)
         write_listing(run.path, {"probes": evidence.probes})
         result.save(run.path, beside=(FILES,))
-        pictures = None if options.redact or evidence.mark is None else evidence
-        write_text(run / REPORT, render_page(feature_page(result, pictures, redact=options.redact)))
+        shown = () if options.redact or evidence.mark is None else (evidence.mark, *evidence.controls)
+        write_text(run / REPORT, render_page(page_of("feature")(result, shown, redact=options.redact)))
         run.log("finished", status=result.status)
     return result
 
@@ -123,7 +133,7 @@ def gather_answers(names: list[str], options: FeatureOptions, progress: Progress
     controls = fitting_controls(
         choose_controls(mark, options, place, options.seed), images.shape[1], images.shape[2], mark
     )
-    described = {"preprocessing": preprocessing.describe(), "probes": store.data_hash}
+    described: dict[str, tuple[Mapping[str, Any], ...]] = {}
     answers: dict[str, list[MarkAnswers]] = {"models": [], "references": []}
     label = _label_images(options, preprocessing, progress)
     scores: list[WhiteBoxScore] = []
@@ -149,12 +159,13 @@ def gather_answers(names: list[str], options: FeatureOptions, progress: Progress
                     predictor, preprocessing, label.images, mark, label.class_of(predictor), seed=options.seed
                 )
                 scores.append(white_box_score(*own))
-        described[what] = told
+        described[what] = tuple(told)
     _same_classes([*answers["models"], *answers["references"]])
     _refuse_duplicates([*answers["models"], *answers["references"]], [*names, *options.references])
     ids = [str(image) for image in store.manifest.images]
     white_box = None if label is None else _white_boxes(label.label, scores)
-    return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, described, white_box, store)
+    asked = ModelsAsked(preprocessing=preprocessing.describe(), probes=store.data_hash, **described)
+    return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, asked, white_box, store)
 
 
 def _answers_from_outputs(names: list[str], options: FeatureOptions) -> FeatureEvidence:
@@ -164,8 +175,8 @@ def _answers_from_outputs(names: list[str], options: FeatureOptions) -> FeatureE
             "--probes and --white-box out"
         )
     own, references, saved = answers_of_outputs(names[0], output=options.output)
-    told = saved.describe()
-    described = {"models": [told], "references": [{"name": f"reference {i + 1}"} for i in range(len(references))]}
+    theirs = tuple({"name": f"reference {i + 1}"} for i in range(len(references)))
+    described = ModelsAsked(models=(saved.describe(),), references=theirs)
     _refuse_duplicates([own, *references], [names[0], *(f"reference {i + 1}" for i in range(len(references)))])
     return FeatureEvidence([own], references, None, [], [], described, None)
 
@@ -203,37 +214,34 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
     statistic = float(np.mean([a.statistic for a in own]))
     reference = float(np.mean([a.statistic for a in theirs])) if theirs else float("nan")
     asked = [a for a in (*own, *theirs) if np.isfinite(a.transparent)]
-    opacity_zero = {
-        "largest_kl": max((a.transparent for a in asked), default=None),
-        "p": min((rank_p(a.transparent_log, a.controls) for a in asked), default=None),
-    }
     papers = [[paper_score(a.mark, random) for random in a.random] for a in own if len(a.random)]
-    numbers = {
-        "rank": asdict(ranks) | {"noticeable": noticeable},
-        "mean_kl": float(np.mean([a.mark.mean() for a in own])),
-        "mean_log_kl": statistic,
-        "reference_mean_log_kl": reference,
-        "ink": mark.ink if mark else None,
-        "place_in_ink": percentile_among(mark.ink, ink) if mark else None,
-        "place_in_reference_kl": percentile_among(reference, controls["reference_mean_log_kl"]) if theirs else None,
-        "controls_kind": options.controls,
-        "controls_asked": options.n_controls if mark else ranks.n_controls,
-        "opacity_zero": opacity_zero,
-        "paper": _paper(papers) if papers else None,
-        "white_box": evidence.white_box,
-        "n_probes": len(own[0].mark),
-        "moves": any(a.moves for a in own),
-    }
+    summary = FeatureSummary(
+        ranks=RankNumbers(rank=ranks, noticeable_log=noticeable),
+        mean_kl_nats=float(np.mean([a.mark.mean() for a in own])),
+        mean_log_kl=statistic,
+        reference_mean_log_kl=reference,
+        ink=mark.ink if mark else None,
+        place_in_ink=percentile_among(mark.ink, ink) if mark else None,
+        place_in_reference_kl=percentile_among(reference, controls["reference_mean_log_kl"]) if theirs else None,
+        controls_kind=options.controls,
+        n_controls_asked=options.n_controls if mark else ranks.n_controls,
+        opacity_zero=OpacityZero(
+            largest_kl_nats=max((a.transparent for a in asked), default=None),
+            p=min((rank_p(a.transparent_log, a.controls) for a in asked), default=None),
+        ),
+        published=_published(papers) if papers else None,
+        white_box=evidence.white_box,
+        n_probes=len(own[0].mark),
+        moves=any(a.moves for a in own),
+        models=evidence.described,
+        mark=_describe_mark(evidence, options),
+        level=options.level,
+    )
     return Result(
         per_image=_per_probe(evidence),
         per_class=_per_class(own),
-        summary={
-            **numbers,
-            "models": evidence.described,
-            "mark": _mark_summary(evidence, options),
-            "level": options.level,
-        },
-        verdict=feature_verdict(numbers, options, evidence.described) | {"mark": _mark_summary(evidence, options)},
+        summary=to_json(summary),
+        verdict=to_json(feature_verdict(summary, options)),
         tables={"controls": controls, **_by_model(*t)},
     )
 
@@ -246,20 +254,20 @@ def _by_model(own: np.ndarray, theirs: np.ndarray) -> dict[str, pd.DataFrame]:
     return {"models": pd.DataFrame({"audited": audited, "t": np.concatenate([own, theirs])})}
 
 
-def _paper(papers: list[list[Any]]) -> dict[str, Any]:
+def _published(papers: list[list[PaperScore]]) -> PublishedForm:
     """The published M: the mean over redraws and models, its spread over redraws beside that over models (B.1, B.2)."""
     by_model = np.array([[score.m for score in each] for each in papers])
     first = papers[0][0]
-    return {
-        "M_paper": float(by_model.mean()),
-        "sd_over_redraws": float(by_model.std(axis=1, ddof=1).mean()) if by_model.shape[1] > 1 else None,
-        "range_over_models": float(np.ptp(by_model.mean(axis=1))) if len(by_model) > 1 else None,
-        "p_welch": first.p,
-        "mean_mark": first.mean_mark,
-        "mean_random": first.mean_random,
-        "redraws": by_model.shape[1],
-        "n": first.n,
-    }
+    return PublishedForm(
+        m_nats=float(by_model.mean()),
+        sd_over_redraws=float(by_model.std(axis=1, ddof=1).mean()) if by_model.shape[1] > 1 else None,
+        range_over_models=float(np.ptp(by_model.mean(axis=1))) if len(by_model) > 1 else None,
+        p_welch=first.p,
+        mean_mark_nats=first.mean_mark,
+        mean_random_nats=first.mean_random,
+        n_redraws=by_model.shape[1],
+        n_probes=first.n,
+    )
 
 
 def _per_probe(evidence: FeatureEvidence) -> pd.DataFrame:
@@ -274,18 +282,20 @@ def _per_class(own: list[MarkAnswers]) -> pd.DataFrame:
     return pd.DataFrame({"label": [str(k) for k in range(len(shift))], "clean": clean, "shift": shift})
 
 
-def _mark_summary(evidence: FeatureEvidence, options: FeatureOptions) -> dict[str, Any]:
+def _describe_mark(evidence: FeatureEvidence, options: FeatureOptions) -> MarkDescription:
     mark = evidence.mark
     if mark is None:
-        return {"name": None if options.redact else options.mark or None, "kind": "outputs", "place": options.place}
-    return {
-        "name": None if options.redact else mark.name,
-        "kind": mark.kind,
-        "pixels": list(mark.shape),
-        "place": options.place,
-        "opacity": options.opacity,
-        "lit": mark.lit,
-    }
+        return MarkDescription(
+            name=None if options.redact else options.mark or None, kind="outputs", place=options.place
+        )
+    return MarkDescription(
+        name=None if options.redact else mark.name,
+        kind=mark.kind,
+        pixels=mark.shape,
+        place=options.place,
+        opacity=options.opacity,
+        lit=mark.lit,
+    )
 
 
 def _mark_identity(evidence: FeatureEvidence) -> str:
@@ -420,9 +430,13 @@ def _label_images(options: FeatureOptions, preprocessing: Preprocessing, progres
     return LabelImages(asked, int(number) if equals else None, classes, images)
 
 
-def _white_boxes(label: str, scores: list[WhiteBoxScore]) -> dict[str, Any]:
-    """M_w (section 2.2) as the mean over models, and its range over them (paper 002, figure 3a)."""
+def _white_boxes(label: str, scores: list[WhiteBoxScore]) -> WhiteBox:
     m = np.array([score.m for score in scores])
-    means = {name: float(np.mean([getattr(s, name) for s in scores])) for name in ("mean_mark", "mean_random")}
-    spread = float(np.ptp(m)) if len(m) > 1 else None
-    return {"label": label, "m": float(m.mean()), **means, "n": scores[0].n, "range_over_models": spread}
+    return WhiteBox(
+        label=label,
+        m=float(m.mean()),
+        mean_mark=float(np.mean([score.mean_mark for score in scores])),
+        mean_random=float(np.mean([score.mean_random for score in scores])),
+        n_images=scores[0].n,
+        range_over_models=float(np.ptp(m)) if len(m) > 1 else None,
+    )

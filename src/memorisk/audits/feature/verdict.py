@@ -5,11 +5,11 @@ Only the comparison with reference models holds its level for a given mark, and 
 """
 
 from math import exp, isfinite, log
-from typing import Any
 
 from memorisk.audits.feature.options import FeatureOptions
+from memorisk.audits.feature.result import Asked, FeatureSummary, FeatureVerdict, MarkM, MarkTest
 from memorisk.report.earlier_verdicts import BY_REFERENCES, FORMS
-from memorisk.statistics.memorization.mark_rank import POWER, references_needed
+from memorisk.statistics.memorization.mark_rank import POWER, MarkRank, references_needed
 from memorisk.statistics.verdicts.tiers import format_against_gates
 
 UNMATCHED = ("letters", "random")
@@ -33,7 +33,7 @@ EDGE = 0.025
 """Nearer to an end of the controls than this in ink, the mark is not among its like."""
 
 
-def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described: dict[str, Any]) -> dict[str, Any]:
+def feature_verdict(summary: FeatureSummary, options: FeatureOptions) -> FeatureVerdict:
     """Status, reasons and what would decide it.
 
     By the references' test alone: ``fail`` where p is at most the level; ``pass`` only where p is above it, the
@@ -42,63 +42,64 @@ def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described:
     feign it.
 
     Args:
-        numbers: Of `audits.feature.run.analyse_feature`.
+        summary: Of `audits.feature.run.analyse_feature`.
         options: The level and the gate.
-        described: Models and preprocessing.
     """
-    rank = numbers["rank"]
-    status, why, deciding = _decide(rank, numbers, options)
-    return {
-        "schema": FORMS["feature"],
-        "audit": "feature",
-        "status": status,
-        "gate": "never" if options.fail_on == "never" else options.gate,
-        "why": why,
-        "what_would_decide": deciding,
-        "M": rank["m"],
-        "M_low": rank["low"],
-        "M_high": rank["high"],
-        "p_value": rank["p"],
-        "smallest_p": rank["smallest_p"],
-        "method": METHODS[rank["method"]],
-        "level": options.level,
-        "p_controls": rank["p_controls"],
-        "p_references": rank["p_references"],
-        "detectable": rank["detectable"],
-        "noticeable": rank["noticeable"],
-        "power": POWER,
-        "n_controls": rank["n_controls"],
-        "n_models": rank["n_models"],
-        "n_references": rank["n_references"],
-        "n_probes": numbers["n_probes"],
-        "place_in_ink": numbers["place_in_ink"],
-        "place_in_reference_kl": numbers["place_in_reference_kl"],
-        "opacity_zero": numbers["opacity_zero"],
-        "M_paper": numbers["paper"] and numbers["paper"]["M_paper"],
-        "p_welch_paper": numbers["paper"] and numbers["paper"]["p_welch"],
-        "M_w": None if numbers["white_box"] is None else numbers["white_box"]["m"],
-        "models": described,
-    }
+    rank, paper, white = summary.rank, summary.published, summary.white_box
+    status, why, deciding = _decide(summary, options)
+    return FeatureVerdict(
+        schema=FORMS["feature"],
+        status=status,
+        gate="never" if options.fail_on == "never" else options.gate,
+        why=tuple(why),
+        what_would_decide=tuple(deciding),
+        m=MarkM(estimate_log=rank.m, low_log=rank.low, high_log=rank.high),
+        test=MarkTest(
+            p_value=rank.p,
+            smallest_p=rank.smallest_p,
+            method=METHODS[rank.method],
+            level=options.level,
+            p_controls=rank.p_controls,
+            p_references=rank.p_references,
+            detectable_log=rank.detectable,
+            noticeable_log=summary.ranks.noticeable_log,
+            power=POWER,
+        ),
+        counts=Asked(
+            n_controls=rank.n_controls,
+            n_models=rank.n_models,
+            n_references=rank.n_references,
+            n_probes=summary.n_probes,
+        ),
+        place_in_ink=summary.place_in_ink,
+        place_in_reference_kl=summary.place_in_reference_kl,
+        opacity_zero=summary.opacity_zero,
+        m_published_nats=None if paper is None else paper.m_nats,
+        p_welch_published=None if paper is None else paper.p_welch,
+        m_white_box=None if white is None else white.m,
+        models=summary.models,
+        mark=summary.mark,
+    )
 
 
-def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptions) -> tuple[str, list[str], list[str]]:
-    p, level = rank["p"], options.level
-    doubts, deciding = _doubts(rank, numbers, options)
-    times = f"{exp(rank['m']):.3g} times as sensitive to the mark as "
-    than = "the reference models are, each beside marks like it" if rank["n_references"] else "to marks like it"
-    smallest = format_against_gates(rank["smallest_p"], level, kind="g")
+def _decide(summary: FeatureSummary, options: FeatureOptions) -> tuple[str, list[str], list[str]]:
+    rank, level = summary.rank, options.level
+    doubts, deciding = _doubts(summary, options)
+    times = f"{exp(rank.m):.3g} times as sensitive to the mark as "
+    than = "the reference models are, each beside marks like it" if rank.n_references else "to marks like it"
+    smallest = format_against_gates(rank.smallest_p, level, kind="g")
     told = (
-        f"p {format_against_gates(p, level, digits=3, kind='g')} ({METHODS[rank['method']]}; the smallest possible was "
-        f"{smallest})"
+        f"p {format_against_gates(rank.p, level, digits=3, kind='g')} ({METHODS[rank.method]}; the smallest possible "
+        f"was {smallest})"
     )
     found = f"the model is {times}{than}; {told}"
-    if rank["method"] != "references":
+    if rank.method != "references":
         return (
             "undecided",
             [found, *_undecided_controls(rank, level), *doubts],
             [_enough_references(rank, level), *deciding],
         )
-    if p <= level:
+    if rank.p <= level:
         if doubts:
             return "undecided", [found, *doubts], deciding
         return (
@@ -106,12 +107,10 @@ def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
             [found],
             [f"{MORE_REFERENCES}: of models that never saw the mark {100 * level:g} % fail by chance"],
         )
-    if isfinite(rank["low"]) and rank["low"] > 0:
-        doubts.insert(
-            0, f"the interval of M, {format_against_gates(rank['low'], 0)} to {rank['high']:.2f}, lies above 0"
-        )
+    if isfinite(rank.low) and rank.low > 0:
+        doubts.insert(0, f"the interval of M, {format_against_gates(rank['low'], 0)} to {rank.high:.2f}, lies above 0")
         deciding.insert(0, MORE_REFERENCES)
-    limit = rank["noticeable"]
+    limit = summary.ranks.noticeable_log
     seen_from = format_against_gates(exp(limit), options.gate, digits=3, kind="g")
     if limit <= log(options.gate) and not doubts:
         noticed = f"a model {seen_from} times as sensitive or more would have been found in four of five cases"
@@ -124,47 +123,47 @@ def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
     return "undecided", [found, *doubts], deciding
 
 
-def _undecided_controls(rank: dict[str, Any], level: float) -> list[str]:
+def _undecided_controls(rank: MarkRank, level: float) -> list[str]:
     """Why the controls decide nothing."""
-    few = "without references" if not rank["n_references"] else f"with {rank['n_references']} references"
-    if rank["smallest_p"] > level:
+    few = "without references" if not rank.n_references else f"with {rank.n_references} references"
+    if rank.smallest_p > level:
         return [f"no p as small as {level:g} was possible"]
-    if rank["p"] <= level:
+    if rank.p <= level:
         return [WEAK]
     return [f"{few} it is not known how much less than its controls a mark of this shape moves"]
 
 
-def _enough_references(rank: dict[str, Any], level: float) -> str:
+def _enough_references(rank: MarkRank, level: float) -> str:
     """How many references would decide."""
-    needed = references_needed(rank["n_models"], level)
+    needed = references_needed(rank.n_models, level)
     if needed is None:
         return f"a --level above {level:g}: no number of references reaches it"
     return f"{needed} references or more (models trained alike without the mark), or other models that share it"
 
 
-def _doubts(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptions) -> tuple[list[str], list[str]]:
+def _doubts(summary: FeatureSummary, options: FeatureOptions) -> tuple[list[str], list[str]]:
     """Why the rank may not say what it seems to."""
-    doubts, deciding = [], []
-    if not numbers["moves"]:
+    rank, doubts, deciding = summary.rank, [], []
+    if not summary.moves:
         doubts.append(
             "neither the mark nor any control changes an answer: the model does not see them, or answers alike to all"
         )
         deciding.append(
             "--place where the model looks, its true size and normalisation, or outputs that are not rounded"
         )
-    if rank["method"] != "references" and options.controls in UNMATCHED:
+    if rank.method != "references" and options.controls in UNMATCHED:
         doubts.append(f"controls of kind {options.controls} do not match the mark: a model answers to ink alone")
         deciding.append("--controls matched")
-    place = numbers["place_in_ink"]
-    if rank["method"] != "references" and place is None:
+    place = summary.place_in_ink
+    if rank.method != "references" and place is None:
         doubts.append("whether the controls match the mark cannot be seen from outputs alone")
         deciding.append("outputs of 19 references, in the same file")
-    elif rank["method"] != "references" and not EDGE <= place <= 1 - EDGE:
+    elif rank.method != "references" and not EDGE <= place <= 1 - EDGE:
         doubts.append("the mark has more or less ink than nearly all of its controls")
         deciding.append("controls with as much ink as the mark")
-    if rank["smallest_p"] > options.level and numbers["controls_asked"] > rank["n_controls"]:
+    if rank.smallest_p > options.level and summary.n_controls_asked > rank.n_controls:
         deciding.append("other texts of the same kind, with --controls FILE")
-    if (numbers["opacity_zero"]["largest_kl"] or 0.0) > 1e-6:  # None: not among the outputs
+    if (summary.opacity_zero.largest_kl_nats or 0.0) > 1e-6:  # None: not among the outputs
         doubts.append("the model answers differently to the same images: its answers are not repeatable")
         deciding.append("a model without randomness in its answers")
     return doubts, deciding

@@ -20,6 +20,8 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.audits.classifier.result import ClassifierSummary, TargetAudit
+from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.generated.sets import SYNTHETIC
 from memorisk.audits.pseudonyms import read_listing
 from memorisk.audits.release.integrity import FinishedAudit
@@ -268,8 +270,8 @@ def bind(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
 
 def _target(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Binding:
     """The very model of a classifier's audit, or its tensors in a file without anything else."""
-    target = run.summary.get("target") or {}
-    known, tensors = target.get("sha256"), target.get("tensors_sha256")
+    target = ClassifierSummary.read(run.summary).target or TargetAudit()
+    known, tensors = target.sha256, target.tensors_sha256
     if not known:
         return Binding(replace(subject, why="The run did not note which file it looked at: issue its command again."))
     used, refused = [], {}
@@ -293,7 +295,7 @@ def _target(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Bind
 
 def _models(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Binding:
     """The model files of the audit of a mark, each with the files beside it."""
-    models: list[Mapping[str, Any]] = list(run.verdict["models"]["models"])
+    models = FeatureVerdict.read(run.verdict).models.models
     if any(model.get("kind") not in ("onnx", "export", "network") for model in models):
         why = "Outputs, or a function of the user's, were asked: which file they come from cannot be seen."
         return Binding(replace(subject, what="outputs", why=why))
@@ -345,7 +347,7 @@ def _model_paths(run: FinishedAudit) -> Iterator[Path]:
     for named in run.config.get("models") or ():
         path = Path(str(named))
         yield path if path.is_file() else Path(str(named).rpartition("@")[2])
-        for model in run.verdict["models"]["models"]:
+        for model in FeatureVerdict.read(run.verdict).models.models:
             yield from (path.parent / str(name) for name in model.get("data") or {})
 
 

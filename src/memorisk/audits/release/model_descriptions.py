@@ -4,12 +4,21 @@ The sentences that descriptions of several kinds of runs share stand here, too.
 """
 
 from collections.abc import Mapping, Sequence
-from math import exp, isfinite
+from math import exp, isfinite, isnan
 from typing import Any
 
 from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
+from memorisk.audits.classifier.result import (
+    ALL,
+    AttackNumbers,
+    ClassifierSummary,
+    ClassifierVerdict,
+    ClassUtility,
+    Privacy,
+    TargetAudit,
+)
+from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.release.integrity import FinishedAudit
-from memorisk.report.earlier_verdicts import verdict_form
 from memorisk.report.statements.statement import LISTS, PASS, AuditStatement, Figure, Method, Part, Subject
 from memorisk.runs.errors import InputError, one_line, plural
 
@@ -83,85 +92,82 @@ def describe_classifier(run: FinishedAudit) -> AuditStatement:
         InputError: Its lists were asked for at another level or correction than the verdict's, or it passed at a larger
             gap to be noticed than a statement is about.
     """
-    _refuse_other_settings(run)
-    v, s, units = run.verdict, run.summary, "patients" if run.summary.get("groups_given") else "images"
-    lost = run.kind == "losses"
-    target = s.get("target")
-    rule = v.get("rule") or {}
+    v, s = ClassifierVerdict.read(run.verdict), ClassifierSummary.read(run.summary)
+    _refuse_other_settings(v, s, one_line(run.folder))
+    units, lost = "patients" if s.groups_given else "images", run.kind == "losses"
+    target, rule, counts = s.target, v.rule, s.images
     return AuditStatement(
         kind=run.kind,
         question="Which patients does a classifier of this recipe expose?",
-        status=str(v["status"]),
-        gate=str(v["gate"]),
-        why=texts_under(v, "why"),
-        what_would_decide=texts_under(v, "what_would_decide"),
+        status=v.status,
+        gate=v.gate,
+        why=v.why,
+        what_would_decide=v.what_would_decide,
         subject=Subject(
             what="outputs" if lost else "weights" if target else "recipe",
             why=_ELSEWHERE if lost else "" if target else _RECIPE,
         ),
         data=(
             Part(
-                part="table of losses" if lost else "all images of the audit", fingerprint=str(v["data_hash"]),
-                images=count_or_none(s.get("n_images")), units=count_or_none(s.get("n_groups")),
+                part="table of losses" if lost else "all images of the audit", fingerprint=v.data_hash,
+                images=counts.n_images, units=counts.n_groups,
             ),
         ),
         units=units,
         n_units=run.counted,
-        n_models=count_or_none(v.get("n_models")),
-        level=v.get("level"),
-        correction=_CORRECTIONS.get(str(s.get("correction")), str(s.get("correction"))),
-        figures=tuple(_class_figures(run, units) + _attack_figures(run) + _promises(s)),
-        not_examined=(*_uncovered(run, units), *OF_A_MODEL),
-        assumptions=_assumptions(run),
-        limits=(*drop_column_notes(texts_under(s, "notes")), *_limits(run)),
+        n_models=v.n_models,
+        level=v.level,
+        correction=_CORRECTIONS.get(s.correction, s.correction),
+        figures=tuple(_class_figures(run, s, units) + _attack_figures(run, target, units) + _promises(s.privacy)),
+        not_examined=(*_uncovered(run, v, units), *OF_A_MODEL),
+        assumptions=_assumptions(run, s),
+        limits=(*drop_column_notes(s.notes), *_limits(run, s)),
         method=Method(
             name="Twin models: the loss of an image under a model that did not see it, less that under one that did",
             source='"Rare, Distinctive, Memorized"; METHODS section 1',
             page="losses.md" if lost else "report.md",
         ),
-        seeds=tuple(int(seed) for seed in v.get("seeds") or ()),
-        settings={"design": v.get("design"), "protocol": v.get("protocol"), "model": _network_name(s.get("model"))}
+        seeds=v.seeds,
+        settings={"design": v.design, "protocol": v.protocol, "model": _network_name(s.models.model)}
         | settings_of_run(run.config, ("correction", "splits", "score_augmentations"))
-        | {"verdict_form": verdict_form(v), "notice": rule.get("notice"), "attack_gate": rule.get("attack_gate")},
-        versions=dict(v.get("versions") or {}),
+        | {"verdict_form": rule.form, "notice": rule.notice_nats, "attack_gate": rule.attack_gate},
+        versions=v.versions,
         run_sha256=run.sha256,
     )  # fmt: skip
 
 
-def _refuse_other_settings(run: FinishedAudit) -> None:
+def _refuse_other_settings(v: ClassifierVerdict, s: ClassifierSummary, name: str) -> None:
     """Refuse verdicts at looser or stricter settings than the fixed ones.
 
     Raises:
         InputError: It is such a run.
     """
-    v, s, name = run.verdict, run.summary, one_line(run.folder)
-    lists = {"level": v.get("level"), "correction": s.get("correction")}
+    lists = {"level": v.level, "correction": s.correction}
     if lists != LISTS:
         raise InputError(
             f"{name} made its lists at level {lists['level']} with correction {lists['correction']}, and a statement "
             f"is of the verdict's own, at {LISTS['level']} with {LISTS['correction']}: issue the run's command again "
             "without --level and --correction"
         )
-    notice = (v.get("rule") or {}).get("notice", NOTICE)
-    if v["status"] == PASS and notice > NOTICE:
+    notice, attack_gate = v.rule.notice_nats, v.rule.attack_gate
+    if v.status == PASS and notice is not None and notice > NOTICE:
         raise InputError(
             f"{name} passed with --notice {notice:g}, looser than {NOTICE:g} nats: issue the run's command again "
             "without --notice"
         )
-    attack_gate = (v.get("rule") or {}).get("attack_gate", ATTACK_GATE)
-    if v["status"] == PASS and attack_gate > ATTACK_GATE:
+    if v.status == PASS and attack_gate is not None and attack_gate > ATTACK_GATE:
         raise InputError(
             f"{name} passed with --attack-gate {attack_gate:g}, looser than {ATTACK_GATE:g}: issue the run's command "
             "again without --attack-gate"
         )
 
 
-def _network_name(model: Any) -> str | None:
+def _network_name(model: str) -> str | None:
     """A network's name; one's own function or a file stays out."""
-    return str(model) if model and not any(mark in str(model) for mark in ":/\\@") else None
+    return model if model and not any(mark in model for mark in ":/\\@") else None
 
 
-def _class_figures(run: FinishedAudit, units: str) -> list[Figure]:
+def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -> list[Figure]:
     """Tell what was found over all classes, and the largest mean of one."""
     table: Any = run.tables["per_class"]
     n = run.counted
@@ -171,9 +177,9 @@ def _class_figures(run: FinishedAudit, units: str) -> list[Figure]:
         Figure(name="classes_tested", title="Classes that could be tested", value=int(table["testable"].sum())),
         Figure(name="flagged", title=f"Flagged {units}, over all classes", value=flagged, n=n, unit=units),
     ]
-    if noticed := run.summary.get("noticeable"):
+    if summary.noticeable is not None:
         title = f"Gap in nats with which one of the {units} would have been noticed in four of five cases"
-        found.append(Figure(name="noticeable_gap", title=title, value=noticed["gap"]))
+        found.append(Figure(name="noticeable_gap", title=title, value=summary.noticeable.gap_nats))
     known = table[table["mean"].notna()]
     if len(known):
         top = known.loc[known["mean"].idxmax()]
@@ -190,22 +196,20 @@ def _class_figures(run: FinishedAudit, units: str) -> list[Figure]:
         found.append(Figure(name=f"classes_{tier.lower()}", title=f"Classes of tier {tier}", value=n_tier))
     unsaid = int((~table["tier"].isin(_TIERS)).sum())
     found.append(Figure(name="classes_without_tier", title="Classes without enough evidence for a tier", value=unsaid))
-    utility = run.summary.get("utility") or {}
-    if utility.get("test_balanced_accuracy") is not None:
+    if isinstance(summary.utility, ClassUtility):
         found.append(
             Figure(
                 name="balanced_accuracy", title="Balanced accuracy on unseen images",
-                value=utility["test_balanced_accuracy"],
+                value=summary.utility.test_balanced_accuracy,
             )
         )  # fmt: skip
     return found
 
 
-def _attack_figures(run: FinishedAudit) -> list[Figure]:
+def _attack_figures(run: FinishedAudit, target: TargetAudit | None, units: str) -> list[Figure]:
     """AUC of every attack on the audit's models, and on the very model."""
     attacks: Any = run.tables["attacks"]
-    units = "patients" if run.summary.get("groups_given") else "images"
-    rows = attacks[attacks["label"] == "(all)"].to_dict("records") if len(attacks) else []
+    rows = attacks[attacks["label"] == ALL].to_dict("records") if len(attacks) else []
     found = [
         Figure(
             name=f"{'control' if row['control'] else 'auc'}/{row['attack']}",
@@ -214,22 +218,23 @@ def _attack_figures(run: FinishedAudit) -> list[Figure]:
         )
         for row in rows
     ]  # fmt: skip
-    target = run.summary.get("target") or {}
+    if target is None:
+        return found
     return found + [
         Figure(
             name=f"target_auc/{name}", title=f"AUC of {name.replace('_', ' ')} on the very model",
-            value=auc["auc"], low=auc["low"], high=auc["high"], confidence=0.95, n=int(auc["n_groups"]), unit=units,
+            value=of.auc.estimate, low=of.auc.low, high=of.auc.high, confidence=0.95, n=of.counts.n_groups, unit=units,
         )
-        for name, auc in (target.get("attacks") or {}).items()
-    ] + _largest_within_a_class(target.get("classes") or [], units)  # fmt: skip
+        for name, of in target.attacks.items()
+    ] + _largest_within_a_class([row.numbers for row in target.classes], units)  # fmt: skip
 
 
-def _largest_within_a_class(rows: Sequence[Mapping[str, Any]], units: str) -> list[Figure]:
+def _largest_within_a_class(attacks: Sequence[AttackNumbers], units: str) -> list[Figure]:
     """Count the attacks within classes that were measured on the very model, with the largest AUC; name no class."""
-    measured = [row for row in rows if row["auc"] is not None and isfinite(row["auc"])]
+    measured = [attack for attack in attacks if isfinite(attack.auc.estimate)]
     if not measured:
         return []
-    top = max(measured, key=lambda row: row["auc"])
+    top = max(measured, key=lambda attack: attack.auc.estimate)
     return [
         Figure(
             name="target_class_attacks", title="Attacks within a class that were measured on the very model",
@@ -238,80 +243,83 @@ def _largest_within_a_class(rows: Sequence[Mapping[str, Any]], units: str) -> li
         Figure(
             name="largest_target_class_auc",
             title="Largest AUC within a class on the very model (chosen by its value: a description)",
-            value=top["auc"], low=top["low"], high=top["high"], confidence=0.95, n=int(top["n_groups"]), unit=units,
+            value=top.auc.estimate, low=top.auc.low, high=top.auc.high, confidence=0.95, n=top.counts.n_groups,
+            unit=units,
         ),
     ]  # fmt: skip
 
 
-def _promises(summary: Any) -> list[Figure]:
+def _promises(privacy: Privacy | None) -> list[Figure]:
     """Tell what a private training promises, and what was proved of it."""
-    privacy = summary.get("privacy") or {}
-    promise, bound = privacy.get("promise") or {}, privacy.get("bound") or {}
-    names = {
-        "epsilon": "Epsilon promised, one image added or removed",
-        "replace_one_epsilon": "Epsilon promised, one image replaced",
-        "per_patient_epsilon": "Epsilon promised, all images of a patient",
-        "delta": "Delta of these",
-    }
-    found = [Figure(name=n, title=t, value=promise[n]) for n, t in names.items() if promise.get(n) is not None]
-    if bound.get("low") is not None:
+    promise, bound = (None, None) if privacy is None else (privacy.promise, privacy.bound)
+    found: list[Figure] = []
+    if promise is not None:
+        values = (
+            ("epsilon", "Epsilon promised, one image added or removed", promise.epsilon),
+            ("replace_one_epsilon", "Epsilon promised, one image replaced", promise.replace_one_epsilon),
+            ("per_patient_epsilon", "Epsilon promised, all images of a patient", promise.per_patient_epsilon),
+            ("delta", "Delta of these", promise.delta),
+        )
+        found += [Figure(name=n, title=t, value=v) for n, t, v in values if v is not None and not isnan(v)]
+    if bound is not None:
         found.append(
             Figure(
-                name="epsilon_proved", title="Epsilon that mislabelled pairs prove, at least", low=bound["low"],
-                confidence=bound.get("confidence"), n=count_or_none(bound.get("n_pairs")), unit="pairs",
+                name="epsilon_proved", title="Epsilon that mislabelled pairs prove, at least", low=bound.low,
+                confidence=bound.confidence, n=bound.n_pairs, unit="pairs",
             )
         )  # fmt: skip
     return found
 
 
-def _uncovered(run: FinishedAudit, units: str) -> list[str]:
+def _uncovered(run: FinishedAudit, verdict: ClassifierVerdict, units: str) -> list[str]:
     """Count those of whom nothing is said."""
-    missed, left = run.verdict.get("not_scored") or {}, run.verdict.get("left_out") or {}
+    missed, left = verdict.not_scored, verdict.left_out
     said = []
-    if n := missed.get("not_scored_images"):
-        groups = missed.get("not_scored_groups") or 0
+    if n := missed.n_images:
+        groups = missed.n_groups or 0
         more = f", {groups:,} {units} with none that was" if units == "patients" and groups else ""
         said.append(f"{plural(n, 'image was', 'images were')} not scored{more}.")
-    if n := missed.get("without_partner"):
+    if n := missed.n_groups_without_partner:
         said.append(f"{n:,} {units} had no partner to be compared with.")
-    if n := len(missed.get("not_auditable") or ()):
+    if n := len(missed.not_auditable):
         said.append(f"{plural(n, 'class was', 'classes were')} too small to split.")
     table: Any = run.tables["per_class"]
     if len(table) and (n := int((~table["testable"].astype(bool)).sum())):
         said.append(f"{plural(n, 'class', 'classes')} could not be tested: nobody could have been flagged there.")
-    words = {
-        "n_skipped": "could not be read",
-        "n_missing": "had no file or were no images",
-        "n_not_sampled": "were left out by a sample",
-    }
-    return said + [f"{left[name]:,} images or rows {what}." for name, what in words.items() if left.get(name)]
+    words = (
+        (left.n_skipped, "could not be read"),
+        (left.n_missing, "had no file or were no images"),
+        (left.n_not_sampled, "were left out by a sample"),
+    )
+    return said + [f"{n:,} images or rows {what}." for n, what in words if n]
 
 
-def _assumptions(run: FinishedAudit) -> tuple[str, ...]:
+def _assumptions(run: FinishedAudit, summary: ClassifierSummary) -> tuple[str, ...]:
     """List what the figures rest on."""
     said = [
         "Test images, of people whom no model saw, are a random part of the same data.",
         "Patients are independent of each other.",
         "What is released was trained by this recipe on as many data of this kind: the audited models speak for it.",
     ]
-    if not run.summary.get("groups_given"):
+    if not summary.groups_given:
         said.append(ONE_IMAGE if run.config.get("one_image_per_patient") else NO_PATIENTS)
     return (*said, SEEDED)
 
 
-def _limits(run: FinishedAudit) -> tuple[str, ...]:
+def _limits(run: FinishedAudit, summary: ClassifierSummary) -> tuple[str, ...]:
     """List what does not follow."""
-    trained, s = run.summary.get("n_trained_on"), run.summary
+    trained, n_images, noticeable = summary.models.images_each, summary.images.n_images, summary.noticeable
     said = []
-    if trained and s.get("n_images"):
+    if trained and n_images:
         said.append(
-            f"Each model was trained on {trained:,.0f} of {s['n_images']:,} images: one trained on more of them may "
+            f"Each model was trained on {trained:,.0f} of {n_images:,} images: one trained on more of them may "
             "remember others, and more or less of them."
         )
-    if run.kind == "classifier" and not s.get("target"):
+    if run.kind == "classifier" and summary.target is None:
         said.append("The recipe was audited, and no released file.")
-    gap = (s.get("noticeable") or {}).get("gap")
-    missed = "up to one in five with the noticeable gap, and more with a smaller one" if gap else "whatever the gap"
+    missed = "whatever the gap"
+    if noticeable is not None and isfinite(noticeable.gap_nats):
+        missed = "up to one in five with the noticeable gap, and more with a smaller one"
     said.append(f"Whoever is not flagged may be remembered all the same: {missed}.")
     return tuple(said)
 
@@ -322,37 +330,36 @@ def describe_feature(run: FinishedAudit) -> AuditStatement:
     Args:
         run: Of that kind.
     """
-    v, s = run.verdict, run.summary
-    models = v["models"]
+    v = FeatureVerdict.read(run.verdict)
+    m, test, n, probes = v.m, v.test, v.counts, v.models.probes
+    units = "model" if n.n_models == 1 else "models"
     figures = [
         Figure(
-            name="m", title="M: log sensitivity to the mark, beside its controls", value=v["M"], low=v["M_low"],
-            high=v["M_high"], confidence=0.95 if v["M_low"] is not None else None, p_value=v["p_value"],
-            n=count_or_none(v["n_models"]), unit="model" if v["n_models"] == 1 else "models",
+            name="m", title="M: log sensitivity to the mark, beside its controls", value=m.estimate_log, low=m.low_log,
+            high=m.high_log, confidence=None if isnan(m.low_log) else 0.95, p_value=test.p_value, n=n.n_models,
+            unit=units,
         ),
-        Figure(name="smallest_p", title="Smallest p that was possible", value=v["smallest_p"]),
+        Figure(name="smallest_p", title="Smallest p that was possible", value=test.smallest_p),
         Figure(
             name="noticeable", title="Times as sensitive that would have been found in four of five cases",
-            value=None if v.get("noticeable") is None else exp(v["noticeable"]),
+            value=exp(test.noticeable_log),
         ),
-        Figure(name="references", title="Reference models without the mark", value=v["n_references"]),
-        Figure(name="controls", title="Controls: marks like it", value=v["n_controls"]),
+        Figure(name="references", title="Reference models without the mark", value=n.n_references),
+        Figure(name="controls", title="Controls: marks like it", value=n.n_controls),
     ]  # fmt: skip
     return AuditStatement(
         kind="feature",
         question="Does the model remember one mark that it may have seen once?",
-        status=str(v["status"]),
-        gate=str(v["gate"]),
-        why=texts_under(v, "why"),
-        what_would_decide=texts_under(v, "what_would_decide"),
+        status=v.status,
+        gate=str(v.gate),
+        why=v.why,
+        what_would_decide=v.what_would_decide,
         subject=Subject(what="weights"),
-        data=(Part(part="probes", fingerprint=str(models.get("probes") or ""), images=count_or_none(v["n_probes"])),)
-        if models.get("probes")
-        else (),
-        units="model" if v["n_models"] == 1 else "models",
-        n_units=count_or_none(v["n_models"]),
-        n_models=count_or_none(v["n_models"]),
-        level=v["level"],
+        data=(Part(part="probes", fingerprint=probes, images=n.n_probes),) if probes else (),
+        units=units,
+        n_units=n.n_models,
+        n_models=n.n_models,
+        level=test.level,
         correction="no correction: one mark, one test",
         figures=tuple(figures),
         not_examined=("Every other mark, name and person in the training data.", *OF_A_MODEL),
@@ -367,13 +374,13 @@ def describe_feature(run: FinishedAudit) -> AuditStatement:
             "Without reference models the shape of a mark may hide, or feign, that it is remembered.",
         ),
         method=Method(
-            name=f"Change of answers by a mark: {v['method']}",
+            name=f"Change of answers by a mark: {test.method}",
             source='"Unintended memorisation of unique features in neural networks"; METHODS section 2',
             page="feature.md",
         ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, ("n_controls", "opacity", "redraws"))
-        | {"kind_of_mark": str((s.get("mark") or {}).get("kind", "")), "verdict_form": verdict_form(v)},
+        | {"kind_of_mark": v.mark.kind, "verdict_form": v.schema},
         versions={},
         run_sha256=run.sha256,
     )

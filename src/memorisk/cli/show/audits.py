@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import asdict
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from memorisk.audits.feature.page import TITLES, noticeable_sensitivity
+from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.synthetic.result import DetectorRate, PixelPairs, SyntheticNumbers, SyntheticSummary
 from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.audits.watch.verdict import RULES, can_stop
-from memorisk.cli.show.common import limits, signed
+from memorisk.cli.show.common import limits, print_json, signed
 from memorisk.report.columns import column_texts
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
@@ -27,45 +29,38 @@ if TYPE_CHECKING:
     from memorisk.audits.watch.memorization_watch import MemorizationWatch
     from memorisk.audits.watch.run import WatchPlan
 
-_COUNTED = ("controls", "models", "references", "probes")
-
 
 def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, its numbers, and where the report lies."""
-    v = result.verdict
     if as_json:
-        sys.stdout.write(json.dumps(json_value(v), indent=2, ensure_ascii=False) + "\n")
+        print_json(result.verdict)
         return
+    v = FeatureVerdict.read(result.verdict)
+    m, test, n = v.m, v.test, v.counts
     console = Console()
+    interval = "" if isnan(m.low_log) else f" ({limits(m.low_log, m.high_log)})"
     lines = [
-        ("M, log sensitivity over a control's", _with_limits(v)),
-        ("p", f"{v['p_value']:.3g}, {v['method']}; smallest possible {v['smallest_p']:.2g}"),
-        ("found in four of five cases", " ".join(noticeable_sensitivity(v)).strip()),
-        (", ".join(_COUNTED), ", ".join(str(v[f"n_{k}"]) for k in _COUNTED)),
-        *(
-            [("M as published, its Welch p", f"{v['M_paper']:.3g}, {v['p_welch_paper']:.3g} (not used)")]
-            if v["M_paper"] is not None
-            else []
-        ),
-        *([("M_w, white box", f"{v['M_w']:.3g}")] if v["M_w"] is not None else []),
+        ("M, log sensitivity over a control's", f"{signed(m.estimate_log)}{interval}"),
+        ("p", f"{test.p_value:.3g}, {test.method}; smallest possible {test.smallest_p:.2g}"),
+        ("found in four of five cases", " ".join(noticeable_sensitivity(test)).strip()),
+        ("controls, models, references, probes", f"{n.n_controls}, {n.n_models}, {n.n_references}, {n.n_probes}"),
     ]
+    if v.m_published_nats is not None:
+        published = f"{v.m_published_nats:.3g}, {v.p_welch_published:.3g} (not used)"
+        lines.append(("M as published, its Welch p", published))
+    if v.m_white_box is not None:
+        lines.append(("M_w, white box", f"{v.m_white_box:.3g}"))
     for name, value in lines:
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
-    console.print(Text(TITLES[result.status][1].upper(), style="bold"))
-    for reason in v["why"]:
+    console.print(Text(TITLES[v.status][1].upper(), style="bold"))
+    for reason in v.why:
         console.print(Text(f"  {reason}"), soft_wrap=True)
-    if v["what_would_decide"]:
-        console.print(Text(WAYS[result.status]))
-        for way in v["what_would_decide"]:
+    if v.what_would_decide:
+        console.print(Text(WAYS[v.status]))
+        for way in v.what_would_decide:
             console.print(Text(f"  {way}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
-
-
-def _with_limits(v: dict[str, Any]) -> str:
-    if v["M_low"] is None:
-        return signed(v["M"])
-    return f"{signed(v['M'])} ({limits(v['M_low'], v['M_high'])})"
 
 
 STATUS = {

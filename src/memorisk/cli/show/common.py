@@ -24,7 +24,7 @@ from memorisk.runs.workload import Progress as Reporter
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.audits.classifier.comparison import Comparison
     from memorisk.audits.classifier.dry_run import DryRun
-    from memorisk.audits.classifier.explanations.run import Explanation
+    from memorisk.audits.classifier.explanations.result import Explanation
     from memorisk.audits.classifier.pages.wording import ResultView
     from memorisk.audits.classifier.result import ClassOutlook, RarestAgainstTop, TargetAudit
     from memorisk.images.set_check import ImageCheck
@@ -329,7 +329,7 @@ def show_explanation(found: Explanation, out: Path, *, as_json: bool) -> None:
     console.print(table)
     if found.layers is not None:
         console.print(Text(probe_sentence(found.layers)), soft_wrap=True)
-    for note in found.summary["notes"]:
+    for note in found.summary.notes:
         console.print(Text(note), soft_wrap=True)
     console.print(Text(f"Page: {out / 'explain.html'}"), soft_wrap=True)
 

@@ -157,8 +157,8 @@ def decide(
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
     worst = max(rows, key=lambda row: float(row["noticeable_gap"]))
-    cases = [worst.get(f"noticeable_{k}") for k in ("power", "low", "high")]
-    simulated = None if None in cases else (cases[0], cases[1], cases[2])
+    chance, low, high = (worst.get(f"noticeable_{k}") for k in ("power", "low", "high"))
+    simulated = None if chance is None or low is None or high is None else (chance, low, high)
     passed = [
         f"no {units.one} is flagged",
         power_sentence(worst["noticeable_gap"], simulated, units, one_line(worst["label"], 80)),

@@ -1,12 +1,9 @@
 """The page of an explanation: atypicality against M, and what the layers tell of it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.classifier.explanations.result import Explanation, LayerFindings
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -28,10 +25,6 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import column_numbers, count, decimal, largest_first, probability, rows
 from memorisk.report.figures.curves import layer_plot
 from memorisk.statistics.memorization.probes import CLS, chance_band
-
-if TYPE_CHECKING:  # explain.py writes this page
-    from memorisk.audits.classifier.explanations.probes import LayerFindings
-    from memorisk.audits.classifier.explanations.run import Explanation
 
 MEANINGS = {
     "intra": "distance to its own class",
@@ -58,7 +51,7 @@ def explanation_page(found: Explanation) -> Page:
     sections.append(Section("How to read this", _reading_guide(found), "reading"))
     return Page(
         title="What memorization goes with",
-        subtitle=Name(str(found.summary.get("dataset") or "")),
+        subtitle=Name(found.summary.dataset),
         lead=[_lead(found), _facts(found)],
         sections=sections,
         footer=[Paragraph(f"{named} It needs no network and asks for none.")],
@@ -88,8 +81,7 @@ def _lead(found: Explanation) -> Callout:
     items: list[Text] = [ratio_sentence(r) for r in main.to_dict("records")]
     if found.layers is not None:
         items.append(probe_sentence(found.layers))
-    if notes := found.summary.get("notes"):
-        items += [str(note) for note in notes]
+    items += found.summary.notes
     return Callout("note", "What M goes with", [Steps(items)])
 
 
@@ -113,10 +105,10 @@ def probe_sentence(layers: LayerFindings) -> str:
 def _facts(found: Explanation) -> Facts:
     s = found.summary
     facts = [
-        Fact("Images scored", count(s["n_scored"])),
-        Fact("Patients scored", count(s["n_groups_scored"]), "the independent units"),
-        Fact("Seeds", count(len(s["seeds"])), "that M averages"),
-        Fact("Design", str(s["design"])),
+        Fact("Images scored", count(s.n_scored)),
+        Fact("Patients scored", count(s.n_groups_scored), "the independent units"),
+        Fact("Seeds", count(len(s.seeds)), "that M averages"),
+        Fact("Design", s.design),
     ]
     return Facts(facts)
 
@@ -204,11 +196,11 @@ def _layers(layers: LayerFindings) -> list[Block]:
     return [
         Paragraph(
             [
-                f"Probed is the model of seed {s['seed']} (",
-                Name(str(s["model"])),
-                f") on the {count(s['n_probed'])} images of {count(s['n_groups_probed'])} patients that it was trained "
+                f"Probed is the model of seed {s.seed} (",
+                Name(s.model),
+                f") on the {count(s.n_probed)} images of {count(s.n_groups_probed)} patients that it was trained "
                 "on and its twin was not. What is predicted is whether an image's M, from the other seeds, lies above "
-                f"the median of its class. Layers: {s['layers']}; they are numbered in the order of the tables.",
+                f"the median of its class. Layers: {s.layers}; they are numbered in the order of the tables.",
             ]
         ),
         Definitions(
@@ -226,7 +218,7 @@ def _layers(layers: LayerFindings) -> list[Block]:
 
 def _shuffled_labels(layers: LayerFindings) -> str:
     """What the shuffled labels may do by chance, and whether they did; half of the images have the label."""
-    n, found = int(layers.summary["n_probed"]), column_numbers(layers.probes, "shuffled")
+    n, found = layers.summary.n_probed, column_numbers(layers.probes, "shuffled")
     found = found[np.isfinite(found)]
     half = chance_band(n // 2, n - n // 2)
     mean = float(np.mean(found)) if len(found) else float("nan")
@@ -346,7 +338,6 @@ def _reading_guide(found: Explanation) -> list[Block]:
                 ]
             )
         )
-    notes = found.summary.get("notes") or []
-    if notes:
-        blocks += [Paragraph("What else must be said:"), Steps([Name(n) for n in notes])]
+    if found.summary.notes:
+        blocks += [Paragraph("What else must be said:"), Steps([Name(n) for n in found.summary.notes])]
     return blocks

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence
+from memorisk.audits.classifier.explanations.result import LayerFindings, ProbedLayers
 from memorisk.audits.classifier.finished_run import FinishedRun
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.workload import Progress
-from memorisk.statistics.association import Reliability, split_half
+from memorisk.statistics.association import split_half
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.memorization.probes import (
     PROBE_KINDS,
@@ -29,25 +30,6 @@ from memorisk.statistics.memorization.probes import (
 )
 from memorisk.training.classifiers.jobs import TrainJob
 from memorisk.training.features.activations import Activations, extract_activations
-
-
-@dataclass(frozen=True)
-class LayerFindings:
-    """What the layers tell of M.
-
-    Attributes:
-        probes: A row a layer and kind of probe: ``layer, kind, auroc, low, high, fold_mean, fold_sd, shuffled, n,
-            n_groups, width``.
-        distances: A row a layer: ``layer, high, high_low, high_high, low, low_low, low_high, difference,
-            difference_low, difference_high, n_high, n_low, n_groups``.
-        reliability: How well M of the other seeds repeats, and what a probe could reach at most.
-        summary: The probed seed, what was probed, how the layers were chosen.
-    """
-
-    probes: pd.DataFrame
-    distances: pd.DataFrame
-    reliability: Reliability
-    summary: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -157,15 +139,15 @@ def probe_layers(
         del layers
     rows = np.flatnonzero(probed.members)
     reliability = split_half(probed.signed[:, rows], items.label[rows].astype(str), items.group[rows].astype(str))
-    summary = {
-        "seed": int(run.evidence.seeds[probed.seed]),
-        "other_seeds": [int(s) for i, s in enumerate(run.evidence.seeds) if i != probed.seed],
-        "n_probed": len(rows),
-        "n_compared": len(compared),
-        "n_groups_probed": len(np.unique(group[members])),
-        "layers": chosen,
-        "model": pair[0].model,
-    }
+    summary = ProbedLayers(
+        seed=int(run.evidence.seeds[probed.seed]),
+        other_seeds=tuple(int(s) for i, s in enumerate(run.evidence.seeds) if i != probed.seed),
+        n_probed=len(rows),
+        n_compared=len(compared),
+        n_groups_probed=len(np.unique(group[members])),
+        layers=chosen,
+        model=pair[0].model,
+    )
     return LayerFindings(probes, distances, reliability, summary)
 
 

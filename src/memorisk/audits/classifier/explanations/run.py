@@ -5,17 +5,17 @@ and "Where is it stored?". Works on the run's own images and score table, whatev
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.explanations.page import explanation_page
-from memorisk.audits.classifier.explanations.probes import LayerFindings, ProbeSample, check_probes, probe_layers
+from memorisk.audits.classifier.explanations.probes import ProbeSample, check_probes, probe_layers
+from memorisk.audits.classifier.explanations.result import Explanation, ExplanationSummary, LayerFindings
 from memorisk.audits.classifier.finished_run import FinishedRun, open_finished
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.rendering import page_of
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.models.encoders.feature_sources import is_feature_file, read_features
 from memorisk.report.page import render_page
@@ -37,59 +37,25 @@ SCORES = ("intra", "nearest_other", "ratio")
 FORMS = ("pairwise", "centroid")
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """What a finished run's M goes with.
+def write_explanation(found: Explanation, folder: Path) -> None:
+    """Write the tables, ``explain.json`` and ``explain.html``; those of an earlier explanation are replaced.
 
-    Attributes:
-        atypicality: A row a scored image and feature space: ``features, image, label, group, M`` and each score in both
-            forms (``intra, nearest_other, ratio``; ``centroid_...`` is the paper's), ``reason`` where one is missing.
-        associations: A row a feature space, form and score: ``features, form, score, rho, low, high, rho_residual,
-            low_residual, high_residual, p, smallest_p, p_paper, p_paper_residual, n, n_groups, n_movable``.
-        layers: Probes and distances, or None where they were not asked for.
-        summary: What was looked at, and what must be said of it.
-        redact: The run leaves ids out of its report; so does the page.
+    Raises:
+        InputError: The folder holds anything else, or cannot be made.
     """
-
-    atypicality: pd.DataFrame
-    associations: pd.DataFrame
-    layers: LayerFindings | None
-    summary: dict[str, Any]
-    redact: bool = False
-
-    def save(self, folder: Path) -> None:
-        """Write the tables, ``explain.json`` and ``explain.html``; those of an earlier explanation are replaced.
-
-        Raises:
-            InputError: The folder holds anything else, or cannot be made.
-        """
-        check_folder(folder)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / SUMMARY).unlink(missing_ok=True)
-        frames = {"atypicality": self.atypicality, "atypicality_summary": self.associations}
-        if self.layers is not None:
-            frames |= {"probes": self.layers.probes, "distances": self.layers.distances}
-        for name in TABLES:
-            if name in frames:
-                write_table(folder / f"{name}.parquet", frames[name])
-            else:
-                (folder / f"{name}.parquet").unlink(missing_ok=True)
-        write_text(folder / PAGE, render_page(explanation_page(self)))
-        write_json(folder / SUMMARY, self.as_json())
-
-    def as_json(self) -> dict[str, Any]:
-        """The summary with the associations, and the probes' ceiling and layers where there are some."""
-        found = self.summary | {"associations": self.associations.to_dict("records")}
-        if self.layers is not None:
-            found |= {
-                "probes": self.layers.summary
-                | {
-                    "reliability": asdict(self.layers.reliability),
-                    "layers_probed": self.layers.probes.to_dict("records"),
-                    "distances": self.layers.distances.to_dict("records"),
-                }
-            }
-        return found
+    check_folder(folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / SUMMARY).unlink(missing_ok=True)
+    frames = {"atypicality": found.atypicality, "atypicality_summary": found.associations}
+    if found.layers is not None:
+        frames |= {"probes": found.layers.probes, "distances": found.layers.distances}
+    for name in TABLES:
+        if name in frames:
+            write_table(folder / f"{name}.parquet", frames[name])
+        else:
+            (folder / f"{name}.parquet").unlink(missing_ok=True)
+    write_text(folder / PAGE, render_page(page_of("explanation")(found)))
+    write_json(folder / SUMMARY, found.as_json())
 
 
 def check_folder(folder: Path) -> None:
@@ -166,7 +132,7 @@ def explain(
         summary=_summary(opened, spaces, feature_weights, permutations),
         redact=bool(opened.options.redact),
     )
-    found.save(target)
+    write_explanation(found, target)
     return found
 
 
@@ -317,7 +283,7 @@ def _features(
     )
 
 
-def _summary(run: FinishedRun, spaces: list[str], weights: str | Path | None, permutations: int) -> dict[str, Any]:
+def _summary(run: FinishedRun, spaces: list[str], weights: str | Path | None, permutations: int) -> ExplanationSummary:
     options, evidence = run.options, run.evidence
     m = memorization(evidence.gap, evidence.sign)
     scored = (evidence.items.split == "canary") & np.isfinite(m)
@@ -331,18 +297,18 @@ def _summary(run: FinishedRun, spaces: list[str], weights: str | Path | None, pe
         notes.append("The named networks have random weights: their features were never trained.")
     if not run.store.manifest.groups_given:
         notes.append("No patient ids were given: images of one patient may make each other typical and count as many.")
-    return {
-        "dataset": Pseudonyms.from_options(options).source(run.store.manifest.name),
-        "data_hash": run.store.data_hash,
-        "design": options.chosen_design,
-        "seeds": [int(s) for s in evidence.seeds],
-        "features": [_space_label(s) for s in spaces],
-        "feature_weights": None if weights is None else Path(str(weights)).name,
-        "n_scored": int(scored.sum()),
-        "n_groups_scored": len(np.unique(evidence.items.group[scored].astype(str))),
-        "n_reference": len(evidence.items),
-        "permutations": permutations,
-        "pseudonymised": options.pseudonymise,
-        "notes": notes,
-        "versions": versions(),
-    }
+    return ExplanationSummary(
+        dataset=Pseudonyms.from_options(options).source(run.store.manifest.name),
+        data_hash=run.store.data_hash,
+        design=options.chosen_design,
+        seeds=tuple(int(s) for s in evidence.seeds),
+        features=tuple(_space_label(s) for s in spaces),
+        feature_weights=None if weights is None else Path(str(weights)).name,
+        n_scored=int(scored.sum()),
+        n_groups_scored=len(np.unique(evidence.items.group[scored].astype(str))),
+        n_reference=len(evidence.items),
+        permutations=permutations,
+        pseudonymised=options.pseudonymise,
+        notes=tuple(notes),
+        versions=versions(),
+    )

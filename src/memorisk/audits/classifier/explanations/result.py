@@ -1,0 +1,102 @@
+"""What `memorisk explain` says of a finished audit: tables, numbers, and how they were had."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from memorisk.report.numbers import to_json
+from memorisk.statistics.association import Reliability
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedLayers:
+    """Which model and images were probed."""
+
+    seed: int
+    other_seeds: tuple[int, ...]
+    """Of which M is."""
+    n_probed: int
+    """Images."""
+    n_compared: int
+    """Images that one of the twins was trained on."""
+    n_groups_probed: int
+    layers: str
+    """How they were chosen."""
+    model: str
+
+
+@dataclass(frozen=True)
+class LayerFindings:
+    """What the layers tell of M.
+
+    Attributes:
+        probes: A row a layer and kind of probe: ``layer, kind, auroc, low, high, fold_mean, fold_sd, shuffled, n,
+            n_groups, width``.
+        distances: A row a layer: ``layer, high, high_low, high_high, low, low_low, low_high, difference,
+            difference_low, difference_high, n_high, n_low, n_groups``.
+        reliability: How well M of the other seeds repeats, and what a probe could reach at most.
+        summary: The probed seed, what was probed, how the layers were chosen.
+    """
+
+    probes: pd.DataFrame
+    distances: pd.DataFrame
+    reliability: Reliability
+    summary: ProbedLayers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplanationSummary:
+    """What was examined, and what must be said of it."""
+
+    dataset: str
+    data_hash: str
+    design: str
+    seeds: tuple[int, ...]
+    """That M averages."""
+    features: tuple[str, ...]
+    feature_weights: str | None
+    n_scored: int
+    """Images."""
+    n_groups_scored: int
+    n_reference: int
+    """Images that the distances are to."""
+    permutations: int
+    """Behind each p."""
+    pseudonymised: bool
+    notes: tuple[str, ...]
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a finished run's M goes with.
+
+    Attributes:
+        atypicality: A row a scored image and feature space: ``features, image, label, group, M`` and each score in both
+            forms (``intra, nearest_other, ratio``; ``centroid_...`` is the paper's), ``reason`` where one is missing.
+        associations: A row a feature space, form and score: ``features, form, score, rho, low, high, rho_residual,
+            low_residual, high_residual, p, smallest_p, p_paper, p_paper_residual, n, n_groups, n_movable``.
+        layers: Probes and distances, or None where they were not asked for.
+        summary: What was looked at, and what must be said of it.
+        redact: The run leaves ids out of its report; so does the page.
+    """
+
+    atypicality: pd.DataFrame
+    associations: pd.DataFrame
+    layers: LayerFindings | None
+    summary: ExplanationSummary
+    redact: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The summary with the associations, and the probes' ceiling and layers where there are some."""
+        shown = to_json(self.summary) | {"associations": self.associations.to_dict("records")}
+        if self.layers is None:
+            return shown
+        probes = to_json(self.layers.summary) | {
+            "reliability": to_json(self.layers.reliability),
+            "layers_probed": self.layers.probes.to_dict("records"),
+            "distances": self.layers.distances.to_dict("records"),
+        }
+        return shown | {"probes": probes}

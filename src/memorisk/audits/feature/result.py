@@ -1,0 +1,179 @@
+"""The numbers of the audit of a mark: what ``summary.json`` and ``verdict.json`` hold; its tables stand beside them.
+
+M, its limits and what could have been noticed are logarithms of how many times as sensitive the model is; KL
+divergences are in nats.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import nan
+from typing import Annotated, Any, Literal
+
+from memorisk.report.numbers import INLINE, OMITTED, Key, from_json
+from memorisk.statistics.memorization.mark_rank import MarkRank
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankNumbers:
+    """The rank of the mark or of the model."""
+
+    rank: Annotated[MarkRank, INLINE]
+    noticeable_log: Annotated[float, Key("noticeable")] = nan
+    """Least shift that would have been found with probability 0.8; NaN or infinite where none would."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpacityZero:
+    """What the mark at opacity 0 does, which is nothing where answers are repeatable; None where it was not asked."""
+
+    largest_kl_nats: Annotated[float | None, Key("largest_kl")]
+    p: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedForm:
+    """M as published: the mean over redraws and models, with its spreads."""
+
+    m_nats: Annotated[float, Key("M_paper")]
+    sd_over_redraws: float | None
+    range_over_models: float | None
+    p_welch: float
+    mean_mark_nats: Annotated[float, Key("mean_mark")]
+    mean_random_nats: Annotated[float, Key("mean_random")]
+    n_redraws: Annotated[int, Key("redraws")]
+    n_probes: Annotated[int, Key("n")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhiteBox:
+    """M_w (section 2.2) as the mean over models, and its range over them (paper 002, figure 3a)."""
+
+    label: str
+    m: float
+    mean_mark: float
+    """Probability of the label with the mark."""
+    mean_random: float
+    n_images: Annotated[int, Key("n")]
+    range_over_models: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsAsked:
+    """What the models, their references and their input are."""
+
+    preprocessing: Annotated[Mapping[str, Any], OMITTED] = field(default_factory=dict[str, Any])
+    probes: Annotated[str, OMITTED] = ""
+    """Hash of their pixels."""
+    models: tuple[Mapping[str, Any], ...]
+    references: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkDescription:
+    """The mark; where only outputs were given its pixels are not known."""
+
+    name: str | None
+    """None where it is left out."""
+    kind: str
+    pixels: Annotated[tuple[int, int] | None, OMITTED] = None
+    place: str
+    opacity: Annotated[float | None, OMITTED] = None
+    lit: Annotated[int | None, OMITTED] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureSummary:
+    """``summary.json`` of the audit of a mark."""
+
+    ranks: Annotated[RankNumbers, Key("rank")]
+    mean_kl_nats: Annotated[float, Key("mean_kl")]
+    mean_log_kl: float
+    reference_mean_log_kl: float
+    ink: float | None
+    place_in_ink: float | None
+    """Share of the controls with less ink, ties half."""
+    place_in_reference_kl: float | None
+    controls_kind: str
+    n_controls_asked: Annotated[int, Key("controls_asked")]
+    opacity_zero: OpacityZero
+    published: Annotated[PublishedForm | None, Key("paper")]
+    white_box: WhiteBox | None
+    n_probes: int
+    moves: bool
+    """Whether the mark or any control changes an answer."""
+    models: ModelsAsked
+    mark: MarkDescription
+    level: float
+
+    @classmethod
+    def read(cls, summary: Mapping[str, Any]) -> "FeatureSummary":
+        """Read what any version wrote."""
+        return from_json(cls, summary)
+
+    @property
+    def rank(self) -> MarkRank:
+        """The mark among its controls, and the model among its references."""
+        return self.ranks.rank
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkM:
+    """M with its limits over models; NaN where one model alone says nothing of others."""
+
+    estimate_log: Annotated[float, Key("M")]
+    low_log: Annotated[float, Key("M_low")]
+    high_log: Annotated[float, Key("M_high")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkTest:
+    """The test that counts, and what it could have found."""
+
+    p_value: float
+    smallest_p: float
+    method: str
+    level: float
+    p_controls: float
+    p_references: float
+    detectable_log: Annotated[float, Key("detectable")]
+    noticeable_log: Annotated[float, Key("noticeable")] = nan
+    power: float = nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How many marks and models were compared, on how many images."""
+
+    n_controls: int
+    n_models: int
+    n_references: int
+    n_probes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureVerdict:
+    """``verdict.json`` of the audit of a mark."""
+
+    schema: int = 1
+    audit: Literal["feature"] = "feature"
+    status: str
+    gate: float | str
+    """How many times as sensitive; or ``never``."""
+    why: tuple[str, ...]
+    what_would_decide: tuple[str, ...]
+    m: Annotated[MarkM, INLINE]
+    test: Annotated[MarkTest, INLINE]
+    counts: Annotated[Asked, INLINE]
+    place_in_ink: float | None
+    place_in_reference_kl: float | None
+    opacity_zero: OpacityZero
+    m_published_nats: Annotated[float | None, Key("M_paper")]
+    p_welch_published: Annotated[float | None, Key("p_welch_paper")]
+    m_white_box: Annotated[float | None, Key("M_w")]
+    models: ModelsAsked
+    mark: MarkDescription = MarkDescription(name=None, kind="", place="")
+
+    @classmethod
+    def read(cls, verdict: Mapping[str, Any]) -> "FeatureVerdict":
+        """Read what any version wrote."""
+        return from_json(cls, verdict)
