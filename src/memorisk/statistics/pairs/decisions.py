@@ -330,7 +330,7 @@ def specificity_at_sensitivity(
     up, down = values[design.positive], values[~design.positive]
     missed = 0.0 if at_lowest else 1 - sensitivity
     threshold = lower_weighted_quantile(up, design.weight, missed)
-    interval = _share_below(down, threshold, design, level)
+    share = _share_below(down, threshold, design, level)
     if not at_lowest:
         tail = (1 - level) / 2
         lowest, highest = (int(k) for k in scipy.stats.binom.ppf((tail, 1 - tail), n, missed))
@@ -339,21 +339,15 @@ def specificity_at_sensitivity(
             _weight_share(down, lower_weighted_quantile(up, design.weight, (lowest - 1) / n), design) if lowest else 0.0
         )
         above = _weight_share(down, lower_weighted_quantile(up, design.weight, highest / n), design)
-        low = interval.estimate - math.hypot(interval.estimate - below, interval.estimate - interval.low)
-        high = interval.estimate + math.hypot(above - interval.estimate, interval.high - interval.estimate)
-        method = f"{interval.method}; the threshold by order statistics of {n:,} identities"
-        interval = JackknifeInterval(
-            interval.estimate,
-            max(low, 0.0) if lowest else 0.0,
-            min(high, 1.0),
-            interval.df,
-            interval.n_groups,
-            1,
-            method,
+        low = share.estimate - math.hypot(share.estimate - below, share.estimate - share.low)
+        high = share.estimate + math.hypot(above - share.estimate, share.high - share.estimate)
+        method = f"{share.method}; the threshold by order statistics of {n:,} identities"
+        share = JackknifeInterval(
+            share.estimate, max(low, 0.0) if lowest else 0.0, min(high, 1.0), share.df, share.n_groups, 1, method
         )
     k = math.floor(n * missed + ROUNDING)
     sure = float(1 - scipy.stats.beta.ppf(CONFIDENCE, k + 1, n - k))
-    return PairSpecificity(interval, threshold, sensitivity, sure, at_lowest, n, needed)
+    return PairSpecificity(share, threshold, sensitivity, sure, at_lowest, n, needed)
 
 
 def _weight_share(score: FloatArray, threshold: float, design: PairDesign) -> float:
