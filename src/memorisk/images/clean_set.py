@@ -170,6 +170,7 @@ def _write(
     done = 0
 
     def note(outcome) -> None:
+        """Count the images of a finished block."""
         nonlocal done
         done += len(jobs[outcome.index].sources)
         if progress:

@@ -50,6 +50,7 @@ def grouped(group: str, *, essential: str = "", **others: str) -> Callable[[_Set
     """
 
     def decorate(settings: _Settings) -> _Settings:
+        """Put the fields of a class of settings into their groups."""
         places = {name: key for key, names in others.items() for name in names.split()}
         hints = inspect.get_annotations(settings)
         if unknown := {*essential.split(), *places} - set(hints):

@@ -70,12 +70,14 @@ def _chestxray14(root: Path, draft: Draft, options: ImageOptions) -> Rows:
     """The table's rows with the official split, and what "first-listed" means in it."""
 
     def read(path: Path) -> list[str]:
+        """Read the words of a list."""
         try:
             return path.read_text(encoding="utf-8-sig").split()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path.name}: cannot be read ({one_line(error, 120)})") from None
 
     def late_notes(draft: Draft) -> Iterable[str]:
+        """Say how labels, groups and splits were read."""
         several = [label.split("|") for label in draft.table["label"].tolist() if "|" in label]
         yield (
             f"Label: Finding Labels of {rows.source} without {CHESTXRAY14.left_out!r}, as listed, joined by | "

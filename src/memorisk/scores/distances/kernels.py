@@ -28,6 +28,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: ``numba.njit`` with a cache, or without one where no folder can be written."""
 
     def decorate(function: Callable[..., Any]) -> Any:
+        """Compile a function at its first call."""
         try:
             return njit(nogil=True, cache=True, **options)(function)
         except RuntimeError:  # numba's word for "no locator available": a read-only installation without a home
