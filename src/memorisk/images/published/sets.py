@@ -77,7 +77,7 @@ def _chestxray14(root: Path, draft: Draft, options: ImageOptions) -> Rows:
             raise InputError(f"{path.name}: cannot be read ({one_line(error, 120)})") from None
 
     def late_notes(draft: Draft) -> Iterable[str]:
-        """Say how labels, groups and splits were read."""
+        """Say how labels and groups were read, and whether findings are in alphabetical order."""
         several = [label.split("|") for label in draft.table["label"].tolist() if "|" in label]
         yield (
             f"Label: Finding Labels of {rows.source} without {CHESTXRAY14.left_out!r}, as listed, joined by | "
