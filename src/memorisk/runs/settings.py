@@ -275,8 +275,8 @@ def load_named(name: str, what: str, python_path: str | Path | Sequence[str | Pa
     function = getattr(module, function_name, None)
     if not callable(function):
         public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        mine = module.__name__  # not imported functions; os.path calls itself posixpath
-        own = [n for n in public if getattr(getattr(module, n), "__module__", "") == mine]
+        module_path = module.__name__  # not imported functions; os.path calls itself posixpath
+        own = [n for n in public if getattr(getattr(module, n), "__module__", "") == module_path]
         raise unknown_name(f"function in {module_name}", function_name, own)
     return function
 

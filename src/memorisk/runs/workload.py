@@ -72,8 +72,8 @@ class Cost:
     def __add__(self, other: "Cost") -> "Cost":
         """Both one after the other: unknown where one is, a bound where one is."""
         both = {
-            name: None if None in (mine, yours := getattr(other, name)) else mine + yours
-            for name, mine in self.numbers.items()
+            name: None if None in (number, yours := getattr(other, name)) else number + yours
+            for name, number in self.numbers.items()
         }
         return Cost(**both, at_most=_union(self.at_most, other.at_most), about=_union(self.about, other.about))
 

@@ -257,9 +257,9 @@ def open_ray(address: str) -> Iterator[Any]:
         import ray
     except ImportError:
         raise MissingExtraError("ray", "cluster", "executor ray") from None
-    mine = not ray.is_initialized()
+    opened_here = not ray.is_initialized()
     try:
-        if mine:
+        if opened_here:
             _check_port(address)
             check_token(address)
             job = {} if address.startswith("ray://") else {"job_config": _job_without_folders()}
@@ -272,7 +272,7 @@ def open_ray(address: str) -> Iterator[Any]:
     try:
         yield ray
     finally:
-        if mine:
+        if opened_here:
             _abandoned.clear()
             ray.shutdown()
 

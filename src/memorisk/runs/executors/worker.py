@@ -164,8 +164,8 @@ class WorkerRequirements:
             name: Of the job, among those that are handed out now.
             every: Seconds between signs of life.
         """
-        made = next((mark for mark in self.marks if Path(mark).name.startswith(_MARK_PREFIX)), None)
-        return None if made is None else Heartbeat(f"{made}-{name}", every)
+        own_mark = next((mark for mark in self.marks if Path(mark).name.startswith(_MARK_PREFIX)), None)
+        return None if own_mark is None else Heartbeat(f"{own_mark}-{name}", every)
 
     def refuses(self) -> str | None:
         """Explain why this process does not qualify; None if it does. A new file on a shared disk is waited for."""
@@ -206,19 +206,19 @@ def worker_requirements(folders: Sequence[Path], files: Sequence[Path] = ()) -> 
         folders: Where jobs read and write.
         files: That jobs read; they are left as they are.
     """
-    made, marks = [], []
+    own_marks, marks = [], []
     try:
         for folder in folders:
             mark = folder / f"{_MARK_PREFIX}{secrets.token_hex(8)}"
             try:
                 mark.touch(mode=0o600)
-                made.append(mark)
+                own_marks.append(mark)
             except OSError:
                 mark = next((file for file in sorted(folder.iterdir()) if file.is_file()), folder)
             marks.append(str(mark))
         yield WorkerRequirements((*marks, *map(str, files)), result_versions())
     finally:
-        for mark in made:
+        for mark in own_marks:
             mark.unlink(missing_ok=True)
             for pulse in mark.parent.glob(f"{mark.name}-*"):  # of workers that were lost
                 pulse.unlink(missing_ok=True)

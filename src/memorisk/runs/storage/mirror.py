@@ -51,8 +51,8 @@ def local_source(source: str | Path, store: Path | None = None, *, beside: bool 
     folder = cache_folder(store) / MIRRORS / fingerprint(url)
     with ExitStack() as held:
         with write_guard(folder.parent, f"a copy of {url}"):
-            for made in (folder.parent, folder, folder / TREE):
-                made.mkdir(mode=0o700, exist_ok=True)
+            for place in (folder.parent, folder, folder / TREE):
+                place.mkdir(mode=0o700, exist_ok=True)
             held.enter_context(folder_lock(folder, wait=True))
             write_text(folder / ORIGIN, f"{url}\n")
         target = folder / TREE / (name or "images")

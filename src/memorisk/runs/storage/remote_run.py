@@ -316,8 +316,8 @@ def run_folder(url: str, store: Path | None) -> Path:
     """The private folder for what is kept at a URL, made on first use."""
     folder = cache_folder(store) / RUNS / fingerprint(url)
     with write_guard(folder.parent, f"the run at {url}"):
-        for made in (folder.parent, folder, folder / TREE):
-            made.mkdir(mode=0o700, exist_ok=True)
+        for place in (folder.parent, folder, folder / TREE):
+            place.mkdir(mode=0o700, exist_ok=True)
         write_text(folder / ORIGIN, f"{url}\n")
     return folder
 
