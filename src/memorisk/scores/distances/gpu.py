@@ -241,7 +241,7 @@ class Search:
         import torch
 
         device, few = self.left.device, self.block or rows_per_block(self.right.d, ELEMENTS)
-        mine, theirs = (torch.from_numpy(ids).to(device) for ids in self.groups)
+        query_ids, reference_ids = (torch.from_numpy(ids).to(device) for ids in self.groups)
         room = torch.empty(0, device=device)
         for start in range(0, self.right.n, few):
             references = prepare(self.form, self.right, start, min(start + few, self.right.n))
@@ -255,8 +255,8 @@ class Search:
                 rest = evaluate(self.form, some, references, values)
                 part = slice(first, first + some.size)
                 values = values[: some.size]
-                if len(mine):
-                    same = mine[rows][part, None] == theirs[start : start + references.size]
+                if len(query_ids):
+                    same = query_ids[rows][part, None] == reference_ids[start : start + references.size]
                     values[:, : references.size].masked_fill_(same, torch.inf)
                 yield Tile(values, rest[: some.size], betas[part], part, start)
 

@@ -97,8 +97,8 @@ def visit_tiles(
                         some = queries.part(row, last)
                         values = tile.reshape(-1)[: (last - row) * (end - start)].reshape(last - row, end - start)
                         evaluate(form, some, references, values)
-                        mine = slice(first + row, first + last)
-                        visit(form, some, references, values, betas[row:last], mine, slice(start, end))
+                        query_rows = slice(first + row, first + last)
+                        visit(form, some, references, values, betas[row:last], query_rows, slice(start, end))
                     finally:
                         tiles.put(tile)
 
@@ -221,20 +221,20 @@ def nearest(
     k, threads, block = _whole("k", k), _count(threads), _count(block)
     where = find_device(device, queries, references)
     left, right = open_tables(queries, references, measure, where)
-    mine, theirs = group_codes(exclude_same, left, right)
+    query_ids, reference_ids = group_codes(exclude_same, left, right)
     indices = np.full((left.n, k), -1, np.int64)
     distances = np.full((left.n, k), np.inf)
     if where is not None:
         from memorisk.scores.distances.gpu import open_search, search_nearest
 
-        with open_search(left, right, measure, (mine, theirs), threads, block) as search:
+        with open_search(left, right, measure, (query_ids, reference_ids), threads, block) as search:
             search_nearest(search, distances, indices)
         return Neighbours(indices, distances, measure.clipped(left))
 
     def visit(form, some, others, tile, betas, rows, columns) -> None:
         """Look through the pairs of a tile."""
         scan_nearest(
-            tile, betas, some.exact, others.exact, columns.start, mine[rows], theirs[columns],
+            tile, betas, some.exact, others.exact, columns.start, query_ids[rows], reference_ids[columns],
             distances[rows], indices[rows], *kernel_arguments(form),
         )  # fmt: skip
 
@@ -299,11 +299,11 @@ def histogram(
     threads, block = _count(threads), _count(block)
     where = find_device(device, queries, references)
     left, right = open_tables(queries, references, measure, where)
-    mine, theirs = group_codes(exclude_same, left, right)
+    query_ids, reference_ids = group_codes(exclude_same, left, right)
     if where is not None:
         from memorisk.scores.distances.gpu import count_pairs, open_search
 
-        with open_search(left, right, measure, (mine, theirs), threads, block) as search:
+        with open_search(left, right, measure, (query_ids, reference_ids), threads, block) as search:
             return count_pairs(search, bounds)
     total, lock = np.zeros(len(bounds), np.int64), threading.Lock()
 
@@ -311,7 +311,15 @@ def histogram(
         """Count the pairs of a tile."""
         counts = np.zeros(len(bounds), np.int64)
         scan_histogram(
-            tile, betas, some.exact, others.exact, mine[rows], theirs[columns], bounds, counts, *kernel_arguments(form)
+            tile,
+            betas,
+            some.exact,
+            others.exact,
+            query_ids[rows],
+            reference_ids[columns],
+            bounds,
+            counts,
+            *kernel_arguments(form),
         )
         with lock:
             np.add(total, counts, out=total)

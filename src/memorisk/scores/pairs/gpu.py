@@ -95,14 +95,14 @@ class DeviceTable:
         import torch
 
         first, last = self.parts[number]
-        made = self.grid.prepare(self.rows, first, last, self.workers)
-        block = torch.from_numpy(made.short).to(self.device)
+        prepared = self.grid.prepare(self.rows, first, last, self.workers)
+        block = torch.from_numpy(prepared.short).to(self.device)
         short = torch.zeros((self.width, padded(last - first, PADDED)), dtype=torch.float32, device=self.device)
         for start, some in zip((0, self.more), self.columns, strict=True):
             size = torch.from_numpy(np.abs(self.grid.whole[some].astype(np.float32))).to(self.device)
             chosen = block[:, torch.from_numpy(some).to(self.device)].float() * size
             short[start : start + len(some), : last - first] = chosen.T
-        return DeviceBlock(short, made.slack, first)
+        return DeviceBlock(short, prepared.slack, first)
 
 
 def table_room(device: Any) -> float:
@@ -222,11 +222,11 @@ class DevicePass(Pass):
             places = torch.arange(tile.shape[1], device=self.device)
             tile.masked_fill_(places[None] <= places[: len(tile), None], NONE)
         if len(self.codes[0]):
-            mine, theirs = (
+            ids_u, ids_v = (
                 codes[block.first : block.first + block.size]
                 for codes, block in zip(self.codes, (some, others), strict=True)
             )
-            tile[:m, :n].masked_fill_(mine[:, None] == theirs[None], NONE)
+            tile[:m, :n].masked_fill_(ids_u[:, None] == ids_v[None], NONE)
         evaluated = self._above_there(tile, some, others)
         if self.query.k:
             evaluated += self._top_there(tile, some, others)
@@ -311,10 +311,10 @@ class DevicePass(Pass):
             i, g = part.T
             at, lane = (groups[i, g] >= floor[i, None]).nonzero(as_tuple=True)
             rows, columns = (ids.cpu().numpy() for ids in (i[at], g[at] * group + lane))
-            mine, theirs = some.first + rows, others.first + columns
+            rows_u, rows_v = some.first + rows, others.first + columns
             turned = some.first > others.first and self.right is None
-            logits = self._logits(theirs, mine) if turned else self._logits(mine, theirs)
-            insert_pairs(mine - base, theirs, logits, self.logits, self.indices)
+            logits = self._logits(rows_v, rows_u) if turned else self._logits(rows_u, rows_v)
+            insert_pairs(rows_u - base, rows_v, logits, self.logits, self.indices)
             evaluated += len(logits)
         return evaluated
 

@@ -61,14 +61,14 @@ def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
 
     def generate(context, builder, signature, args):
         """Write the instructions, as numba asks an intrinsic to."""
-        made = {
+        arrays = {
             place: context.make_array(signature.args[place])(context, builder, value=args[place])
             for place in (0, 3, 8, 11)
         }
 
         def rows(place, numbers):
             """Pointers to rows, as vectors."""
-            array = made[place]
+            array = arrays[place]
             stride = builder.extract_value(array.strides, 0)
             start = builder.ptrtoint(array.data, _LONG)
             return [
@@ -77,7 +77,7 @@ def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
             ]
 
         left, right = rows(0, (1, 2)), rows(3, (4, 5, 6, 7))
-        signs = builder.bitcast(made[8].data, _SHORTS.as_pointer())
+        signs = builder.bitcast(arrays[8].data, _SHORTS.as_pointer())
         half, wide = ir.VectorType(_WORD, LANES // 2), ir.VectorType(_WORD, LANES)
         sums = [cgutils.alloca_once_value(builder, ir.Constant(half, None)) for _ in range(8)]
         lanes = ir.Constant(_LONG, LANES)
@@ -95,7 +95,7 @@ def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
         while len(vectors) > 1:
             vectors = [_joined(builder, *vectors[place : place + 2]) for place in range(0, len(vectors), 2)]
         vector = _folded(builder, vectors[0])
-        builder.store(vector, builder.bitcast(made[11].data, vector.type.as_pointer()), align=4)
+        builder.store(vector, builder.bitcast(arrays[11].data, vector.type.as_pointer()), align=4)
         return context.get_dummy_value()
 
     long = types.int64
@@ -175,7 +175,7 @@ def signed_sums(x, y, own_x, own_y, rest, whole, stages, stage, floors_x, floors
     step = max(4, SHARED // d // 4 * 4)
     sums, more = np.empty(8, np.int32), np.zeros(8, np.int32)
     first, early, needed = stages[stage], stage < len(stages) - 1, 0
-    mine, theirs = own_x[:, -1], own_y[:, -1]
+    sums_x, sums_y = own_x[:, -1], own_y[:, -1]
     if early:
         row, column, own, floors = _prepared(own_x[:, stage], own_y[:, stage], rest[:, stage], floors_x, floors_y)
         tile[:] = NONE
@@ -193,8 +193,8 @@ def signed_sums(x, y, own_x, own_y, rest, whole, stages, stage, floors_x, floors
                     _larger(x, i, o, y, j, j2, j3, j4, whole, first, d, more)  # pyright: ignore[reportCallIssue]
                 needed += 8
                 for c in range(min(4, n - j)):
-                    tile[o, j + c] = 2 * (sums[c + 4] + more[c + 4]) - mine[o] - theirs[j + c]
-                    tile[i, j + c] = 2 * (sums[c] + more[c]) - mine[i] - theirs[j + c]
+                    tile[o, j + c] = 2 * (sums[c + 4] + more[c + 4]) - sums_x[o] - sums_y[j + c]
+                    tile[i, j + c] = 2 * (sums[c] + more[c]) - sums_x[i] - sums_y[j + c]
     return needed
 
 

@@ -176,8 +176,8 @@ def _all_tops(tops: list[Top]) -> Top:
     n = max(part.start + len(part.indices) for part in tops) - start
     indices, logits = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
     for part in tops:
-        mine = slice(part.start - start, part.start - start + len(part.indices))
-        insert_rows(part.logits, part.indices, logits[mine], indices[mine])
+        part_rows = slice(part.start - start, part.start - start + len(part.indices))
+        insert_rows(part.logits, part.indices, logits[part_rows], indices[part_rows])
     return Top(indices, logits, start)
 
 

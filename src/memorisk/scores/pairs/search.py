@@ -200,10 +200,10 @@ class Pass:
         tile = space[0][: m * n].reshape(m, n)
         columns = evaluate(self.grid, some, others, self._floors(some, others, first, start), tile)
         offset = -m if self.right is not None else first + 1 - start
-        mine, theirs = (
+        ids_u, ids_v = (
             codes[at : at + size] for codes, at, size in zip(self.groups, (first, start), (m, n), strict=True)
         )
-        shared = (mine, theirs, self.head.weight, self.head.bias, self.grid.step)
+        shared = (ids_u, ids_v, self.head.weight, self.head.bias, self.grid.step)
         evaluated = self._above(tile, some, others, first, start, offset, shared, space[1:])
         evaluated += self._top(tile, some, others, first, start, offset, shared)
         evaluated += self._histogram(tile, some, others, offset, shared)
@@ -262,21 +262,21 @@ class Pass:
 
         if not self.query.k:
             return 0
-        mine, theirs, *head = shared
+        ids_u, ids_v, *head = shared
         evaluated, base = 0, self.job.first
         for low, high in self._locked(first, len(some.slack)):
             part, rows = slice(low - first, high - first), slice(low - base, high - base)
             with self.locks[(low - base) // ROWS_PER_LOCK]:
                 evaluated += scan_rows(
                     tile[part], some.exact[part], others.exact, some.slack[part], float(others.slack.max()), start,
-                    offset + low - first, mine[part], theirs, *head, self.logits[rows], self.indices[rows],
+                    offset + low - first, ids_u[part], ids_v, *head, self.logits[rows], self.indices[rows],
                 )  # fmt: skip
         for low, high in self._locked(start, len(others.slack)) if self.right is None else ():
             rows = slice(low - base, high - base)
             with self.locks[(low - base) // ROWS_PER_LOCK]:
                 evaluated += scan_columns(
                     tile, some.exact, others.exact, float(some.slack.max()), others.slack, first, low - start,
-                    high - start, offset, mine, theirs, *head, self.logits[rows], self.indices[rows],
+                    high - start, offset, ids_u, ids_v, *head, self.logits[rows], self.indices[rows],
                 )  # fmt: skip
         return evaluated
 
