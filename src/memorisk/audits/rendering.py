@@ -55,7 +55,7 @@ def _kind(result: Result) -> str:
 
 
 def _page_of(kind: str) -> Callable[..., Page]:
-    """Import the function that lays out the page of a kind of result; `classifier_page` for kinds that name no other."""
+    """Import the function that lays out the page of a kind; `classifier_page` for kinds that name no other."""
     module, function = _PAGES.get(kind, _PAGES["classifier"]).split(":")
     return getattr(import_module(module), function)
 

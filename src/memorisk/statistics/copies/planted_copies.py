@@ -84,12 +84,12 @@ def planted_p_values(
     count = np.asarray(n_images)
     if count.shape != values.shape or count.min() < 1:
         raise InputError(f"{values.shape} distances need the number of images, at least 1, of each one's patient")
-    theirs = np.arange(len(held)) if held_group is None else np.asarray(held_group)
+    held_units = np.arange(len(held)) if held_group is None else np.asarray(held_group)
     pairs, back = np.unique(np.stack([values, count]), axis=1, return_inverse=True)
     unit = np.repeat(np.arange(pairs.shape[1]), pairs[1].astype(np.int64))
     first = np.r_[True, unit[1:] != unit[:-1]]
     score = np.where(first, -pairs[0][unit], -max(pairs[0].max(), held.max()))  # other images count as the farthest
-    return unit_p_values(score, unit, -held, theirs, sizes=sizes).p_value[back.ravel()]
+    return unit_p_values(score, unit, -held, held_units, sizes=sizes).p_value[back.ravel()]
 
 
 def plant_power(

@@ -150,15 +150,15 @@ def reversed_queries(
         METHODS section 5, "Null".
     """
     train, held = check_distances(train_distance), check_distances(held_distance)
-    ours = np.arange(len(train)) if train_group is None else np.asarray(train_group)
-    theirs = np.arange(len(held)) if held_group is None else np.asarray(held_group)
-    both = np.intersect1d(ours, theirs)
+    train_units = np.arange(len(train)) if train_group is None else np.asarray(train_group)
+    held_units = np.arange(len(held)) if held_group is None else np.asarray(held_group)
+    both = np.intersect1d(train_units, held_units)
     if train_group is not None and held_group is not None and len(both):
         who = plural(len(both), "patient is", "patients are")
         raise InputError(f"{who} in training and held out, such as {one_line(both[0])}; split by patient")
-    result = unit_p_values(-train, ours, -held, theirs, sizes=sizes)
-    counted = image_counts(ours, theirs, seed=seed)
-    ahead = int(preceding_units(train, held, ours, counted).sum())
+    result = unit_p_values(-train, train_units, -held, held_units, sizes=sizes)
+    counted = image_counts(train_units, held_units, seed=seed)
+    ahead = int(preceding_units(train, held, train_units, counted).sum())
     return ReversedQueries(
         unit=result.unit,
         distance=-result.statistic,
@@ -302,18 +302,18 @@ def nearness(
         METHODS section 5: kept as a description, since as a test it flags 14 % at 5 % without any copy
         (`recipes/synthetic_null.py`).
     """
-    ours, held = check_distances(synthetic_distance), check_distances(held_distance)
+    distances, held = check_distances(synthetic_distance), check_distances(held_distance)
     groups = np.arange(len(held)) if held_group is None else np.asarray(held_group)
     if groups.shape != held.shape:
         raise InputError(f"{held.shape} held-out distances and {groups.shape} groups do not fit")
     _, index, count = np.unique(groups, return_inverse=True, return_counts=True)
     order = np.argsort(held)
     weight = np.concatenate([[0.0], np.cumsum(1 / (count[index[order]] * len(count)))])
-    share = weight[np.searchsorted(held[order], ours, side="right")]
-    ratio = np.full(len(ours), np.nan)
+    share = weight[np.searchsorted(held[order], distances, side="right")]
+    ratio = np.full(len(distances), np.nan)
     if second_distance is not None:
         second = check_distances(second_distance)
-        if second.shape != ours.shape or (second < ours).any():
+        if second.shape != distances.shape or (second < distances).any():
             raise InputError("second distances must be one per synthetic image, none below the first")
-        ratio = np.divide(ours, second, out=np.ones_like(ours), where=second > 0)
+        ratio = np.divide(distances, second, out=np.ones_like(distances), where=second > 0)
     return Nearness(np.minimum(share, 1.0), ratio, len(count))

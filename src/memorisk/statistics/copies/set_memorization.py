@@ -257,14 +257,14 @@ def nearness_test(
         >>> found.statistic, round(found.p_value, 3)
         (1.0, 0.05)
     """
-    ours, theirs = check_distances(train_distance), check_distances(held_distance)
-    units = np.arange(len(ours)) if train_group is None else np.asarray(train_group)
-    others = np.arange(len(theirs)) if held_group is None else np.asarray(held_group)
-    train, held = group_values(ours, units), group_values(theirs, others)
+    train_images, held_images = check_distances(train_distance), check_distances(held_distance)
+    units = np.arange(len(train_images)) if train_group is None else np.asarray(train_group)
+    others = np.arange(len(held_images)) if held_group is None else np.asarray(held_group)
+    train, held = group_values(train_images, units), group_values(held_images, others)
     counted = image_counts(units, others, seed=seed)
     if counted.one_each:
-        train = group_values(ours[counted.train], units[counted.train])
-        held = group_values(theirs[counted.held], others[counted.held])
+        train = group_values(train_images[counted.train], units[counted.train])
+        held = group_values(held_images[counted.held], others[counted.held])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # SciPy says when it goes over to the limit for large samples
         result: Any = scipy.stats.ks_2samp(train, held, alternative="greater", method="auto")

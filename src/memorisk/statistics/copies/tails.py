@@ -202,9 +202,9 @@ def neighbour_leads(own: ArrayLike, others: ArrayLike, *, logits: bool = False) 
     Returns:
         [n] leads; 0 where both distances are equal.
     """
-    ours, theirs = closeness(own, logits=logits), closeness(others, logits=logits)
+    nearest, next_nearest = closeness(own, logits=logits), closeness(others, logits=logits)
     with np.errstate(invalid="ignore"):
-        return np.where(ours == theirs, 0.0, ours - theirs)
+        return np.where(nearest == next_nearest, 0.0, nearest - next_nearest)
 
 
 def largest_lead(lead: ArrayLike, unit: ArrayLike, n_units: int) -> FloatArray:

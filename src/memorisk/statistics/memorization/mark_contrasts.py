@@ -118,11 +118,13 @@ def excess_over_references(own: ArrayLike, references: ArrayLike) -> MeanLimits:
     Raises:
         InputError: Shapes do not fit.
     """
-    canaries, theirs = np.asarray(own, dtype=np.float64), np.asarray(references, dtype=np.float64)
-    if canaries.ndim != 1 or theirs.shape[1:] != canaries.shape or not theirs.size:
-        raise InputError(f"scores have shapes {canaries.shape} and {theirs.shape}; give [n] and [references, n]")
-    centred = theirs.mean(axis=1) - theirs.mean()
-    return contrast([canaries - theirs.mean(axis=0), centred], (1.0, -1.0))
+    canaries, reference_scores = np.asarray(own, dtype=np.float64), np.asarray(references, dtype=np.float64)
+    if canaries.ndim != 1 or reference_scores.shape[1:] != canaries.shape or not reference_scores.size:
+        raise InputError(
+            f"scores have shapes {canaries.shape} and {reference_scores.shape}; give [n] and [references, n]"
+        )
+    centred = reference_scores.mean(axis=1) - reference_scores.mean()
+    return contrast([canaries - reference_scores.mean(axis=0), centred], (1.0, -1.0))
 
 
 def positive_mean(values: ArrayLike) -> float:

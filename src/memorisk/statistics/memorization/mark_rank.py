@@ -99,16 +99,18 @@ def rank_mark(
     """
     own, alike = np.asarray(mark, dtype=np.float64), np.asarray(controls, dtype=np.float64)
     references = np.asarray(reference_mark, dtype=np.float64)
-    theirs = np.empty((0, alike.shape[-1] if alike.ndim else 0)) if reference_controls is None else reference_controls
-    theirs = np.asarray(theirs, dtype=np.float64)
-    _check(own, alike, references, theirs)
+    reference_alike = (
+        np.empty((0, alike.shape[-1] if alike.ndim else 0)) if reference_controls is None else reference_controls
+    )
+    reference_alike = np.asarray(reference_alike, dtype=np.float64)
+    _check(own, alike, references, reference_alike)
     c, r, s = alike.shape[1], len(references), len(own)
     over = (own.mean(), alike.mean(axis=0))
     p_controls = rank_p(over[0], over[1])
-    t, t_references = own - alike.mean(axis=1), references - theirs.mean(axis=1)
+    t, t_references = own - alike.mean(axis=1), references - reference_alike.mean(axis=1)
     p_centred = p_references = float("nan")
     if r:
-        p_centred = rank_p(over[0] - references.mean(), over[1] - theirs.mean(axis=0))
+        p_centred = rank_p(over[0] - references.mean(), over[1] - reference_alike.mean(axis=0))
         p_references = permutation_p(t, t_references, draws=draws, seed=seed)
     smallest = {"controls": 1 / (1 + c), "centred": 1 / (1 + c), "references": smallest_permutation_p(s, r, draws)}
     method = "references" if r and smallest["references"] <= level else "centred" if r else "controls"
@@ -125,7 +127,7 @@ def rank_mark(
         p_controls=p_controls,
         p_centred=p_centred,
         p_references=p_references,
-        detectable=_detectable(method, over[1], t_references, theirs, s, level),
+        detectable=_detectable(method, over[1], t_references, reference_alike, s, level),
         n_controls=c,
         n_models=s,
         n_references=r,
@@ -261,7 +263,7 @@ def _interval(t: FloatArray, references: FloatArray, level: float) -> tuple[floa
 
 
 def _detectable(
-    method: str, controls: FloatArray, t_references: FloatArray, theirs: FloatArray, s: int, level: float
+    method: str, controls: FloatArray, t_references: FloatArray, reference_alike: FloatArray, s: int, level: float
 ) -> float:
     """The least m that would have p <= level."""
     if method == "references":
@@ -270,21 +272,21 @@ def _detectable(
             return float(scipy.stats.norm.ppf(1 - level) * spread)
         allowed = int(np.floor(level * (len(t_references) + 1) + TOLERANCE)) - 1
         return float(np.sort(t_references)[::-1][allowed] - t_references.mean())
-    values = controls - (theirs.mean(axis=0) if method == "centred" else 0.0)
+    values = controls - (reference_alike.mean(axis=0) if method == "centred" else 0.0)
     allowed = int(np.floor(level * (len(values) + 1) + TOLERANCE)) - 1
     return float("inf") if allowed < 0 else float(np.sort(values)[::-1][allowed] - values.mean())
 
 
-def _check(own: FloatArray, alike: FloatArray, references: FloatArray, theirs: FloatArray) -> None:
+def _check(own: FloatArray, alike: FloatArray, references: FloatArray, reference_alike: FloatArray) -> None:
     if own.ndim != 1 or alike.ndim != 2 or len(own) != len(alike) or not len(own) or not alike.shape[1]:
         raise InputError(
             f"statistics have shapes {own.shape} and {alike.shape}; give [models] of the mark and [models, controls], "
             "one control at least"
         )
-    if references.ndim != 1 or theirs.shape != (len(references), alike.shape[1]):
+    if references.ndim != 1 or reference_alike.shape != (len(references), alike.shape[1]):
         raise InputError(
-            f"the references' statistics have shapes {references.shape} and {theirs.shape}; give [references] and "
-            f"[references, {alike.shape[1]}]"
+            f"the references' statistics have shapes {references.shape} and {reference_alike.shape}; give [references] "
+            f"and [references, {alike.shape[1]}]"
         )
-    if not all(np.isfinite(array).all() for array in (own, alike, references, theirs)):
+    if not all(np.isfinite(array).all() for array in (own, alike, references, reference_alike)):
         raise InputError("a statistic is not finite: log KL needs divergences of at least the floor")

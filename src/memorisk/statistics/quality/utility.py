@@ -113,14 +113,22 @@ def compare_training(
     Raises:
         InputError: Shapes do not fit, or level outside (0, 1).
     """
-    ours, theirs = np.asarray(synthetic, dtype=np.float64), np.asarray(real, dtype=np.float64)
+    synthetic_scores, real_scores = np.asarray(synthetic, dtype=np.float64), np.asarray(real, dtype=np.float64)
     classes, units = np.asarray(label, dtype=np.int64), np.unique(np.asarray(patient), return_inverse=True)[1]
-    if ours.ndim != 3 or ours.shape != theirs.shape or ours.shape[1] != len(classes) or len(units) != len(classes):
-        raise InputError(f"scores {ours.shape} and {theirs.shape} of {len(classes)} labels do not fit: give [S, n, k]")
+    if (
+        synthetic_scores.ndim != 3
+        or synthetic_scores.shape != real_scores.shape
+        or synthetic_scores.shape[1] != len(classes)
+        or len(units) != len(classes)
+    ):
+        raise InputError(
+            f"scores {synthetic_scores.shape} and {real_scores.shape} of {len(classes)} labels do not fit: "
+            "give [S, n, k]"
+        )
     if not 0 < level < 1:
         raise InputError(f"level is {level}; give a coverage between 0 and 1, such as 0.95")
-    values = [np.array([measure(scores, classes) for scores in arm]) for arm in (ours, theirs)]
-    deleted = [_without(arm, classes, units, measure) for arm in (ours, theirs)]
+    values = [np.array([measure(scores, classes) for scores in arm]) for arm in (synthetic_scores, real_scores)]
+    deleted = [_without(arm, classes, units, measure) for arm in (synthetic_scores, real_scores)]
     each = [
         _figure(float(v.mean()), d, _of_trainings(v), len(v), level, 0.0) for v, d in zip(values, deleted, strict=True)
     ]
@@ -253,9 +261,9 @@ def against_majority(
             within = [stratum[rng.integers(0, len(stratum), len(stratum))] for stratum in strata if len(stratum)]
             even = np.bincount(np.concatenate(within), minlength=n_groups).astype(np.float64)
             model = np.bincount(rng.integers(0, n_models, n_models), minlength=n_models) / n_models
-            ours = np.tensordot(model, hits[:-1], axes=1)
-            accuracy, _, gain = _shares(weight @ count, weight @ ours, weight @ hits[-1])
-            drawn[:, i] = accuracy, _shares(even @ count, even @ ours, even @ hits[-1])[1], gain
+            model_hits = np.tensordot(model, hits[:-1], axes=1)
+            accuracy, _, gain = _shares(weight @ count, weight @ model_hits, weight @ hits[-1])
+            drawn[:, i] = accuracy, _shares(even @ count, even @ model_hits, even @ hits[-1])[1], gain
     limits = np.nanquantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=1) if n_groups > 1 else drawn[:, :2].T
     shares = [Share(float(v), float(a), float(b)) for v, a, b in zip(point, *limits, strict=True)]
     return Utility(
