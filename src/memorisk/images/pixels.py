@@ -198,16 +198,16 @@ class DecodedBlock:
 
 def decode_block(block: Block) -> DecodedBlock:
     """Decode a block's rows and write them to their place in the file."""
-    done = DecodedBlock(block.first)
+    outcome = DecodedBlock(block.first)
     try:
         handle = os.open(block.file, os.O_WRONLY)
         try:
-            _write_rows(handle, block, done)
+            _write_rows(handle, block, outcome)
         finally:
             os.close(handle)
     except OSError as error:
-        done.full = (error.errno or 0, one_line(error.strerror or error, 120))
-    return done
+        outcome.full = (error.errno or 0, one_line(error.strerror or error, 120))
+    return outcome
 
 
 def one_channel(image: np.ndarray) -> np.ndarray:
@@ -235,11 +235,11 @@ def unreadable_reason(source: Source, error: Exception) -> str:
     return one_line(reason, 200)
 
 
-def _write_rows(handle: int, block: Block, done: DecodedBlock) -> None:
+def _write_rows(handle: int, block: Block, outcome: DecodedBlock) -> None:
     row_bytes = int(np.prod(block.shape)) * (1 if block.rule.depth == 8 else 2)
     buffer, start = bytearray(), block.first
-    for row, image in _block_images(block, done):
-        if not done.complete:
+    for row, image in _block_images(block, outcome):
+        if not outcome.complete:
             return
         if image is None:
             pixels = bytes(row_bytes)
@@ -252,8 +252,8 @@ def _write_rows(handle: int, block: Block, done: DecodedBlock) -> None:
     _write_all(handle, buffer, block.offset + start * row_bytes)
 
 
-def _block_images(block: Block, done: DecodedBlock) -> Iterator[tuple[int, np.ndarray | None]]:
-    """The block's rows, None for an unreadable one; notes in ``done`` what they are."""
+def _block_images(block: Block, outcome: DecodedBlock) -> Iterator[tuple[int, np.ndarray | None]]:
+    """The block's rows, None for an unreadable one; notes in ``outcome`` what they are."""
     for row, source in enumerate(block.sources, block.first):
         try:
             decoded = block.rule.read(source)
@@ -261,18 +261,18 @@ def _block_images(block: Block, done: DecodedBlock) -> Iterator[tuple[int, np.nd
         except MissingExtraError:
             raise
         except InputError as error:
-            done.unreadable.append((row, unreadable_reason(source, error)))
-            done.hashes.append("")
-            done.decoded.append("")
+            outcome.unreadable.append((row, unreadable_reason(source, error)))
+            outcome.hashes.append("")
+            outcome.decoded.append("")
             yield row, None
             continue
         if image.shape[:2] != block.shape[:2]:
-            done.other_size = (row, image.shape[0], image.shape[1])
+            outcome.other_size = (row, image.shape[0], image.shape[1])
         elif image.shape[2] > block.shape[2]:
-            done.colour = row
-        done.hashes.append(hash_pixels(image))
-        done.decoded.append(done.hashes[-1] if image is decoded else hash_pixels(decoded))
-        done.all_grey = done.all_grey and image.shape[2] == 1
+            outcome.colour = row
+        outcome.hashes.append(hash_pixels(image))
+        outcome.decoded.append(outcome.hashes[-1] if image is decoded else hash_pixels(decoded))
+        outcome.all_grey = outcome.all_grey and image.shape[2] == 1
         yield row, image
 
 

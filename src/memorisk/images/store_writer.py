@@ -172,14 +172,14 @@ def write_store(plan: StorePlan, *, processes: int, progress: CountProgress | No
     remove_abandoned(plan.stores)
     shutil.rmtree(plan.stores / plan.key, ignore_errors=True)  # damaged, or it would have been used
     layout = _guess_layout(plan)
-    layout, done = _resume(plan, layout)
+    layout, finished = _resume(plan, layout)
     while True:
-        blocks = _open_blocks(plan, layout, done)
-        decoded = _decode(plan, blocks, done, processes=processes, progress=progress)
+        blocks = _open_blocks(plan, layout, finished)
+        decoded = _decode(plan, blocks, finished, processes=processes, progress=progress)
         if not any(block.colour is not None for block in decoded):
             break
-        layout = _widen_to_colour(plan, layout, done)
-    _finish(plan, layout, [done[first] for first in sorted(done)])
+        layout = _widen_to_colour(plan, layout, finished)
+    _finish(plan, layout, [finished[first] for first in sorted(finished)])
 
 
 def _guess_layout(plan: StorePlan) -> _Layout:
@@ -238,7 +238,7 @@ def _resume(plan: StorePlan, layout: _Layout) -> tuple[_Layout, dict[int, Decode
 
 
 def _verified_blocks(array: Path, layout: _Layout, lines: list[str]) -> dict[int, DecodedBlock]:
-    done = {}
+    finished = {}
     rows = np.load(array, mmap_mode="r", allow_pickle=False)
     for line in lines:
         try:
@@ -247,18 +247,18 @@ def _verified_blocks(array: Path, layout: _Layout, lines: list[str]) -> dict[int
             continue
         pixels = rows[block.first : block.first + len(block.hashes)]
         if all(not known or hash_pixels(row) == known for row, known in zip(pixels, block.hashes, strict=True)):
-            done[block.first] = block
-    return done
+            finished[block.first] = block
+    return finished
 
 
-def _new_journal(plan: StorePlan, layout: _Layout, done: dict[int, DecodedBlock]) -> None:
-    lines = [json.dumps(asdict(layout)), *(json.dumps(asdict(block)) for block in done.values())]
+def _new_journal(plan: StorePlan, layout: _Layout, finished: dict[int, DecodedBlock]) -> None:
+    lines = [json.dumps(asdict(layout)), *(json.dumps(asdict(block)) for block in finished.values())]
     temporary = plan.building / f"{JOURNAL}.part"
     temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
     temporary.replace(plan.building / JOURNAL)
 
 
-def _open_blocks(plan: StorePlan, layout: _Layout, done: dict[int, DecodedBlock]) -> list[Block]:
+def _open_blocks(plan: StorePlan, layout: _Layout, finished: dict[int, DecodedBlock]) -> list[Block]:
     return [
         Block(
             first=first,
@@ -269,7 +269,7 @@ def _open_blocks(plan: StorePlan, layout: _Layout, done: dict[int, DecodedBlock]
             shape=layout.row,
         )
         for first, end in row_blocks(layout.n)
-        if first not in done
+        if first not in finished
     ]
 
 
@@ -312,12 +312,12 @@ def _decode(
     return decoded
 
 
-def _widen_to_colour(plan: StorePlan, layout: _Layout, done: dict[int, DecodedBlock]) -> _Layout:
+def _widen_to_colour(plan: StorePlan, layout: _Layout, finished: dict[int, DecodedBlock]) -> _Layout:
     """Copy the grey rows that are done to an array of three channels."""
     wide = _Layout(layout.n, layout.height, layout.width, 3, layout.dtype)
     with write_guard(plan.stores, DECODED_IMAGES, needed=wide.total_bytes):
         _copy(plan.building / IMAGES, wide, np.arange(layout.n))
-        _new_journal(plan, wide, done)
+        _new_journal(plan, wide, finished)
     return wide
 
 

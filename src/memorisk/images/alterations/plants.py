@@ -108,15 +108,15 @@ def _cropped(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> C
 
 
 def _pasted(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> CopyWithParameter:
-    made = base.copy()
+    pasted = base.copy()
     window = []
     for side in image.shape[:2]:
         length = max(1, round(float(rng.uniform(*REGIONS)) * side))
         start = int(rng.integers(side - length + 1))
         window.append(slice(start, start + length))
-    made[tuple(window)] = image[tuple(window)]
+    pasted[tuple(window)] = image[tuple(window)]
     area = np.prod([w.stop - w.start for w in window]) / np.prod(image.shape[:2])
-    return made, f"{area:.0%} of the area"
+    return pasted, f"{area:.0%} of the area"
 
 
 _ENTRIES = (

@@ -76,10 +76,10 @@ class Whitening:
     def table(self, thumbnails: np.ndarray) -> np.ndarray:
         """[n, k] vectors of many thumbnails, in blocks; a large table lies on the disk."""
         width = thumbnails.shape[1] * thumbnails.shape[2] if self.basis is None else self.basis.shape[1]
-        made = scratch_array((len(thumbnails), width), np.float32)
+        vectors = scratch_array((len(thumbnails), width), np.float32)
         for i in range(0, len(thumbnails), _BLOCK):
-            made[i : i + _BLOCK] = self.vectors(thumbnails[i : i + _BLOCK])
-        return made
+            vectors[i : i + _BLOCK] = self.vectors(thumbnails[i : i + _BLOCK])
+        return vectors
 
 
 def fit_whitening(*sets: np.ndarray) -> Whitening:

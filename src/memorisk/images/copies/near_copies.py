@@ -147,12 +147,12 @@ def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: CountProg
         images: Array or sequence of images; it may lie on the disk.
         progress: Called with the images done and their number.
     """
-    made = scratch_array((len(images), SIDE, SIDE), np.uint8)
+    small = scratch_array((len(images), SIDE, SIDE), np.uint8)
     for row in range(len(images)):
-        made[row] = thumbnail(np.asarray(images[row]))
+        small[row] = thumbnail(np.asarray(images[row]))
         if progress is not None and (row + 1) % 256 == 0:
             progress(row + 1, len(images))
-    return made
+    return small
 
 
 def copy_rule(

@@ -88,9 +88,9 @@ def _read_lt_part(path: Path, part: str, key: str, classes: Sequence[str]) -> pd
     wrong = [image for image, names in zip(column_texts(table, key), ones, strict=True) if len(names) != 1]
     if wrong:
         raise InputError(f"{path.name}: {len(wrong):,} images have not exactly one class ({listed(wrong, 3)})")
-    ours = [c for c in table.columns if c in ("label", "split", "part")]
-    if ours:
-        raise InputError(f"{path.name}: has a column {listed(ours)}, which the official table has not")
+    reserved = [c for c in table.columns if c in ("label", "split", "part")]
+    if reserved:
+        raise InputError(f"{path.name}: has a column {listed(reserved)}, which the official table has not")
     table = table.drop(columns=[c for c in table.columns if c in classes or str(c).startswith("Unnamed")])
     return table.assign(label=[names[0] for names in ones], split=_LT_PARTS[part], part=part)
 

@@ -178,8 +178,8 @@ def _beside(path: Path, kinds: tuple[str, ...], n: int) -> np.ndarray | None:
     if file_type is None or file_type.name not in ("npy", "idx", "idx, gzipped"):
         return None
     for kind in kinds:
-        for mine in ("images", "x", "X"):
-            name = path.name.replace(mine, kind, 1).replace("idx3", "idx1")
+        for image_word in ("images", "x", "X"):
+            name = path.name.replace(image_word, kind, 1).replace("idx3", "idx1")
             partner = path.with_name(name)
             if name != path.name and partner.is_file() and file_format(partner) is not None:
                 shape = open_rows(partner, None).shape
