@@ -199,8 +199,8 @@ def load_encoder_weights(folder: Path, description: Mapping[str, Any]) -> Latent
 
     def network() -> Any:
         """An autoencoder of this configuration with the half that was saved; the caller drops the other."""
-        made = _built(config, str(description["name"]))
-        half = PosteriorMean(made)
+        autoencoder = _built(config, str(description["name"]))
+        half = PosteriorMean(autoencoder)
         tensors = load_file(file)
         own = half.state_dict()
         wrong = [f"{name} is missing" for name in own if name not in tensors]
@@ -208,7 +208,7 @@ def load_encoder_weights(folder: Path, description: Mapping[str, Any]) -> Latent
         wrong += [f"{n} has another shape" for n in own if n in tensors and own[n].shape != tensors[n].shape]
         refuse_mismatch(wrong, one_line(file))
         half.load_state_dict(tensors)
-        return made
+        return autoencoder
 
     return _encoder(
         str(description["name"]), config, (height, width), content, network, [], read_training_record(folder)

@@ -329,9 +329,9 @@ class TrainingRecord:
 
     def _trained_hashes(self) -> set[tuple[tuple[int, ...], int, str]]:
         """Hashes of the images that were trained on, here and earlier, with the size they are of."""
-        mine = self.table.loc[self.table["part"] == "training", "pixel_hash"].tolist()
+        own = self.table.loc[self.table["part"] == "training", "pixel_hash"].tolist()
         before = set() if self.earlier is None else self.earlier._trained_hashes()
-        return before | {(self.stored, self.depth, value) for value in mine}
+        return before | {(self.stored, self.depth, value) for value in own}
 
 
 def join_seen(own: SeenImages, other: TrainingRecord | None, store: ImageStore) -> SeenImages:

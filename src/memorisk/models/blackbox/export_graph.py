@@ -408,10 +408,10 @@ def _schedule(steps: list[Step], outputs: list[str]) -> list[Step]:
     scheduled: list[Step] = []
     for step in reversed(steps):
         used = {name for item in step.inputs for name in _names_within(item["arg"])}
-        made = {name for name in step.outputs if isinstance(name, str)}
-        done = tuple((used | made) - needed)
+        outputs_named = {name for name in step.outputs if isinstance(name, str)}
+        unneeded = tuple((used | outputs_named) - needed)
         needed |= used
-        scheduled.append(Step(step.function, step.positional, step.inputs, step.outputs, step.whole, done))
+        scheduled.append(Step(step.function, step.positional, step.inputs, step.outputs, step.whole, unneeded))
     return scheduled[::-1]
 
 

@@ -337,7 +337,7 @@ def _network_encoder(
     @cache
     def load() -> tuple[nn.Module, list[str]]:
         """The network, built once, and what was noted on the way."""
-        done: list[str] = []
+        notes: list[str] = []
         network = create_model(
             source.name,
             num_classes=2,
@@ -345,9 +345,9 @@ def _network_encoder(
             image_size=max(size_in),
             weights=source.weights,
             seed=seed,
-            on_note=lambda text: done.append(text) if "head" not in text else None,
+            on_note=lambda text: notes.append(text) if "head" not in text else None,
         )
-        return Trunk(network).eval(), done
+        return Trunk(network).eval(), notes
 
     file = str(source.weights)
     content = content_fingerprints([file], books)[file] if kind == "file" else state_fingerprint(load()[0])

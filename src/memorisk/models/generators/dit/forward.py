@@ -176,9 +176,9 @@ def rows_are_independent(images: int, tokens: int, hidden: int, heads: int, inpu
         return same
 
     shapes = [(inputs, hidden), (hidden, 3 * hidden), (hidden, hidden), (hidden, 4 * hidden), (4 * hidden, hidden)]
-    for n_in, made in [*shapes, (hidden, outputs)]:
+    for n_in, n_out in [*shapes, (hidden, outputs)]:
         x = torch.randn(images, tokens, n_in, generator=noise)
-        weight, bias = torch.randn(made, n_in, generator=noise), torch.randn(made, generator=noise)
+        weight, bias = torch.randn(n_out, n_in, generator=noise), torch.randn(n_out, generator=noise)
         if not apart(x, lambda x, w=weight, b=bias: F.linear(x, w, b)):
             return False
     if not apart(torch.randn(images, tokens, 4 * hidden, generator=noise), _activation):
