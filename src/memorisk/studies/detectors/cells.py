@@ -264,14 +264,14 @@ def encoder_key(cell: Cell, options: BenchDetectorsOptions, device: str) -> str:
     elif weights is not None and Path(weights).is_file():
         name = name.partition("@")[0]
         weights = content_fingerprints([weights], _hash_folder(options))[weights]
-    made = {"size": options.network_size, "precision": options.precision, "device": torch.device(device).type}
+    precision = {"size": options.network_size, "precision": options.precision, "device": torch.device(device).type}
     content = {"format": _FORMAT, "name": name, "weights": weights, "loss": cell.loss, "seed": cell.seed}
     if cell.trained:
         settings = asdict(options.training("", cell.loss, cell.seed))
         content["training"] = {
             k: v for k, v in settings.items() if k not in ("backbone", "device", "checkpoint_seconds")
         }
-    return fingerprint(content | made)
+    return fingerprint(content | precision)
 
 
 def run_cell(job: CellJob) -> str:

@@ -58,15 +58,15 @@ def architecture_frame(measured: Sequence[Detector], board: pd.DataFrame, streng
         board: Rows of the leaderboard.
         strength: Of the copies.
     """
-    made = []
+    records = []
     by = {d.name: d for d in measured}
     for row in board.to_dict("records"):
         values = list(by[row["name"]].published_values(strength).values())
         middle = float(np.mean(values)) if values else np.nan
         error = float(scipy.stats.sem(values)) if len(values) > 1 else np.nan
         columns = {k: row[k] for k in (*_LABELS, "measure", "detected", "detected_low", "detected_high")}
-        made.append({**columns, "mean": middle, "mean_low": middle - error, "mean_high": middle + error})
-    return pd.DataFrame(made)
+        records.append({**columns, "mean": middle, "mean_low": middle - error, "mean_high": middle + error})
+    return pd.DataFrame(records)
 
 
 def architecture_figure(frame: pd.DataFrame) -> list[Block]:

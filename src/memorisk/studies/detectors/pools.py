@@ -127,8 +127,8 @@ def _refuse_few(patients: dict[str, int], total: int, specificity: float) -> Non
     """
     needed = identities_needed(specificity)
     for name in ("null", "test_null"):
-        made = (patients[name] + 1) // 2
-        if made < needed:
+        n_threshold = (patients[name] + 1) // 2
+        if n_threshold < needed:
             raise InputError(
                 f"the shares leave {patients[name]} of {total:,} patients for the null of a pool, half of whom make "
                 f"its threshold; specificity {specificity:g} needs {2 * needed} of them: give the null (the last of "

@@ -267,10 +267,10 @@ def measure(
 def copies_of(cell: Cell) -> dict[str, ImageStore]:
     """A weak and a strong copy of every training image, and a weak one of every held-out image, as stores."""
     images, seed = cell.data.store.images, cell.options.seed
-    made = {name: augmented_copies(images, cell.training.rows, name, seed=seed) for name in cell.options.strengths}
+    copies = {name: augmented_copies(images, cell.training.rows, name, seed=seed) for name in cell.options.strengths}
     if cell.arm.conditioning:
-        made["held_copy"] = augmented_copies(images, cell.data.held_out, "weak", seed=seed)
-    return {name: store_of(copies, cell, name) for name, copies in made.items()}
+        copies["held_copy"] = augmented_copies(images, cell.data.held_out, "weak", seed=seed)
+    return {name: store_of(copies, cell, name) for name, copies in copies.items()}
 
 
 def store_of(images: np.ndarray, cell: Cell, name: str) -> ImageStore:
@@ -291,14 +291,14 @@ def _distances(cell: Cell, detectors: Detectors, source: str, values: Mapping[st
     """Compute the distances in both directions, and figure 3's pools."""
     data, training = cell.data, cell.training
     real, similar = detectors.real(source, data).values, detectors.similarity(source, data)
-    train, held, made = real[training.rows], real[data.held_out], values["synthetic"]
-    forward, back = similar.nearest(train, made), similar.nearest(made, train)
+    train, held, synthetic = real[training.rows], real[data.held_out], values["synthetic"]
+    forward, back = similar.nearest(train, synthetic), similar.nearest(synthetic, train)
     nearest = back.rows[:, 0]
     codes = np.unique(training.groups, return_inverse=True)[1]
-    others = similar.nearest(made, train, exclude_same=(codes[nearest], codes))
+    others = similar.nearest(synthetic, train, exclude_same=(codes[nearest], codes))
     distances = {
         "train_distance": -forward.scores[:, 0], "train_nearest": forward.rows[:, 0],
-        "held_distance": -similar.nearest(held, made).scores[:, 0],
+        "held_distance": -similar.nearest(held, synthetic).scores[:, 0],
         "synthetic_distance": -back.scores[:, 0], "synthetic_nearest": nearest,
         "synthetic_second": -others.scores[:, 0], "held_train": -similar.nearest(held, train).scores[:, 0],
     }  # fmt: skip
@@ -419,8 +419,8 @@ def quality(cell: Cell, images: np.ndarray, detectors: Detectors) -> Any:
 
     source = cell.options.quality_source
     real = detectors.real(source, cell.data)
-    made = detectors.features(source, store_of(images, cell, "synthetic"), cell.data)
+    features = detectors.features(source, store_of(images, cell, "synthetic"), cell.data)
     train, held = real.select(cell.training.rows), real.select(cell.data.held_out)
-    table = measure_quality(train, made, held, seed=cell.options.seed).table
+    table = measure_quality(train, features, held, seed=cell.options.seed).table
     shutil.rmtree(cell.folder / WORK, ignore_errors=True)
     return table

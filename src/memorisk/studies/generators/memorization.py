@@ -78,13 +78,13 @@ def closest_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
         order = np.argsort(own["synthetic_distance"], kind="stable")[: read.cell.options.closest]
         train = read.cell.training.rows[own["synthetic_nearest"][order]]
         ids, patients = names.names(images[train]), names.names(read.cell.data.groups[train])
-        for place, (image, who, made) in enumerate(zip(ids, patients, order, strict=True), start=1):
+        for place, (image, who, synthetic) in enumerate(zip(ids, patients, order, strict=True), start=1):
             rows.append(
                 {
                     **_evaluation_columns(read), "place": place, "image": str(image), "patient": str(who),
-                    "synthetic": int(made), "synthetic_seed": int(own["seeds"][made]),
-                    "distance": float(own["synthetic_distance"][made]),
-                    "second": float(own["synthetic_second"][made]),
+                    "synthetic": int(synthetic), "synthetic_seed": int(own["seeds"][synthetic]),
+                    "distance": float(own["synthetic_distance"][synthetic]),
+                    "second": float(own["synthetic_second"][synthetic]),
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
@@ -238,12 +238,12 @@ def retrieval(read: Evaluation) -> dict[str, Any]:
     Args:
         read: A reading.
     """
-    made, held = read.arrays["synthetic_nearest"], read.arrays["held_nearest"]
-    n = min(len(made), len(held))
+    synthetic, held = read.arrays["synthetic_nearest"], read.arrays["held_nearest"]
+    n = min(len(synthetic), len(held))
     rng = np.random.default_rng(read.cell.options.seed)
     total = len(read.cell.training.rows)
-    scores = {"irs_all": irs_of(made, total)}
-    scores["irs"] = irs_of(rng.permutation(made)[:n], total)
+    scores = {"irs_all": irs_of(synthetic, total)}
+    scores["irs"] = irs_of(rng.permutation(synthetic)[:n], total)
     scores["irs_held"] = irs_of(rng.permutation(held)[:n], total)
     row: dict[str, Any] = {}
     for name, score in scores.items():

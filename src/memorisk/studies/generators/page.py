@@ -196,10 +196,10 @@ def _pairs(read: Evaluation) -> list[Thumbnail]:
     place = {int(row): i for i, row in enumerate(own["shown"])}
     order = np.argsort(own["synthetic_distance"], kind="stable")[: min(MOST_PAIRS, cell.options.closest)]
     items = []
-    for made in order.tolist():
-        row = cell.training.rows[own["synthetic_nearest"][made]]
-        picture = side_by_side(np.asarray(cell.data.store.images[row]), own["shown_pixels"][place[made]])
-        caption = [f"distance {power(own['synthetic_distance'][made])}"]
+    for synthetic in order.tolist():
+        row = cell.training.rows[own["synthetic_nearest"][synthetic]]
+        picture = side_by_side(np.asarray(cell.data.store.images[row]), own["shown_pixels"][place[synthetic]])
+        caption = [f"distance {power(own['synthetic_distance'][synthetic])}"]
         items.append(Thumbnail(data_uri=data_uri(picture, side=PICTURE_SIDE), caption=caption,
                                alternative="A training image and the generated image nearest to it"))  # fmt: skip
     return items

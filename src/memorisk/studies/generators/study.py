@@ -181,8 +181,8 @@ def study_generators(
         """Train and read what is not done."""
         _run(run, cells, detectors, progress)
 
-    made = Study(out=folder, settings=settings, identity=settings["run"], run=run, read=read, report=report)
-    return run_study(made, progress, tables_only=tables_only)
+    engine_study = Study(out=folder, settings=settings, identity=settings["run"], run=run, read=read, report=report)
+    return run_study(engine_study, progress, tables_only=tables_only)
 
 
 def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> GeneratorsPlan:

@@ -306,8 +306,8 @@ def _family(cell: Cell, judge: ImageSimilarity, family: str) -> Arrays:
         for i, strength in enumerate(FAMILIES[family]):
             for start in range(0, len(rows), step):
                 some = rows[start : start + step]
-                made = augmented(images, some, family, strength, seed=cell.options.seed)
-                store = copies_store(cell.store, made, some, [hash_pixels(image) for image in made])
+                images_made = augmented(images, some, family, strength, seed=cell.options.seed)
+                store = copies_store(cell.store, images_made, some, [hash_pixels(image) for image in images_made])
                 scores[i, start : start + len(some)] = judge.copies(store, some)
         arrays[f"{place}"] = scores
     return arrays

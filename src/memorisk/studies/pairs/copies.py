@@ -45,15 +45,15 @@ def figure_4_table(measured: Sequence[CopiesScores]) -> StudyTable:
     rows = []
     for m in measured:
         for rule in RULES:
-            made, intervals = [], []
+            recalls, intervals = [], []
             for dataset in m.datasets:
                 if np.isnan(m.cuts[rule][dataset].value):
                     continue
                 share = m.strongest(rule, dataset)
                 intervals.append(identity_share(share, m.groups[dataset]))
                 row: dict[str, object] = {"detector": m.name, "rule": RULE_WORDS[rule], "dataset": dataset}
-                made.append({**row, **limits("recall", intervals[-1]), **_image_shares(share, m.groups[dataset])})
-            rows += _add_macro(made, {"recall": intervals}, len(m.datasets))
+                recalls.append({**row, **limits("recall", intervals[-1]), **_image_shares(share, m.groups[dataset])})
+            rows += _add_macro(recalls, {"recall": intervals}, len(m.datasets))
     note = (
         "The threshold of every detector comes from validation patients by one rule. At 50 % specificity half of the "
         "pairs of two patients count as copies: the rule compares detectors and is no filter. Families are averaged "
@@ -79,7 +79,7 @@ def recall_frame(measured: Sequence[CopiesScores]) -> pd.DataFrame:
 
 
 def _recall_rows(m: CopiesScores, rule: str, family: str, place: int, strength: float) -> list[dict[str, object]]:
-    made, intervals = [], []
+    recalls, intervals = [], []
     for dataset in m.datasets:
         if np.isnan(m.cuts[rule][dataset].value):
             continue
@@ -88,8 +88,8 @@ def _recall_rows(m: CopiesScores, rule: str, family: str, place: int, strength: 
         intervals.append(identity_share(hit, m.groups[dataset]))
         row: dict[str, object] = {"detector": m.name, "rule": RULE_WORDS[rule], "dataset": dataset}
         row |= {"family": family, "strength": strength, **limits("recall", intervals[-1])}
-        made.append({**row, **_image_shares(hit, m.groups[dataset]), "n_undefined": undefined})
-    return _add_macro(made, {"recall": intervals}, len(m.datasets))
+        recalls.append({**row, **_image_shares(hit, m.groups[dataset]), "n_undefined": undefined})
+    return _add_macro(recalls, {"recall": intervals}, len(m.datasets))
 
 
 def overall(frame: pd.DataFrame, datasets: int) -> pd.DataFrame:
@@ -213,18 +213,18 @@ def _image_shares(hit: np.ndarray, groups: np.ndarray) -> dict[str, object]:
 
 
 def _add_macro(
-    made: list[dict[str, object]], intervals: dict[str, list[JackknifeInterval]], datasets: int
+    rows: list[dict[str, object]], intervals: dict[str, list[JackknifeInterval]], datasets: int
 ) -> list[dict[str, object]]:
     """The rows and, where there are several data sets, their macro average; none where a data set has no threshold."""
-    if datasets < 2 or len(made) < datasets:
-        return made
-    macro: dict[str, object] = {**made[0], "dataset": MACRO}
+    if datasets < 2 or len(rows) < datasets:
+        return rows
+    macro: dict[str, object] = {**rows[0], "dataset": MACRO}
     for name, each in intervals.items():
         macro |= limits(name, macro_average(each))
-    macro["recall_paper"] = float(np.mean([float(str(row["recall_paper"])) for row in made]))
+    macro["recall_paper"] = float(np.mean([float(str(row["recall_paper"])) for row in rows]))
     for name in ("n_images", "n_identities"):
-        macro[name] = sum(int(str(row[name])) for row in made)
-    return [*made, macro]
+        macro[name] = sum(int(str(row[name])) for row in rows)
+    return [*rows, macro]
 
 
 def benchmark_copies(

@@ -176,10 +176,14 @@ class BenchmarkDetector:
 
     def key(self, options: PairBenchOptions, device: str) -> str:
         """Return the key of everything that decides its scores: weights by their content, not by their path."""
-        made: dict[str, Any] = {"format": _FORMAT, "measure": options.measure, "pixel": self.pixel}
+        content: dict[str, Any] = {"format": _FORMAT, "measure": options.measure, "pixel": self.pixel}
         if self.detector is not None:
             source = self.detector.source
-            made |= {"size": options.network_size, "precision": options.precision, "device": torch.device(device).type}
+            content |= {
+                "size": options.network_size,
+                "precision": options.precision,
+                "device": torch.device(device).type,
+            }
             weights = Path(
                 source.name if source.kind in ("transformers", "detector", "saved") else source.weights or ""
             )
@@ -187,8 +191,8 @@ class BenchmarkDetector:
             if source.weights and not weights.is_file():
                 name = source.text
             held = _contents(weights, options)
-            made |= {"name": name if held else source.text, "files": held, "domain": self.detector.domain}
-        return fingerprint(made)
+            content |= {"name": name if held else source.text, "files": held, "domain": self.detector.domain}
+        return fingerprint(content)
 
 
 def _contents(path: Path, options: PairBenchOptions) -> list[list[str]]:

@@ -161,12 +161,14 @@ def copies_cost(cell: Cell, options: BenchCopiesOptions) -> Cost:
     """
     d = cell.division
     copied = sum(len(sampled_rows(cell, name)) for name in d.names)
-    made = copied * sum(len(FAMILIES[name]) for name in copies_parts(options) if name in set(cell.missing) - {PAIRS})
-    pairs = made
+    n_copies = copied * sum(
+        len(FAMILIES[name]) for name in copies_parts(options) if name in set(cell.missing) - {PAIRS}
+    )
+    pairs = n_copies
     if PAIRS in cell.missing:
         both = [some for part in (VALIDATION, TEST) for some in copy_pairs(cell, part).values()]
         pairs += sum(len(some.negative) + len(some.positive) for some in both)
-    n_images = made if _has_network(cell) else 0
+    n_images = n_copies if _has_network(cell) else 0
     return _features(cell) + Cost(images_passed=n_images, pairs=pairs, at_most=("images_passed",) if n_images else ())
 
 

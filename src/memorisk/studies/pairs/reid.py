@@ -374,16 +374,16 @@ def _board(
     """A row a detector: its macro average, or its only data set."""
     if not measured:
         return pd.DataFrame()
-    made = []
+    records = []
     by = {str(r["first"]): r for r in _overall(apart.ours).to_dict("records")}
     dimension = {m.name: m.cell.described.get("dimension") for m in measured}
     for row in _overall(main.ours).to_dict("records"):
         name = str(row["detector"])
         columns = {k: v for k, v in row.items() if k not in ("dataset", "sensitivity_low")}
         beside = {k: v for k, v in by.get(name, {}).items() if k.startswith("difference")}
-        made.append({**columns, **beside, "dimension": dimension[name]})
+        records.append({**columns, **beside, "dimension": dimension[name]})
     suffix = "_paper" if options.protocol == "paper" else ""
-    board = pd.DataFrame(made)
+    board = pd.DataFrame(records)
     order = np.argsort(-board[f"auc{suffix}"].to_numpy(dtype=float), kind="stable")
     return board.take(order.tolist()).reset_index(drop=True)
 

@@ -167,8 +167,10 @@ def study_rare_distinctive(
         """Lay out the page."""
         return StudyReport(page=study_page(result.runs, result.tables), layout=LAYOUT)
 
-    made = Study(out=folder, settings=own_settings, identity=own_settings["run"], run=run, read=read, report=report)
-    return run_study(made, progress, tables_only=tables_only)
+    engine_study = Study(
+        out=folder, settings=own_settings, identity=own_settings["run"], run=run, read=read, report=report
+    )
+    return run_study(engine_study, progress, tables_only=tables_only)
 
 
 def study_parts_in(folder: Path, study: StudyConfig) -> Iterator[tuple[str, Path, dict[str, Any]]]:

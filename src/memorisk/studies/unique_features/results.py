@@ -183,8 +183,10 @@ def _white_box_score(arrays: Arrays, references: list[TrainingAnswers]) -> dict[
         "n_white": logs.shape[1],
     }
     if references:  # a reference was asked about every training image, slot j in column j
-        theirs = np.array([r.arrays["white"][:, arrays["white_slots"]].mean(dtype=np.float64) for r in references])
-        row |= {"m_w_references": float(theirs.mean()), "p_white": rank_p(m_w, theirs)}
-        row["white_found"] = bool(row["p_white"] <= LEVEL) if 1 / (1 + len(theirs)) <= LEVEL else None
+        reference_scores = np.array(
+            [r.arrays["white"][:, arrays["white_slots"]].mean(dtype=np.float64) for r in references]
+        )
+        row |= {"m_w_references": float(reference_scores.mean()), "p_white": rank_p(m_w, reference_scores)}
+        row["white_found"] = bool(row["p_white"] <= LEVEL) if 1 / (1 + len(reference_scores)) <= LEVEL else None
         row["m_w_excess"] = m_w - row["m_w_references"]
     return row

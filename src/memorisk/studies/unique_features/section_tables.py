@@ -87,12 +87,12 @@ def epoch_table(reading: StudyAnswers) -> StudyTable:
     rows = []
     for arm in reading.arms(RANDOM, REFERENCE):
         own = [a for a in reading.of(arm, RANDOM) if "profile_t" in a.arrays]
-        theirs = [a for a in reading.of(arm, REFERENCE) if "profile_t" in a.arrays]
+        others = [a for a in reading.of(arm, REFERENCE) if "profile_t" in a.arrays]
         if len(own) < 2:
             continue
-        shortest = min(len(a.arrays["profile_t"]) for a in [*own, *theirs])
+        shortest = min(len(a.arrays["profile_t"]) for a in [*own, *others])
         for epoch in range(shortest):
-            t, r = (np.array([a.arrays["profile_t"][epoch] for a in group]) for group in (own, theirs))
+            t, r = (np.array([a.arrays["profile_t"][epoch] for a in group]) for group in (own, others))
             limits = mean_limits(t, r if len(r) else None)
             paper = mean_limits([a.arrays["profile_m"][epoch] for a in own])
             loss = float(np.mean([a.arrays["validation"][epoch] for a in own]))
@@ -101,8 +101,8 @@ def epoch_table(reading: StudyAnswers) -> StudyTable:
                     **arm_columns(arm), "epoch": epoch + 1, "m": limits.estimate, "m_low": limits.low,
                     "m_high": limits.high,
                     "m_paper": paper.estimate, "m_paper_low": paper.low, "m_paper_high": paper.high,
-                    "m_paper_references": float(np.mean([a.arrays["profile_m"][epoch] for a in theirs] or [np.nan])),
-                    "validation": loss, "n_models": len(own), "n_references": len(theirs),
+                    "m_paper_references": float(np.mean([a.arrays["profile_m"][epoch] for a in others] or [np.nan])),
+                    "validation": loss, "n_models": len(own), "n_references": len(others),
                 }
             )  # fmt: skip
     note = (

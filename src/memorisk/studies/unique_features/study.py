@@ -101,8 +101,8 @@ def study_unique_features(
         page = unique_page(study, result.reading, result.tables, failed)
         return StudyReport(page=page, layout=LAYOUT, frames={"models": result.reading.models})
 
-    made = Study(out=folder, settings=config, identity=_identity(study), run=run, read=read, report=report)
-    return run_study(made, progress, tables_only=tables_only)
+    engine_study = Study(out=folder, settings=config, identity=_identity(study), run=run, read=read, report=report)
+    return run_study(engine_study, progress, tables_only=tables_only)
 
 
 def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> UniquePlan:

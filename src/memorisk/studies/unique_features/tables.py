@@ -223,12 +223,12 @@ def _white_row(reading: StudyAnswers, arm: Arm, rows: pd.DataFrame) -> dict[str,
         "m_w_high": limits.high,
         "sd_redraws": float(column_numbers(rows, "m_w_sd").mean()),
     }
-    theirs = _reference_scores(reading, arm)
-    if theirs is None:
+    reference_scores = _reference_scores(reading, arm)
+    if reference_scores is None:
         return columns
-    excess = excess_over_references(own, theirs)
-    columns |= {"m_w_references": float(theirs.mean()), "excess": excess.estimate, "excess_low": excess.low}
-    columns |= {"excess_high": excess.high, "n_references": len(theirs)}
+    excess = excess_over_references(own, reference_scores)
+    columns |= {"m_w_references": float(reference_scores.mean()), "excess": excess.estimate, "excess_low": excess.low}
+    columns |= {"excess_high": excess.high, "n_references": len(reference_scores)}
     return columns | _share(chosen(rows, column_numbers(rows, "run") == 0), "white_found")
 
 
@@ -308,8 +308,8 @@ def arm_row(reading: StudyAnswers, arm: Arm) -> dict[str, object]:
             int(booleans(rows, "below_all").sum()) if len(references) >= LEAST_REFERENCES else float("nan")
         )
         row |= {"m": group.m, "m_low": group.low, "m_high": group.high, "p": group.p_references}
-        theirs = column_numbers(references, "m_paper")
-        row |= {"m_paper_references": float(theirs.mean()), "m_positive_references": positive_mean(theirs)}
+        reference_m = column_numbers(references, "m_paper")
+        row |= {"m_paper_references": float(reference_m.mean()), "m_positive_references": positive_mean(reference_m)}
         row |= {"welch_references": float((column_numbers(references, "p_welch") <= LEVEL).mean())}
     return row
 
