@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from tests.audits.elsewhere import busy_on_dask, busy_on_ray
-from tests.audits.filter_set.making import OF, write_folders
+from tests.audits.filter.making import OF, write_folders
 from tests.runs.clusters import DaskCluster, Wire, dask_cluster, ray_cluster
 from tests.studies.pairs.conftest import GROUPS, patients, small_detector, stored
 

@@ -10,7 +10,7 @@ import yaml
 from memorisk.audits.classifier.evidence import write_scores
 from memorisk.cli.main import main
 from memorisk.runs.storage import bookkeeping
-from tests.audits.synthetic import twin_evidence
+from tests.audits.made_evidence import twin_evidence
 
 TIMES = {"config.yaml", "log.jsonl"}  # they name the folder, and when
 

@@ -15,11 +15,11 @@ PAGE = ROOT / "docs" / "extending.md"
 _BLOCK = re.compile(r"^```py\n# (\S+\.py)(?:, (after|before) `([^\n]+)`)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 HELD_BY = {
     "tests/scores/test_attacks.py": "",
-    "tests/models/test_zoo.py": "one_layer",
-    "tests/models/test_specs.py": "one_layer or registered",
-    "tests/training/test_augment.py": "turn or contract",
-    "tests/images/test_interventions.py": "",
-    "tests/scores/test_distances.py": "lorentzian or registry",
+    "tests/models/classifiers/test_zoo.py": "one_layer",
+    "tests/models/classifiers/test_specs.py": "one_layer or registered",
+    "tests/training/engine/test_augment.py": "turn or contract",
+    "tests/images/alterations/test_interventions.py": "",
+    "tests/scores/distances/test_distances.py": "lorentzian or registry",
 }
 """Tests that the page names for these parts, and which of each."""
 READS = """

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from memorisk.runs.folder import check_out_folder
-from tests.audits.synthetic_set.making import write_sets
+from tests.audits.synthetic.making import write_sets
 from tests.commands import answer, entries, environment, memorisk, plain_images, refusal
 from tests.thorough import thorough
 

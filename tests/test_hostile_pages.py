@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import memorisk
-from tests.audits.synthetic_set.making import parts
+from tests.audits.synthetic.making import parts
 from tests.report.chromium import Chromium, find_chromium
 from tests.thorough import thorough
 

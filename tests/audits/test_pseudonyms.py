@@ -19,7 +19,7 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_bytes
 from memorisk.runs.folder import is_hidden, open_run, read_config
-from tests.audits.synthetic import twin_evidence
+from tests.audits.made_evidence import twin_evidence
 
 KEY = b"a secret of sixteen bytes"
 

@@ -9,12 +9,12 @@ from memorisk.runs.errors import InputError
 from memorisk.studies.pairs.copies import benchmark_copies
 from memorisk.studies.pairs.reid import benchmark_reid
 from tests.audits.elsewhere import Both, Killer, both_places, busy_on_dask
-from tests.audits.filter_set.making import OF
-from tests.audits.filter_set.making import write_folders as write_filter_folders
-from tests.audits.synthesize_set.making import HERE
-from tests.audits.synthesize_set.making import OF as OF_LOOP
-from tests.audits.synthesize_set.making import write_folders as write_loop_folders
-from tests.audits.synthetic_set.making import write_sets
+from tests.audits.filter.making import OF
+from tests.audits.filter.making import write_folders as write_filter_folders
+from tests.audits.synthesize.making import HERE
+from tests.audits.synthesize.making import OF as OF_LOOP
+from tests.audits.synthesize.making import write_folders as write_loop_folders
+from tests.audits.synthetic.making import write_sets
 from tests.runs.clusters import DaskCluster, dask_cluster
 from tests.studies.pairs.conftest import GROUPS, patients, small_detector, stored
 

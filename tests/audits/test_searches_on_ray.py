@@ -10,7 +10,7 @@ from memorisk.studies.pairs.copies import benchmark_copies
 from memorisk.studies.pairs.reid import benchmark_reid
 from memorisk.training.engine.devices import limited_threads
 from tests.audits.elsewhere import Both, Killer, both_places, busy_on_ray
-from tests.audits.filter_set.making import OF, write_folders
+from tests.audits.filter.making import OF, write_folders
 from tests.runs.clusters import ray_cluster
 from tests.studies.pairs.conftest import GROUPS, patients, small_detector, stored
 

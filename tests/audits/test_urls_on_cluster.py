@@ -10,7 +10,7 @@ from memorisk.runs.storage import bookkeeping
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.features import compute_backend as feature_jobs
 from memorisk.training.features import search_jobs
-from tests.audits.filter_set.making import write_folders
+from tests.audits.filter.making import write_folders
 from tests.audits.test_on_cluster import results
 from tests.runs.clusters import dask_cluster, ray_cluster
 from tests.runs.servers import PASSWORD, USER, FtpServer

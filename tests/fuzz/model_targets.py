@@ -118,7 +118,7 @@ def ask_features(file: Path) -> None:
 def gan_folder(folder: Path) -> Path:
     """A small GAN."""
     from memorisk.models.generators.stylegan2_generator import save_gan
-    from tests.models.test_stylegan2 import generator
+    from tests.models.generators.test_stylegan2 import generator
 
     found = generator()
     save_gan(found.network, folder / "gan", found.config, seen=None)

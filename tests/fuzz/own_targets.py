@@ -40,7 +40,7 @@ def classifier_run(folder: Path) -> Path:
 def synthetic_run(folder: Path) -> Path:
     """A finished audit of synthetic digits."""
     import memorisk
-    from tests.audits.synthetic_set.making import write_sets
+    from tests.audits.synthetic.making import write_sets
 
     sets = write_sets(folder, copied=5)
     out = folder / "run"
@@ -51,7 +51,7 @@ def synthetic_run(folder: Path) -> Path:
 def filter_run(folder: Path) -> Path:
     """A finished filter of digits."""
     import memorisk
-    from tests.audits.filter_set.making import OF, write_folders
+    from tests.audits.filter.making import OF, write_folders
 
     sets = write_folders(folder)
     memorisk.filter_synthetic(sets["train"], sets["set"], folder / "run", calibration=sets["new"], **OF)

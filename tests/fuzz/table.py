@@ -23,7 +23,7 @@ MENDED = (
     "checkpoints that break off (`struct.error`, `AssertionError`), zip archives with names that are no text or that "
     "are encrypted, as weights; a generator's description whose details are text. Test: `tests/test_damaged_files.py`.",
     "By Atheris: a TIFF of 300 bytes that promises 9,217 channels took 2.3 GB; an idx or npy header of a billion "
-    "images without a pixel (2 x 0) took all memory, a row an image. Tests: `tests/images/test_readers_tiff.py`, "
+    "images without a pixel (2 x 0) took all memory, a row an image. Tests: `tests/images/readers/test_tiff.py`, "
     "`tests/images/test_sources_arrays.py`.",
     "By Atheris: a Parquet table whose notes for pandas lack a key; a refusal that listed unprintable names; saved "
     "features that are an archive of other things; a GAN of 10^30 styles and an autoencoder of 10^30 layers, which "
@@ -33,8 +33,8 @@ MENDED = (
     "encoder of latents of infinite size. Test: `tests/test_damaged_files.py`. A setting of a study left empty where a "
     "number belongs. Test: `tests/test_odd_settings.py`.",
     "By Hypothesis, in the tests' own strategies (`tests/test_odd_settings.py`, `tests/images/test_odd_folders.py`, "
-    "`tests/images/test_odd_items.py`, `tests/audits/release/test_odd_runs.py`): YAML with a date that does not exist, "
-    "a number of thousands of digits or lists a thousand deep; a link to itself in a folder of images; images of "
+    "`tests/images/sources/test_odd_items.py`, `tests/audits/release/test_odd_runs.py`): YAML with a date that does "
+    "not exist, a number of thousands of digits or lists a thousand deep; a link to itself in a folder of images; images of "
     "Pillow without a pixel; studies with text where settings belong.",
     "By reading what these targets reach: an index at a URL could name files outside of the run, which going on with "
     "it would have removed; a seal with a name that no disk holds; looks of a watch that are no JSON. Tests: "

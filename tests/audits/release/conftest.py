@@ -22,8 +22,8 @@ from memorisk.models.weight_files import save_weights
 from memorisk.report.statements.envelope import InTotoStatement
 from memorisk.report.statements.statement import content_sha256
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
-from tests.audits.synthetic import twin_evidence
-from tests.audits.synthetic_set.making import parts
+from tests.audits.made_evidence import twin_evidence
+from tests.audits.synthetic.making import parts
 
 PASSES = {"plant_kinds": ("exact", "flipped")}
 FEATURE = {"mark": "text:DOE", "mark_scale": 1, "text_height": 5, "probes": "held", "size": 24,

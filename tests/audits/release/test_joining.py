@@ -7,7 +7,7 @@ import pytest
 
 from memorisk.audits.release.gate import merge_files, worst_verdict
 from memorisk.report.statements.statement import AuditStatement, Part, Released, Subject
-from tests.report.test_statement import audit
+from tests.report.statements.test_statement import audit
 
 WORST_FIRST = ("fail", "undecided", "pass")
 

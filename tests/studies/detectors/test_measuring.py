@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from memorisk.scores.distances import MEASURES, pairwise
 from memorisk.studies.detectors.measurement import fit_corrected, measure_pools
 from memorisk.studies.detectors.pools import NULLS, POOLS, Parts
-from tests.scores.test_published_distances import as_published
+from tests.scores.distances.test_published_distances import as_published
 
 
 @pytest.fixture(scope="module")

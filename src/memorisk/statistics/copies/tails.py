@@ -50,8 +50,8 @@ The units are pairs of people, each pair once, by its most alike images: a patie
 60 pairs. Where the most alike twentieth holds fewer than `MIN_TAIL_PAIRS` pairs there is no threshold, and only
 identical pixels count.
 
-Held by `tests/statistics/test_chance_pairs.py` on made tails, `tests/images/test_near_copies.py` on made kinds of
-images and `recipes/near_copies.py` on halves of real sets.
+Held by `tests/statistics/copies/test_chance_pairs.py` on made tails, `tests/images/copies/test_near_copies.py` on made
+kinds of images and `recipes/near_copies.py` on halves of real sets.
 """
 
 import math

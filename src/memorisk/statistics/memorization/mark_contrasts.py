@@ -74,7 +74,7 @@ def contrast(groups: Sequence[ArrayLike], signs: Sequence[float], *, level: floa
 
     Satterthwaite's degrees of freedom are estimated: with 2 references Welch's limits cover 87 to 89 %, with 3 92 %,
     from 10 on 95 %. These cover 95 to 99 %, and are 2 to 6 % wider where 20 references meet 10 canaries or more
-    (``tests/statistics/test_canary_coverage.py``).
+    (``tests/statistics/memorization/test_canary_coverage.py``).
 
     Args:
         groups: [n_i] each.

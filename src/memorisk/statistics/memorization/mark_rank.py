@@ -207,7 +207,8 @@ def noticeable_shift(
         alone, which has no spread.
 
     Source:
-        METHODS section 6, "Feature". Held by ``tests/statistics/test_mark_rank.py``, which plants the shift.
+        METHODS section 6, "Feature". Held by ``tests/statistics/memorization/test_mark_rank.py``, which
+        plants the shift.
     """
     a, b = np.asarray(audited, dtype=np.float64), np.asarray(references, dtype=np.float64)
     s, r = len(a), len(b)

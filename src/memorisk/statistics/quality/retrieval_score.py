@@ -19,7 +19,8 @@ The exact interval is that of an even draw. Where some images are drawn often an
 an even draw with the same mean. So the limits are widened to those of ``k +- z sqrt(F1 (1 - F1 / n))``, F1 the number
 of training images reached once: the jackknife variance of K, leaving out one draw at a time, which is not below the
 true one on average (Efron and Stein 1981). Simulated coverage of the even equivalent: 0.95 to 1, and 0.11 to 0.98
-without (`tests/statistics/test_retrieval_score.py`); of the number within reach the interval covers next to nothing.
+without (`tests/statistics/quality/test_retrieval_score.py`); of the number within reach the interval covers next to
+nothing.
 """
 
 import math

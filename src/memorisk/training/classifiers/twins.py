@@ -14,7 +14,7 @@ and a model that learns nothing but how frequent classes are then shows a gap fo
 of 6: p below 0.05 in 17 to 39 %). So groups without a partner, and as many pairs as are needed to weigh them up, are
 divided at random such that each falls to either side with chance 1/2 and both sides hold the same of each label, as
 nearly as can be (`statistics.randomization.halve`): whoever else is on a group's side, its labels and its size are not.
-``tests/training/test_partners.py`` shows the level.
+``tests/training/classifiers/test_partners.py`` shows the level.
 
 One side may then hold a few images more. Such slots come last; where they are empty, the twin with fewer images has
 another of its own there, drawn anew in each epoch (`training.engine.optimization.batch_order`).

@@ -1,0 +1,70 @@
+"""The score table: its file, its checks, its matrices."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memorisk.audits.classifier.evidence import evidence_from_table, write_scores
+from memorisk.runs.errors import InputError
+from tests.audits.made_evidence import twin_evidence
+
+
+@pytest.fixture
+def table(tmp_path):
+    evidence = twin_evidence(sizes={"a": 6, "b": 4}, n_test=3, n_seeds=3)
+    write_scores(tmp_path / "scores.parquet", evidence)
+    return pd.read_parquet(tmp_path / "scores.parquet")
+
+
+@pytest.mark.parametrize("shared", [0, 2])
+def test_a_written_table_reads_back_the_same(tmp_path, shared):
+    evidence = twin_evidence(sizes={"a": 6, "b": 4}, n_test=3, n_seeds=3, shared=shared)
+    write_scores(tmp_path / "s.parquet", evidence)
+    back = evidence_from_table(pd.read_parquet(tmp_path / "s.parquet"))
+    order = np.argsort(evidence.items.image.astype(str))
+    assert back.design == evidence.design
+    assert (back.items.image == evidence.items.image[order]).all()
+    for name in ("loss_a", "loss_b", "margin_a", "correct_b", "member_a", "member_b"):
+        assert (getattr(back, name) == getattr(evidence, name)[:, order]).all()
+    assert (back.sign == evidence.sign[:, order]).all()
+    write_scores(tmp_path / "t.parquet", evidence)
+    assert (tmp_path / "s.parquet").read_bytes() == (tmp_path / "t.parquet").read_bytes()
+
+
+def test_margin_and_correctness_are_read_from_the_loss_when_absent(table):
+    full = evidence_from_table(table)
+    bare = evidence_from_table(table.drop(columns=["margin", "correct", "p_true"]))
+    np.testing.assert_allclose(bare.margin_a, full.margin_a, rtol=1e-12)
+    assert (bare.correct_b == full.correct_b).all()
+
+
+def test_rows_may_come_in_any_order_and_without_groups(table):
+    shuffled = table.sample(frac=1, random_state=3)
+    assert (evidence_from_table(shuffled).loss_a == evidence_from_table(table).loss_a).all()
+    alone = evidence_from_table(table.drop(columns="group"))
+    assert (alone.items.group == alone.items.image).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.drop(columns="loss"), "lacks the column loss"),
+        (lambda t: t.iloc[:0], "no rows"),
+        (lambda t: t.assign(split="holdout"), "'holdout'; allowed are train, canary, test"),
+        (lambda t: t.assign(role="C"), "allowed are A, B"),
+        (lambda t: t[t["role"] == "A"], "each seed needs two models"),
+        (lambda t: t.assign(loss=np.nan), "losses are not finite"),
+        (lambda t: t.assign(loss=-1.0), "losses are not finite"),
+        (lambda t: t.assign(member=2), "needs true or false"),
+        (lambda t: t.iloc[1:], "exactly one row"),
+        (lambda t: pd.concat([t, t.iloc[:1]]), "exactly one row"),
+        (lambda t: t.assign(member=True), "seen by none"),
+        (lambda t: t[t["split"] != "test"], "no image has split 'test'"),
+        (lambda t: t.assign(member=t["split"] == "canary"), "nothing to compare"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_in_one_line(table, change, message):
+    plain = table.astype(dict.fromkeys(("image", "label", "group", "split", "role"), str))
+    with pytest.raises(InputError, match=message) as error:
+        evidence_from_table(change(plain))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,220 @@
+"""Twins made by the user's own training function."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memorisk.audits.classifier.run import audit_classifier
+from memorisk.cli.main import main
+from memorisk.report.result import Result
+from memorisk.training.classifiers.jobs import LOGITS
+
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+
+MODULE = '''
+import numpy as np
+import torch
+from torch import nn
+
+
+def ridge(x, y, k):
+    """The linear map that fits one-hot labels best: quick, and without any draw."""
+    flat = torch.cat([x.flatten(1), torch.ones(len(x), 1)], 1)
+    wanted = flat.T @ nn.functional.one_hot(y, k).float()
+    weights = torch.linalg.solve(flat.T @ flat + 0.1 * torch.eye(flat.shape[1]), wanted)
+    layer = nn.Linear(flat.shape[1] - 1, k)
+    with torch.no_grad():
+        layer.weight.copy_(5 * weights[:-1].T)
+        layer.bias.copy_(5 * weights[-1])
+    return nn.Sequential(nn.Flatten(), layer)
+
+
+def train(images, labels, *, val_images, val_labels, seed, device, num_classes, keep="", lr="1"):
+    if keep:
+        np.savez(f"{keep}/{seed}-{len(list(__import__('os').listdir(keep)))}.npz", images=images, labels=labels,
+                 val_images=val_images, val_labels=val_labels, lr=lr)
+    assert images.flags.writeable and type(images) is np.ndarray
+    x = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+    return ridge(x, torch.from_numpy(labels), num_classes)
+
+
+def train_dataset(dataset, *, val_dataset, seed, device, **settings):
+    x, y = zip(*dataset)
+    assert x[0].dtype == torch.uint8 and x[0].shape[0] == 1 and len(val_dataset) > 0
+    return ridge(torch.stack(x).float() / 255, torch.tensor(np.array(y)), 10)
+
+
+def breaks(images, labels, **rest):
+    raise ZeroDivisionError("nothing to\\nshare")
+
+
+def leaves(images, labels, **rest):
+    raise SystemExit(5)
+
+
+def returns_a_dict(images, labels, **rest):
+    return {}
+
+
+def gives_too_few(images, labels, **rest):
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(3))
+
+
+def takes_too_little(images, labels, *, seed):
+    return None
+'''
+TINY = {"models": 2, "processes": 1, "python_path": "."}
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch) -> str:
+    """A module of one's own in the current folder, which a test has to name."""
+    name = f"my_recipe_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return name
+
+
+def test_the_function_is_given_its_twins_half_and_a_validation_part_that_nobody_else_has(mine, tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    found = audit_classifier(
+        "digits", out="run", train=f"{mine}:train", train_settings={"keep": str(kept), "lr": "3e-4"}, **TINY
+    )
+    assert isinstance(found, Result)
+    given = [np.load(f) for f in sorted(kept.iterdir())]
+    assert len(given) == 2
+    assert all(str(g["lr"]) == "3e-4" for g in given)
+    rows = [{i.tobytes() for i in g["images"]} for g in given]
+    validation = [{i.tobytes() for i in g["val_images"]} for g in given]
+    assert validation[0] == validation[1]
+    assert not validation[0] & (rows[0] | rows[1])
+    assert found.summary["n_validation"] == len(given[0]["val_images"]) > 0
+    scores = pd.read_parquet(tmp_path / "run" / "scores.parquet").astype({"role": str, "split": str})
+    for g, role in zip(given, "AB", strict=True):
+        assert len(g["images"]) == scores.loc[scores["role"] == role, "member"].sum()
+    manifest = pd.read_parquet(tmp_path / "run" / "manifest.parquet")
+    val = set(manifest.loc[manifest["part"] == "val", "image"])
+    assert len(val) == found.summary["n_validation"]
+    assert not val & set(scores["image"].astype(str))
+    assert abs(len(val) / (len(val) + found.summary["n_canary"]) - 0.1) < 0.02
+    assert "partners cannot share batch slots" in " ".join(found.summary["notes"])
+    assert found.summary["model"] == f"{mine}:train"
+
+
+@pytest.mark.thorough
+def test_a_function_that_takes_datasets_makes_the_same_twins(mine):
+    arrays = audit_classifier("digits", out="a", train=f"{mine}:train", **TINY)
+    datasets = audit_classifier("digits", out="d", train=f"{mine}:train_dataset", **TINY)
+    pd.testing.assert_frame_equal(arrays.per_image, datasets.per_image)
+
+
+def test_a_changed_text_trains_again_and_the_same_one_does_not(mine, tmp_path):
+    settings = {"out": "run", "train": f"{mine}:train", **TINY}
+    audit_classifier("digits", **settings)
+    first = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run" / LOGITS).iterdir()}
+    audit_classifier("digits", **settings)
+    assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run" / LOGITS).iterdir()} == first
+    (tmp_path / f"{mine}.py").write_text(MODULE.replace("5 * weights", "7 * weights"))
+    importlib.reload(sys.modules[mine])
+    audit_classifier("digits", **settings)
+    assert len(list((tmp_path / "run" / LOGITS).iterdir())) == 4
+
+
+def test_the_placebo_has_a_validation_part_too(mine, tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    settings = {"train": f"{mine}:train", "train_settings": {"keep": str(kept)}, "placebo": 1, **TINY}
+    audit_classifier("digits", out="run", **settings)
+    assert len(list(kept.iterdir())) == 4
+    assert all(len(np.load(f)["val_images"]) for f in kept.iterdir())
+
+
+def command(*arguments: str) -> int:
+    given = ["--models", "2", "--processes", "1", "--out", "run", "--python-path", ".", *arguments]
+    return main(["audit", "classifier", "digits", *given])
+
+
+@pytest.mark.parametrize(
+    ("function", "settings", "message"),
+    [
+        ("no_such_module:train", (), "No module named 'no_such_module'"),
+        ("{mine}:trian", (), "Did you mean 'train'"),
+        ("{mine}", (), "not of the form module:function"),
+        (":train", (), "not of the form module:function"),
+        ("{mine}:train", ("--train-settings.rl", "3"), "unknown setting of"),
+        ("{mine}:train", ("--train-settings.seed", "3"), "memorisk gives"),
+        (
+            "{mine}:takes_too_little",
+            (),
+            "cannot be called with (images, labels, *, val_images, val_labels, seed, device)",
+        ),
+    ],
+)
+def test_a_function_that_does_not_fit_is_refused_in_one_line(mine, tmp_path, capsys, function, settings, message):
+    assert command("--train", function.format(mine=mine), *settings) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_module_that_fails_to_import_is_told_by_its_own_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "broken_recipe.py").write_text("raise RuntimeError('no licence')")
+    assert command("--train", "broken_recipe:train") == 2
+    assert "RuntimeError: no licence" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("breaks", "failed with ZeroDivisionError: nothing to\\nshare"),
+        ("leaves", "failed with SystemExit: 5"),
+        ("returns_a_dict", "returned dict; it must return a torch.nn.Module"),
+        ("gives_too_few", "gives logits of shape"),
+    ],
+)
+def test_what_fails_in_the_users_code_is_told_in_one_line_and_exits_with_3(mine, capsys, function, message):
+    assert command("--train", f"{mine}:{function}") == 3
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error
+
+
+@pytest.mark.thorough
+def test_the_recipe_of_the_docs_runs_from_its_folder_in_two_processes(tmp_path):
+    """As the installed command does: without the current folder on Python's own path."""
+    out = tmp_path / "run"
+    code = "import sys; from memorisk.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    arguments = [
+        "audit",
+        "classifier",
+        "digits",
+        "--train",
+        "own_training:train",
+        "--python-path",
+        ".",
+        "--train-settings.epochs",
+        "2",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, *arguments, "--models", "2", "--processes", "2", "--out", str(out)],
+        cwd=RECIPES,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    result = Result.load(out)
+    assert result.summary["utility"]["test_accuracy"] > 3 * result.summary["utility"]["majority_share"]
+    assert len(list((out / "weights").iterdir())) == 2

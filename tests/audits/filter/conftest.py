@@ -1,0 +1,34 @@
+"""A folder with the sets, and one filter of them that many tests read."""
+
+from pathlib import Path
+
+import pytest
+
+from memorisk.audits.filter.run import filter_synthetic
+from memorisk.report.result import Result
+from tests.audits.filter.making import OF, write_folders
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory):
+    """The sets in folders, the working directory, and a cache of their own."""
+    folder = tmp_path_factory.mktemp("filter")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMORISK_CACHE", str(folder / "cache"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        write_folders(folder)
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def filtered(place: Path) -> Result:
+    """The whole thing, once, in ``out``."""
+    return run(place, "out", families=("noise:0.1",), gallery=True)
+
+
+def run(place: Path, out: str, new: str | None = "new", made: str = "set", **settings) -> Result:
+    """A filter of the folders."""
+    calibration = {} if new is None else {"calibration": str(place / new)}
+    found = filter_synthetic(place / "train", place / made, place / out, **calibration, **OF | settings)
+    assert isinstance(found, Result)
+    return found

@@ -1,0 +1,36 @@
+"""Folders of real images, and one loop over them that many tests read."""
+
+from pathlib import Path
+
+import pytest
+
+from memorisk.audits.synthesize.run import synthesize
+from memorisk.report.result import Result
+from tests.audits.synthesize.making import HERE, OF, write_folders
+
+N = 60
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory):
+    """The sets in folders, and a cache of their own."""
+    folder = tmp_path_factory.mktemp("synthesize")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMORISK_CACHE", str(folder / "cache"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        write_folders(folder)
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def made(place: Path) -> Result:
+    """The whole thing, once, in ``out``: a generator that copies, a filter, and an auditor that took no part."""
+    return run(place, "out", held_out=str(place / "held"), auditor="pca:16", images=N)
+
+
+def run(place: Path, out: str, generator=f"{HERE}:copying", new: str | None = "new", **settings) -> Result:
+    """A loop over the folders."""
+    calibration = {} if new is None else {"calibration": str(place / new)}
+    found = synthesize(place / "train", place / out, generator=generator, seed=1, **calibration, **OF | settings)
+    assert isinstance(found, Result)
+    return found

@@ -1,0 +1,183 @@
+"""A loop that keeps nothing: what it says of the auditor, of exposed patients, of its own threshold, and of the end."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memorisk.audits.filter.page import exposed_facts
+from memorisk.audits.filter.result import FilterNumbers
+from memorisk.audits.filter.verdict import FEWER_COPIES
+from memorisk.audits.filter.wording import exposed_lines, exposed_words
+from memorisk.audits.synthesize import rounds
+from memorisk.audits.synthesize.options import synthesize_options
+from memorisk.audits.synthesize.plan import SynthesizePlan
+from memorisk.audits.synthesize.result import LoopNumbers
+from memorisk.audits.synthesize.run import synthesize
+from memorisk.audits.synthesize.verdict import NEARLY_ALL, loop_verdict
+from memorisk.cli.show.synthetic_sets import show_synthesis, show_synthesis_plan
+from memorisk.report.columns import booleans
+from memorisk.report.numbers import from_json
+from memorisk.report.result import Result
+from memorisk.runs.errors import MemoriskError
+from tests.audits.synthesize.conftest import run
+from tests.audits.synthesize.making import HERE, N_TRAIN, OF
+
+HOPELESS = {"images": 20, "most_tries": 3, "families": ("rotation",)}
+
+
+@pytest.fixture(scope="module")
+def nothing(place: Path) -> Result:
+    """A generator of training images alone, and an auditor that was named, in ``nothing``."""
+    return run(
+        place, "nothing", f"{HERE}:only_copies", images=5, most_tries=2, held_out=str(place / "held"), auditor="pca:8"
+    )
+
+
+@pytest.fixture(scope="module")
+def hopeless(place: Path) -> Result:
+    """Some training images as they are among blends, at a threshold that takes everybody for a copy."""
+    return run(place, "hopeless", f"{HERE}:some_identical", **HOPELESS)
+
+
+def page_of(place: Path, out: str) -> str:
+    """The report's text."""
+    return (place / out / "report.html").read_text()
+
+
+def numbers_of(result: Result, **changes: Any) -> FilterNumbers:
+    """Those of everything drawn, some of them others."""
+    return from_json(FilterNumbers, result.summary["numbers"] | changes)
+
+
+def test_an_auditor_that_was_named_had_nothing_to_look_at(nothing: Result, place: Path) -> None:
+    page = page_of(place, "nothing")
+    assert nothing.verdict["audited"] is None
+    assert f"Nothing was kept, so the auditor {nothing.verdict['auditor']} had nothing to look at." in page
+    assert "pca" in nothing.verdict["auditor"]
+    assert "No auditor was named" not in page
+    assert "not asked" not in page
+    run(place, "unasked", f"{HERE}:only_copies", images=2, most_tries=1)
+    assert "No auditor was named" in page_of(place, "unasked")
+
+
+def test_nothing_kept_is_not_called_a_missing_guarantee(nothing: Result, made: Result, place: Path) -> None:
+    v, page = nothing.verdict, page_of(place, "nothing")
+    assert (v["status"], v["gate"], v["n_empty"]) == ("fail", "nothing-kept", 5)
+    assert v["guarantee"]
+    assert "no promise" not in page
+    assert "Every place was filled" not in page
+    assert "Of 5 places, 5 stayed empty" in page
+    assert "Not to be shared" not in page
+    assert made.verdict["gate"] == "no-guarantee"
+    assert "Every place was filled" in page_of(place, "out")
+    numbers = nothing.summary["numbers"]
+
+    def judged(settings: dict[str, Any], **changes: Any) -> dict[str, Any]:
+        return loop_verdict(from_json(LoopNumbers, numbers | changes), synthesize_options(settings))
+
+    settings = {"detector": "pixels", "generator": "g:f", "fail_on": "never"}
+    assert judged(settings)["gate"] == "never"
+    some = judged(settings | {"fail_on": "no-guarantee"}, n_kept=1)
+    assert some["gate"] == "no-guarantee"
+
+
+def test_identical_images_and_scores_are_counted_apart(nothing: Result, hopeless: Result, place: Path) -> None:
+    whose = {f"train{seed % N_TRAIN:03d}" for seed in nothing.per_image["seed"]}
+    v = nothing.verdict
+    assert (v["n_exposed"], v["n_identical"], v["n_by_score"]) == (len(whose), len(whose), 0)
+    assert all(booleans(nothing.per_image, "singled_out"))
+    assert nothing.per_group["n_singled_out"].tolist() == nothing.per_group["n_rejected"].tolist()
+    v, ledger = hopeless.verdict, hopeless.per_image
+    same = set(ledger["nearest_group"][ledger["reason"] == "same pixels"])
+    by_score = set(ledger["nearest_group"][ledger["reason"] == "score"]) - same
+    singled = set(ledger["nearest_group"][ledger["singled_out"]]) - same
+    assert min(len(same), len(by_score)) > 0
+    assert (v["n_identical"], v["n_by_score"], v["n_by_score_singled_out"]) == (len(same), len(by_score), len(singled))
+    assert v["n_exposed"] == len(same) + len(singled) < len(hopeless.per_group)
+    page = page_of(place, "hopeless")
+    assert v["exposed"] in page
+    assert f"At {len(by_score - singled)} more a score points that images of other patients reach" in v["exposed"]
+    assert f"Exposed: {v['n_exposed']} patients, {len(same)} by an image" in v["exposed"]
+    assert "who are copied nowhere, the same threshold rejects 100" in v["exposed"]
+    assert f"{len(same)} by identical pixels" in page
+    assert "is not known" in exposed_words(numbers_of(hopeless, real_rejected=None))
+    assert exposed_words(numbers_of(hopeless, n_identical=0, n_by_score=0)) == ""
+
+
+def test_nobody_is_counted_twice(hopeless: Result) -> None:
+    numbers = numbers_of(hopeless, n_exposed=5, n_identical=2, n_by_score=4, n_by_score_singled_out=3)
+    tiles = exposed_facts(numbers)
+    assert (tiles[0].value, tiles[0].note) == ("5", "2 by identical pixels, 3 by a score")
+    assert tiles[1].value == "1 patient"
+    lines = exposed_lines(numbers)
+    assert lines[0][1].startswith("5: 2 by identical pixels, 3 singled out")
+    assert lines[1][1].startswith("1; ")
+    assert "5 patients, 2 by an image" in exposed_words(numbers)
+    assert "At 1 more a score points" in exposed_words(numbers)
+
+
+def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -> None:
+    show_synthesis(hopeless, place / "hopeless", as_json=False)
+    out, v = capsys.readouterr().out, hopeless.verdict
+    others = v["n_by_score"] - v["n_by_score_singled_out"]
+    assert f"exposed training patients: {v['n_exposed']}: {v['n_identical']} by identical pixels" in out
+    assert f"a score points, not exposed: {others}; the threshold rejects of new patients 100 % (95 to 100 %)" in out
+    assert "NOTHING WAS KEPT" in out
+    assert "A weak detector" not in out + page_of(place, "hopeless")  # it kept nothing that it should not have
+
+
+def test_a_hopeless_threshold_is_told_and_tried_once(hopeless: Result, place: Path, monkeypatch) -> None:
+    v, said = hopeless.verdict, []
+    assert v["real_rejected"]["low"] >= NEARLY_ALL
+    assert (v["gave_up"], v["n_drawn"], v["n_attempts"], v["status"]) == (True, 20, 1, "fail")
+    assert "20 places stayed empty after 1 try: the threshold rejects 95 to 100 % of new patients" in v["why"][1]
+    assert not any("--most-tries" in way or FEWER_COPIES in way for way in v["what_would_decide"])
+    assert len(v["what_would_decide"]) == len(set(v["what_would_decide"]))
+    assert "no place was tried again" in page_of(place, "hopeless")
+    monkeypatch.setattr(rounds, "BLOCK", 8)
+    honest, calls, copies = rounds.DrawScreening.block, [], f"{HERE}:some_identical"
+
+    def killed(*arguments):
+        """Fail at the third block."""
+        calls.append(1)
+        if len(calls) == 3:
+            raise MemoriskError("killed")
+        return honest(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds.DrawScreening, "block", killed)
+        with pytest.raises(MemoriskError, match="killed"):
+            run(place, "resumed", copies, batch=8, progress=lambda *call: said.append(call), **HOPELESS)
+    drawing = [stage for stage, _, _ in said if stage.startswith(rounds.STAGE)]
+    assert "95 to 100 % of new patients" in drawing[0]
+    assert run(place, "resumed", copies, batch=8, **HOPELESS).verdict == v
+
+
+def test_a_dry_run_says_that_little_will_pass(place: Path, capsys) -> None:
+    how = {"calibration": str(place / "new"), "dry_run": True, "generator": f"{HERE}:some_identical"} | OF
+    plan = synthesize(place / "train", place / "dry", **how | HOPELESS)
+    assert isinstance(plan, SynthesizePlan)
+    assert plan.new_rejected is not None
+    assert plan.new_rejected.estimate == 1
+    show_synthesis_plan(plan, as_json=False)
+    out = capsys.readouterr().out
+    assert "rejected of new patients: 100 % (95 to 100 %)" in out
+    assert "Few images or none will pass" in out
+    usual = synthesize(place / "train", place / "dry", **how)
+    assert isinstance(usual, SynthesizePlan)
+    assert usual.new_rejected is not None
+    assert usual.new_rejected.high < NEARLY_ALL
+    assert not any("will pass" in note for note in usual.notes)
+    assert not (place / "dry").exists()
+
+
+def test_where_some_pass_every_place_keeps_its_tries(nothing: Result, place: Path) -> None:
+    assert (nothing.verdict["gave_up"], nothing.verdict["n_drawn"]) == (False, 10)  # nothing passed, new people would
+    assert nothing.verdict["what_would_decide"][0] == FEWER_COPIES  # new people would pass: the generator copies
+    assert any("--most-tries" in way for way in nothing.verdict["what_would_decide"])
+    some = run(place, "some", f"{HERE}:some_far", **HOPELESS).verdict
+    assert 0 < some["n_kept"] < 20
+    assert (some["hopeless"], some["gave_up"], some["n_attempts"]) == (True, False, 3)
+    assert not any("--most-tries" in way for way in some["what_would_decide"])
+    assert f"{some['n_empty']} places stayed empty after 3 tries: the threshold rejects" in some["why"][-2]

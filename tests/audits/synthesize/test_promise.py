@@ -1,0 +1,106 @@
+"""What the loop promises, and what it does not: certain copies, families, weak detectors, bounds."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memorisk.audits.filter.wording import WEAK
+from memorisk.audits.synthesize.options import synthesize_options
+from memorisk.audits.synthesize.page import loop_page
+from memorisk.audits.synthesize.result import LoopNumbers
+from memorisk.audits.synthesize.verdict import loop_verdict
+from memorisk.cli.show.synthetic_sets import show_synthesis
+from memorisk.images.copies.near_copies import ORIENTATIONS
+from memorisk.report.numbers import from_json
+from memorisk.report.page import render_page
+from memorisk.report.result import Result
+from tests.audits.synthesize.conftest import run
+from tests.audits.synthesize.making import HERE, copied
+
+
+def test_a_training_image_mirrored_or_turned_is_not_kept(place: Path) -> None:
+    found = run(place, "turned", f"{HERE}:some_turned", images=40, batch=16)
+    ledger = found.per_image
+    source = np.array([copied(seed) for seed in ledger["seed"]])
+    copies = ledger[source >= 0]
+    assert len(copies) > 10
+    assert set(copies["reason"]) == {"same pixels"}
+    assert copies["nearest_group"].tolist() == [f"train{row:03d}" for row in source[source >= 0]]
+    assert len(set(copies["orientation"]) & set(ORIENTATIONS)) > 4
+    assert (copies["score"] < copies["threshold"]).to_numpy().any()  # the detector alone lets them pass
+    assert set(ledger["orientation"][source < 0]) == {""}
+    assert found.verdict["n_identical"] == len(set(source[source >= 0]))
+
+
+def told(result: Result, place: Path, capsys: pytest.CaptureFixture[str], **numbers) -> tuple[dict, str, str]:
+    """Verdict, terminal and page of a result some of whose numbers are others."""
+    known = result.summary["numbers"] | numbers
+    verdict = loop_verdict(
+        from_json(LoopNumbers, known), synthesize_options({"detector": "pixels", "generator": "g:f"})
+    )
+    changed = replace(result, summary=result.summary | {"numbers": known}, verdict=verdict)
+    show_synthesis(changed, place / "out", as_json=False)
+    return verdict, capsys.readouterr().out, render_page(loop_page(changed))
+
+
+def test_a_bound_on_copies_names_what_it_is_about(made: Result, place: Path, capsys) -> None:
+    verdict, out, page = told(made, place, capsys)
+    most = f"{100 * verdict['copies']['high']:.2g} %"
+    assert f"copies made by noise among the kept images: at most {most} (95 % limit)" in out
+    assert "of other copies nothing is promised" in out
+    assert "Copies made by noise among the kept" in page
+    assert "limit; no others promised" in page
+    assert "kept copies that are made so are at most 0.0526 times the rejected images" in page
+    for text in (out, page):
+        assert "Nothing is promised of other copies (" in text
+        assert "on average (" not in text
+        assert "Copies among the kept" not in text
+
+
+def test_where_nothing_was_rejected_the_limit_alone_is_told(made: Result, place: Path, capsys) -> None:
+    none = made.verdict["copies"] | {"share": 0.0, "high": 0.039, "n_rejected": 0}
+    _, out, page = told(made, place, capsys, copies=none)
+    assert "at most 3.9 % (95 % limit)" in out
+    assert "at most 0" not in out
+    assert "at most 0 %" not in page
+    assert "at most 3.9" in page
+
+
+@pytest.mark.parametrize("unknown", [{"doubts": ["copies of others are not found"]}, {"n_train_unread": 2}])
+def test_no_bound_where_training_images_are_not_known(made: Result, place: Path, capsys, unknown: dict) -> None:
+    _, out, page = told(made, place, capsys, **unknown)
+    assert "among the kept images: at most" not in out
+    assert "training images are not all known" in page
+    assert "nothing bounds how many copies are kept" in page
+    assert "Over all places" not in page
+
+
+def test_a_weak_detector_alone_does_not_pass(made: Result, place: Path, capsys) -> None:
+    verdict, out, page = told(made, place, capsys, audited=None, auditor=None)
+    assert verdict["status"] == "undecided"
+    assert "no auditor has passed the set" in verdict["why"][0]
+    assert "--auditor with --held-out images" in verdict["what_would_decide"][0]
+    assert WEAK in out
+    assert WEAK in page[: page.index("What is promised")]
+    passed = made.verdict["audited"] | {"status": "pass", "clean": True}
+    verdict, out, page = told(made, place, capsys, audited=passed)
+    assert (verdict["status"], WEAK in out, WEAK in page) == ("pass", True, True)
+    verdict, out, page = told(made, place, capsys, audited=None, weak_features=False)
+    assert (verdict["status"], WEAK in out, WEAK in page) == ("pass", False, False)
+
+
+def test_who_does_not_calibrate_is_told_in_the_terminal(place: Path, capsys) -> None:
+    found = run(place, "own", new="train", images=4)
+    assert (found.verdict["n_drawn"], found.verdict["n_calibration"]) == (0, 0)
+    assert "80 patients left out, named among the training patients" in found.verdict["why"]
+    show_synthesis(found, place / "own", as_json=False)
+    assert "80 patients left out, named among the training patients." in capsys.readouterr().out
+    shutil.copytree(place / "new", place / "one")
+    shutil.copy(place / "train" / "train005_0.png", place / "one")
+    one = run(place, "one-out", new="one", images=4)
+    assert one.verdict["filtered"]
+    show_synthesis(one, place / "one-out", as_json=False)
+    assert "calibration: 1 patient left out, named among the training patients." in capsys.readouterr().out
