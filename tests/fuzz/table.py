@@ -34,8 +34,8 @@ MENDED = (
     "number belongs. Test: `tests/test_odd_settings.py`.",
     "By Hypothesis, in the tests' own strategies (`tests/test_odd_settings.py`, `tests/images/test_odd_folders.py`, "
     "`tests/images/sources/test_odd_items.py`, `tests/audits/release/test_odd_runs.py`): YAML with a date that does "
-    "not exist, a number of thousands of digits or lists a thousand deep; a link to itself in a folder of images; images of "
-    "Pillow without a pixel; studies with text where settings belong.",
+    "not exist, a number of thousands of digits or lists a thousand deep; a link to itself in a folder of "
+    "images; images of Pillow without a pixel; studies with text where settings belong.",
     "By reading what these targets reach: an index at a URL could name files outside of the run, which going on with "
     "it would have removed; a seal with a name that no disk holds; looks of a watch that are no JSON. Tests: "
     "`tests/test_damaged_files.py`, `tests/audits/release/test_odd_runs.py`.",
