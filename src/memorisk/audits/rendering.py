@@ -47,14 +47,14 @@ def render(kind: str, *found: Any, **how: Any) -> str:
     """
     from memorisk.report.page import render_page
 
-    return render_page(_page_of(kind)(*found, **how))
+    return render_page(page_of(kind)(*found, **how))
 
 
 def _kind(result: Result) -> str:
     return str(result.verdict.get("audit"))
 
 
-def _page_of(kind: str) -> Callable[..., Page]:
+def page_of(kind: str) -> Callable[..., Page]:
     """Import the function that lays out the page of a kind; `classifier_page` for kinds that name no other."""
     module, function = _PAGES.get(kind, _PAGES["classifier"]).split(":")
     return getattr(import_module(module), function)

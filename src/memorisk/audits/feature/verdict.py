@@ -108,7 +108,7 @@ def _decide(summary: FeatureSummary, options: FeatureOptions) -> tuple[str, list
             [f"{MORE_REFERENCES}: of models that never saw the mark {100 * level:g} % fail by chance"],
         )
     if isfinite(rank.low) and rank.low > 0:
-        doubts.insert(0, f"the interval of M, {format_against_gates(rank['low'], 0)} to {rank.high:.2f}, lies above 0")
+        doubts.insert(0, f"the interval of M, {format_against_gates(rank.low, 0)} to {rank.high:.2f}, lies above 0")
         deciding.insert(0, MORE_REFERENCES)
     limit = summary.ranks.noticeable_log
     seen_from = format_against_gates(exp(limit), options.gate, digits=3, kind="g")
@@ -158,7 +158,7 @@ def _doubts(summary: FeatureSummary, options: FeatureOptions) -> tuple[list[str]
     if rank.method != "references" and place is None:
         doubts.append("whether the controls match the mark cannot be seen from outputs alone")
         deciding.append("outputs of 19 references, in the same file")
-    elif rank.method != "references" and not EDGE <= place <= 1 - EDGE:
+    elif rank.method != "references" and place is not None and not EDGE <= place <= 1 - EDGE:
         doubts.append("the mark has more or less ink than nearly all of its controls")
         deciding.append("controls with as much ink as the mark")
     if rank.smallest_p > options.level and summary.n_controls_asked > rank.n_controls:
