@@ -17,6 +17,7 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.models.copy_detectors import Detector, new_network, open_backbone
 from memorisk.models.encoders.feature_sources import parse_source
 from memorisk.models.provenance import CONFIG, SEEN, WEIGHTS, DetectorConfig, group_hashes
+from memorisk.report.numbers import to_json
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table
 from memorisk.training.features.matrix import load_features
@@ -88,7 +89,7 @@ def test_a_detector_is_a_source_of_features(tmp_path: Path, store: ImageStore) -
     np.testing.assert_allclose(features.values, made.embed(store.images, device="cpu"), rtol=0, atol=1e-6)
     assert features.described.state == "trained"
     assert any("trained by infonce (corrected protocol) from small_cnn" in note for note in features.described.notes)
-    assert str(tmp_path) not in json.dumps(features.described.as_json())
+    assert str(tmp_path) not in json.dumps(to_json(features.described))
     assert load_features(store, source, device="cpu").computed == 0
     with torch.no_grad():
         made.network.projection.bias.add_(1)

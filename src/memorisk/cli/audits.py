@@ -257,6 +257,6 @@ def watch(
     with progress_bar() as progress:
         found = watch_training(training, progress=progress, **how, **given)
     show_watch(found, as_json=json)
-    if options.redact:
+    if options.redact and found.folder is not None:
         note_redacted(found.folder / "report.html")
     return 0 if found.stop is None else 1
