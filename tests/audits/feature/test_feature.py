@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ from torch import nn
 
 from memorisk.audits.feature.mark_answers import ask_about_marks
 from memorisk.audits.feature.marks import choose_controls, choose_mark
-from memorisk.audits.feature.options import MarkOptions
+from memorisk.audits.feature.options import FeatureOptions, MarkOptions
+from memorisk.audits.feature.result import FeatureSummary
 from memorisk.audits.feature.run import audit_feature
+from memorisk.audits.feature.verdict import feature_verdict
 from memorisk.cli.show.audits import show_feature
 from memorisk.images.alterations.marks import burn, letter
 from memorisk.models.blackbox.predictors import load_predictor
@@ -199,6 +202,18 @@ def test_a_pass_says_what_it_would_have_found_and_needs_it_within_the_gate(
     assert "would have been found in four of five cases" in lenient.verdict["why"][1]
     show_feature(lenient, place / "lenient", as_json=False)
     assert f"found in four of five cases: {least:.3g} times or more as sensitive" in capsys.readouterr().out
+
+
+def test_an_interval_above_zero_keeps_a_pass_away(place: Path) -> None:
+    """Where the test finds nothing and the limits of M do, the audit says neither."""
+    references = [f"feature_nets:r{i}" for i in range(19)]
+    fresh = run(place, "limits", "feature_nets:fresh", references=references)
+    summary, options = FeatureSummary.read(fresh.summary), FeatureOptions(**GIVEN | {"gate": 1e6})
+    assert feature_verdict(summary, options).status == "pass"
+    rank = replace(summary.rank, p=0.2, low=0.1, high=0.5)
+    decided = feature_verdict(replace(summary, ranks=replace(summary.ranks, rank=rank)), options)
+    assert decided.status == "undecided"
+    assert "the interval of M, 0.10 to 0.50, lies above 0" in decided.why[1]
 
 
 def test_whatever_carries_the_network_the_verdict_is_the_same(place: Path, known: Result) -> None:
