@@ -198,3 +198,19 @@ def test_yaml_on_a_page_is_yaml(page):
     for block in RECIPE["blocks"](page.read_text("utf-8")):
         if block.language == "yaml":
             assert isinstance(yaml.safe_load(block.text), dict)
+
+
+def test_every_test_that_is_named_outside_of_the_tests_exists() -> None:
+    """CI, the Makefile, the pages and the recipes name tests by their paths; a test that is moved takes its name along."""
+    folders = [ROOT / ".ci", ROOT / "recipes", ROOT / "docs"]
+    named = [ROOT / "Makefile", ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "pyproject.toml"]
+    files = [
+        path for folder in folders for path in folder.rglob("*") if path.suffix in {"", ".md", ".py"} and path.is_file()
+    ]
+    paths = {
+        (file.relative_to(ROOT).as_posix(), path)
+        for file in [*named, *files]
+        for path in re.findall(r"(?<![\w/.])tests/[\w/]+(?:\.py)?", file.read_text(encoding="utf-8"))
+    }
+    assert len(paths) > 50
+    assert [(file, path) for file, path in sorted(paths) if not (ROOT / path).exists()] == []
