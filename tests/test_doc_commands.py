@@ -201,7 +201,7 @@ def test_yaml_on_a_page_is_yaml(page):
 
 
 def test_every_test_that_is_named_outside_of_the_tests_exists() -> None:
-    """CI, the Makefile, the pages and the recipes name tests by their paths; a test that is moved takes its name along."""
+    """CI, the Makefile, the pages and the recipes name tests by their paths; a moved test takes its name along."""
     folders = [ROOT / ".ci", ROOT / "recipes", ROOT / "docs"]
     named = [ROOT / "Makefile", ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "pyproject.toml"]
     files = [
