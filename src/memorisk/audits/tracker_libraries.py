@@ -59,6 +59,17 @@ def mlflow_client(place: str | Path) -> Any:
         raise InputError(f"MLflow cannot open {one_line(place, 120)}: {one_line(error, 160)}") from None
 
 
+def mlflow_experiment(client: Any, name: str) -> str:
+    """The id of an experiment in an MLflow store, made where it is new.
+
+    Args:
+        client: Of `mlflow_client`.
+        name: Of the experiment.
+    """
+    found = client.get_experiment_by_name(name)
+    return str(found.experiment_id if found else client.create_experiment(name))
+
+
 def summary_writer(folder: Path) -> Any:
     """A writer of event files of TensorBoard.
 

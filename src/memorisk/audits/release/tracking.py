@@ -11,17 +11,18 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from memorisk.audits.release.integrity import AGAIN, VERDICT, last_event, open_finished_audit
 from memorisk.audits.release.statement import describe_run
-from memorisk.audits.tracker_libraries import SERVER, mlflow_client, summary_writer, wandb_offline
+from memorisk.audits.tracker_libraries import SERVER, mlflow_client, mlflow_experiment, summary_writer, wandb_offline
 from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.report.statements.statement import AuditStatement
 from memorisk.runs.errors import InputError, MemoriskError, one_line, read_guard, unknown_name
@@ -210,12 +211,8 @@ _KEY, _WHOLE = "memorisk.run", "memorisk.whole"
 _AT_ONCE = 100
 
 
-class Tracker(Protocol):
-    """Something that keeps runs."""
-
-    def log(self, record: Record, report: Path | None) -> bool:
-        """Keep a run, with its report where one is given; False where it is there already."""
-        ...
+Log = Callable[[Record, Path | None], bool]
+"""Keeps a run, with its report where one is given; False where it is there already."""
 
 
 def check_place(place: str) -> tuple[str, str]:
@@ -240,106 +237,89 @@ def check_place(place: str) -> tuple[str, str]:
     return kind, where
 
 
-def open_tracker(place: str) -> Tracker:
-    """A tracker by its kind and place.
+def open_log(place: str) -> Log:
+    """What logs runs to a tracker.
 
     Args:
         place: As for `check_place`.
 
     Raises:
         InputError: Likewise.
+        MissingExtraError: MLflow is not installed; the other libraries are asked for when a run is logged.
     """
     kind, where = check_place(place)
-    return {"mlflow": Mlflow, "tensorboard": TensorBoard, "wandb": Wandb}[kind](where)
+    if kind == "mlflow":
+        return partial(_log_to_mlflow, where, mlflow_client(where))
+    return partial(_log_to_folder, Path(where), {"tensorboard": _write_events, "wandb": _write_wandb}[kind])
 
 
-class Mlflow:
-    """A store of MLflow: a folder, a database file, or a server that the user names."""
+def _log_to_mlflow(place: str, client: Any, record: Record, report: Path | None) -> bool:
+    """Keep a run in a folder, a database file, or a server; what a killed command left of it is removed first.
 
-    def __init__(self, place: str) -> None:
-        self.place, self.client = place, mlflow_client(place)
+    Raises:
+        MemoriskError: The store does not answer, or does not take it.
+    """
+    from mlflow.exceptions import MlflowException
 
-    def log(self, record: Record, report: Path | None) -> bool:
-        """Keep a run; what a killed command left of it is removed first.
+    try:
+        return _add_mlflow_run(client, record, report)
+    except MlflowException as error:
+        raise MemoriskError(
+            f"MLflow at {one_line(place, 120)} did not take the run ({one_line(error, 120)}); the same command goes on"
+        ) from None
 
-        Raises:
-            MemoriskError: The store does not answer, or does not take it.
-        """
-        from mlflow.exceptions import MlflowException
 
-        try:
-            return self._logged(record, report)
-        except MlflowException as error:
-            raise MemoriskError(
-                f"MLflow at {one_line(self.place, 120)} did not take the run ({one_line(error, 120)}); the same "
-                "command goes on"
-            ) from None
+def _add_mlflow_run(client: Any, record: Record, report: Path | None) -> bool:
+    """Add the run unless the store has it, marked whole at the end."""
+    from mlflow.entities import Metric, Param, RunTag
 
-    def _logged(self, record: Record, report: Path | None) -> bool:
-        from mlflow.entities import Metric, Param, RunTag
+    experiment = mlflow_experiment(client, EXPERIMENT)
+    for run in client.search_runs([experiment], f"tags.`{_KEY}` = '{record.sha256}'"):
+        if run.data.tags.get(_WHOLE) == "yes":
+            return False
+        client.delete_run(run.info.run_id)
+    tags = {_KEY: record.sha256, "verdict": record.status or "none", "gate": record.gate, "kind": record.kind}
+    run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
+    metrics = [Metric(name, value, 0, 0) for name, value in record.figures.items()]
+    params = [Param(name, str(value)) for name, value in record.settings.items()]
+    for begin in range(0, max(len(metrics), len(params)), _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE)
+        client.log_batch(run, metrics=metrics[part], params=params[part])
+    if report is not None:
+        client.log_artifact(run, str(report))
+    client.log_batch(run, tags=[RunTag(_WHOLE, "yes")])
+    client.set_terminated(run)
+    return True
 
-        client = self.client
-        found = client.get_experiment_by_name(EXPERIMENT)
-        experiment = found.experiment_id if found else client.create_experiment(EXPERIMENT)
-        for run in client.search_runs([experiment], f"tags.`{_KEY}` = '{record.sha256}'"):
-            if run.data.tags.get(_WHOLE) == "yes":
-                return False
-            client.delete_run(run.info.run_id)
-        tags = {_KEY: record.sha256, "verdict": record.status or "none", "gate": record.gate, "kind": record.kind}
-        run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
-        metrics = [Metric(name, value, 0, 0) for name, value in record.figures.items()]
-        params = [Param(name, str(value)) for name, value in record.settings.items()]
-        for begin in range(0, max(len(metrics), len(params)), _AT_ONCE):
-            part = slice(begin, begin + _AT_ONCE)
-            client.log_batch(run, metrics=metrics[part], params=params[part])
+
+def _log_to_folder(above: Path, write: Callable[[Path, Record], None], record: Record, report: Path | None) -> bool:
+    """Keep a run as a folder, which has its name only when it is whole."""
+    with _new_folder(above, record.name) as place:
+        if place is None:
+            return False
+        write(place, record)
         if report is not None:
-            client.log_artifact(run, str(report))
-        client.log_batch(run, tags=[RunTag(_WHOLE, "yes")])
-        client.set_terminated(run)
-        return True
+            shutil.copyfile(report, place / report.name)
+    return True
 
 
-class TensorBoard:
-    """Event files of TensorBoard, a folder a run."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
-
-    def log(self, record: Record, report: Path | None) -> bool:
-        """Keep a run; its folder has its name only when it is whole."""
-        with _new_folder(self.folder, record.name) as place:
-            if place is None:
-                return False
-            writer = summary_writer(place)
-            for name, value in record.figures.items():
-                writer.add_scalar(name, value, 0)
-            writer.add_text("verdict", f"{record.kind}: {record.status or 'none'}", 0)
-            writer.add_text("settings", "\n\n".join(f"{k}: {v}" for k, v in record.settings.items()), 0)
-            writer.close()
-            for number, file in enumerate(sorted(place.glob("events.out.tfevents.*"))):
-                file.rename(place / f"events.out.tfevents.{number:010}")  # its own name holds that of the host
-            if report is not None:
-                shutil.copyfile(report, place / report.name)
-        return True
+def _write_events(place: Path, record: Record) -> None:
+    """Event files of TensorBoard."""
+    writer = summary_writer(place)
+    for name, value in record.figures.items():
+        writer.add_scalar(name, value, 0)
+    writer.add_text("verdict", f"{record.kind}: {record.status or 'none'}", 0)
+    writer.add_text("settings", "\n\n".join(f"{k}: {v}" for k, v in record.settings.items()), 0)
+    writer.close()
+    for number, file in enumerate(sorted(place.glob("events.out.tfevents.*"))):
+        file.rename(place / f"events.out.tfevents.{number:010}")  # its own name holds that of the host
 
 
-class Wandb:
-    """Runs of Weights & Biases that stay in a folder; ``wandb sync`` is the user's own act."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
-
-    def log(self, record: Record, report: Path | None) -> bool:
-        """Keep a run; its folder has its name only when it is whole."""
-        with _new_folder(self.folder, record.name) as place:
-            if place is None:
-                return False
-            with wandb_offline(place, name=record.name, key=record.sha256[:32], config=record.settings) as run:
-                run.log(dict(record.figures))
-                run.summary.update({"verdict": record.status or "none", "gate": record.gate, "kind": record.kind})
-            if report is not None:
-                shutil.copyfile(report, place / report.name)
-        return True
+def _write_wandb(place: Path, record: Record) -> None:
+    """A run of Weights & Biases that stays in its folder; ``wandb sync`` is the user's own act."""
+    with wandb_offline(place, name=record.name, key=record.sha256[:32], config=record.settings) as run:
+        run.log(dict(record.figures))
+        run.summary.update({"verdict": record.status or "none", "gate": record.gate, "kind": record.kind})
 
 
 @contextmanager
@@ -443,8 +423,8 @@ def track(
             _refuse_inside(where, folder)
     found = []
     for place in places:
-        tracker = open_tracker(place)
+        log = open_log(place)
         for folder, record in zip(folders, records, strict=True):
-            new = tracker.log(record, record.report if with_report else None)
+            new = log(record, record.report if with_report else None)
             found.append(TrackedRun(str(folder), place, record.name, len(record.figures), new))
     return found

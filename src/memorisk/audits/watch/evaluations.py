@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.tracker_libraries import mlflow_client, summary_writer
+from memorisk.audits.tracker_libraries import mlflow_client, mlflow_experiment, summary_writer
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.result import Evaluation, evaluation_table
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
@@ -145,7 +145,7 @@ _MLFLOW_RUN = "mlflow.json"
 
 
 class Tracker(Protocol):
-    """Something that keeps curves."""
+    """Something that keeps curves. A finished run needs none: a function of `audits.release.tracking` logs it."""
 
     def log(self, look: Evaluation) -> None:
         """Add a look."""
@@ -224,8 +224,7 @@ class Mlflow:
         """The id of the run of this folder, or of a new one."""
         if note.is_file():
             return str(read_json(note)["run"])
-        found = self.client.get_experiment_by_name("memorisk watch")
-        experiment = found.experiment_id if found else self.client.create_experiment("memorisk watch")
+        experiment = mlflow_experiment(self.client, "memorisk watch")
         run = self.client.create_run(experiment, run_name="memorization").info.run_id
         write_json(note, {"run": run})
         return str(run)

@@ -15,7 +15,7 @@ from memorisk.runs.settings import check_between, check_counts, check_seeds, set
 
 AUTO = "auto"
 StopOn = Literal["auto", "share", "test", "listed", "never"]
-Tracker = Literal["tensorboard", "mlflow"]
+TrackerName = Literal["tensorboard", "mlflow"]
 
 
 @grouped(
@@ -67,7 +67,7 @@ class WatchSettings(SamplingOptions):
     seed: int = 0
     """Random seed for the drawn images, the same at each evaluation."""
 
-    log: tuple[Tracker, ...] = ()
+    log: tuple[TrackerName, ...] = ()
     """Log each evaluation to tensorboard, mlflow or both (extra `tracking`)."""
     log_to: Path | None = None
     """Folder for these logs; by default tracking in the watch's own folder."""
