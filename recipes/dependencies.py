@@ -126,21 +126,21 @@ def page(found: list[Dependency]) -> str:
         [
             "# Licences of the dependencies",
             "",
-            "memorisk is under the Apache License 2.0. Extras are installed only where asked for. The packages' own "
-            "metadata name these licences (`recipes/dependencies.py`). A package may hold parts under further licences "
-            "and ask for packages of its own: `pip-licenses` lists what is installed on a machine.",
+            "memorisk is under the Apache License 2.0. The metadata of the packages name these licences "
+            "(`recipes/dependencies.py`). A package may hold parts under further licences, and needs packages of its "
+            "own: `pip-licenses` lists what is installed on a machine.",
             "",
             "| asked for by | licence | packages and versions | remark |",
             "|---|---|---|---|",
             *rows,
             "",
-            "## Known holes",
+            "## Known vulnerabilities",
             "",
             "`make audit` looks up the exact versions of the lock files (`locks/`) in the public advisory databases. "
-            "It needs a connection. Run it before a release and where memorisk is installed: what is known changes "
-            "every day. Exit codes of `recipes/dependencies.py --audit` (make ends with 2 for both failures: read the "
-            "last line): 0, every package was looked up and nothing is known; 1, something is known; 2, packages could "
-            "not be looked up. pip-audit itself ends with 0 where it looked up nothing.",
+            "It needs a connection. Run it before a release and where memorisk is installed: advisories change every "
+            "day. `make` ends with 2 for every failure; the exit code of `recipes/dependencies.py --audit` says which: "
+            "0, every package was looked up and nothing is known; 1, something is known; 2, packages could not be "
+            "looked up.",
             "",
             *holes(),
             "",
@@ -160,35 +160,37 @@ def holes() -> list[str]:
     found = looked_up()
     packages: dict[str, dict[str, Any]] = found["packages"]
     with_some = {name: one for name, one in packages.items() if one.get("holes")}
+    hit = {name: one for name, one in with_some.items() if _hits(one)}
     lines = [
-        "`make audit` was not run: the machine that these pages were made on reaches no such database. Instead, stored "
-        "copies of public pages (advisories, CVE records, release notes) were searched and read by hand on "
-        f"{found['read']}, for the packages that memorisk names itself (`recipes/advisories.yaml`). "
-        "That is no all-clear: pages may be missing or old, libraries that these packages ask for were not looked up, "
-        "and what a page left out is said to be not read. Lower bounds of `pyproject.toml` exclude holes, known to be "
-        "high or critical, that memorisk's use could meet; except torch's: see its line.",
+        "`make audit` was not run: the machine that made this page reaches no such database. Instead, stored copies of "
+        f"public pages (advisories, CVE records, release notes) were searched and read by hand on {found['read']}, for "
+        "the packages that memorisk names itself. "
+        "That is no all-clear: pages may be missing or old, and packages that these packages need were not looked up. "
+        "Lower bounds of `pyproject.toml` exclude every vulnerability that is known as high or critical and that "
+        "memorisk's use could meet. The exception is torch: 2.9 is allowed and has CVE-2026-24747, so with it memorisk "
+        "reads safetensors only.",
         "",
-        f"Of {len(packages)} packages {len(with_some)} had something; of the other {len(packages) - len(with_some)} "
-        "nothing was found in the pages searched. In brackets: the versions with the hole; its severity.",
+        f"Of {len(packages)} packages {len(with_some)} had a known vulnerability in some version "
+        f"(`recipes/advisories.yaml` lists all). In {len(hit)} of them one affects the version looked at, or may. "
+        "Brackets hold the affected versions and the severity; what a page left out is said to be not read.",
         "",
-        "| package, version looked at | what memorisk meets (newest page) | that version is affected, or it is unclear "
-        "| not affected |",
-        "|---|---|---|---|",
+        "| package, version looked at | what memorisk meets (newest page) | what affects that version, or may |",
+        "|---|---|---|",
     ]
-    for name, one in with_some.items():
-        free = [hole for hole in one["holes"] if hole["ours"].startswith(_NOT_AFFECTED)]
-        others = [hole for hole in one["holes"] if hole not in free]
-        cells = [f"{name} {one['version']}", f"{one['met']} ({one['newest']})", _joined(others), _joined(free)]
-        lines.append(f"| {' | '.join(cells)} |")
+    for name, one in hit.items():
+        lines.append(f"| {name} {one['version']} | {one['met']} ({one['newest']}) | {_joined(_hits(one))} |")
     return lines
 
 
+def _hits(one: dict[str, Any]) -> list[dict[str, Any]]:
+    """Holes of a package that affect the version looked at, or may."""
+    return [hole for hole in one["holes"] if not hole["ours"].startswith(_NOT_AFFECTED)]
+
+
 def _joined(some: list[dict[str, Any]]) -> str:
-    """Holes as a cell, a line each: ids, versions, severity, and whether the version is hit where that is not plain."""
-    told = [(hole, hole["ours"].removeprefix(_NOT_AFFECTED).lstrip(": ")) for hole in some]
+    """Holes as a cell, a line each: ids, versions, severity, and whether the version is affected."""
     return "<br>".join(
-        f"{', '.join(hole['ids'])} ({hole['versions']}; {hole['severity']}){ours and ': ' + ours}"
-        for hole, ours in told
+        f"{', '.join(hole['ids'])} ({hole['versions']}; {hole['severity']}): {hole['ours']}" for hole in some
     )
 
 

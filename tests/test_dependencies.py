@@ -27,7 +27,7 @@ def recipe():
 def rows() -> list[list[str]]:
     """Name, versions, extra, licence and remark of each package on the page."""
     page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
-    lines = page.partition("## Known holes")[0].splitlines()
+    lines = page.partition("## Known vulnerabilities")[0].splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
     return [
         [*package.split(" "), extra, licence, remark]
