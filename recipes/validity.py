@@ -13,7 +13,6 @@ import pandas as pd
 
 from leave_one_out import leave_one_out_study
 from memorisk.audits.classifier.evidence import evidence_from_table
-from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
@@ -21,7 +20,6 @@ from memorisk.runs.files import read_table
 from memorisk.scores.memorization import group_table
 from memorisk.statistics.contrasts import duplicate_trend
 from memorisk.statistics.intervals import Interval, clopper_pearson
-from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER
 from planted import duplicated, mislabelled
 
 REPEATS = 20
@@ -140,8 +138,7 @@ def main() -> None:
         "",
         "Made by `python recipes/validity.py` on the built-in long-tailed digits "
         f"({', '.join(f'{k} {v}' for k, v in versions().items() if k in ('memorisk', 'torch', 'numpy'))}; "
-        f"{machine()['cores']} cores). Interval coverage is in `recipes/interval_coverage.py`, "
-        "the nulls in `recipes/null_simulation.py`.",
+        f"{machine()['cores']} cores).",
         "",
         "## Level: the placebo",
         "",
@@ -164,12 +161,9 @@ def main() -> None:
         "",
         "## Verdicts of these audits",
         "",
-        f"A pass says that nobody was flagged, that a single patient with a gap of {NOTICE:g} nats would have been "
-        f"noticed with probability {PASS_POWER:g}, and that no attack that was tried reaches AUC {ATTACK_GATE:g}. "
-        "These digits are remembered: a pass would be wrong. Where the noticeable gap is “none” a single image of that "
-        "class is not surely noticed, so that no audit of this size could pass. How often verdicts are true is "
-        "simulated in [results/verdict_truth.md](results/verdict_truth.md), of sets in "
-        "[results/verdict_truth_sets.md](results/verdict_truth_sets.md).",
+        "These digits are remembered: a [pass](report.md#the-box) would be wrong. Where the noticeable gap is “none” a "
+        "single image of that class is not surely noticed, so that no audit of this size could pass. How often "
+        "verdicts are true: [results/verdict_truth.md](results/verdict_truth.md).",
         "",
         *verdicts(given.runs),
         "",
