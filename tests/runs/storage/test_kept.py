@@ -115,6 +115,7 @@ import sys, time
 from pathlib import Path
 import fsspec.config
 fsspec.config.conf["ftp"] = {"username": sys.argv[3], "password": sys.argv[4]}
+from memorisk.runs.files import atomic_path
 from memorisk.runs.storage import bookkeeping, remote_run
 remote_run.UPLOAD_SECONDS, bookkeeping._SETTLE_SECONDS = 0.01, 0.02
 from memorisk.runs.storage.remote_run import kept_run
@@ -122,7 +123,8 @@ with kept_run(sys.argv[1], Path(sys.argv[2])) as out:
     (out / "config.yaml").write_text("run: 1\\n")
     (out / "weights").mkdir()
     for step in range(3):
-        (out / "weights" / f"{step}.npy").write_bytes(bytes([step]) * 4_000_000)
+        with atomic_path(out / "weights" / f"{step}.npy") as part:  # as runs do: a file with its own name is whole
+            part.write_bytes(bytes([step]) * 4_000_000)
         time.sleep(0.05)
     time.sleep(60)
 """
