@@ -254,7 +254,6 @@ PAGES: dict[str, Page] = {
             "losses.parquet": "losses.parquet",
         },
         commands={
-            "memorisk audit classifier DATA --out runs/mine --dry-run": Expected((0,), "trainings"),
             "memorisk audit losses": Expected(AUDIT, "Report: ", replaced=("FILE", "losses.parquet")),
             "memorisk audit feature": Expected(
                 AUDIT,
