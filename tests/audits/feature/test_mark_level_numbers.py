@@ -63,7 +63,7 @@ def test_with_references_every_letter_lies_within_two_standard_deviations() -> N
     assert "all fifteen rates lie within two standard deviations of 5 %" in flat(LEVELS)
 
 
-@pytest.mark.parametrize("page", [DOCS / "method.md", LEVELS], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [DOCS / "deviations.md", LEVELS], ids=lambda p: p.name)
 def test_the_papers_test_is_called_what_it_is(page: Path) -> None:
     assert spoken(rates("paper's t-test")) in flat(page)
 
