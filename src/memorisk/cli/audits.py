@@ -3,7 +3,7 @@
 `main` holds the audits of classifiers. Loads nothing heavy until a command runs.
 """
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +12,21 @@ from cyclopts import Parameter
 from memorisk.audits.feature.options import FeatureOptions, MarkOptions
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.watch.options import WatchOptions
-from memorisk.cli.settings import AS_JSON, FLAT, note_redacted, print_settings
+from memorisk.cli.settings import (
+    AS_JSON,
+    DRAWN_IMAGES,
+    DRY_RUN,
+    FLAT,
+    PRINT_CONFIG,
+    REWRITTEN_FOLDER,
+    SWITCH,
+    TRAINED_ON,
+    audit_exit_code,
+    note_redacted,
+    print_settings,
+    settings_as_keywords,
+    with_progress_bar,
+)
 
 
 def explain(
@@ -21,56 +35,53 @@ def explain(
     features: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ("before",),
     feature_weights: str | None = None,
     feature_size: int | None = None,
-    probes: Annotated[bool, Parameter(negative="")] = False,
+    probes: SWITCH = False,
     probe_seed: int | None = None,
     images: str | None = None,
     device: str = "auto",
     out: Path | None = None,
-    json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json: AS_JSON = False,
 ) -> int:
-    """Look into a finished classifier audit: are its memorized images atypical, and where in the network is it?
+    """Examine a finished classifier audit: are memorized images atypical, and which layers encode the memorization?
 
     Parameters
     ----------
     run
         Run folder of `audit classifier`.
     features
-        Feature spaces: names of networks, files (.npy, .npz, .parquet) with a row per image, or "before": the run's own
-        network before it was fine-tuned.
+        Feature spaces: names of networks, files (.npy, .npz, .parquet) with a row per image, or "before", the run's own
+        network before fine-tuning.
     feature_weights
-        Weights of the named networks: a file (of one), "default" to download them, "none" for random ones.
+        Weights of the named networks: a file (for one network), "default" (downloads) or "none" (random).
     feature_size
-        Pixels a side that the named networks get; by default what they were trained at.
+        Side in pixels of the named networks' input; by default the size that each was trained at.
     probes
         Probe every layer of one of the run's models for M, and compare it with its twin.
     probe_seed
-        Seed whose models are probed; the run's first if not given.
+        Seed whose models are probed; by default the run's first.
     images
-        Where the run's images are now, if they have moved.
+        The run's images, if they have moved.
     device
         cpu, cuda, or auto: a GPU when there is one.
     out
-        Folder to write; explain inside the run folder if not given.
-    json
-        Print what was found as JSON.
+        Folder to write; by default explain in the run folder.
     """
     from memorisk.audits.classifier.explanations.run import FOLDER
     from memorisk.audits.classifier.explanations.run import explain as look
-    from memorisk.cli.show.common import progress_bar, show_explanation
+    from memorisk.cli.show.common import show_explanation
 
-    with progress_bar() as progress:
-        found = look(
-            run,
-            features=features,
-            feature_weights=feature_weights,
-            feature_size=feature_size,
-            probes=probes,
-            probe_seed=probe_seed,
-            images=images,
-            device=device,
-            out=out,
-            progress=progress,
-        )
+    found = with_progress_bar(
+        look,
+        run,
+        features=features,
+        feature_weights=feature_weights,
+        feature_size=feature_size,
+        probes=probes,
+        probe_seed=probe_seed,
+        images=images,
+        device=device,
+        out=out,
+    )
     show_explanation(found, out if out is not None else run / FOLDER, as_json=json)
     return 0
 
@@ -80,37 +91,27 @@ _FEATURE, _MARK = FeatureOptions(), MarkOptions()
 
 def feature(
     *models: str,
-    out: Path,
-    print_config: Annotated[bool, Parameter(negative="")] = False,
+    out: REWRITTEN_FOLDER,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[FeatureOptions, FLAT] = _FEATURE,
 ) -> int:
-    """Audit whether a model remembers a mark, such as a patient's name, that it may have seen once.
+    """Audit whether a model remembers a mark, such as a name, that it may have seen once.
 
     Parameters
     ----------
     models
-        module:function, an ONNX or .pt2 file, or NAME@WEIGHTS; several where they share the mark (other seeds).
-    out
-        Run folder: new, empty, or this audit to write again.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print the verdict as JSON.
+        Model: module:function, an ONNX or .pt2 file, or NAME@WEIGHTS. Give several models (other seeds) if they share
+        the mark.
     """
     if print_config:
         return print_settings({"models": list(models), "out": str(out), **asdict(options)})
     from memorisk.audits.feature.run import audit_feature
     from memorisk.cli.show.audits import show_feature
-    from memorisk.cli.show.common import progress_bar
 
-    with progress_bar() as progress:
-        settings = {f.name: getattr(options, f.name) for f in fields(options)}
-        result = audit_feature(models, out=out, progress=progress, **settings)
+    result = with_progress_bar(audit_feature, models, out=out, **settings_as_keywords(options))
     show_feature(result, out, as_json=json)
-    if options.redact:
-        note_redacted(out / "report.html")
-    return 0 if options.fail_on == "never" or result.status == "pass" else 1
+    return audit_exit_code(result.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
 
 
 def mark(
@@ -123,22 +124,22 @@ def mark(
     arrays: Path | None = None,
     options: Annotated[MarkOptions, FLAT] = _MARK,
 ) -> int:
-    """Burn a mark into an image and show it beside its controls, before a model is asked.
+    """Burn a mark into an image and show it beside its controls.
 
     Parameters
     ----------
     image
-        An image file.
+        Image file to mark.
     out
         PNG file to write: the image with the mark, then with each control.
     size
-        Side in pixels that the image is resized to first, as for the model.
+        Side in pixels to which the image is resized first, as for the model.
     n_shown
-        Controls shown.
+        Number of controls to show.
     seed
-        Of the controls.
+        Random seed for the controls.
     arrays
-        NPZ file to write, too: the mark and all its controls, for a model that cannot be moved (docs/feature.md).
+        Also write the mark and all its controls to this NPZ file, for a model that cannot be moved (docs/feature.md).
     """
     from memorisk.audits.feature.marks import preview
 
@@ -150,51 +151,33 @@ _SYNTHETIC = SyntheticOptions()
 
 
 def synthetic(
-    train: str,
-    synthetic: str,
+    train: Annotated[str, TRAINED_ON],
+    synthetic: DRAWN_IMAGES,
     *,
-    out: Path,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    print_config: Annotated[bool, Parameter(negative="")] = False,
+    out: REWRITTEN_FOLDER,
+    dry_run: DRY_RUN = False,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[SyntheticOptions, FLAT] = _SYNTHETIC,
 ) -> int:
-    """Audit whether synthetic images copy the patients that their generator was trained on.
+    """Audit whether synthetic images copy patients of their generator's training data.
 
-    Parameters
-    ----------
-    train
-        The images that the generator was trained on: as for `audit classifier`.
-    synthetic
-        The images that it made, all that are to be released.
-    out
-        Run folder: new, empty, or this audit to write again.
-    dry_run
-        Print what would be compared and could be said, compute no features.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print the verdict as JSON.
+    SYNTHETIC holds all images that are to be released.
     """
     if print_config:
         return print_settings({"train": train, "synthetic": synthetic, "out": str(out), **asdict(options)})
     from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
     from memorisk.cli.show.audits import show_synthetic, show_synthetic_plan
-    from memorisk.cli.show.common import progress_bar
 
-    settings = {f.name: getattr(options, f.name) for f in fields(options)}
-    with progress_bar() as progress:
-        found = audit_synthetic(train, synthetic, out=out, progress=progress, dry_run=dry_run, **settings)
+    settings = settings_as_keywords(options)
+    found = with_progress_bar(audit_synthetic, train, synthetic, out=out, dry_run=dry_run, **settings)
     if isinstance(found, SyntheticPlan):
         show_synthetic_plan(found, as_json=json)
         return 0
     show_synthetic(found, out, as_json=json)
-    if options.redact:
-        note_redacted(out / "report.html")
-    return 0 if options.fail_on == "never" or found.status == "pass" else 1
+    return audit_exit_code(found.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
 
 
-SWITCH = Annotated[bool, Parameter(negative="")]
 _WATCH = WatchOptions()
 
 
@@ -207,55 +190,47 @@ def watch(
     follow: SWITCH = False,
     stop: SWITCH = False,
     poll: float = 5.0,
-    dry_run: SWITCH = False,
-    print_config: SWITCH = False,
+    dry_run: DRY_RUN = False,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[WatchOptions, FLAT] = _WATCH,
 ) -> int:
-    """Look at a generator in training, or afterwards: does it begin to memorize?
+    """Evaluate a generator during or after training: does it begin to memorize?
 
     Figures, rules and what they mean are in docs/watch.md. The exit code is 1 where the rule of --stop-on says stop.
 
     Parameters
     ----------
     training
-        A run of `train generator`, or the folder of your own training with a folder of images for each step, as
+        Run of `train generator`, or the folder of your own training with a folder of images per step, such as
         step-1000.
     train
-        The images it is trained on, as for `audit classifier`; of a run its own.
+        Images that the generator is trained on; by default those of the run.
     held_out
-        Images of patients whom it does not see; of a run its validation images.
+        Images of patients unseen by the generator; by default the validation images of the run.
     out
-        Folder for looks and report: new, empty, or this watch to go on with; of a run `watch` in it.
+        Folder for evaluations and report: new, empty, or that of the same watch, which is resumed; by default `watch`
+        in the run.
     follow
-        Go on looking until TRAINING holds a training.json.
+        Keep watching until TRAINING holds a training.json.
     stop
-        Write stop.json when the rule says so: into a run, which then ends at its next look, else into OUT.
+        Write stop.json when the rule of --stop-on says so: into a run, which ends at its next evaluation, otherwise
+        into OUT.
     poll
-        Seconds between two visits with --follow.
-    dry_run
-        Print what would be looked at, draw nothing.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print all looks as JSON.
+        Seconds between two checks for new images with --follow.
     """
     given = {"train": train, "held_out": held_out, "out": out}
     if print_config:
         return print_settings({"training": training, **given, **asdict(options)})
     from memorisk.audits.watch.run import plan_watch, watch_training
     from memorisk.cli.show.audits import show_evaluation, show_watch, show_watch_plan
-    from memorisk.cli.show.common import progress_bar
 
-    given |= {field.name: getattr(options, field.name) for field in fields(options)}
+    given |= settings_as_keywords(options)
     if dry_run:
-        with progress_bar() as progress:
-            plan = plan_watch(training, follow=follow, progress=progress, **given)
-        show_watch_plan(plan, as_json=json)
+        show_watch_plan(with_progress_bar(plan_watch, training, follow=follow, **given), as_json=json)
         return 0
     how = {"follow": follow, "stop": stop, "poll": poll, "on_look": None if json or not follow else show_evaluation}
-    with progress_bar() as progress:
-        found = watch_training(training, progress=progress, **how, **given)
+    found = with_progress_bar(watch_training, training, **how, **given)
     show_watch(found, as_json=json)
     if options.redact and found.folder is not None:
         note_redacted(found.folder / "report.html")

@@ -8,9 +8,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from memorisk.cli.settings import AS_JSON, FLAT, SWITCH, print_settings, settings_as_keywords, with_progress_bar
+from memorisk.cli.commands import COMMANDS
+from memorisk.cli.settings import (
+    AS_JSON,
+    DRY_RUN,
+    FLAT,
+    PRINT_CONFIG,
+    RESUMED_FOLDER,
+    SWITCH,
+    TABLES_ONLY,
+    UNLABELLED_IMAGES,
+    print_settings,
+    settings_as_keywords,
+    with_progress_bar,
+)
 from memorisk.runs.errors import MemoriskError
 from memorisk.studies.detectors.options import BenchDetectorsOptions
 from memorisk.studies.pairs.options import BenchCopiesOptions, BenchReidOptions
@@ -19,39 +32,24 @@ if TYPE_CHECKING:
     from memorisk.studies.pairs.plan import PairBenchPlan
     from memorisk.studies.pairs.results import PairBenchmark
 
-bench_app = App(name="bench", help="Compare detectors or defences on your images, on published protocols.")
+bench_app = App(name="bench", help=COMMANDS["bench"][1])
 _DETECTORS, _REID, _COPIES = BenchDetectorsOptions(), BenchReidOptions(), BenchCopiesOptions()
 
 
 @bench_app.command(name="detectors")
 def detectors(
-    images: str,
+    images: UNLABELLED_IMAGES,
     *,
-    out: Path,
-    dry_run: SWITCH = False,
-    tables_only: SWITCH = False,
-    print_config: SWITCH = False,
+    out: RESUMED_FOLDER,
+    dry_run: DRY_RUN = False,
+    tables_only: TABLES_ONLY = False,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[BenchDetectorsOptions, FLAT] = _DETECTORS,
 ) -> int:
-    """Which detector recognises copies of patients' images? Paper 003's tables, the corrected ones beside.
+    """Compare how well detectors recognise copies of patients' images: paper 003's tables, and corrected ones.
 
-    The exit code is 3 if a detector failed, or would in a dry run; the others are in the tables.
-
-    Parameters
-    ----------
-    images
-        As for `audit classifier`; labels are not needed.
-    out
-        Run folder: new, empty, or this benchmark to go on with.
-    dry_run
-        Print detectors, trainings, images, pairs and weights that cannot be read, compute nothing.
-    tables_only
-        Lay out what is finished, compute nothing.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print the leaderboard as JSON.
+    The exit code is 3 if a detector failed, or would fail in a dry run; the tables show the others.
     """
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
@@ -70,33 +68,18 @@ def detectors(
 
 @bench_app.command(name="reid")
 def reid(
-    images: str,
+    images: UNLABELLED_IMAGES,
     *,
-    out: Path,
-    dry_run: SWITCH = False,
-    tables_only: SWITCH = False,
-    print_config: SWITCH = False,
+    out: RESUMED_FOLDER,
+    dry_run: DRY_RUN = False,
+    tables_only: TABLES_ONLY = False,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[BenchReidOptions, FLAT] = _REID,
 ) -> int:
-    """Which detector tells that two images are of one patient? Paper 004's tables, the corrected ones beside.
+    """Compare how well detectors tell that two images are of one patient: paper 004's tables, and corrected ones.
 
-    The exit code is 3 if a detector failed; the others are in the tables.
-
-    Parameters
-    ----------
-    images
-        As for `audit classifier`; labels are not needed, patients are.
-    out
-        Run folder: new, empty, or this benchmark to go on with.
-    dry_run
-        Print detectors, patients and pairs, and baselines that are not at hand; compute nothing.
-    tables_only
-        Lay out what is finished, compute nothing.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print the leaderboard as JSON.
+    The images need patient ids. The exit code is 3 if a detector failed; the tables show the others.
     """
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
@@ -109,33 +92,18 @@ def reid(
 
 @bench_app.command(name="copies")
 def copies(
-    images: str,
+    images: UNLABELLED_IMAGES,
     *,
-    out: Path,
-    dry_run: SWITCH = False,
-    tables_only: SWITCH = False,
-    print_config: SWITCH = False,
+    out: RESUMED_FOLDER,
+    dry_run: DRY_RUN = False,
+    tables_only: TABLES_ONLY = False,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[BenchCopiesOptions, FLAT] = _COPIES,
 ) -> int:
-    """Which detector still recognises an image that was blurred, turned, darkened or compressed? Paper 004's figures.
+    """Compare how well detectors recognise images that were blurred, turned, darkened, compressed: paper 004's figures.
 
-    The exit code is 3 if a detector failed; the others are in the tables.
-
-    Parameters
-    ----------
-    images
-        As for `audit classifier`; labels are not needed.
-    out
-        Run folder: new, empty, or this benchmark to go on with.
-    dry_run
-        Print detectors, patients and copies, and baselines that are not at hand; compute nothing.
-    tables_only
-        Lay out what is finished, compute nothing.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print the leaderboard as JSON.
+    The exit code is 3 if a detector failed; the tables show the others.
     """
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
@@ -169,7 +137,7 @@ def _pair_bench(
     return 0 if found.complete else MemoriskError.exit_code
 
 
-plan_app = App(name="plan", help="What would it cost? On paper, for sets of any size; no image is read.")
+plan_app = App(name="plan", help=COMMANDS["plan"][1])
 
 
 @plan_app.command(name="pairs")
@@ -189,7 +157,7 @@ def pairs(
     memory: float | None = None,
     cards: int = 1,
     share: float | None = None,
-    no_timing: Annotated[bool, Parameter(name="--no-timing", negative="")] = False,
+    no_timing: SWITCH = False,
     json: AS_JSON = False,
 ) -> int:
     """Plan a search over all pairs of two sets of vectors: pairs, operations, bytes, jobs, cards, hours.
@@ -199,37 +167,35 @@ def pairs(
     Parameters
     ----------
     synthetic
-        Synthetic images.
+        Number of synthetic images.
     train
-        Training images; leave it out for all pairs of the synthetic images, each once.
+        Number of training images; by default all pairs of the synthetic images are compared, each once.
     width
-        Numbers of a vector.
+        Dimension of the vectors.
     measure
-        What compares: head, a Siamese detector's, or one of the 14 measures.
+        Measure: head (that of a Siamese detector), or one of the 14 distance measures.
     neighbours
-        Most similar images that are kept of each.
+        Number of most similar images that are kept of each image.
     listed
-        Pairs above a threshold that are listed, at most.
+        Most pairs above a threshold that are listed.
     bins
-        Of a histogram of all pairs.
+        Bins of a histogram of all pairs; 0 for no histogram.
     job_rows
-        Rows of the first table a job.
+        Rows of the first table per job.
     workers
-        Processes or machines like this one.
+        Number of processes, or of machines like this one.
     card
-        A GPU by its name, such as A100 or H200.
+        GPU by its name, such as A100 or H200.
     rate
-        In place of a name: its peak in 1e12 float32 operations a second, a multiply-add being two.
+        Peak of the GPU in 1e12 float32 operations per second, instead of --card. A multiply-add counts as two.
     memory
-        With --rate: its memory in GB of 1e9 bytes.
+        Memory of the GPU in GB (1e9 bytes), with --rate.
     cards
-        GPUs.
+        Number of GPUs.
     share
-        Of the peak that a search reaches, as you measured it; without it the hours are a lower bound.
+        Share of the peak that a search reaches, as you measured it; without it the hours are a lower bound.
     no_timing
         Do not time a small search on this machine.
-    json
-        Print the plan as JSON.
     """
     from memorisk.audits.pair_plan import PairPlanOptions, plan_pairs
     from memorisk.cli.show.plan import show_pair_search

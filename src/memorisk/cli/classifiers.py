@@ -3,65 +3,59 @@
 Loads nothing heavy until a command runs.
 """
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, LossesOptions
-from memorisk.cli.settings import AS_JSON, FLAT, note_redacted, print_settings
+from memorisk.cli.settings import (
+    AS_JSON,
+    DRY_RUN,
+    FLAT,
+    IMAGES,
+    PRINT_CONFIG,
+    RESUMED_FOLDER,
+    SWITCH,
+    audit_exit_code,
+    note_redacted,
+    print_settings,
+    settings_as_keywords,
+    with_progress_bar,
+)
 from memorisk.images.options import ImageOptions
 
 _CLASSIFIER, _LOSSES, _IMAGES = ClassifierOptions(), LossesOptions(), ImageOptions()
 
 
 def classifier(
-    images: str,
+    images: IMAGES,
     *,
-    out: Path,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    print_config: Annotated[bool, Parameter(negative="")] = False,
+    out: RESUMED_FOLDER,
+    dry_run: DRY_RUN = False,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[ClassifierOptions, FLAT] = _CLASSIFIER,
 ) -> int:
-    """Train twin models on your images and say which patients they expose.
-
-    Parameters
-    ----------
-    images
-        Folder of class folders, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits" (built in).
-    out
-        Run folder: new, empty, or a run of the same audit to go on with.
-    dry_run
-        Print the plan and its cost, train nothing.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print the verdict as JSON.
-    """
+    """Train twin models on your images and report which patients they expose."""
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
     if options.processes != 1 and not dry_run:
         from memorisk.runs.executors.pool import prepare_workers
 
         prepare_workers(*WORKER_MODULES)  # they import PyTorch while this process does
-    settings = {f.name: getattr(options, f.name) for f in fields(options)}
+    settings = settings_as_keywords(options)
     if len(options.arms) > 1 or _holds_regimes(out):
         return _regimes(images, out, settings, dry_run=dry_run, as_json=json)
     from memorisk.audits.classifier.dry_run import DryRun
     from memorisk.audits.classifier.run import audit_classifier
-    from memorisk.cli.show.common import progress_bar, show_dry_run, show_result
+    from memorisk.cli.show.common import show_dry_run, show_result
 
-    with progress_bar() as progress:
-        result = audit_classifier(images, out=out, progress=progress, dry_run=dry_run, **settings)
+    result = with_progress_bar(audit_classifier, images, out=out, dry_run=dry_run, **settings)
     if isinstance(result, DryRun):
         show_dry_run(result, as_json=json)
         return 0
     show_result(result, out, as_json=json)
-    if options.redact:
-        note_redacted(out / "report.html")
-    return _exit_code(result.verdict)
+    return _exit_code(result.verdict, out, redact=options.redact)
 
 
 def _holds_regimes(out: Path) -> bool:
@@ -75,17 +69,14 @@ def _holds_regimes(out: Path) -> bool:
 def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:
     """Audit several regimes side by side; 0 only where each of them passed."""
     from memorisk.audits.classifier.retraining.defences import audit_defences, plan_defences
-    from memorisk.cli.show.common import progress_bar, show_dry_run
+    from memorisk.cli.show.common import show_dry_run
     from memorisk.cli.show.training import show_defences
 
     if dry_run:
-        with progress_bar() as progress:
-            plans = plan_defences(images, out=out, progress=progress, **settings)
-        for plan in plans.values():
+        for plan in with_progress_bar(plan_defences, images, out=out, **settings).values():
             show_dry_run(plan, as_json=as_json)
         return 0
-    with progress_bar() as progress:
-        found = audit_defences(images, out=out, progress=progress, **settings)
+    found = with_progress_bar(audit_defences, images, out=out, **settings)
     show_defences(found, out, as_json=as_json)
     return 0 if settings["fail_on"] == "never" or found.passed else 1
 
@@ -94,7 +85,7 @@ def losses(
     file: Path,
     *,
     out: Path,
-    print_config: Annotated[bool, Parameter(negative="")] = False,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[LossesOptions, FLAT] = _LOSSES,
 ) -> int:
@@ -103,42 +94,29 @@ def losses(
     Parameters
     ----------
     file
-        Parquet or CSV table, a row per image and model (docs/losses.md).
+        Parquet or CSV table with a row per image and model (docs/losses.md).
     out
         Run folder: new or empty.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print the verdict as JSON.
     """
     if print_config:
         return print_settings({"file": str(file), "out": str(out), **asdict(options)})
     from memorisk.audits.classifier.losses import audit_losses
     from memorisk.cli.show.common import show_result
 
-    result = audit_losses(file, out=out, **{f.name: getattr(options, f.name) for f in fields(options)})
+    result = audit_losses(file, out=out, **settings_as_keywords(options))
     show_result(result, out, as_json=json)
-    if options.redact:
-        note_redacted(out / "report.html")
-    return _exit_code(result.verdict)
+    return _exit_code(result.verdict, out, redact=options.redact)
 
 
 def check(
-    images: str,
+    images: IMAGES,
     *,
     json: AS_JSON = False,
     options: Annotated[ImageOptions, FLAT] = _IMAGES,
 ) -> int:
-    """List what is unreadable, empty, duplicated, leaking between splits or groups, and count classes and groups.
+    """List unreadable, empty, duplicated and leaking images; count classes and groups.
 
-    The exit code is 1 when something was found that would spoil an audit.
-
-    Parameters
-    ----------
-    images
-        As for `audit classifier`.
-    json
-        Print everything as JSON.
+    The exit code is 1 if something was found that would spoil an audit.
     """
     from memorisk.cli.show.common import show_check
     from memorisk.images.set_check import check_images
@@ -149,18 +127,16 @@ def check(
 
 
 def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON = False) -> int:
-    """Compare two runs, before and after a defence or a removal: differences with intervals.
+    """Compare two runs, before and after a defence or a removal, with intervals.
 
     Parameters
     ----------
     first
-        Run folder before.
+        Run folder of the first run (before).
     second
-        Run folder after.
+        Run folder of the second run (after).
     out
-        Folder for the tables (per class and per patient).
-    json
-        Print the classes as JSON.
+        Folder for the tables, per class and per patient.
     """
     from memorisk.audits.classifier.comparison import check_folder
     from memorisk.audits.classifier.comparison import compare as run
@@ -175,17 +151,17 @@ def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON
     return 0
 
 
-def report(run: Path, *, redact: Annotated[bool, Parameter(negative="")] = False, out: Path | None = None) -> int:
+def report(run: Path, *, redact: SWITCH = False, out: Path | None = None) -> int:
     """Render the report of a finished run again.
 
     Parameters
     ----------
     run
-        Run folder.
+        Run folder of a finished run.
     redact
-        Leave out images and ids.
+        Leave images and ids out of the report.
     out
-        File to write; the run's own report.html if not given.
+        File to write; by default the run's own report.html.
     """
     from memorisk.audits.rendering import render_again
 
@@ -196,5 +172,6 @@ def report(run: Path, *, redact: Annotated[bool, Parameter(negative="")] = False
     return 0
 
 
-def _exit_code(verdict: dict[str, Any]) -> int:
-    return 0 if verdict.get("gate") == "never" or verdict.get("status") == "pass" else 1
+def _exit_code(verdict: dict[str, Any], out: Path, *, redact: bool) -> int:
+    status, gate = str(verdict.get("status")), str(verdict.get("gate"))
+    return audit_exit_code(status, out / "report.html", fail_on=gate, redact=redact)

@@ -6,42 +6,42 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from memorisk.cli.settings import AS_JSON, FLAT, SWITCH, with_progress_bar
+from memorisk.cli.settings import AS_JSON, FLAT, PATHS, SWITCH, with_progress_bar
 from memorisk.images.options import ImageOptions
 
 _IMAGES = ImageOptions()
-SEVERAL = Annotated[tuple[Path, ...], Parameter(negative="", consume_multiple=True)]
 
 
 def statement(
     *runs: Path,
     out: Path,
-    weights: SEVERAL = (),
-    images: SEVERAL = (),
+    weights: PATHS = (),
+    images: PATHS = (),
     sign: Path | None = None,
     passphrase: str | None = None,
     json: AS_JSON = False,
 ) -> int:
     """Write a privacy statement and a section for a model card, from finished runs.
 
-    Several runs are joined by the worst of them. The exit code is 0 only where that is a pass.
+    The worst verdict of the runs is the statement's. The exit code is 0 only if it is a pass. --json prints the
+    statement without its signature.
 
     Parameters
     ----------
     runs
-        Folders of finished runs: audit classifier, losses, feature or synthetic, filter, synthesize, watch, quality.
+        Folders of finished runs of audit classifier, losses, feature or synthetic, filter, synthesize, watch or
+        quality.
     out
-        Folder for privacy-statement.json and model-card.md: new, empty, or one with these to replace.
+        Folder for privacy-statement.json and model-card.md: new, empty, or one with these files, which are replaced.
     weights
-        Files of weights that are to be released: it is checked that the runs looked at them.
+        Files of weights to be released; refused if none of the runs audited them.
     images
-        Folders or files of images that are to be released: likewise.
+        Folders or files of images to be released; refused if none of the runs audited them.
     sign
         Sign the statement with this Ed25519 private key (docs/signing.md).
     passphrase
-        Where the passphrase of an encrypted key stands: env:NAME, an environment variable, or file:PATH, a first line.
-    json
-        Print the statement as JSON, without its signature.
+        Where the passphrase of an encrypted key is: env:NAME (an environment variable) or file:PATH (the first line of
+        a file).
     """
     from memorisk.audits.release.statement import write_statement
     from memorisk.cli.show.release import show_statement
@@ -56,33 +56,31 @@ def statement(
 def gate(
     source: Path,
     *,
-    weights: SEVERAL = (),
-    images: SEVERAL = (),
+    weights: PATHS = (),
+    images: PATHS = (),
     require: Literal["pass", "not-fail"] = "pass",
-    key: SEVERAL = (),
+    key: PATHS = (),
     require_signature: SWITCH = False,
     json: AS_JSON = False,
 ) -> int:
-    """Let a release go on only if its statement passes and is about the very files that are released.
+    """Allow a release only if its statement passes and covers the released files.
 
     Exit code 0: it may; 1: it may not, and one line says what to do; 2: bad input.
 
     Parameters
     ----------
     source
-        A privacy-statement.json, the folder that holds it, or the folder of a finished run.
+        A privacy-statement.json, its folder, or the folder of a finished run.
     weights
-        Files of weights that are to be released.
+        Files of weights to be released.
     images
-        Folders or files of images that are to be released: a folder with everything in it.
+        Folders or files of images to be released, with all that is in them.
     require
-        pass, or not-fail, which lets through what could not be decided.
+        Verdict required: pass, or not-fail, which also allows undecided.
     key
-        Public keys that are trusted. One of them must have signed the statement (docs/signing.md).
+        Trusted public keys. One of them must have signed the statement (docs/signing.md).
     require_signature
-        Refuse a statement whose signature is not verified, also where no key is given.
-    json
-        Print the answer as JSON.
+        Refuse a statement without a verified signature, even if no key is given.
     """
     import json as writer
     from dataclasses import asdict
@@ -106,7 +104,7 @@ def release(
     json: AS_JSON = False,
     options: Annotated[ImageOptions, FLAT] = _IMAGES,
 ) -> int:
-    """Write a set of images, or a safetensors file, anew: pixels, labels or tensors, and nothing else.
+    """Write a clean copy of images, or of a safetensors file: pixels, labels or tensors, and nothing else.
 
     Text, previews, further frames and other files stay behind. OUT needs no audit of its own where SOURCE has one: with
     --images OUT (for weights --weights OUT) memorisk statement takes OUT for what was audited, without it it does not.
@@ -114,11 +112,9 @@ def release(
     Parameters
     ----------
     source
-        Images as for `images check`, read with the settings of their audit; or a safetensors file.
+        Images, read with the settings of their audit, or a safetensors file.
     out
-        A new or empty folder for images, a new file for weights.
-    json
-        Print what was written as JSON.
+        New or empty folder for images, or a new file for weights.
     """
     from dataclasses import asdict
 
@@ -137,20 +133,19 @@ def track(
     with_report: SWITCH = False,
     json: AS_JSON = False,
 ) -> int:
-    """Log finished runs to MLflow, TensorBoard or Weights & Biases (offline): verdict, figures, settings; no ids.
+    """Log finished runs to MLflow, TensorBoard or Weights & Biases (offline), without ids.
 
-    A run that is logged already is not logged twice.
+    Verdict, figures and settings are logged. A run that is logged already is not logged twice.
 
     Parameters
     ----------
     runs
-        Folders of finished runs of any kind: audits, filters, loops, watches, quality, benches, studies, trainings.
+        Folders of finished runs of any kind.
     to
-        mlflow:FOLDER, mlflow:http://HOST (a server that you name), tensorboard:FOLDER, wandb:FOLDER; one or several.
+        Where to log, one or several: mlflow:FOLDER, mlflow:http://HOST (a server of yours), tensorboard:FOLDER,
+        wandb:FOLDER.
     with_report
-        Log report.html, too, as an artifact: it may show images and ids.
-    json
-        Print what was logged as JSON.
+        Also log report.html as an artifact. It may show images and ids.
     """
     from memorisk.audits.release.tracking import track as log
     from memorisk.cli.show.release import show_tracking

@@ -10,9 +10,31 @@ from cyclopts import Parameter
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
 from memorisk.runs.settings import setting_names
 
-AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
 SWITCH = Annotated[bool, Parameter(negative="")]
-EXECUTOR = Literal["local", "dask", "ray"] | None
+AS_JSON = Annotated[bool, Parameter(name="--json", negative="", help="Print the result as JSON.")]
+PRINT_CONFIG = Annotated[bool, Parameter(negative="", help="Print the settings as YAML for --config, and run nothing.")]
+DRY_RUN = Annotated[bool, Parameter(negative="", help="Print the plan and its cost, and run nothing.")]
+DRAWING_DRY_RUN = Annotated[
+    bool, Parameter(negative="", help="Draw one batch, print the plan and its cost, and write nothing.")
+]
+TABLES_ONLY = Annotated[bool, Parameter(negative="", help="Lay out the finished results, and run nothing.")]
+RESUMED_FOLDER = Annotated[
+    Path, Parameter(help="Run folder: new, empty, or that of a run of the same command, which is resumed.")
+]
+REWRITTEN_FOLDER = Annotated[
+    Path, Parameter(help="Run folder: new, empty, or that of a run of the same command, which is written again.")
+]
+_SOURCE = 'Folder of class folders, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits" (built in).'
+IMAGES = Annotated[str, Parameter(help=_SOURCE)]
+UNLABELLED_IMAGES = Annotated[str, Parameter(help=f"{_SOURCE} Labels are not needed.")]
+TRAINED_ON = Parameter(help="Images that the generator was trained on, of any kind that `audit classifier` reads.")
+DRAWN_IMAGES = Annotated[str, Parameter(help="Images that the generator drew: a folder, a table, .npy or .npz.")]
+PATHS = Annotated[tuple[Path, ...], Parameter(negative="", consume_multiple=True)]
+EXECUTOR = Annotated[
+    Literal["local", "dask", "ray"] | None,
+    Parameter(help="Run the trainings there, instead of where the file says (docs/cluster.md)."),
+]
+CLUSTER = Annotated[str | None, Parameter(help="Address of the cluster, as in tcp://HOST:8786.")]
 FLAT = Parameter(name="*")
 ResultT = TypeVar("ResultT")
 
@@ -35,6 +57,20 @@ def with_executor(config: dict[str, Any], executor: EXECUTOR, cluster: str | Non
     given = {name: value for name, value in (("executor", executor), ("cluster", cluster)) if value is not None}
     settings = config.get("settings") or {}
     return {**config, "settings": {**settings, **given}} if given and isinstance(settings, dict) else config
+
+
+def audit_exit_code(status: str, report: Path, *, fail_on: str, redact: bool) -> int:
+    """The exit code of a finished audit: 0 if it passed, or if nothing fails it; a redacted report is named.
+
+    Args:
+        status: pass, fail or undecided.
+        report: Its report.
+        fail_on: What fails it; never: nothing.
+        redact: Whether the report is redacted.
+    """
+    if redact:
+        note_redacted(report)
+    return 0 if fail_on == "never" or status == "pass" else 1
 
 
 def note_redacted(report: Path) -> None:

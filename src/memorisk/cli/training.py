@@ -8,11 +8,19 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from memorisk.audits.watch.options import WatchSettings
+from memorisk.cli.commands import COMMANDS
 from memorisk.cli.settings import (
     AS_JSON,
+    CLUSTER,
+    DRY_RUN,
     EXECUTOR,
     FLAT,
+    IMAGES,
+    PRINT_CONFIG,
+    RESUMED_FOLDER,
     SWITCH,
+    TABLES_ONLY,
+    UNLABELLED_IMAGES,
     print_settings,
     read_yaml,
     set_function_folder,
@@ -26,8 +34,8 @@ from memorisk.training.detectors.command_options import TrainDetectorOptions
 from memorisk.training.engine.options import TrainClassifierOptions
 from memorisk.training.generators.options import TrainGeneratorOptions
 
-train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
-study_app = App(name="study", help="Repeat a paper's study: all its tables and figures, the corrected ones beside.")
+train_app = App(name="train", help=COMMANDS["train"][1])
+study_app = App(name="study", help=COMMANDS["study"][1])
 STUDY_FILE = Annotated[Path, Parameter(name="--config")]
 _TRAIN_AUTOENCODER = TrainAutoencoderOptions()
 _TRAIN_CLASSIFIER = TrainClassifierOptions()
@@ -38,26 +46,14 @@ _WATCHING = WatchSettings()
 
 @train_app.command(name="classifier")
 def train_classifier(
-    images: str,
+    images: IMAGES,
     *,
-    out: Path,
-    print_config: SWITCH = False,
+    out: RESUMED_FOLDER,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[TrainClassifierOptions, FLAT] = _TRAIN_CLASSIFIER,
 ) -> int:
-    """Train the classifier that is to be released, by one or several regimes, and measure it on unseen images.
-
-    Parameters
-    ----------
-    images
-        As for `audit classifier`.
-    out
-        Run folder: new, empty, or a run of the same command to go on with.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print what was trained as JSON.
-    """
+    """Train the classifier that is to be released, by one or several regimes, and measure it on unseen images."""
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
     from memorisk.cli.show.training import show_trained
@@ -68,30 +64,18 @@ def train_classifier(
 
 @train_app.command(name="detector")
 def train_detector(
-    images: str,
+    images: UNLABELLED_IMAGES,
     *,
-    out: Path,
-    dry_run: SWITCH = False,
-    print_config: SWITCH = False,
+    out: RESUMED_FOLDER,
+    dry_run: DRY_RUN = False,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[TrainDetectorOptions, FLAT] = _TRAIN_DETECTOR,
 ) -> int:
     """Train a detector on images, and measure it on patients who had no part in it.
 
-    Of copies (docs/detectors-training.md), or with --kind lcmem of patients and copies (docs/lcmem.md).
-
-    Parameters
-    ----------
-    images
-        As for `audit classifier`; labels are not needed, whose each image is counts. Latents with latents:FILE.
-    out
-        Run folder: new, empty, or a run of the same command to go on with. The detector is in its folder `detector`.
-    dry_run
-        Say how many images, steps and minutes it would take; train nothing.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print training.json.
+    It detects copies (docs/detectors-training.md) or, with --kind lcmem, patients and copies (docs/lcmem.md). IMAGES
+    may be latents, as latents:FILE. The detector is written to the folder `detector` in the run folder.
     """
     if print_config:
         options.validate()
@@ -107,31 +91,18 @@ def train_detector(
 
 @train_app.command(name="autoencoder")
 def train_autoencoder(
-    images: str,
+    images: UNLABELLED_IMAGES,
     *,
-    out: Path,
-    dry_run: SWITCH = False,
-    print_config: SWITCH = False,
+    out: RESUMED_FOLDER,
+    dry_run: DRY_RUN = False,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     options: Annotated[TrainAutoencoderOptions, FLAT] = _TRAIN_AUTOENCODER,
 ) -> int:
     """Train a small autoencoder on images, for latents, and measure it on patients who had no part in it.
 
-    What it is for, and what was measured, is in docs/latents.md.
-
-    Parameters
-    ----------
-    images
-        As for `audit classifier`; labels are not needed, whose each image is counts.
-    out
-        Run folder: new, empty, or a run of the same command to go on with. The autoencoder is in its folder
-        `autoencoder`, as diffusers reads it.
-    dry_run
-        Say how many images, steps and minutes it would take; train nothing.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print training.json.
+    docs/latents.md says what it is for, and what was measured. The autoencoder is written to the folder `autoencoder`
+    in the run folder, in the format of diffusers.
     """
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
@@ -146,11 +117,11 @@ def train_autoencoder(
 
 @train_app.command(name="generator")
 def train_generator(
-    images: str,
+    images: UNLABELLED_IMAGES,
     *,
-    out: Path,
-    dry_run: SWITCH = False,
-    print_config: SWITCH = False,
+    out: RESUMED_FOLDER,
+    dry_run: DRY_RUN = False,
+    print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     watch: SWITCH = False,
     watching: Annotated[WatchSettings, Parameter(name="watching")] = _WATCHING,
@@ -158,25 +129,16 @@ def train_generator(
 ) -> int:
     """Train a generator of images: a diffusion transformer, or a GAN of the StyleGAN2 kind (docs/generators.md).
 
-    What it remembers of its training images is asked by `audit synthetic` of what it draws (`generate`).
+    Labels, where there are any, are its classes. The generator is written to the folder `generator` in the run folder.
+    `audit synthetic` audits what it draws (`generate`).
 
     Parameters
     ----------
-    images
-        As for `audit classifier`; labels are classes, where there are any.
-    out
-        Run folder: new, empty, or a run of the same command to go on with. The generator is in its folder `generator`.
-    dry_run
-        Say how many images, steps, weights, minutes and bytes it would take; train nothing.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print training.json.
     watch
-        Look for memorization at every snapshot, in OUT/watch, with the validation images as held-out ones, and end the
-        training where that says so (docs/watch.md).
+        Watch for memorization at every snapshot, in OUT/watch, with the validation images as held-out images. End the
+        training when the rule of --watching.stop-on says so (docs/watch.md).
     watching
-        What such a look is, as --watching.images 500; those of `watch`.
+        Setting of the watch, as in --watching.images 500; the same as of `watch`.
     """
     if print_config:
         settings = {"watch": watch, "watching": asdict(watching)} if watch else {}
@@ -237,29 +199,21 @@ def _plan_generator(
 @study_app.command(name="rare-distinctive")
 def rare_distinctive(
     *,
-    out: Path,
+    out: RESUMED_FOLDER,
     file: STUDY_FILE,
-    dry_run: SWITCH = False,
-    tables_only: SWITCH = False,
+    dry_run: DRY_RUN = False,
+    tables_only: TABLES_ONLY = False,
     executor: EXECUTOR = None,
-    cluster: str | None = None,
+    cluster: CLUSTER = None,
 ) -> int:
-    """Paper 000, "Rare, Distinctive, Memorized": tables 1 to 11, figures 1 to 8. The exit code is 3 if a cell failed.
+    """Paper 000, "Rare, Distinctive, Memorized": tables 1 to 11, figures 1 to 8.
+
+    The exit code is 3 if a cell failed, or would be refused in a dry run.
 
     Parameters
     ----------
-    out
-        The study's folder: new, empty, or this study to go on with.
     file
-        YAML file with architectures, data sets, seeds (docs/study.md).
-    dry_run
-        Check every cell, print what it would take, train nothing. The exit code is 3 if a cell would be refused.
-    tables_only
-        Lay out what is finished, run nothing.
-    executor
-        Where the trainings run, instead of the file's settings: local, dask or ray (docs/cluster.md).
-    cluster
-        Address of the cluster, as in tcp://HOST:8786.
+        YAML file with architectures, data sets and seeds (docs/study.md).
     """
     from memorisk.cli.show.training import show_study, show_study_plan
     from memorisk.studies.rare_distinctive.study import study_rare_distinctive
@@ -280,29 +234,19 @@ def rare_distinctive(
 @study_app.command(name="unique-features")
 def unique_features(
     *,
-    out: Path,
+    out: RESUMED_FOLDER,
     file: STUDY_FILE,
-    dry_run: SWITCH = False,
-    tables_only: SWITCH = False,
+    dry_run: DRY_RUN = False,
+    tables_only: TABLES_ONLY = False,
     executor: EXECUTOR = None,
-    cluster: str | None = None,
+    cluster: CLUSTER = None,
 ) -> int:
     """Paper 002, "Unintended memorisation of unique features": tables 1 to 3, figures 3 to 6.
 
     Parameters
     ----------
-    out
-        The study's folder: new, empty, or this study to go on with.
     file
-        YAML file with data sets, probes, networks, canaries (docs/unique-features.md).
-    dry_run
-        Check everything, print how many models would be trained, train nothing.
-    tables_only
-        Lay out what is finished, run nothing.
-    executor
-        Where the trainings run, instead of the file's settings: local, dask or ray (docs/cluster.md).
-    cluster
-        Address of the cluster, as in tcp://HOST:8786.
+        YAML file with data sets, probes, networks and canaries (docs/unique-features.md).
     """
     from memorisk.cli.show.training import show_unique_features, show_unique_features_plan
     from memorisk.studies.unique_features.study import plan_unique, study_unique_features
@@ -317,29 +261,19 @@ def unique_features(
 @study_app.command(name="generators")
 def generators(
     *,
-    out: Path,
+    out: RESUMED_FOLDER,
     file: STUDY_FILE,
-    dry_run: SWITCH = False,
-    tables_only: SWITCH = False,
+    dry_run: DRY_RUN = False,
+    tables_only: TABLES_ONLY = False,
     executor: EXECUTOR = None,
-    cluster: str | None = None,
+    cluster: CLUSTER = None,
 ) -> int:
     """What generators memorize, by kind, training-set size, copies and epochs (paper 003; table 3 of paper 004).
 
     Parameters
     ----------
-    out
-        The study's folder: new, empty, or this study to go on with.
     file
         YAML file with data sets and generators (docs/study-generators.md).
-    dry_run
-        Check everything, print which generators would be trained and how long, train nothing.
-    tables_only
-        Lay out what is finished, run nothing.
-    executor
-        Where the trainings run, instead of the file's settings: local, dask or ray (docs/cluster.md).
-    cluster
-        Address of the cluster, as in tcp://HOST:8786.
     """
     from memorisk.cli.show.generators import show_generators_plan, show_generators_study
     from memorisk.studies.generators.study import plan_generators, study_generators
