@@ -1,6 +1,7 @@
 """The help of every command: summaries that are the table's, texts that stand once, options by group."""
 
 import ast
+import re
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
@@ -8,8 +9,11 @@ from pathlib import Path
 import pytest
 from cyclopts import App
 
+from memorisk.audits.watch.options import WatchSettings
+from memorisk.cli import training
 from memorisk.cli.commands import COMMANDS
-from memorisk.cli.program import app
+from memorisk.cli.program import REPLACED, app
+from tests.commands import answer, refusal
 from tests.test_doc_commands import commands_of
 
 SOURCES = sorted((Path(__file__).resolve().parents[1] / "src" / "memorisk" / "cli").glob("*.py"))
@@ -51,3 +55,47 @@ def test_every_option_says_what_it_does(name: str) -> None:
     assert len(texts) > 2
     silent = {flag for flag, text in texts.items() if not (text or "").strip()}
     assert silent == set()
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_is_short_and_says_where_the_rest_is(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Besides what every command has (arguments, --out, --dry-run, --json and so on), some twenty options at most."""
+    monkeypatch.setenv("COLUMNS", "1000")  # no text is wrapped, so that a row is an option
+    for one in (app, app.meta):  # each keeps the console that it made for an earlier test
+        monkeypatch.setattr(one, "_fallback_console", None)
+    n_options = len([one for one in LEAVES[name].assemble_argument_collection() if one.show])
+    shown = {flag: answer(capsys, *name.split(), flag)[1] for flag in ("--help", "--help-all")}
+    rows = {flag: len(re.findall(r"^│ +(?:\* +)?(?:--|[A-Z]{2,})", text, re.MULTILINE)) for flag, text in shown.items()}
+    assert rows["--help-all"] == n_options + (name.partition(" ")[0] != "study")  # and --config
+    assert rows["--help"] <= 30
+    assert (f"memorisk {name} --help-all" in shown["--help"]) == (rows["--help"] < rows["--help-all"])
+    assert "--empty-" not in shown["--help-all"]
+    assert "no-redact" not in shown["--help-all"]
+
+
+@pytest.mark.parametrize("name", ["device", "precision", "every"])
+def test_a_watch_within_a_training_takes_no_option_of_the_training_again(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    asked = ("train", "generator", "digits", "--out", tmp_path / "g", "--watch")
+    now = REPLACED[f"watching.{name}"]
+    assert f"--watching.{name}. {now} holds for the watch" in refusal(capsys, *asked, f"--watching.{name}", "2")
+    (tmp_path / "old.yaml").write_text(f"watching:\n  {name}: 2\n")
+    assert f"--watching.{name}. {now}" in refusal(capsys, "--config", tmp_path / "old.yaml", *asked)
+    assert "Unknown option" in refusal(capsys, *asked, "--watching.no-redact")
+
+
+def test_the_watch_of_a_training_runs_where_the_training_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def plan(images: str, out: Path, given: dict[str, object], watching: WatchSettings, *, as_json: bool) -> int:
+        handed.append((watching.device, watching.precision, watching.images))
+        return 0
+
+    handed: list[tuple[str, str, int]] = []
+    monkeypatch.setattr(training, "_plan_generator", plan)
+    asked = ("train", "generator", "digits", "--out", tmp_path / "g", "--watch", "--dry-run", "--watching.images", 9)
+    assert answer(capsys, *asked, "--device", "cpu", "--precision", "fp32")[0] == 0
+    assert handed == [("cpu", "fp32", 9)]

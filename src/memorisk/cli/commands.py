@@ -29,7 +29,7 @@ COMMANDS = {
         "audits:synthetic",
         "Audit whether synthetic images copy patients of their generator's training data.",
     ),
-    "train": ("training:train_app", "Train a model and report its privacy guarantee."),
+    "train": ("training:train_app", "Train a classifier, a detector, an autoencoder or a generator."),
     "study": ("training:study_app", "Repeat a paper's study: its tables and figures, with corrected ones beside them."),
     "bench": ("benchmarks:bench_app", "Compare detectors on your images, by published protocols."),
     "images check": (

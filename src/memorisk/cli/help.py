@@ -6,9 +6,10 @@ from typing import Any
 
 from cyclopts import App, ArgumentCollection
 
+from memorisk.cli.commands import EVERYWHERE
 from memorisk.runs.options import MORE
 
-SHORT = 30
+SHORT = 20
 """A command with at most this many options shows all of them."""
 _EMPTY = ("False", "()", '""', "None")
 
@@ -18,15 +19,19 @@ class HelpFormatter:
 
     def __init__(self) -> None:
         self.everything, self.hidden = True, 0
+        self.own_config = False
 
     def __call__(self, console: Any, options: Any, panel: Any) -> None:
         """Show a group of options, or count those that the short help hides."""
         from cyclopts.help.formatters import DefaultFormatter
 
-        if str(panel.title).endswith(MORE) and not self.everything:
-            self.hidden += len(panel.entries)
+        if self.own_config and panel.title == EVERYWHERE:
             return
-        for entry in panel.entries:
+        shown = [entry for entry in panel.entries if self.everything or not _is_further(panel, entry)]
+        self.hidden += len(panel.entries) - len(shown)
+        if not shown:
+            return
+        for entry in shown:
             text = getattr(entry.description, "primary_renderable", None)
             if text is not None:  # a docstring's line breaks are not the terminal's
                 entry.description.primary_renderable = type(text)(" ".join(text.plain.split()))
@@ -34,9 +39,9 @@ class HelpFormatter:
             entry.copy(
                 negative_names=() if entry.default == "False" else entry.negative_names,
                 positive_names=() if entry.positional_label else entry.positive_names,
-                default=None if entry.default in _EMPTY else entry.default,
+                default=None if entry.default in _EMPTY else _plain(entry.default),
             )
-            for entry in panel.entries
+            for entry in shown
         ]
         DefaultFormatter()(console, options, panel.copy(entries=entries))
 
@@ -45,6 +50,16 @@ class HelpFormatter:
         from cyclopts.help.formatters import DefaultFormatter
 
         DefaultFormatter().render_usage(console, options, usage)
+
+
+def _is_further(panel: Any, entry: Any) -> bool:
+    """Whether the short help leaves an option out: it is in a further group, or set as a part of another (a.b)."""
+    return str(panel.title).endswith(MORE) or any("." in name for name in entry.positive_names)
+
+
+def _plain(default: str | None) -> str | None:
+    """Default values of several words as a person writes them."""
+    return default.strip("()").rstrip(",").replace("'", "") if default and default.startswith("(") else default
 
 
 def print_help(app: App, command: Sequence[str], arguments: ArgumentCollection, *, everything: bool) -> int:
@@ -59,10 +74,11 @@ def print_help(app: App, command: Sequence[str], arguments: ArgumentCollection, 
     formatter = app.help_formatter
     assert isinstance(formatter, HelpFormatter)
     formatter.everything, formatter.hidden = everything or len(arguments.filter_by(show=True)) <= SHORT, 0
+    formatter.own_config = any("--config" in argument.names for argument in arguments)
     try:
         app.help_print(command)
     finally:
-        formatter.everything = True
+        formatter.everything, formatter.own_config = True, False
     return formatter.hidden
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter
+from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter, UnknownOptionError
 
 from memorisk import __version__
 from memorisk.cli.commands import COMMANDS, CONFIG_HELP, EVERYWHERE, GROUPS, NAME, SUMMARY
@@ -31,6 +31,12 @@ for _group in _GROUPS.values():
 for _name, (_place, _line) in COMMANDS.items():
     _first, _, _last = _name.rpartition(" ")
     _GROUPS.get(_first, app).command(f"memorisk.cli.{_place}", name=_last, help=_line)
+REPLACED = {
+    "watching.device": "--device",
+    "watching.precision": "--precision",
+    "watching.every": "--snapshot-every",
+}
+"""Options that are gone, each with the one that holds for it now."""
 app.meta.group_parameters = Group(EVERYWHERE, sort_key=0)
 app.meta.suppress_keyboard_interrupt = False
 
@@ -116,4 +122,9 @@ def run(words: list[str]) -> int:
     try:
         return 0 if _shows_help(words) else int(app.meta(words, exit_on_error=False, print_error=False) or 0)
     except CycloptsError as error:  # its message on one line, and where help is
-        raise UsageError(f"{one_line(' '.join(str(error).split()))} (memorisk --help)") from None
+        said = " ".join(str(error).split())
+        named = said.replace("][", ".")  # as the error writes an option of a file
+        for gone, now in REPLACED.items():
+            if isinstance(error, UnknownOptionError) and gone in named:
+                said = f"Unknown option: --{gone}. {now} holds for the watch, too."
+        raise UsageError(f"{one_line(said)} (memorisk --help)") from None

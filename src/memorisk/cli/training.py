@@ -1,7 +1,7 @@
 """``memorisk train`` and ``memorisk study``: arguments, handed on. Loads nothing heavy until a command runs."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +29,7 @@ from memorisk.cli.settings import (
     with_progress_bar,
 )
 from memorisk.runs.errors import MemoriskError
+from memorisk.runs.options import Precision
 from memorisk.training.autoencoders.options import TrainAutoencoderOptions
 from memorisk.training.detectors.command_options import TrainDetectorOptions
 from memorisk.training.engine.options import TrainClassifierOptions
@@ -41,7 +42,19 @@ _TRAIN_AUTOENCODER = TrainAutoencoderOptions()
 _TRAIN_CLASSIFIER = TrainClassifierOptions()
 _TRAIN_DETECTOR = TrainDetectorOptions()
 _TRAIN_GENERATOR = TrainGeneratorOptions()
-_WATCHING = WatchSettings()
+_OF_TRAINING = Parameter(parse=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Watching(WatchSettings):
+    """Settings of a watch within a training, without the flags that the training has itself."""
+
+    every: Annotated[int, _OF_TRAINING] = 1000
+    device: Annotated[str, _OF_TRAINING] = "auto"
+    precision: Annotated[Precision, _OF_TRAINING] = "auto"
+
+
+_WATCHING = _Watching()
 
 
 @train_app.command(name="classifier")
@@ -124,7 +137,7 @@ def train_generator(
     print_config: PRINT_CONFIG = False,
     json: AS_JSON = False,
     watch: SWITCH = False,
-    watching: Annotated[WatchSettings, Parameter(name="watching")] = _WATCHING,
+    watching: Annotated[_Watching, Parameter(name="watching", negative_bool="")] = _WATCHING,
     options: Annotated[TrainGeneratorOptions, FLAT] = _TRAIN_GENERATOR,
 ) -> int:
     """Train a generator of images: a diffusion transformer, or a GAN of the StyleGAN2 kind (docs/generators.md).
@@ -141,13 +154,14 @@ def train_generator(
         Setting of the watch, as in --watching.images 500; the same as of `watch`.
     """
     if print_config:
-        settings = {"watch": watch, "watching": asdict(watching)} if watch else {}
+        named = {name: value for name, value in asdict(watching).items() if name not in _Watching.__annotations__}
+        settings = {"watch": watch, "watching": named} if watch else {}
         return print_settings({"images": images, "out": str(out), **settings, **asdict(options)})
     from memorisk.cli.show.generators import show_generator
     from memorisk.training.engine.devices import is_main
     from memorisk.training.generators.command import train_generator as run
 
-    given = settings_as_keywords(options)
+    given, watching = settings_as_keywords(options), _of_training(watching, options)
     if dry_run:
         return _plan_generator(images, out, given, watching if watch else None, as_json=json)
     looks = None
@@ -166,6 +180,11 @@ def train_generator(
 
             show_watch_within(looks)
     return 0
+
+
+def _of_training(watching: _Watching, options: TrainGeneratorOptions) -> _Watching:
+    """The settings of a watch, on the device and in the precision of its training."""
+    return replace(watching, device=options.device, precision=options.precision)
 
 
 def _shown(

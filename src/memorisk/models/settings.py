@@ -53,7 +53,7 @@ DIFFUSION_SETTINGS = ("sampler", "sampling_steps", "guidance")
 """Settings that only a diffusion model has."""
 
 
-@grouped("generator", essential="sampling_steps guidance")
+@grouped("generator", essential="sampling_steps")
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions:
     """Options of drawing from a diffusion model; a GAN and a user's own function take none of them but ``batch``."""

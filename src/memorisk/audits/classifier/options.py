@@ -82,7 +82,7 @@ class LossesOptions(AnalysisOptions, ReportOptions):
 
 @grouped(
     "training",
-    essential="model weights models seeds design splits target device processes",
+    essential="model weights models design splits target device processes",
     design="protocol design models seeds splits placebo score_augmentations intervene classes canary_pairs target "
     "target_classes",
     where="processes discard_weights",

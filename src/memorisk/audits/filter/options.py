@@ -29,7 +29,7 @@ AUTO, HALF = "auto", "half"
 
 @grouped(
     "statistics",
-    essential="detector calibration calibration_split one_image_per_patient families miss_rate fail_on device",
+    essential="detector calibration one_image_per_patient families miss_rate fail_on device",
     comparison="detector measure threshold",
     images="calibration calibration_split calibration_unseen",
 )

@@ -49,7 +49,7 @@ class Placement:
         return self.executor != "local"
 
 
-@grouped("where", essential="executor cluster")
+@grouped("where", essential="executor")
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
     """Where the jobs of a command run."""

@@ -31,7 +31,7 @@ Weights = Annotated[
 ]  # fmt: skip
 
 
-@grouped("training", essential="epochs batch_size lr augment regime epsilon", privacy="regime epsilon delta clip")
+@grouped("training", essential="epochs lr regime epsilon", privacy="regime epsilon delta clip")
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
     """Settings of a training. ``None`` means: what the architecture's specification says."""
