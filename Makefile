@@ -18,6 +18,9 @@ OLDEST = ATEN_CPU_CAPABILITY=default,ONEDNN_MAX_CPU_ISA=AVX2,MKL_CBWR=COMPATIBLE
 PROCESSORS = $(OLDEST) ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 \
   ONEDNN_MAX_CPU_ISA=AVX512_CORE ATEN_CPU_CAPABILITY=avx2,ONEDNN_MAX_CPU_ISA=AVX2
 
+# The tests read hundreds of modules and start hundreds of processes: compiled modules are kept between them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all test-processors lint site lock audit newest mutants clean
 
 demo: $(VENV)/.demo
