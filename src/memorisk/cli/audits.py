@@ -27,6 +27,7 @@ from memorisk.cli.settings import (
     settings_as_keywords,
     with_progress_bar,
 )
+from memorisk.runs.options import Device
 
 
 def explain(
@@ -38,7 +39,7 @@ def explain(
     probes: SWITCH = False,
     probe_seed: int | None = None,
     images: str | None = None,
-    device: str = "auto",
+    device: Device = "auto",
     out: Path | None = None,
     json: AS_JSON = False,
 ) -> int:
@@ -61,8 +62,6 @@ def explain(
         Seed whose models are probed; by default the run's first.
     images
         The run's images, if they have moved.
-    device
-        cpu, cuda, or auto: a GPU when there is one.
     out
         Folder to write; by default explain in the run folder.
     """

@@ -20,6 +20,7 @@ class HelpFormatter:
     def __init__(self) -> None:
         self.everything, self.hidden = True, 0
         self.own_config = False
+        self.titles: set[str] = set()
 
     def __call__(self, console: Any, options: Any, panel: Any) -> None:
         """Show a group of options, or count those that the short help hides."""
@@ -43,7 +44,10 @@ class HelpFormatter:
             )
             for entry in shown
         ]
-        DefaultFormatter()(console, options, panel.copy(entries=entries))
+        group = str(panel.title).removesuffix(MORE)
+        title = panel.title if group in self.titles else group  # "more" follows what is essential
+        self.titles.add(group)
+        DefaultFormatter()(console, options, panel.copy(title=title, entries=entries))
 
     def render_usage(self, console: Any, options: Any, usage: Any) -> None:
         """Show the line of usage as cyclopts does."""
@@ -74,6 +78,7 @@ def print_help(app: App, command: Sequence[str], arguments: ArgumentCollection, 
     formatter = app.help_formatter
     assert isinstance(formatter, HelpFormatter)
     formatter.everything, formatter.hidden = everything or len(arguments.filter_by(show=True)) <= SHORT, 0
+    formatter.titles.clear()
     formatter.own_config = any("--config" in argument.names for argument in arguments)
     try:
         app.help_print(command)

@@ -108,7 +108,7 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
     """Classes of the target in the order of its outputs, separated by commas; by default sorted by name."""
 
     protocol: Protocol = "corrected"
-    """The corrected form of the audit, or the published one (design paper, four seeds)."""
+    """Form of the audit: corrected, or as published (paper: design paper, four seeds)."""
 
     design: Design | None = None
     """balanced scores every image outside the test part; matched and paper score 15 percent of them."""

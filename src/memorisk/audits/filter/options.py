@@ -62,7 +62,7 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
     these but the first; flipped, cropped: as `audit synthetic` plants them."""
 
     miss_rate: float = 0.05
-    """Largest share of such copies that may be missed."""
+    """Largest share of the copies of --families that may be missed."""
     confidence: float = 0.95
     """Confidence of the guarantee, over all detectors and families together."""
     threshold: tuple[str, ...] = ()

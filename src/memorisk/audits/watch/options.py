@@ -70,7 +70,7 @@ class WatchSettings(SamplingOptions):
     log: tuple[TrackerName, ...] = ()
     """Log each evaluation to tensorboard, mlflow or both (extra `tracking`)."""
     log_to: Path | None = None
-    """Folder for these logs; by default tracking in the watch's own folder."""
+    """Folder for the logs of --log; by default tracking in the watch's own folder."""
     redact: bool = False
     """Leave ids out of the report."""
 
