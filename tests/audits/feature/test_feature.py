@@ -170,7 +170,7 @@ def test_with_references_a_failed_audit_says_that_the_model_knows_the_mark_and_w
     references = [f"feature_nets:r{i}" for i in range(19)]
     failed = run(place, "told", references=references)
     assert (failed.status, known.status) == ("fail", "undecided")
-    headline = "The model answers to the mark as to something that it knows"
+    headline = "Not ready for release: the model reacts to the mark more than chance explains"
     assert headline in (place / "told" / "report.html").read_text()
     assert not any("no proof" in reason for reason in failed.verdict["why"])
     assert failed.verdict["what_would_decide"][0].endswith("of models that never saw the mark 5 % fail by chance")
@@ -237,7 +237,7 @@ def test_whatever_carries_the_network_the_verdict_is_the_same(place: Path, known
     assert found.verdict["p_value"] == known.verdict["p_value"]
     assert found.verdict["M"] == pytest.approx(known.verdict["M"], abs=1e-6)
     assert found.status == "undecided"
-    assert any("cannot be seen from outputs alone" in reason for reason in found.verdict["why"])
+    assert any("do not show whether the controls match" in reason for reason in found.verdict["why"])
 
 
 @pytest.fixture(scope="module")

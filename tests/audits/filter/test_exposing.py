@@ -56,15 +56,16 @@ def test_patients_at_whom_a_score_only_points_are_not_called_exposed(nothing: Re
     assert groups["n_singled_out"].tolist() == [1, *[0] * (len(groups) - 1)]
     assert groups["identical"].tolist() == [True, *[False] * (len(groups) - 1)]
     page = (place / "nothing" / "report.html").read_text()
-    assert f"At {len(groups) - 1} more a score points that images of other patients reach as well" in v["exposed"]
-    assert "who are copied nowhere, the same threshold rejects 100" in v["exposed"]
+    assert f"for several patients are nearest to {len(groups) - 1} more" in v["exposed"]
+    assert "The same threshold rejects 100" in v["exposed"]
     assert v["exposed"] in page
     assert "Exposed training patients" not in page
     show_filter(nothing, place / "nothing", as_json=False)
     out = capsys.readouterr().out
     assert "exposed training patients: 1: 1 by identical pixels, 0 singled out by a score" in out
     assert (
-        f"training patients at whom a score points, not exposed: {len(groups) - 1}; the threshold rejects of new" in out
+        f"training patients only similar to rejected images, not exposed: {len(groups) - 1}; false alarms, of new"
+        in out
     )
 
 

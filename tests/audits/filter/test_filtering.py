@@ -46,7 +46,7 @@ def verdict_of(numbers: dict[str, Any], **how: Any) -> dict[str, Any]:
 
 
 def weak_alone(found: Result) -> bool:
-    return is_weak_alone(found, from_json(FilterSummary, found.summary).numbers.promise)
+    return is_weak_alone(found.status, from_json(FilterSummary, found.summary).numbers)
 
 
 def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def test_copies_are_rejected_and_the_rest_is_kept(place: Path, filtered: Result) -> None:
     table = filtered.per_image.set_index("image")
     assert (filtered.status, filtered.verdict["gate"]) == ("undecided", WEAK_DETECTOR)  # pixels alone clear no set
-    assert "compared point by point alone (pixels" in filtered.verdict["why"][0]
+    assert "compared only point by point (pixels" in filtered.verdict["why"][0]
     assert filtered.verdict["guarantee"].startswith("For a random copy")
     assert len(table) == N_SET + 1
     assert set(table.index[table["reason"] == "score"]) >= {f"c{row % 2}/s{row:03d}_0.png" for row in range(COPIED)}
@@ -146,7 +146,7 @@ def test_calibration_people_who_are_mostly_found_in_train_are_doubted(filtered: 
     assert verdict_of(numbers)["status"] == "pass"
     found = verdict_of(numbers | {"real_rejected": asdict(clopper_pearson(N_NEW, N_NEW))})
     assert found["status"] == "undecided"
-    assert "whether they are new is doubtful" in found["why"][0]
+    assert "either TRAIN holds images of these" in found["why"][0]
     all_alike = {"real_rejected": asdict(clopper_pearson(N_NEW, N_NEW)), "synthetic_rejected": made | {"high": 1.0}}
     assert verdict_of(numbers | all_alike)["status"] == "pass"
 
@@ -174,7 +174,7 @@ def test_too_few_identities_give_no_number_and_nothing_is_kept(place: Path, caps
     code, out, _ = answer(capsys, *command)
     assert code == 1
     assert f"{N_NEW} identities are there, so {299 - N_NEW} are missing" in out
-    assert "NOTHING IS KEPT" in out
+    assert "NOTHING WAS KEPT: THE GUARANTEE NEEDS MORE PEOPLE" in out
     assert not (place / "few" / KEPT).exists()
     found = json.loads((place / "few" / "filter.json").read_text())
     assert (found["missing"], found["kept"], found["n_kept"], found["thresholds"]) == (299 - N_NEW, None, 0, [])
@@ -186,7 +186,7 @@ def test_a_threshold_of_ones_own_keeps_without_a_guarantee(place: Path) -> None:
     found = run(place, "own", None, threshold=-0.5)
     assert (found.status, found.verdict["guarantee"], found.verdict["threshold_by"]) == ("undecided", None, "user")
     assert contents(place / "own" / KEPT)
-    assert "no guarantee stands behind it" in found.verdict["why"][0]
+    assert "so there is no guarantee" in found.verdict["why"][0]
     assert found.verdict["real_rejected"] is None
     with pytest.raises(InputError, match="gives no probability"):
         run(place, "half", None, threshold="half")

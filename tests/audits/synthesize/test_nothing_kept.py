@@ -97,9 +97,9 @@ def test_identical_images_and_scores_are_counted_apart(nothing: Result, hopeless
     assert v["n_exposed"] == len(same) + len(singled) < len(hopeless.per_group)
     page = page_of(place, "hopeless")
     assert v["exposed"] in page
-    assert f"At {len(by_score - singled)} more a score points that images of other patients reach" in v["exposed"]
-    assert f"Exposed: {v['n_exposed']} patients, {len(same)} by an image" in v["exposed"]
-    assert "who are copied nowhere, the same threshold rejects 100" in v["exposed"]
+    assert f"for several patients are nearest to {len(by_score - singled)} more" in v["exposed"]
+    assert f"expose {v['n_exposed']} patients: {len(same)} by an image" in v["exposed"]
+    assert "The same threshold rejects 100" in v["exposed"]
     assert f"{len(same)} by identical pixels" in page
     assert "is not known" in exposed_words(numbers_of(hopeless, real_rejected=None))
     assert exposed_words(numbers_of(hopeless, n_identical=0, n_by_score=0)) == ""
@@ -113,8 +113,8 @@ def test_nobody_is_counted_twice(hopeless: Result) -> None:
     lines = exposed_lines(numbers)
     assert lines[0][1].startswith("5: 2 by identical pixels, 3 singled out")
     assert lines[1][1].startswith("1; ")
-    assert "5 patients, 2 by an image" in exposed_words(numbers)
-    assert "At 1 more a score points" in exposed_words(numbers)
+    assert "5 patients: 2 by an image" in exposed_words(numbers)
+    assert "for several patients are nearest to 1 more" in exposed_words(numbers)
 
 
 def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -> None:
@@ -122,7 +122,10 @@ def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -
     out, v = capsys.readouterr().out, hopeless.verdict
     others = v["n_by_score"] - v["n_by_score_singled_out"]
     assert f"exposed training patients: {v['n_exposed']}: {v['n_identical']} by identical pixels" in out
-    assert f"a score points, not exposed: {others}; the threshold rejects of new patients 100 % (95 to 100 %)" in out
+    assert (
+        f"only similar to rejected images, not exposed: {others}; false alarms, of new patients: 100 % (95 to 100 %)"
+        in out
+    )
     assert "NOTHING WAS KEPT" in out
     assert "A weak detector" not in out + page_of(place, "hopeless")  # it kept nothing that it should not have
 

@@ -52,10 +52,10 @@ def test_a_bound_on_copies_names_what_it_is_about(made: Result, place: Path, cap
     assert f"copies made by noise among the kept images: at most {most} (95 % limit)" in out
     assert "of other copies nothing is promised" in out
     assert "Copies made by noise among the kept" in page
-    assert "limit; no others promised" in page
+    assert "limit; other kinds: not covered" in page
     assert "kept copies that are made so are at most 0.0526 times the rejected images" in page
     for text in (out, page):
-        assert "Nothing is promised of other copies (" in text
+        assert "The guarantee does not cover other kinds of copies (" in text
         assert "on average (" not in text
         assert "Copies among the kept" not in text
 
@@ -81,7 +81,7 @@ def test_no_bound_where_training_images_are_not_known(made: Result, place: Path,
 def test_a_weak_detector_alone_does_not_pass(made: Result, place: Path, capsys) -> None:
     verdict, out, page = told(made, place, capsys, audited=None, auditor=None)
     assert verdict["status"] == "undecided"
-    assert "no auditor has passed the set" in verdict["why"][0]
+    assert "no auditor looked at the set" in verdict["why"][0]
     assert "--auditor with --held-out images" in verdict["what_would_decide"][0]
     assert WEAK in out
     assert WEAK in page[: page.index("What is promised")]

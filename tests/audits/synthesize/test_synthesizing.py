@@ -365,7 +365,7 @@ def test_verdict_by_what_the_auditor_says(made: Result) -> None:
     audit = numbers["audited"]
     undecided = judged(numbers)
     assert undecided["status"] == "undecided"
-    assert "lists nobody, but cannot clear" in undecided["why"][0]
+    assert "lists nobody, but its audit is undecided" in undecided["why"][0]
     cleared = audit | {"status": "pass", "why": ["this pass is about copies", "nobody is listed"]}
     passed = judged(numbers | {"audited": cleared})
     assert passed["status"] == "pass"

@@ -66,7 +66,7 @@ class TestImageFolders:
         assert not (out / "stop.json").exists()  # nobody asked for one
         page = (out / "report.html").read_text()
         assert "any of them draws needs an audit of its own" in page
-        assert "Memorization was shown at step 200; earlier steps are not cleared" in page
+        assert "Memorization was shown at step 200; earlier steps may have memorized, too" in page
         assert "no held-out images any more" in page
         assert page.count("<svg") == 1  # no FID, no loss
         assert "0000.png" in page
@@ -123,7 +123,7 @@ class TestImageFolders:
         assert said in told
         assert said in (tmp_path / "out" / "report.html").read_text()
         assert found.rule in told
-        assert found.rule.startswith("The rule is share, which auto took: ")
+        assert found.rule.startswith("The rule is share, which auto chose: ")
 
     def test_training_images_that_were_not_read_are_told(self, digits, real, tmp_path):
         put(tmp_path / "run" / "1", drawn(digits, 0.0))
@@ -316,7 +316,7 @@ class TestCommand:
             "watch, looks planned: 2",
             "watch, images a look: 16",
             "held out 184",
-            "share, which auto took: it",
+            "share, which auto chose: it",
         ):
             assert said in told
         assert main([*asked, "--dry-run", "--json"]) == 0

@@ -28,13 +28,13 @@ def copies(digits, share):
 @pytest.mark.parametrize(
     ("held", "settings", "share", "kind", "title"),
     [
-        (HELD, {"stop_on": "never"}, 0.0, "note", "No rule could stop it: looks were only noted"),
-        (HELD, {"stop_on": "never"}, 0.9, "warning", "No rule could stop it: looks were only noted, and step 1 speaks"),
-        (15, {}, 0.9, "note", "No rule could stop it: looks were only noted"),
-        (40, {"stop_on": "share", "stop": False}, 0.0, "note", "No rule could stop it: looks were only noted"),
-        (HELD, {"patience": 2}, 0.9, "warning", "The rule did not say stop, but step 1 speaks for memorization"),
+        (HELD, {"stop_on": "never"}, 0.0, "note", "No rule could stop it: nothing was tested"),
+        (HELD, {"stop_on": "never"}, 0.9, "warning", "No rule could stop it: nothing was tested, but step 1 points"),
+        (15, {}, 0.9, "note", "No rule could stop it: nothing was tested"),
+        (40, {"stop_on": "share", "stop": False}, 0.0, "note", "No rule could stop it: nothing was tested"),
+        (HELD, {"patience": 2}, 0.9, "warning", "The rule did not say stop, but step 1 points to memorization"),
         (HELD, {}, 0.0, "note", "No memorization was shown"),
-        (HELD, {}, 0.9, "fail", "Memorization was shown at step 1; earlier steps are not cleared"),
+        (HELD, {}, 0.9, "fail", "Memorization was shown at step 1; earlier steps may have memorized, too"),
     ],
 )
 def test_the_headline_says_whether_a_rule_could_speak(digits, tmp_path, capsys, held, settings, share, kind, title):
@@ -42,18 +42,18 @@ def test_the_headline_says_whether_a_rule_could_speak(digits, tmp_path, capsys, 
     look = watch.look(1, copies(digits, share))
     result = watch.result()
     found = watch_verdict(result)
-    assert (found[0], found[1][: len(title)]) == (kind, title)
+    assert (found.kind, found.headline[: len(title)]) == (kind, title)
     assert can_stop(result) is ("No rule" not in title)
-    assert ("could have stopped the training: that it went on says nothing" in found[2]) is ("No rule" in title)
-    assert found[1] in report_of(watch)
-    assert ("any of them draws needs an audit of its own" in found[2]) is (kind == "fail")
+    assert ("could have stopped the training: that it went on says nothing" in found.sentence) is ("No rule" in title)
+    assert found.headline in report_of(watch)
+    assert ("an audit of its own for the images of any earlier step" in found.next_steps[0]) is (kind == "fail")
     assert "No memorization was shown" not in report_of(watch) or title.startswith("No memorization")
     show_watch(result, as_json=False)
     show_watch_within(watch)
     told = capsys.readouterr().out.replace("\n", " ")
-    assert found[1].upper() in told
+    assert found.headline.upper() in told
     assert told.count(watch.rule) == 2
-    assert f"watch: {found[1]}" in told
+    assert f"watch: {found.headline}" in told
     assert ("it did not stop the training" in told) is (kind != "fail" and can_stop(result))
     assert ("it could not have stopped the training" in told) is (not can_stop(result))
     assert ("it stopped the training at step 1" in told) is (not look.go_on)

@@ -73,7 +73,7 @@ def test_a_rule_that_can_stop_nothing_is_refused_before_anything_is_written(digi
 
 
 def test_a_watch_that_can_never_stop_warns_and_its_looks_say_why(digits):
-    with pytest.warns(UserWarning, match="can stop nothing. The rule is never, which auto took: 5 held-out patients"):
+    with pytest.warns(UserWarning, match="can stop nothing. The rule is never, which auto chose: 5 held-out patients"):
         watch = MemorizationWatch(digits[:50], digits[200:205], looks=5, quality="none")
     look = watch.look(1, copier(digits, 1.0))
     assert "nan" not in look.words
@@ -101,7 +101,7 @@ def test_without_a_name_the_rule_is_one_that_can_stop(digits, held, rule):
     watch = MemorizationWatch(digits[:50], digits[200 : 200 + held], looks=5, quality="none")
     assert watch.options.stop_on == rule
     assert any("too few for any rule" in note for note in watch.notes) is (rule == "never")
-    assert watch.rule.startswith(f"The rule is {rule}, which auto took: ")
+    assert watch.rule.startswith(f"The rule is {rule}, which auto chose: ")
     assert "104" in watch.rule
 
 
@@ -116,7 +116,7 @@ def test_a_report_of_few_held_out_patients_says_that_little_could_have_been_show
     assert f"than all but {percent(0.05)} of held-out patients are, judged by 39 of them" in report
     assert (
         report.count(
-            "The rule is test, which auto took: share needs 104 held-out patients at 5 looks, and there are 39"
+            "The rule is test, which auto chose: share needs 104 held-out patients at 5 looks, and there are 39"
         )
         == 2
     )

@@ -42,12 +42,14 @@ if TYPE_CHECKING:  # it loads models
 
 TITLES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", "The mark was not found"),
-    "fail": ("fail", "The model answers to the mark as to something that it knows"),
+    "fail": ("fail", "Not ready for release: the model reacts to the mark more than chance explains"),
     "undecided": ("undecided", "Could not be decided"),
 }
 SENTENCES = {
-    "pass": "In this test the model's answers do not give the mark away.",
-    "fail": "Do not release this model: train it again without the mark, and audit it again.",
+    "pass": "The model is no more sensitive to the mark than chance makes models that were trained without it. A weak "
+    "trace of the mark can go unnoticed: the reasons say how sensitive a model must be to be found.",
+    "fail": "Do not release this model: its answers may give away that the mark was in the training data, and with it "
+    "whoever the mark belongs to. Train it again without the mark, and audit it again.",
     "undecided": "This is not a pass: the audit cannot say whether the model remembers the mark.",
 }
 MOST_PROBES = 12
@@ -90,17 +92,24 @@ def _lead(verdict: FeatureVerdict, n_controls_asked: int) -> list[Block]:
     blocks.append(Steps([capitalized(reason) for reason in verdict.why]))
     if verdict.what_would_decide:
         blocks += [Heading(WAYS[verdict.status]), Steps([capitalized(way) for way in verdict.what_would_decide])]
-    interval = "" if isnan(m.low_log) else f"{decimal(m.low_log)} to {decimal(m.high_log)}"
+    interval = "" if isnan(m.low_log) else f" ({decimal(m.low_log)} to {decimal(m.high_log)})"
+    times, beside = sensitivity(verdict)
     facts = [
-        Fact("M, log sensitivity over a control's", decimal(m.estimate_log), interval),
-        Fact("p", f"{test.p_value:.3g}", f"smallest possible {test.smallest_p:.2g}"),
+        Fact("Sensitivity to the mark", times, f"{beside}; M {decimal(m.estimate_log)}{interval}"),
+        Fact("p-value", f"{test.p_value:.3g}", f"smallest possible {test.smallest_p:.2g}"),
         Fact("Found in four of five cases", *noticeable_sensitivity(test)),
         Fact("Controls", count(counts.n_controls), _missing_controls(n_controls_asked, counts.n_controls)),
-        Fact("Models", count(counts.n_models), "the independent units"),
-        Fact("References", count(counts.n_references)),
-        Fact("Probes", count(counts.n_probes)),
+        Fact("Models audited", count(counts.n_models)),
+        Fact("Reference models", count(counts.n_references), "trained without the mark"),
+        Fact("Probe images", count(counts.n_probes)),
     ]
     return [Callout(kind, title, blocks), Facts(facts)]
+
+
+def sensitivity(verdict: FeatureVerdict) -> tuple[str, str]:
+    """How many times as sensitive to the mark the model is, exp(M), and beside what."""
+    beside = "that of the references" if verdict.counts.n_references else "that to similar marks"
+    return f"{np.exp(verdict.m.estimate_log):.3g} times", beside
 
 
 def noticeable_sensitivity(test: MarkTest) -> tuple[str, str]:
@@ -122,15 +131,16 @@ def _models(rank: MarkRank, table: pd.DataFrame) -> Figure:
             names=("audited", "references"),
         ),
         title="The model among its references",
-        caption="This is what p is made of. One harmless model in 20 stands right of 19 references by chance.",
+        caption="The p-value is the rank of the audited model here. One model in 20 that never saw the mark lies "
+        "right of 19 references by chance.",
         alternative=f"The audited model has {decimal(value)}, the references {decimal(others.min())} to "
         f"{decimal(others.max())}.",
     )  # fmt: skip
 
 
 def _missing_controls(asked: int, found: int) -> str:
-    """That fewer controls exist, or fit the images, than were asked for."""
-    return "" if found >= asked else f"of {count(asked)} asked for: no more like the mark were found"
+    """Say that fewer controls exist, or fit the images, than were asked for; else what controls are."""
+    return "similar marks" if found >= asked else f"of {count(asked)} asked for: no more marks like it were found"
 
 
 def _controls(summary: FeatureSummary, result: Result, marks: Sequence["Mark"], redact: bool) -> list[Block]:

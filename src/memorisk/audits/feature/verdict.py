@@ -22,11 +22,11 @@ MATCHED_LEVEL = "0 to 20 %"
 """Of models that never saw a mark, those that matched controls call remembering at 5 %: lowest and highest of five
 letters and three networks (docs/results/mark_level.md, which a test holds this to)."""
 WEAK = (
-    f"this is no proof: without references {MATCHED_LEVEL} of models that never saw the mark look like this at 5 %, by "
-    "the shape of the mark"
+    f"this is no proof: without reference models, {MATCHED_LEVEL} of models that never saw the mark reach a p-value of "
+    "0.05 or less, depending on the shape of the mark"
 )
 NOT_FOUND = (
-    "not found does not mean that the mark was not in the training data: one image often leaves no trace in the answers"
+    "the mark may have been in the training data all the same: one training image often leaves no trace in the answers"
 )
 MORE_REFERENCES = "more references than these, or other models that share the mark"
 EDGE = 0.025
@@ -86,11 +86,11 @@ def _decide(summary: FeatureSummary, options: FeatureOptions) -> tuple[str, list
     rank, level = summary.rank, options.level
     doubts, deciding = _doubts(summary, options)
     times = f"{exp(rank.m):.3g} times as sensitive to the mark as "
-    than = "the reference models are, each beside marks like it" if rank.n_references else "to marks like it"
+    than = "models trained without it are, relative to similar marks" if rank.n_references else "to similar marks"
     smallest = format_against_gates(rank.smallest_p, level, kind="g")
     told = (
-        f"p {format_against_gates(rank.p, level, digits=3, kind='g')} ({METHODS[rank.method]}; the smallest possible "
-        f"was {smallest})"
+        f"its p-value is {format_against_gates(rank.p, level, digits=3, kind='g')} ({METHODS[rank.method]}; the "
+        f"smallest possible was {smallest})"
     )
     found = f"the model is {times}{than}; {told}"
     if rank.method != "references":
@@ -108,29 +108,39 @@ def _decide(summary: FeatureSummary, options: FeatureOptions) -> tuple[str, list
             [f"{MORE_REFERENCES}: of models that never saw the mark {100 * level:g} % fail by chance"],
         )
     if isfinite(rank.low) and rank.low > 0:
-        doubts.insert(0, f"the interval of M, {format_against_gates(rank.low, 0)} to {rank.high:.2f}, lies above 0")
+        doubts.insert(
+            0,
+            f"the interval of M, {format_against_gates(rank.low, 0)} to {rank.high:.2f}, lies above 0: the model "
+            "may be more sensitive to the mark than the references are",
+        )
         deciding.insert(0, MORE_REFERENCES)
     limit = summary.ranks.noticeable_log
     seen_from = format_against_gates(exp(limit), options.gate, digits=3, kind="g")
     if limit <= log(options.gate) and not doubts:
-        noticed = f"a model {seen_from} times as sensitive or more would have been found in four of five cases"
+        noticed = (
+            f"a model {seen_from} times as sensitive as the references, or more, would have been found in four of five "
+            "cases"
+        )
         return "pass", [found, noticed, NOT_FOUND], []
     if not limit <= log(options.gate):
-        noticed = f"only a model {seen_from} times as sensitive or more would have been found in four of five "
-        noticed += f"cases; a pass needs {options.gate:g} times or less"
-        doubts.insert(0, noticed if isfinite(limit) else "nothing would have been found in four of five cases")
+        noticed = (
+            f"a remembered mark can go unnoticed: only a model {seen_from} times as sensitive as the references, or "
+            f"more, would have been found in four of five cases; a pass needs {options.gate:g} times or less"
+        )
+        nothing = "a remembered mark can go unnoticed: no sensitivity would have been found in four of five cases"
+        doubts.insert(0, noticed if isfinite(limit) else nothing)
         deciding = [MORE_REFERENCES, *(way for way in deciding if way != MORE_REFERENCES)]
     return "undecided", [found, *doubts], deciding
 
 
 def _undecided_controls(rank: MarkRank, level: float) -> list[str]:
     """Why the controls decide nothing."""
-    few = "without references" if not rank.n_references else f"with {rank.n_references} references"
+    few = "without references" if not rank.n_references else f"with only {rank.n_references} references"
     if rank.smallest_p > level:
-        return [f"no p as small as {level:g} was possible"]
+        return [f"a remembered mark could not be noticed: no p-value of {level:g} or less was possible"]
     if rank.p <= level:
         return [WEAK]
-    return [f"{few} it is not known how much less than its controls a mark of this shape moves"]
+    return [f"{few} it is not known how sensitive a model that never saw the mark is to a mark of this shape"]
 
 
 def _enough_references(rank: MarkRank, level: float) -> str:
@@ -146,17 +156,19 @@ def _doubts(summary: FeatureSummary, options: FeatureOptions) -> tuple[list[str]
     rank, doubts, deciding = summary.rank, [], []
     if not summary.moves:
         doubts.append(
-            "neither the mark nor any control changes an answer: the model does not see them, or answers alike to all"
+            "neither the mark nor any control changes an answer: the model does not see them, or answers all alike"
         )
         deciding.append(
             "--place where the model looks, its true size and normalisation, or outputs that are not rounded"
         )
     if rank.method != "references" and options.controls in UNMATCHED:
-        doubts.append(f"controls of kind {options.controls} do not match the mark: a model answers to ink alone")
+        doubts.append(
+            f"controls of kind {options.controls} do not match the mark: a model may react to the amount of ink alone"
+        )
         deciding.append("--controls matched")
     place = summary.place_in_ink
     if rank.method != "references" and place is None:
-        doubts.append("whether the controls match the mark cannot be seen from outputs alone")
+        doubts.append("saved outputs do not show whether the controls match the mark")
         deciding.append("outputs of 19 references, in the same file")
     elif rank.method != "references" and place is not None and not EDGE <= place <= 1 - EDGE:
         doubts.append("the mark has more or less ink than nearly all of its controls")

@@ -131,14 +131,14 @@ def exposed_section(
 
 
 def exposed_facts(n: FilterNumbers) -> list[Fact]:
-    """How many are exposed, and at how many others a score points, beside what the threshold says of new people."""
-    exposed, real, new = n.exposed, n.real_rejected, f"of new {n.units}: not known"
+    """Count who is exposed, and who reaches the threshold along with others, beside the false alarms on new people."""
+    exposed, real, alarms = n.exposed, n.real_rejected, "false alarms: not known"
     if real is not None:
-        new = f"rejects {percent(real.low)} to {percent(real.high)} of new {n.units}"
+        alarms = f"false alarms: {percent(real.low)} to {percent(real.high)} of new {n.units}"
     told = f"{count(exposed.n_identical_patients)} by identical pixels, {count(exposed.n_singled_patients)} by a score"
     return [
         Fact(f"Exposed {n.units}", count(exposed.n_exposed_patients), told),
-        Fact("Pointed at, not singled out", n.terms.counted(exposed.n_pointed_patients), new),
+        Fact("Similar, not singled out", n.terms.counted(exposed.n_pointed_patients), alarms),
     ]
 
 
@@ -302,7 +302,7 @@ def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = Non
     ]
     return Page(
         title=title,
-        subtitle="A set of generated images without what a detector takes for copies of training images",
+        subtitle="A set of generated images, without those that a detector takes for copies of training images",
         lead=_lead(result, n),
         sections=sections,
         footer=[Paragraph(footer(summary.setup.versions, redact))],
@@ -315,49 +315,58 @@ def _lead(result: Result, n: FilterNumbers) -> list[Block]:
     kind, headline = wording.HEADLINES[result.status]
     sentence = wording.SENTENCES[result.status]
     if result.status == "undecided" and n.sets.filtered:
-        weak = is_weak_alone(result, n.promise)
+        weak = is_weak_alone(result.status, n)
         headline, sentence = (wording.WEAKLY, wording.KEPT_WEAKLY) if weak else (wording.UNGUARANTEED, wording.KEPT_SO)
-    blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps([Name(capitalized(why)) for why in result.why])]
-    if ways := result.what_would_decide:
-        blocks += [Heading("What would decide it"), Steps([Name(capitalized(way)) for way in ways])]
-    if n.sets.n_kept_images:
-        blocks.append(Paragraph(wording.unpromised_words(n.promise)))
-    if n.sets.n_kept_images and n.promise.weak_features:
-        blocks.append(Paragraph(wording.WEAK))
+    return [Callout(kind, headline, [Paragraph(sentence), *verdict_blocks(result, n)]), Facts(_facts(n))]
+
+
+def verdict_blocks(result: Result, n: FilterNumbers) -> list[Block]:
+    """Lay out why, who is exposed, what can go unnoticed, and the ways out: of a filter, and of a loop around one."""
+    blocks: list[Block] = [Heading("Why"), Steps([Name(capitalized(why)) for why in result.why])]
     if exposed := wording.exposed_words(n):
-        blocks.append(Paragraph(exposed))
-    return [Callout(kind, headline, blocks), Facts(_facts(n))]
+        blocks += [Heading("Who is exposed"), Paragraph(exposed)]
+    if n.sets.n_kept_images:
+        blocks += [Heading(wording.UNNOTICED), Paragraph(wording.unpromised_words(n.promise))]
+        if n.promise.weak_features:
+            blocks.append(Paragraph(wording.WEAK))
+    if ways := result.what_would_decide:
+        blocks += [Heading(wording.WAYS_OUT[result.status]), Steps([Name(capitalized(way)) for way in ways])]
+    return blocks
 
 
 def _facts(n: FilterNumbers) -> list[Fact]:
     sets, calibration, real = n.sets, n.calibration, n.real_rejected
-    held = Fact("Real images that would be rejected", "not known")
+    held = Fact("False alarms on real images", "not known")
     if real is not None:
-        limits = f"{percent(real.low)} to {percent(real.high)}"
-        held = Fact("Real images that would be rejected", percent(real.estimate), limits)
+        limits = f"{percent(real.low)} to {percent(real.high)} of new {n.units}"
+        held = Fact("False alarms on real images", percent(real.estimate), limits)
     return [
         Fact("Kept", count(sets.n_kept_images), f"of {count(sets.n_synthetic_images)}"),
         Fact("Rejected", count(sets.n_rejected_images), f"{count(sets.rejected[PIXELS])} with the same pixels"),
-        Fact("Not read", count(sets.rejected[UNREADABLE]), "rejected"),
+        Fact("Could not be read", count(sets.rejected[UNREADABLE]), "rejected as well"),
+        *exposed_facts(n),
         Fact(*_missed(n)),
+        held,
         Fact(
             f"Calibration {n.units}",
             count(calibration.n_calibration_patients),
             f"missing: {count(n.promise.n_missing_patients)}",
         ),
-        held,
-        *exposed_facts(n),
     ]
 
 
 def _missed(n: FilterNumbers) -> tuple[str, str, str]:
-    """Of which copies how many are missed, and that this is all."""
+    """Say how many copies are missed, of which kinds, and that others are not covered."""
     promise = n.promise
     if not n.sets.n_kept_images:
         return "Copies missed", "-", "nothing was kept"
     if not promise.guarantee:
         return "Copies missed", "no promise", ""
-    kinds, most, only = wording.promised_kinds(promise), f"at most {percent(promise.miss_rate)}", "no others promised"
+    kinds, most, only = (
+        wording.promised_kinds(promise),
+        f"at most {percent(promise.miss_rate)}",
+        "other kinds: not covered",
+    )
     if len(promise.kinds) > 3:
         return f"Copies missed, of {len(promise.kinds)} kinds", most, f"{kinds}; {only}"
     return f"{capitalized(kinds)} copies missed", most, only

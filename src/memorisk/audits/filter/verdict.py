@@ -17,13 +17,12 @@ from memorisk.audits.filter.result import FilterNumbers, Promise
 from memorisk.audits.filter.wording import excluded_words, exposed_words
 from memorisk.audits.generated.terms import Terms
 from memorisk.report.earlier_verdicts import FORMS
-from memorisk.report.result import Result
 from memorisk.runs.errors import plural
 
 NO_GUARANTEE, NOTHING_KEPT, WEAK_DETECTOR = "no-guarantee", "nothing-kept", "weak-detector"
 HIGHER_THRESHOLD = "a higher --threshold, or one with a guarantee"
 FEWER_COPIES = "a generator that gives fewer copies"
-BETTER_DETECTOR = "a detector that tells copies from other images better, or fewer and weaker families"
+BETTER_DETECTOR = "a detector that tells copies from other images better, or fewer and weaker --families"
 _HALF = 0.5  # real images found in TRAIN more often than this, and than synthetic ones, are hardly of new people
 _SPARES = 0.5  # a threshold that surely rejects fewer new people than this does not take everybody for a copy
 
@@ -61,16 +60,18 @@ def filter_verdict(numbers: FilterNumbers, options: ScreeningOptions, *, audited
 def weakness(promise: Promise) -> tuple[str, str]:
     """Why a weak detector does not clear a set, and what would."""
     return (
-        f"images were compared point by point alone ({'; '.join(promise.detectors)}), which finds no copies that "
-        "are cropped, turned, or mirrored and changed",
+        f"images were compared only point by point ({'; '.join(promise.detectors)}): copies that are cropped or "
+        "turned, or mirrored and changed, go unnoticed",
         "a detector that was trained to find copies, or an audit of the kept set: memorisk audit synthetic with "
         "--held-out images",
     )
 
 
-def is_weak_alone(result: Result, promise: Promise) -> bool:
-    """Whether a guarantee stands, and all that keeps a filter's verdict from a pass is its weak detector."""
-    return result.status == "undecided" and result.why == [weakness(promise)[0]]
+def is_weak_alone(status: str, numbers: FilterNumbers) -> bool:
+    """Say whether a guarantee stands, and all that keeps a filter's verdict from a pass is its weak detector."""
+    kept, promise = numbers.sets.n_kept_images, numbers.promise
+    doubts, _ = _doubts(numbers, numbers.terms)
+    return bool(status == "undecided" and kept and promise.guarantee and promise.weak_features and not doubts)
 
 
 def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:
@@ -90,22 +91,22 @@ def _doubts(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]
     if promise.threshold_by == "user":
         found.append(
             (
-                "the threshold was given, not calibrated: no guarantee stands behind it",
+                "the threshold was given and not calibrated, so there is no guarantee",
                 "leave --threshold out, and give --calibration images of people whom nobody has seen",
             )
         )
     elif not numbers.patients_known:
         found.append(
             (
-                "it is not known whose each image is: the guarantee counts every calibration image as an identity",
-                "name patients with --group-from or --group-column; or say --one-image-per-patient, if nobody has two",
+                "no patient ids were given: the guarantee counts every calibration image as another person",
+                "--group-from or --group-column; or --one-image-per-patient, where nobody has two images",
             )
         )
     for name in promise.unseen if promise.threshold_by == "guarantee" else ():
         found.append(
             (
-                f"whether {name} knows calibration {terms.units} cannot be seen",
-                "give images as the detector's were stored, or patient ids; or say --calibration-unseen",
+                f"whether {name} was trained on calibration {terms.units} cannot be checked",
+                "images as the detector's were stored, or patient ids; or --calibration-unseen, where it was not",
             )
         )
     real, made = numbers.real_rejected, numbers.synthetic_rejected
@@ -113,10 +114,10 @@ def _doubts(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]
         found.append(
             (
                 f"{100 * real.estimate:.0f} % of the calibration {terms.units} would be rejected, and "
-                f"{100 * made.estimate:.0f} % of the synthetic images: whether they are new is doubtful, or the "
-                "detector takes likeness for copying",
+                f"{100 * made.estimate:.0f} % of the synthetic images: either TRAIN holds images of these "
+                f"{terms.units}, or the detector takes similar images for copies",
                 f"calibration images of {terms.units} of {terms.whom} TRAIN holds nothing; or a detector that tells "
-                "copies from likeness",
+                "copies from similar images",
             )
         )
     if n := numbers.sets.n_train_unread:
@@ -141,7 +142,7 @@ def _missing(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]
             have = plural(lack.identities, "identity is", "identities are")
             why.append(
                 f"{target}{shared} needs {lack.needed:,} new identities with a pair of {lack.family}; {have} "
-                f"there, so {lack.missing:,} are missing: no threshold is given, and nothing is kept"
+                f"there, so {lack.missing:,} are missing: no threshold is set, and nothing is kept"
             )
     why += [told.removesuffix(".") for told in excluded_words(calibration.exclusions, terms)]
     n = promise.n_missing_patients
@@ -154,5 +155,5 @@ def _missing(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]
     alike = calibration.exclusions.look_alikes
     if alike.as_one < alike.as_given:
         ways.append("calibration images of people who look neither alike nor like training images")
-    ways += ["fewer --families, or a larger --miss-rate", "--threshold, an explicit choice without a guarantee"]
+    ways += ["fewer --families, or a larger --miss-rate", "a --threshold of your own, without a guarantee"]
     return why, ways

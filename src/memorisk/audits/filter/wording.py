@@ -4,6 +4,7 @@ from memorisk.audits.filter.result import Exclusions, FilterNumbers, Promise
 from memorisk.audits.generated.terms import Terms
 from memorisk.report.blocks import Kind, Text
 from memorisk.report.columns import count, percent
+from memorisk.report.statements.statement import FAIL, WAYS
 
 SCORE, PIXELS, NO_SCORE = "score", "same pixels", "no score"
 UNREADABLE, NOT_FILTERED = "unreadable", "not filtered"
@@ -19,24 +20,27 @@ REASONS: dict[str, str] = {
 HEADLINES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", "Filtered, with a guarantee"),
     "fail": ("fail", "Nothing was kept"),
-    "undecided": ("undecided", "Nothing is kept: there is no threshold"),
+    "undecided": ("undecided", "Nothing was kept: the guarantee needs more people"),
 }
+UNNOTICED = "What can go unnoticed"
+WAYS_OUT = {**WAYS, FAIL: "What to change"}
+"""What stands above the ways out, by status: a set of which nothing was kept is made anew, not looked at again."""
 UNGUARANTEED = "Filtered, without a guarantee"
 WEAKLY = "Filtered with a guarantee, by a weak detector"
 SENTENCES = {
-    "pass": "The folder “kept” holds the synthetic images that no detector takes for a copy. What that promises, and "
-    "what it does not, stands below.",
-    "fail": "Every synthetic image was rejected, so that there is nothing to share; why stands below.",
-    "undecided": "A threshold with the guarantee that was asked for needs more people whom nobody has seen. Rather "
-    "than one without a guarantee, none is used.",
+    "pass": "Share nothing but the folder “kept”: it holds the synthetic images that no detector takes for a copy. The "
+    "guarantee covers copies of the kinds that it names, and no others.",
+    "fail": "Every synthetic image was rejected, so there is nothing to share.",
+    "undecided": "The guarantee that was asked for needs images of more people whom neither the generator nor a "
+    "detector has seen. Without them there is no threshold, and no image is kept.",
 }
 KEPT_SO = (
-    "The folder “kept” holds the synthetic images below the threshold, but nothing is promised of how many copies are "
-    "among them."
+    "This is not a pass: copies may be among the images in the folder “kept”, and how many is not known. It holds the "
+    "synthetic images below the threshold."
 )
 KEPT_WEAKLY = (
-    "The folder “kept” holds the synthetic images below the threshold. What is promised of copies stands below, and "
-    "holds for these alone; whole kinds of others are not seen."
+    "This is not a pass: whole kinds of copies may be among the images in the folder “kept”. It holds the synthetic "
+    "images below the threshold; the guarantee covers copies of the kinds that it names, and no others."
 )
 GUARANTEE = (
     "One random positive pair of each calibration {unit} was drawn for each family, and its score taken by each "
@@ -54,7 +58,8 @@ USER = (
 )
 COST = (
     "Every synthetic image is compared with the whole training set, so that its chance to be rejected grows with that "
-    "set. Real images of new {units}, who are copied nowhere, are rejected for likeness alone."
+    "set. Real images of {units} {whom} the generator never saw cannot be copied: those that are rejected are false "
+    "alarms."
 )
 REAL = (
     "Of new {units}, one random real image each, {share} would be rejected [{low}, {high}], {n} {units}. So large a "
@@ -73,13 +78,15 @@ EXPOSED = (
     "may be common rather than copied."
 )
 EXPOSED_TABLE = "Training {units} at {whom} rejected images point, the closest pair first."
-EXPOSED_COUNTED = (
-    "Exposed: {exposed}, {identical} by an image with the very pixels of a training image and {singled} singled out by "
-    "a score. At {others} more a score points that images of other {units} reach as well. This count does not say "
-    "whether these are copied, an audit of the whole set does (memorisk audit synthetic): {beside}."
+BY_PIXELS = "{n} by an image with the very pixels of a training image"
+BY_SCORE = "{n} by an image that reaches the threshold for this {unit} and for no other"
+SIMILAR = "Images that reach the threshold for several {units} are nearest to {n} more, who may only look alike."
+WHOLE_SET = "A score alone shows no copy: an audit of the whole set tells who is copied (memorisk audit synthetic)."
+NEW_PATIENTS = (
+    "The same threshold rejects {share} [{low}, {high}] of {units} {whom} the generator never saw: these are false "
+    "alarms"
 )
-NEW_PATIENTS = "of new {units}, who are copied nowhere, the same threshold rejects {share} [{low}, {high}]"
-NEW_PATIENTS_UNKNOWN = "which share of new {units} the same threshold rejects is not known"
+NEW_PATIENTS_UNKNOWN = "How many false alarms the threshold gives is not known"
 SCORES = (
     "How far the best match of each image lies below an image and itself (0 is the same vector). The triangle is the "
     "threshold: what lies left of it is rejected. Pairs of the calibration that lie right of it are misses."
@@ -97,15 +104,15 @@ LEFT_OUT = {
 }
 """Why somebody does not calibrate; "nearly_same" in runs of before 2026-11-23, where likeness excluded."""
 LOOK_ALIKE = (
-    "{alike}: nobody is left out for that. Counted as given they are {given:,} identities, with look-alikes as one "
-    "person each, and without those who look like training images, {one:,}. The threshold is the more cautious of both."
+    "{alike}: they stay in. As given there are {given:,} identities; with look-alikes counted as one person, and "
+    "without those who look like training images, {one:,}. The more cautious threshold of both is used."
 )
 
 
 WEAK = (
-    "A weak detector: pixels, principal components and untrained networks compare images point by point. A copy that "
-    "is cropped, turned, or mirrored and changed ever so little, lies far from its source, and is kept. Name a "
-    "detector trained to find copies, or an encoder."
+    "A weak detector: pixels, principal components and untrained networks compare images point by point. A copy "
+    "that is cropped or turned, or mirrored and slightly changed, is not recognised and is kept. Use a detector "
+    "trained to find copies, or an encoder."
 )
 AUDIT = "run memorisk audit synthetic on the kept set"
 
@@ -120,7 +127,7 @@ def unpromised_words(promise: Promise) -> str:
     """The kinds of copies of which nothing is promised, in a sentence, and what looks for them."""
     if not promise.guarantee:
         return f"Copies of any kind may be among the kept images: {AUDIT}."
-    return f"Nothing is promised of other copies ({', '.join(promise.not_promised)}): {AUDIT}."
+    return f"The guarantee does not cover other kinds of copies ({', '.join(promise.not_promised)}): {AUDIT}."
 
 
 def exposed_words(numbers: FilterNumbers) -> str:
@@ -132,30 +139,28 @@ def exposed_words(numbers: FilterNumbers) -> str:
     if real is not None:
         share, low, high = (percent(value) for value in (real.estimate, real.low, real.high))
         beside = terms.fill(NEW_PATIENTS, share=share, low=low, high=high)
-    return terms.fill(
-        EXPOSED_COUNTED,
-        exposed=terms.counted(exposed.n_exposed_patients),
-        identical=count(exposed.n_identical_patients),
-        singled=count(exposed.n_singled_patients),
-        others=count(exposed.n_pointed_patients),
-        beside=beside,
-    )
+    ways = ((BY_PIXELS, exposed.n_identical_patients), (BY_SCORE, exposed.n_singled_patients))
+    by = ", ".join(terms.fill(way, n=count(n)) for way, n in ways if n)
+    told = [f"The rejected images expose {terms.counted(exposed.n_exposed_patients)}{f': {by}' if by else ''}."]
+    if n := exposed.n_pointed_patients:
+        told.append(terms.fill(SIMILAR, n=count(n)))
+    return " ".join([*told, WHOLE_SET, f"{beside}."])
 
 
 def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
     """The same for a terminal: a name and what was found, each."""
     units, exposed, real = numbers.units, numbers.exposed, numbers.real_rejected
-    beside = f"what the threshold says of new {units} is not known"
+    beside = "how many false alarms the threshold gives is not known"
     if real is not None:
         share, low, high = (100 * value for value in (real.estimate, real.low, real.high))
-        beside = f"the threshold rejects of new {units} {share:.0f} % ({low:.0f} to {high:.0f} %)"
+        beside = f"false alarms, of new {units}: {share:.0f} % ({low:.0f} to {high:.0f} %)"
     told = (
         f"{exposed.n_identical_patients:,} by identical pixels, {exposed.n_singled_patients:,} singled out by a score"
     )
     return [
         (f"exposed training {units}", f"{exposed.n_exposed_patients:,}: {told}"),
         (
-            f"training {units} at {numbers.terms.whom} a score points, not exposed",
+            f"training {units} only similar to rejected images, not exposed",
             f"{exposed.n_pointed_patients:,}; {beside}",
         ),
     ]

@@ -47,19 +47,19 @@ MEANING: dict[str, str] = {
 """Of each figure, in the order of the table."""
 
 NOT_PRIVACY = (
-    "These figures say nothing about privacy. Copies of the training images have the best figures there are: FID and "
-    "KID near 0, precision, recall and coverage near 1. Whether patients are copied is the question of memorisk audit "
-    "synthetic."
+    "These figures do not tell whether patients are exposed: copies of the training images would have the best figures "
+    "of all. Run memorisk audit synthetic to learn whether patients are copied."
 )
+COPIES = "Copies of the training images have FID and KID near 0, and precision, recall and coverage near 1."
 COMPARE = (
-    "Compare the column “as many synthetic” with the column “held-out real”: both are measured against the same "
-    "training images, at the same number. A perfect generator, one that draws new patients from the population, would "
-    "be near “held-out real”. Better than that is no improvement: it means nearer to the training images than new "
-    "patients are."
+    "To judge the images, compare the column “As many synthetic” with the column “Held-out real”: both are measured "
+    "against the same training images, at the same number of images. A perfect generator, which draws new patients "
+    "from the population, would come near “Held-out real”. A better figure is no improvement: the images are then "
+    "nearer to the training images than new patients are, as copies would be."
 )
 NO_REFERENCE = (
-    "No held-out images were given. What a perfect generator would get at these numbers of images is not known, and "
-    "the figures stand alone. Name held-out images with --held-out or --held-out-split."
+    "No held-out images were given, so the figures cannot be judged: what a perfect generator would get at these "
+    "numbers of images is not known. Name held-out images with --held-out or --held-out-split."
 )
 INTERVAL = (
     "An interval is about this figure at these numbers of images: what other images of the same generator, and other "
@@ -211,7 +211,7 @@ def _transfer(found: Quality) -> list[Block]:
 def _meanings(found: Quality) -> list[Block]:
     measured = set(found.figures["figure"])
     items: list[tuple[Text, Text]] = [(name, said) for name, said in MEANING.items() if name in measured]
-    return [Definitions(items)]
+    return [Paragraph(COPIES), Definitions(items)]
 
 
 def _setup(found: Quality) -> list[Block]:

@@ -404,9 +404,9 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
     speaks = [look for look in looks if look["exceeded"] or look["share_low"] > look["nominal"] or look["listed"] > 0]
     why = []
     if stop is not None:
-        why.append(f"memorization was shown at step {stop['step']:,}; earlier steps are not cleared")
+        why.append(f"memorization was shown at step {stop['step']:,}; earlier steps may have memorized, too")
     elif speaks:
-        why.append(f"step {speaks[0]['step']:,} by itself speaks for memorization, though the rule did not say stop")
+        why.append(f"step {speaks[0]['step']:,} by itself points to memorization, though the rule did not say stop")
     return AuditStatement(
         kind="watch",
         question="Does the generator begin to memorize while it is trained?",
@@ -431,7 +431,7 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
             "They had no part in the training; as they may have ended it, they cannot serve the final audit.",
             SEEDED,
         ),
-        limits=("Memorization grows and is shown late: earlier steps are not cleared.",),
+        limits=("Memorization grows and is shown late: earlier steps may have memorized, too.",),
         method=Method(
             name="Memorized share of training patients beside held-out ones, look by look, and a stopping rule",
             source="METHODS section 5, applied to every look",

@@ -15,8 +15,9 @@ from memorisk.audits.filter.page import (
     guarantee_section,
     score_section,
     setup_section,
+    verdict_blocks,
 )
-from memorisk.audits.filter.wording import WEAK, exposed_words, promised_kinds
+from memorisk.audits.filter.wording import promised_kinds
 from memorisk.audits.generated.closing import DefinitionRows, footer, set_name
 from memorisk.audits.generated.pictures import Pair
 from memorisk.audits.generated.terms import p_words
@@ -41,7 +42,7 @@ from memorisk.report.blocks import (
     Table,
     Text,
 )
-from memorisk.report.columns import capitalized, count, percent
+from memorisk.report.columns import count, percent
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 
@@ -51,12 +52,13 @@ HEADLINES: dict[str, tuple[Kind, str]] = {
     "undecided": ("undecided", "Could not be decided"),
 }
 NOTHING: tuple[Kind, str] = ("fail", "Nothing was kept")
-NOTHING_KEPT = "Every image that was drawn was rejected, so that there is nothing to share; why stands below."
+NOTHING_KEPT = "Every image that was drawn was rejected, so there is nothing to share."
 SENTENCES = {
-    "pass": "The folder “kept” holds as many images as were asked for, none of which a detector takes for a copy. What "
-    "that promises, and what it does not, stands below.",
-    "fail": "The images should not be shared as they are; why stands below.",
-    "undecided": "What was made does not come with all that was asked for; what is missing stands below.",
+    "pass": "Share nothing but the folder “kept”: it holds as many images as were asked for, and no detector takes one "
+    "of them for a copy. The guarantee covers copies of the kinds that it names, and no others.",
+    "fail": "Do not share these images: a detector that took no part in choosing them finds them too near to training "
+    "images.",
+    "undecided": "This is not a pass: what is missing for one stands below.",
 }
 LOOP = (
     "Every place was filled by drawing an image, comparing it with all training images, and, where it was rejected, "
@@ -98,7 +100,7 @@ NEARER = (
     "two-sample test of Kolmogorov and Smirnov, p = {p}. Single p-values cannot be tested against a uniform "
     "distribution, since all of them share the held-out {units}."
 )
-NOT_AUDITED = "No auditor was named: nobody but the detectors that chose the images has looked at them."
+NOT_AUDITED = "No auditor was named: only the detectors that chose the images have judged them."
 NOTHING_TO_AUDIT = "Nothing was kept, so the auditor {auditor} had nothing to look at."
 TABLE_THREE = (
     "Before: the first draw of every place, which is the generator without the loop. Kept: after the loop. Reference: "
@@ -179,22 +181,14 @@ def _lead(result: Result, n: LoopNumbers) -> list[Block]:
     (kind, headline), sentence = HEADLINES[result.status], SENTENCES[result.status]
     if n.filter.nothing_kept:
         (kind, headline), sentence = NOTHING, NOTHING_KEPT
-    why = [Name(capitalized(reason)) for reason in result.why]
-    blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps(why)]
-    if ways := result.what_would_decide:
-        blocks += [Heading("What would decide it"), Steps([Name(capitalized(way)) for way in ways])]
     facts = [
         Fact("Kept", count(sets.n_kept_images), f"of {count(n.n_asked)}"),
         Fact("Drawn", count(n.n_drawn), f"{count(sets.n_rejected_images)} rejected"),
-        Fact(*_copies(n)),
         *exposed_facts(n.filter),
+        Fact(*_copies(n)),
         Fact("Listed by the auditor", *_listed(n)),
     ]  # fmt: skip
-    if sets.n_kept_images and n.filter.promise.weak_features:
-        blocks.append(Paragraph(WEAK))
-    if exposed := exposed_words(n.filter):
-        blocks.append(Paragraph(exposed))
-    return [Callout(kind, headline, blocks), Facts(facts)]
+    return [Callout(kind, headline, [Paragraph(sentence), *verdict_blocks(result, n.filter)]), Facts(facts)]
 
 
 def _copies(n: LoopNumbers) -> tuple[str, str, str]:
@@ -206,14 +200,18 @@ def _copies(n: LoopNumbers) -> tuple[str, str, str]:
         return "Copies among the kept", "no promise", "training images are not all known" if promise.guarantee else ""
     kinds, most = promised_kinds(promise), f"at most {percent(copies.high)}"
     if len(promise.kinds) > 3:
-        return f"Copies of {len(promise.kinds)} kinds among the kept", most, f"95 % limit; {kinds}; no others promised"
-    return f"Copies made by {kinds} among the kept", most, "95 % limit; no others promised"
+        return (
+            f"Copies of {len(promise.kinds)} kinds among the kept",
+            most,
+            f"95 % limit; {kinds}; other kinds: not covered",
+        )
+    return f"Copies made by {kinds} among the kept", most, "95 % limit; other kinds: not covered"
 
 
 def _listed(n: LoopNumbers) -> tuple[str, str]:
     """How many the auditor lists, and what it says of all together."""
     if (audit := n.audited) is not None:
-        return count(audit.n_listed), f"nearer as a whole: p {p_words(audit.nearer.p_value)}"
+        return count(audit.n_listed), f"all together nearer: p {p_words(audit.nearer.p_value)}"
     return ("not asked", "") if n.auditor is None else ("-", "nothing was kept to look at")
 
 

@@ -38,7 +38,7 @@ def rejection_words(share: Proportion, units: str) -> str:
         units: What new people are called.
     """
     low, high = 100 * share.low, 100 * share.high
-    return f"the threshold rejects {low:.0f} to {high:.0f} % of new {units}, who are copied nowhere"
+    return f"the threshold rejects {low:.0f} to {high:.0f} % of new {units}, who cannot be copied"
 
 
 def loop_verdict(numbers: LoopNumbers, options: SynthesizeOptions) -> dict[str, Any]:
@@ -82,10 +82,10 @@ def _audit_failures(numbers: LoopNumbers) -> list[tuple[str, str]]:
     found = []
     if audit.n_listed:
         n = plural(audit.n_listed, "training patient", "training patients")
-        found.append((f"the auditor lists {n} as nearer to the kept set than new people are", way))
+        found.append((f"the auditor lists {n} as nearer to the kept set than held-out ones are", way))
     if (p := audit.nearer.p_value) <= NEARER_LEVEL:
         found.append(
-            (f"training patients are nearer to the kept set than held-out ones, all together (p = {p:.2g})", way)
+            (f"taken together, training patients are nearer to the kept set than held-out ones (p = {p:.2g})", way)
         )
     if not found:
         found.append((f"the audit of the kept set failed: {'; '.join(audit.why)}", way))
@@ -97,7 +97,7 @@ def _hopeless(numbers: LoopNumbers) -> str:
     real = numbers.filter.real_rejected
     if not numbers.hopeless or real is None:
         return ""
-    again = "; none was tried again, since not one image passed" if numbers.gave_up else ""
+    again = "; no place was tried again, since not one image passed" if numbers.gave_up else ""
     return f": {rejection_words(real, numbers.filter.units)}{again}"
 
 
@@ -121,15 +121,15 @@ def _doubts(numbers: LoopNumbers) -> list[tuple[str, str]]:
     if audit is None and promise.weak_features and numbers.filter.sets.n_kept_images:
         found.append(
             (
-                f"{weakness(promise)[0]}, and no auditor has passed the set",
+                f"{weakness(promise)[0]}; and no auditor looked at the set",
                 "an --auditor with --held-out images, or a detector that was trained to find copies",
             )
         )
     if audit is not None and audit.clean and audit.status == "undecided":
         found.append(
             (
-                f"the auditor lists nobody, but cannot clear the set: {'; '.join(audit.why)}",
-                "what the report of the audit names, in the folder audit",
+                f"the auditor lists nobody, but its audit is undecided: {'; '.join(audit.why)}",
+                "what the report in the folder audit names",
             )
         )
     return found

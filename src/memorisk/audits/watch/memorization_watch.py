@@ -235,7 +235,7 @@ class MemorizationWatch:
             notes=self.notes,
             generator=self.kind,
         )
-        return replace(found, headline=watch_verdict(found)[1]) if found.looks else found
+        return replace(found, headline=watch_verdict(found).headline) if found.looks else found
 
     def due(self, step: int) -> bool:
         """Whether a look is planned after this step: every so many."""

@@ -13,6 +13,7 @@ from memorisk.report.blocks import (
     Fact,
     Facts,
     Figure,
+    Heading,
     Name,
     Page,
     Paragraph,
@@ -58,25 +59,28 @@ def watch_page(found: WatchResult, *, redact: bool = False) -> Page:
 
 
 def _lead(found: WatchResult) -> list[Block]:
-    """The rule's word, and the numbers of the last look."""
+    """Lay out what may be concluded, why, what to do next, and the numbers of the last look."""
     looks = found.looks
     if not looks:
         return [Callout("note", "Nothing was looked at yet")]
     last = looks[-1]
-    kind, title, said = watch_verdict(found)
+    verdict = watch_verdict(found)
+    blocks: list[Block] = [Paragraph(verdict.sentence)]
+    blocks += [Heading("Why"), Steps([capitalized(why) for why in verdict.why])]
+    blocks += [Heading("What to do next"), Steps([capitalized(step) for step in verdict.next_steps])]
     facts = [
         Fact("Looks", count(len(looks)), "" if found.options.looks is None else f"of {count(found.options.looks)}"),
         Fact("Last step", count(last.step)),
         Fact("Memorized share", *_share(last)),
-        Fact("Nominal rate", percent(last.nominal), "of a generator that memorized nothing"),
+        Fact("Share without memorization", percent(last.nominal)),
         Fact("Listed patients", count(last.listed), _of_whom(last)),
     ]
     if last.fid_name:
         n = _compared(last, found)
         beside = f"{last.fid_held_out:.4g} of {count(n)} held-out real images"
-        facts.append(Fact(f"FID of {count(n)} images", f"{last.fid_same_number:.4g}", beside))
+        facts.append(Fact(f"Image quality, FID of {count(n)} images", f"{last.fid_same_number:.4g}", beside))
     told = [Callout("warning", heading, [Paragraph(Name(text))]) for heading, text in found.warnings]
-    return [Callout(kind, title, [Paragraph(said)]), *told, Facts(facts)]
+    return [Callout(verdict.kind, verdict.headline, blocks), *told, Facts(facts)]
 
 
 def _compared(look: Evaluation, found: WatchResult) -> int:
@@ -87,7 +91,7 @@ def _compared(look: Evaluation, found: WatchResult) -> int:
 def _of_whom(look: Evaluation) -> str:
     """How many could have been listed."""
     if look.shortest_list > look.n_train:
-        return f"of {count(look.n_train)}; no list was possible, for want of held-out patients"
+        return f"of {count(look.n_train)}; too few held-out patients for any list"
     short = look.shortest_list
     return f"of {count(look.n_train)}" + (f"; no list below {count(short)} was possible" if short > 1 else "")
 

@@ -7,7 +7,7 @@ same. Its error is not shared with the others.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.result import Evaluation, WatchResult
@@ -52,7 +52,7 @@ def rule_words(options: WatchOptions, shared: ErrorSpending, n_held: int, *, cho
         "test": f"share needs {share:,} held-out patients {looks}, and there are {n_held:,}; test needs {test:,}",
         "never": f"{there} are too few for share, which needs {share:,} {looks}, and for test, which needs {test:,}",
     }[taken]
-    return f"The rule is {taken}, which auto took: {why}."
+    return f"The rule is {taken}, which auto chose: {why}."
 
 
 def is_share_unattainable(options: WatchOptions, shared: ErrorSpending, n_held: int) -> bool:
@@ -129,71 +129,109 @@ def evaluation_note(nothing: bool, error: float, drawn: int, compared: int, few:
 
 
 RULES = {
-    "share": "the lower limit of the memorized share, with this look's part of the error, is above the nominal rate",
-    "test": "the exact p-value of the memorized share is at most this look's part of the error",
+    "share": "the memorized share lies above the rate without memorization, by its lower limit at this look's part of "
+    "the error",
+    "test": "the memorized share is larger than chance explains: its exact p-value is at most this look's part of the "
+    "error",
     "listed": "a patient is listed with this look's part of the error as the level of the list",
-    "never": "nothing: looks are noted only",
+    "never": "nothing: looks are only noted",
 }
-_NO_PROOF = "That is no proof that nothing is memorized: a look is an audit of few images."
-_EARLIER = (
-    "Earlier steps may have memorized as well: memorization grows and is shown late. What any of them draws needs an "
-    "audit of its own before it is released."
-)
 _UNTESTED = "Nothing was tested, and nothing could have stopped the training: that it went on says nothing."
-_BY_ITSELF = "By itself, and without regard to other looks, that speaks for memorization."
+_BY_ITSELF = "taken by itself, without regard to other looks, this step points to memorization"
+_AUDIT = (
+    "an audit of the images that are to be shared (memorisk audit synthetic), beside patients who had no part in this "
+    "watch"
+)
+_EARLIER = (
+    "an audit of its own for the images of any earlier step, before they are released: memorization grows and is shown "
+    "late"
+)
+_A_RULE = "a rule that can stop a training (--stop-on auto), with as many held-out patients as it needs"
+
+
+@dataclass(frozen=True)
+class WatchVerdict:
+    """What may be concluded after the looks of a watch."""
+
+    kind: Kind
+    """Of the box on the page."""
+    headline: str
+    """The conclusion in a line."""
+    sentence: str
+    """The conclusion, and what does not follow."""
+    why: tuple[str, ...]
+    """The reasons, each in a sentence."""
+    next_steps: tuple[str, ...]
+    """What is to be done or audited next."""
 
 
 def can_stop(found: WatchResult) -> bool:
-    """Whether the rule can speak at all: it is one, and there are the held-out patients that it needs."""
+    """Say whether the rule can speak at all: it is one, and there are the held-out patients that it needs."""
     return found.options.stop_on != "never" and found.real.n_held_patients >= held_out_needed(
         found.options, found.shared
     )
 
 
-def watch_verdict(found: WatchResult) -> tuple[Kind, str, str]:
-    """Kind, headline and a sentence or two.
+def watch_verdict(found: WatchResult) -> WatchVerdict:
+    """Decide what may be said after the looks.
 
     Args:
         found: With a look at least.
     """
-    looks, stop, n_held = found.looks, found.stop, found.real.n_held_patients
-    if stop is not None:
-        return (
-            "fail",
-            f"Memorization was shown at step {stop.step:,}; earlier steps are not cleared",
-            f"At step {stop.step:,} {RULES[found.options.stop_on]}. A generator that memorizes nothing comes to this "
-            f"at any look of its training with a probability of at most {found.options.error:.0%}. {found.rule} "
-            f"{_EARLIER}",
-        )
-    told = next((look for look in looks if look.exceeded), looks[-1])
+    if found.stop is not None:
+        return _stopped(found, found.stop)
+    look = next((look for look in found.looks if look.exceeded), found.looks[-1])
+    shows, seen = _shows_memorization(look), _evaluation_words(look, found)
+    why = (seen, *([_BY_ITSELF] if shows else []), found.rule)
     if not can_stop(found):
-        title = "No rule could stop it: looks were only noted"
-        if _shows_memorization(told):
-            return ("warning", f"{title}, and step {told.step:,} speaks for memorization",
-                    f"{_evaluation_words(told, found)}. {_BY_ITSELF} {found.rule} {_UNTESTED}")  # fmt: skip
-        return "note", title, f"{_evaluation_words(told, found)}. {found.rule} {_UNTESTED}"
-    if _shows_memorization(told):
-        return ("warning", f"The rule did not say stop, but step {told.step:,} speaks for memorization",
-                f"{_evaluation_words(told, found)}. {_BY_ITSELF} {found.rule}")  # fmt: skip
-    title = "No memorization was shown"
+        title = "No rule could stop it: nothing was tested"
+        title += f", but step {look.step:,} points to memorization" if shows else ""
+        sentence = f"This is not a pass. {_UNTESTED}"
+        return WatchVerdict("warning" if shows else "note", title, sentence, why, (_AUDIT, _A_RULE))
+    if shows:
+        title = f"The rule did not say stop, but step {look.step:,} points to memorization"
+        sentence = "This is not a pass. The looks together do not settle whether the generator memorizes."
+        return WatchVerdict("warning", title, sentence, why, (_AUDIT,))
+    title, n_held = "No memorization was shown", found.real.n_held_patients
     if is_share_unattainable(found.options, found.shared, n_held):
         title += f", and could hardly have been, with {plural(n_held, 'held-out patient', 'held-out patients')}"
-    return "note", title, f"{_evaluation_words(told, found)}. {found.rule} {_NO_PROOF}"
+    sentence = "This is not a pass: a look is an audit of few images, and memorization can go unnoticed."
+    return WatchVerdict("note", title, sentence, why, (_AUDIT,))
+
+
+def _stopped(found: WatchResult, stop: Evaluation) -> WatchVerdict:
+    """Say what follows from a look at which the rule said stop."""
+    return WatchVerdict(
+        "fail",
+        f"Memorization was shown at step {stop.step:,}; earlier steps may have memorized, too",
+        "Do not release this generator, nor images of it: it draws images nearer to its training patients than chance "
+        "explains.",
+        (
+            f"at step {stop.step:,} {RULES[found.options.stop_on]}",
+            "a generator that memorizes nothing comes to this at any look of its training with a probability of at "
+            f"most {found.options.error:.0%}",
+            _evaluation_words(stop, found),
+            found.rule,
+        ),
+        (_EARLIER,),
+    )
 
 
 def _shows_memorization(look: Evaluation) -> bool:
-    """Whether a look by itself shows memorization, by its 95 % interval, its list or the rule's own bound."""
+    """Say whether a look by itself shows memorization, by its 95 % interval, its list or the rule's own bound."""
     return look.exceeded or look.share_low > look.nominal or look.listed > 0
 
 
 def _evaluation_words(look: Evaluation, found: WatchResult) -> str:
-    """The share in words, as `statistics.copies.set_memorization.MemorizedShare.words` has it, and the list."""
+    """Say the memorized share, what it would be without memorization, and how many are listed."""
     listed = f"; {plural(look.listed, 'patient is', 'patients are')} listed" if look.listed else ""
     each = ", every patient by one image" if found.real.one_image_each else ""
     if look.share != look.share:
-        return f"{plural(look.n_held, 'held-out patient is', 'held-out patients are')} too few to say a share{listed}"
+        few = plural(look.n_held, "held-out patient is", "held-out patients are")
+        return f"{few} too few to estimate the memorized share{listed}"
     return (
-        f"At step {look.step:,}, {percent(look.share)} ({percent(look.share_low)} to {percent(look.share_high)}) of "
+        f"at step {look.step:,}, {percent(look.share)} ({percent(look.share_low)} to {percent(look.share_high)}) of "
         f"{count(look.n_train)} training patients are nearer to the drawn images than all but {percent(look.nominal)} "
-        f"of held-out patients are, judged by {count(look.n_held)} of them{each}{listed}"
+        f"of held-out patients are, judged by {count(look.n_held)} of them{each}; without memorization "
+        f"{percent(look.nominal)} would be{listed}"
     )

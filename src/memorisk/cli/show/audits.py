@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from memorisk.audits.feature.page import TITLES, noticeable_sensitivity
+from memorisk.audits.feature.page import TITLES, noticeable_sensitivity, sensitivity
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.synthetic.result import DetectorRate, PixelPairs, SyntheticNumbers, SyntheticSummary
 from memorisk.audits.watch.result import Evaluation, WatchResult
-from memorisk.audits.watch.verdict import RULES, can_stop
+from memorisk.audits.watch.verdict import RULES, can_stop, watch_verdict
 from memorisk.cli.show.common import limits, print_json, signed
 from memorisk.report.columns import column_texts
 from memorisk.report.numbers import from_json
@@ -40,8 +40,8 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
     console = Console()
     interval = "" if isnan(m.low_log) else f" ({limits(m.low_log, m.high_log)})"
     lines = [
-        ("M, log sensitivity over a control's", f"{signed(m.estimate_log)}{interval}"),
-        ("p", f"{test.p_value:.3g}, {test.method}; smallest possible {test.smallest_p:.2g}"),
+        ("sensitivity to the mark", f"{' '.join(sensitivity(v))}; M {signed(m.estimate_log)}{interval}"),
+        ("p-value", f"{test.p_value:.3g}, {test.method}; smallest possible {test.smallest_p:.2g}"),
         ("found in four of five cases", " ".join(noticeable_sensitivity(test)).strip()),
         ("controls, models, references, probes", f"{n.n_controls}, {n.n_models}, {n.n_references}, {n.n_probes}"),
     ]
@@ -198,9 +198,18 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
         )  # fmt: skip
     console.print(table)
     console.print()
-    console.print(Text((found.headline or "Nothing was looked at").upper(), style="bold"), soft_wrap=True)
-    if found.rule:
+    verdict = watch_verdict(found) if found.looks else None
+    headline = "Nothing was looked at" if verdict is None else verdict.headline
+    console.print(Text(headline.upper(), style="bold"), soft_wrap=True)
+    if verdict is None:
         console.print(Text(found.rule), soft_wrap=True)
+    else:
+        console.print(Text(verdict.sentence), soft_wrap=True)
+        for why in verdict.why:
+            console.print(Text(f"  {why}"), soft_wrap=True)
+        console.print(Text("What to do next"))
+        for step in verdict.next_steps:
+            console.print(Text(f"  {step}"), soft_wrap=True)
     if found.looks and found.looks[-1].fid_name:
         told = "as many: of no more drawn images than are held out; held-out: of real images in the place of these"
         console.print(Text(f"{found.looks[-1].fid_name}; {told}"), soft_wrap=True)

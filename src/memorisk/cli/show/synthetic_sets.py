@@ -78,36 +78,47 @@ def _json(value: Any) -> None:
     sys.stdout.write(json.dumps(json_value(value), indent=2, ensure_ascii=False) + "\n")
 
 
-FILTER_STATUS = {"pass": "FILTERED, WITH A GUARANTEE", "fail": "NOTHING WAS KEPT"}
-
-
 def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, its numbers, and where set and report lie."""
     if as_json:
         _json(result.verdict)
         return
     from memorisk.audits.filter.verdict import is_weak_alone  # here, since it loads images
-    from memorisk.audits.filter.wording import WEAK, WEAKLY, unpromised_words
+    from memorisk.audits.filter.wording import HEADLINES, UNGUARANTEED, WEAKLY
 
     console, n = Console(), from_json(FilterSummary, result.summary).numbers
     for name, value in _filter_lines(n):
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
-    otherwise = "FILTERED, WITHOUT A GUARANTEE" if n.sets.filtered else "NOTHING IS KEPT: THERE IS NO THRESHOLD"
-    otherwise = WEAKLY.upper() if is_weak_alone(result, n.promise) else otherwise
-    console.print(Text(FILTER_STATUS.get(result.status, otherwise), style="bold"))
+    headline = HEADLINES[result.status][1]
+    if result.status == "undecided" and n.sets.filtered:
+        headline = WEAKLY if is_weak_alone(result.status, n) else UNGUARANTEED
+    _show_verdict(console, result, n, headline, out)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def _show_verdict(console: Console, result: Result, n: FilterNumbers, headline: str, out: Path) -> None:
+    """Print the verdict of a filter or of a loop: why, what can go unnoticed, the ways out, the kept set."""
+    from memorisk.audits.filter.wording import (
+        UNNOTICED,
+        WAYS_OUT,
+        WEAK,
+        unpromised_words,
+    )  # here, since it loads images
+
+    console.print(Text(headline.upper(), style="bold"))
     for reason in result.why:
         console.print(Text(f"  {reason}"), soft_wrap=True)
+    if n.sets.n_kept_images:
+        console.print(Text(UNNOTICED))
+        for told in (unpromised_words(n.promise), *([WEAK] if n.promise.weak_features else [])):
+            console.print(Text(f"  {told}"), soft_wrap=True)
     if result.what_would_decide:
-        console.print(Text("What would decide it"))
+        console.print(Text(WAYS_OUT[result.status]))
         for way in result.what_would_decide:
             console.print(Text(f"  {way}"), soft_wrap=True)
-    if n.sets.n_kept_images and n.promise.weak_features:
-        console.print(Text(WEAK), soft_wrap=True)
     if n.sets.n_kept_images:
-        console.print(Text(unpromised_words(n.promise)), soft_wrap=True)
         console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
-    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
 def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
@@ -167,38 +178,19 @@ def _screening_lines(n: FilterNumbers) -> list[tuple[str, str]]:
     ]
 
 
-SYNTHESIS_STATUS = {
-    "pass": "MADE AND FILTERED, WITH A GUARANTEE",
-    "fail": "NOT TO BE SHARED",
-    "undecided": "COULD NOT BE DECIDED",
-}
-NOTHING_KEPT = "NOTHING WAS KEPT"
-
-
 def show_synthesis(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, its numbers, and where set and report lie."""
     if as_json:
         _json(result.verdict)
         return
-    from memorisk.audits.filter.wording import WEAK, unpromised_words  # here, since it loads images
+    from memorisk.audits.synthesize.page import HEADLINES, NOTHING  # here, since it loads images
 
     console, loop = Console(), from_json(LoopSummary, result.summary).numbers
     n = loop.filter
     for name, value in _synthesis_lines(loop):
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
-    console.print(Text(NOTHING_KEPT if n.nothing_kept else SYNTHESIS_STATUS[result.status], style="bold"))
-    for reason in result.why:
-        console.print(Text(f"  {reason}"), soft_wrap=True)
-    if result.what_would_decide:
-        console.print(Text("What would decide it"))
-        for way in result.what_would_decide:
-            console.print(Text(f"  {way}"), soft_wrap=True)
-    if n.sets.n_kept_images and n.promise.weak_features:
-        console.print(Text(WEAK), soft_wrap=True)
-    if n.sets.n_kept_images:
-        console.print(Text(unpromised_words(n.promise)), soft_wrap=True)
-        console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
+    _show_verdict(console, result, n, (NOTHING if n.nothing_kept else HEADLINES[result.status])[1], out)
     if n.sets.filtered:
         console.print(Text(f"Ledger: {out / 'ledger.csv'}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
