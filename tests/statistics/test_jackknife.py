@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import logit
-from scipy.stats import binom, norm, t
+from scipy.stats import binom, norm, rankdata, t
 from statsmodels.stats.proportion import proportion_confint
 
 from memorisk.statistics.jackknife import (
@@ -12,6 +12,8 @@ from memorisk.statistics.jackknife import (
     group_deleted_auc,
     jackknife,
     jackknife_variance,
+    mid_ranks,
+    t_quantile,
     unavailable,
 )
 from memorisk.statistics.roc import auc, auc_jackknife, seed_auc_jackknife
@@ -246,3 +248,13 @@ def test_scales_and_whole_ranges():
 def test_counting_bound_is_clopper_pearson():
     for k, n in ((0, 7), (3, 7), (7, 7), (12, 40)):
         assert counting_bound(k / n, n) == pytest.approx(proportion_confint(k, n, method="beta"), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 300])
+@pytest.mark.parametrize("distinct", [1, 5, 10**6])
+def test_ranks_and_quantiles_are_those_of_scipy(n, distinct):
+    rng = np.random.default_rng(n)
+    values = np.append(rng.integers(0, distinct, n) / 7, [np.inf, -np.inf, 0.0, -0.0][:n])
+    np.testing.assert_array_equal(mid_ranks(values), rankdata(values))
+    df, probability = rng.uniform(1, 400), rng.random()
+    assert t_quantile(probability, df) == t.ppf(probability, df)

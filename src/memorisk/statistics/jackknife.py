@@ -74,13 +74,13 @@ class VarianceParts:
 
     def of_trainings(self, level: float = 0.95) -> float:
         """The share of the interval's squared length that is due to the trainings, from 0 to 1."""
-        squares = [scipy.stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
+        squares = [t_quantile((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
         return float(squares[1] / sum(squares)) if len(squares) > 1 else 0.0
 
     def limits(self, estimate: float, level: float) -> tuple[float, float]:
         """Limits at a level of confidence."""
         if self.parts:
-            squares = [scipy.stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
+            squares = [t_quantile((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
             return _limits(estimate, float(np.sqrt(sum(squares))), self.scale)
         return counting_bound(estimate, self.pairs, level) if self.pairs else SCALE_RANGES[self.scale]
 
@@ -192,8 +192,30 @@ def _df_of(parts: tuple[tuple[float, float], ...], level: float) -> float:
     """Degrees of freedom of the one t quantile that gives the interval's length."""
     if len(parts) == 1:
         return parts[0][1]
-    half = np.sqrt(sum(scipy.stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in parts))
+    half = np.sqrt(sum(t_quantile((1 + level) / 2, df) ** 2 * v for v, df in parts))
     return float(scipy.special.stdtridf((1 + level) / 2, half / np.sqrt(sum(v for v, _ in parts))))
+
+
+def t_quantile(probability: float, df: float) -> float:
+    """Quantile of Student's t: `scipy.stats.t.ppf` of one number without its checks, which took longer than it."""
+    return float(scipy.special.stdtrit(df, probability))
+
+
+def mid_ranks(values: FloatArray) -> FloatArray:
+    """Ranks from 1 of values [N], the mean rank among equal ones: `scipy.stats.rankdata`, in a tenth of its time.
+
+    Args:
+        values: [N], finite.
+    """
+    order = np.argsort(values)
+    in_order = values[order]
+    begins = np.ones(len(values), dtype=bool)
+    np.not_equal(in_order[1:], in_order[:-1], out=begins[1:])
+    ends = np.append(np.flatnonzero(begins), len(values))
+    place = np.cumsum(begins)
+    ranks = np.empty(len(values))
+    ranks[order] = 0.5 * (ends[place] + ends[place - 1] + 1)
+    return ranks
 
 
 def smallest_level(rejected: Callable[[float], bool]) -> float:
@@ -300,9 +322,9 @@ def group_deleted_auc(
     member, other = check_sides(score[is_member], score[is_other])
     member_group, other_group = index[is_member], index[is_other]
     m, n = len(member), len(other)
-    ranks = scipy.stats.rankdata(np.concatenate([member, other]))
-    below = ranks[:m] - scipy.stats.rankdata(member)  # non-members below each member, ties one half
-    above = m - (ranks[m:] - scipy.stats.rankdata(other))  # members above each non-member
+    ranks = mid_ranks(np.concatenate([member, other]))
+    below = ranks[:m] - mid_ranks(member)  # non-members below each member, ties one half
+    above = m - (ranks[m:] - mid_ranks(other))  # members above each non-member
     both = rank_within(np.concatenate([member_group, other_group]), np.concatenate([member, other]))[:m]
     within = both - rank_within(member_group, member)
     pairs_kept = below.sum() + (

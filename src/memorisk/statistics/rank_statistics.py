@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.statistics.intervals import Proportion, clopper_pearson
-from memorisk.statistics.jackknife import JackknifeInterval, Scale, jackknife, unavailable
+from memorisk.statistics.jackknife import JackknifeInterval, Scale, jackknife, mid_ranks, unavailable
 
 FloatArray = NDArray[np.float64]
 
@@ -268,7 +268,7 @@ def _paired(x: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 def _standard_ranks(values: FloatArray) -> FloatArray:
     """Average ranks with mean 0 and length 1; NaN where all are equal."""
-    ranks = scipy.stats.rankdata(values)
+    ranks = mid_ranks(values)
     centred = ranks - ranks.mean()
     length = np.sqrt(centred @ centred)
     return centred / length if length > 0 else np.full(len(values), np.nan)

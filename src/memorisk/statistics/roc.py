@@ -20,7 +20,9 @@ from memorisk.statistics.jackknife import (
     group_deleted_auc,
     jackknife,
     jackknife_variance,
+    mid_ranks,
     smallest_level,
+    t_quantile,
     unavailable,
 )
 
@@ -115,7 +117,7 @@ def auc(members: ArrayLike, non_members: ArrayLike) -> float:
     """
     member, non_member = check_sides(members, non_members)
     m, n = len(member), len(non_member)
-    ranks = scipy.stats.rankdata(np.concatenate([member, non_member]))
+    ranks = mid_ranks(np.concatenate([member, non_member]))
     return float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n))
 
 
@@ -267,9 +269,9 @@ def _rate_limit(
         spread = jackknife(
             rate, deleted.mean(axis=0), kind, scale="logit", trainings=_trainings(rates, deleted, kind, None)
         ).spread
-        variance = sum(scipy.stats.t.ppf(1 - tail, df) ** 2 * v for v, df in spread.parts) if spread else 0.0
+        variance = sum(t_quantile(1 - tail, df) ** 2 * v for v, df in spread.parts) if spread else 0.0
         if variance > 0:
-            trials = min(float(scipy.stats.norm.ppf(tail) ** 2 * rate * (1 - rate) / variance), float(deleted.shape[1]))
+            trials = min(float(scipy.special.ndtri(tail) ** 2 * rate * (1 - rate) / variance), float(deleted.shape[1]))
     return counting_bound(rate, trials, 1 - 2 * tail)[0 if side < 0 else 1]
 
 
