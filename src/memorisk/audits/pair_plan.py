@@ -181,7 +181,7 @@ def plan_pairs(options: PairPlanOptions) -> PairPlan:
 
 
 def _worker_bytes(n: int, m: int, d: int, *, head: bool, listed: bool) -> int:
-    """Blocks of both tables in float64 and as they are compared, and a tile a thread."""
+    """Count the bytes of a worker: blocks of both tables, in float64 and as compared, and a tile for each thread."""
     many, few = min(n, rows_per_block(d, one_pass.FIRST_NUMBERS)), min(m, rows_per_block(d))
     short = 2 if head else _FLOAT32
     tile = one_pass.TILE_ROWS * few * (4 + _LISTED * listed)
@@ -189,7 +189,7 @@ def _worker_bytes(n: int, m: int, d: int, *, head: bool, listed: bool) -> int:
 
 
 def _card_plan(card: Card, options: PairPlanOptions, counts: PairCounts) -> CardPlan:
-    """Memory and hours of cards that share the first table."""
+    """Estimate memory and hours of cards that share the first table."""
     n, m, d = options.synthetic, options.train or options.synthetic, options.width
     head, own = options.measure == HEAD, -(-n // options.cards)
     width = head_blocks.padded(d, head_blocks.CHUNK) + head_blocks.CHUNK if head else d  # both signs are filled up
@@ -221,14 +221,14 @@ def _fewest_cards(n: int, row: int, room: float) -> int:
 
 
 def _threads() -> int:
-    """Of a search here."""
+    """Return the number of threads of a search on this machine."""
     from numba import config
 
     return int(getattr(config, "NUMBA_NUM_THREADS", 1))
 
 
 def _pairs_per_second(options: PairPlanOptions) -> float:
-    """Of a small search with the same questions on random vectors here, the second of two: the first one compiles."""
+    """Time a small search with the same questions on random vectors, the second of two: the first one compiles."""
     rng = np.random.default_rng(0)
     u, v = (rng.normal(size=(TIMED_ROWS, options.width)).astype(np.float32) for _ in range(2))
     weight = rng.normal(size=options.width)
@@ -242,20 +242,20 @@ def _pairs_per_second(options: PairPlanOptions) -> float:
 
 
 def _head_search(u: np.ndarray, v: np.ndarray, weight: np.ndarray, options: PairPlanOptions) -> Any:
-    """The survey that is timed."""
+    """Run the survey that is timed."""
     edges = np.linspace(-1, 1, options.bins + 1) * 4 * np.abs(weight).sum() if options.bins else None
     threshold = 0.0 if options.listed else None
     return lambda: survey(u, v, weight, 0.0, threshold=threshold, k=options.neighbours, edges=edges, device="cpu")
 
 
 def _measure_search(u: np.ndarray, v: np.ndarray, options: PairPlanOptions) -> Any:
-    """The search for the nearest that is timed; vectors of no sign, which all measures take."""
+    """Run the search for the nearest that is timed, on vectors without negative values, which all measures take."""
     measure = fit_measure(options.measure, abs(v), binarise="median" if _is_binary(options.measure) else None)
     return lambda: nearest(abs(u), abs(v), measure, options.neighbours, device="cpu")
 
 
 def _is_binary(name: str) -> bool:
-    """Whether a measure takes zeros and ones."""
+    """Return whether a measure takes zeros and ones."""
     from memorisk.scores.distances.measures import BINARY
 
     return name in BINARY

@@ -87,7 +87,7 @@ class Pseudonyms:
         return name if self.key is None or name in ("", "digits") else self._hidden(name)
 
     def knowing(self, config: Mapping[str, Any], *sources: str) -> Self:
-        """The same, with a hash for each path in a run's settings; which path it is, is noted for this user.
+        """Return pseudonyms with a hash for each path in a run's settings, and note for this user which path it is.
 
         Args:
             config: As for `memorisk.runs.folder.open_run`.
@@ -105,7 +105,7 @@ class Pseudonyms:
         return _replace_paths(name_origins(config), self.paths) if self.paths else dict(config)
 
     def without_paths(self, result: Result) -> Result:
-        """The same result, hashes in place of known paths in its summary and verdict."""
+        """Return the result with hashes in place of known paths in its summary and verdict."""
         summary, verdict = (_replace_paths(found, self.paths) for found in (result.summary, result.verdict))
         return result.replace(summary=summary, verdict=verdict) if self.paths else result
 
@@ -113,7 +113,7 @@ class Pseudonyms:
         return f"{HIDDEN_PREFIX}{self.names([path])[0]}"
 
     def evidence(self, evidence: Evidence) -> Evidence:
-        """The same evidence under pseudonyms."""
+        """Return the evidence under pseudonyms."""
         if self.key is None:
             return evidence
         items = evidence.items
@@ -125,7 +125,7 @@ class Pseudonyms:
         )
 
     def result(self, result: Result) -> Result:
-        """The same result under pseudonyms, rows sorted by them: the old order would tell the order of the ids."""
+        """Return the result under pseudonyms, rows sorted by them: the old order would tell the order of the ids."""
         if self.key is None:
             return result
         changed = {}
@@ -163,7 +163,7 @@ def _paths(value: Any, name: str, sources: Collection[str]) -> Iterator[str]:
 
 
 def _is_place(text: str) -> bool:
-    """Whether a text is or names a place, as ``NAME@FILE`` and ``detector:FOLDER`` do; ``0.5/0.25`` is none."""
+    """Return whether a text is or names a place, as ``NAME@FILE`` and ``detector:FOLDER`` do; ``0.5/0.25`` is none."""
     for part in (text, *re.split(r"[@,]|^\w+:", text)):
         if _SEPARATOR not in part.strip("/."):
             continue
@@ -176,7 +176,7 @@ def _is_place(text: str) -> bool:
 
 
 def _replace_paths(value: Any, paths: Mapping[str, str]) -> Any:
-    """The same value, hashes in place of paths: as a whole, and inside other texts where they have a separator."""
+    """Replace paths in a value by hashes: as a whole, and inside other texts where they have a separator."""
     if isinstance(value, Mapping):
         return {key: _replace_paths(inner, paths) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -38,7 +38,7 @@ def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.nda
 
 
 def render(kind: str, *found: Any, **how: Any) -> str:
-    """The HTML of a result; its page, matplotlib and jinja2 are loaded only here, where there is one to render.
+    """Render a result to HTML; its page, matplotlib and jinja2 are loaded only here, where there is one to render.
 
     Args:
         kind: As ``audit`` of a verdict, ``comparison``, ``defences`` or ``explanation``; `classifier_page` for others.

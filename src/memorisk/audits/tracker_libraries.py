@@ -28,7 +28,7 @@ _TELEMETRY_OFF = {
 
 
 def mlflow_client(place: str | Path) -> Any:
-    """A client of an MLflow store.
+    """Open a client of an MLflow store.
 
     Args:
         place: A folder, which is made; or ``http(s)://...`` or ``sqlite:///...``.
@@ -71,7 +71,7 @@ def mlflow_experiment(client: Any, name: str) -> str:
 
 
 def summary_writer(folder: Path) -> Any:
-    """A writer of event files of TensorBoard.
+    """Open a writer of event files of TensorBoard.
 
     Args:
         folder: Where they are written; it is made.
@@ -89,7 +89,7 @@ def summary_writer(folder: Path) -> Any:
 
 @contextmanager
 def wandb_offline(folder: Path, *, name: str, key: str, config: Mapping[str, Any]) -> Iterator[Any]:
-    """A run of Weights & Biases that stays in a folder; ``wandb sync FOLDER`` is the user's own act.
+    """Open a run of Weights & Biases that stays in a folder; ``wandb sync FOLDER`` is the user's own act.
 
     Nothing is recorded of the machine, the user, the program, git or the environment, and nothing outside ``folder`` is
     written.
@@ -131,7 +131,7 @@ def wandb_offline(folder: Path, *, name: str, key: str, config: Mapping[str, Any
 
 
 def _keep_record(folder: Path, own: Path) -> None:
-    """Of what the library wrote keep the record of the run alone: logs hold paths of this machine."""
+    """Keep only the record of the run of what the library wrote: logs hold paths of this machine."""
     for made in (folder / "wandb").glob("offline-run-*"):
         kept = folder / made.name
         kept.mkdir(mode=0o700)

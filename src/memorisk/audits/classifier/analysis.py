@@ -369,7 +369,7 @@ def other_findings(
 
 
 def unpaired_count(unscored: Unscored, units: UnitNames) -> str:
-    """How many had no partner; images alone where each stands for itself."""
+    """Count the groups without a partner, as a sentence; images alone where each stands for itself."""
     n = unscored.n_images_without_partner
     images = f"{n} image{'s' if n != 1 else ''}"
     return images if units.one == "image" else f"{units.count(unscored.n_groups_without_partner)} ({images})"

@@ -100,7 +100,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
 
 
 def _compare_sound_runs(first: str | Path, second: str | Path) -> Comparison:
-    """As `compare`, of sound runs.
+    """Compare two runs whose files were checked, as `compare` does.
 
     Raises:
         InputError: As there.
@@ -144,7 +144,7 @@ def _item_names(evidence: Evidence) -> set[tuple[str, ...]]:
 
 
 def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: Result) -> list[str]:
-    """What else differs between the runs than what is to be compared."""
+    """Collect the settings in which the runs differ beyond what is compared."""
     notes = []
     if len(first.seeds) != len(second.seeds):
         notes.append(
@@ -174,7 +174,7 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
 
 
 def _noticeable_gap(result: Result) -> str:
-    """The smallest gap that a run would have noticed in four of five cases, in words."""
+    """Word the smallest gap that a run would have noticed in four of five cases."""
     if "noticeable" not in result.verdict:
         return "of unknown size"
     found = ClassifierVerdict.read(result.verdict).noticeable

@@ -178,11 +178,11 @@ def _seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: C
 
 
 def _empty_evidence(plan: Plan) -> Evidence:
-    """The score table of models that all give the same loss to everything: what can be tested does not hang on luck."""
+    """Return the score table of models that give everything one loss: what can be tested then rests on no chance."""
     size = len(plan.parts.part)
 
     def columns(rows: np.ndarray) -> dict[str, np.ndarray]:
-        """The columns of a model that sees these rows."""
+        """Return the columns of a model that sees these rows."""
         member = np.zeros(size, dtype=bool)
         member[rows] = True
         loss = np.ones(len(plan.items))

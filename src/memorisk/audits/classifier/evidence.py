@@ -72,7 +72,7 @@ class Items:
         return found if found.any() else np.ones(len(self.label), dtype=bool)
 
     def select(self, keep: np.ndarray) -> "Items":
-        """Some of the items."""
+        """Return the evidence of some items."""
         return Items(self.image[keep], self.label[keep], self.group[keep], self.split[keep])
 
 
@@ -121,13 +121,13 @@ class Evidence:
         return self.loss_b - self.loss_a
 
     def select(self, keep: np.ndarray) -> "Evidence":
-        """The same of some items."""
+        """Return the evidence of some items."""
         cut = {n: getattr(self, n)[:, keep] for n in _MATRICES}
         assigned = None if self.assigned is None else self.assigned[:, keep]
         return replace(self, items=self.items.select(keep), assigned=assigned, **cut)
 
     def of_seeds(self, keep: np.ndarray) -> "Evidence":
-        """The same of some seeds, by number."""
+        """Return the evidence of some seeds, by number."""
         cut = {n: getattr(self, n)[keep] for n in _MATRICES}
         assigned = None if self.assigned is None else self.assigned[keep]
         return replace(self, seeds=self.seeds[keep], assigned=assigned, **cut)
@@ -401,7 +401,7 @@ class Context:
 
 
 def uncovered_images(evidence: Evidence, n_validation: int, not_auditable: list[str]) -> Unscored:
-    """Images and patients of which nothing is said: training part, validation, canaries without a partner."""
+    """Count the images and patients that are not scored: training part, validation, canaries without a partner."""
     items = evidence.items
     ever = (evidence.sign != 0).any(axis=0)
     open_to_scoring = items.split != "test"

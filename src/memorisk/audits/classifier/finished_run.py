@@ -53,7 +53,7 @@ class FinishedRun:
     item_row: np.ndarray
 
     def recipe(self) -> Recipe:
-        """How its models were trained.
+        """Read the settings with which its models were trained.
 
         Raises:
             InputError: They came from the user's own function.

@@ -135,7 +135,7 @@ def read_scores(path: Path) -> pd.DataFrame:
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
-    """A CSV in which ids and names stay text: "007" is not 7, and a class may be named "NA" or "None"."""
+    """Read a CSV in which ids and names stay text: "007" is not 7, and a class may be named "NA" or "None"."""
     text: Any = dict.fromkeys(("image", "label", "group", "split", "role"), str)
     table = read_csv(path, types=text)
     if "group" in table.columns:  # a row without a group is its own

@@ -411,7 +411,7 @@ def image_table(evidence: Evidence, findings: list[ClassFindings], per_group: pd
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """Mean over seeds of what is there, [I]; NaN where nothing is."""
+    """Average what is there over seeds, [I]; NaN where nothing is."""
     there = np.isfinite(values)
     total = np.where(there, values, 0.0).sum(axis=0)
     return np.where(there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), np.nan)
@@ -437,7 +437,7 @@ def count_images(evidence: Evidence, context: Context) -> ImageCounts:
 
 
 def describe_models(evidence: Evidence, context: Context) -> ModelsTrained:
-    """How many models there are, and how they were trained; members are counted by item."""
+    """Count the models, and say how they were trained; members are counted by item."""
     members = [int(m.sum()) for m in (*evidence.member_a, *evidence.member_b)]
     return ModelsTrained(
         n_models=2 * len(evidence.seeds),

@@ -220,7 +220,7 @@ def _placebo_seeds(options: ClassifierOptions, seed: int) -> list[int]:
 
 
 def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarray, np.ndarray]:
-    """What is scored: each image under its label, or under each of its findings and under all; no validation images."""
+    """Choose what is scored: each image under its label, or each finding and all together; no validation images."""
     number = {WHOLE: -1, **{c: i for i, c in enumerate(parts.classes)}}
     rows, names = [], []
     for row in np.flatnonzero(parts.part != VALIDATION):
@@ -234,7 +234,7 @@ def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarr
 
 
 def unmatched_of(folder: Path) -> Unmatched:
-    """What becomes of groups without a partner in this run: as it was begun, so that older ones go on as they were."""
+    """Return what becomes of groups without a partner, as the run began: older runs go on as they were."""
     run = read_config(folder).get("run") if is_run(folder) else None
     return "shared" if isinstance(run, dict) and run.get("unmatched") != "divided" else "divided"
 
@@ -242,7 +242,7 @@ def unmatched_of(folder: Path) -> Unmatched:
 def identity(
     options: ClassifierOptions, data_hash: str, training: dict[str, Any], unmatched: Unmatched = "divided"
 ) -> dict[str, Any]:
-    """The settings that make a run folder the same run: what a later command may not change in it."""
+    """Return the settings that a later command may not change in a run folder."""
     return {
         "data_hash": data_hash,
         "design": options.chosen_design,

@@ -121,7 +121,7 @@ def audit_classifier(
 
 
 def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
-    """A result of more models is not replaced by one of fewer.
+    """Refuse to replace a result of more models by one of fewer.
 
     Raises:
         InputError: The folder holds a result with seeds that this command leaves out.

@@ -176,7 +176,7 @@ def unseen_references(evidence: Evidence, test: np.ndarray) -> tuple[np.ndarray,
 def compare_with_twins(
     own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray
 ) -> Replication:
-    """Whether the model's losses, on members and on test images, and its test accuracy are those of one more twin.
+    """Test whether the model's losses, on members and on test images, and its accuracy are those of one more twin.
 
     Prediction intervals for one more model from K, ``mean +- t(K - 1) sd sqrt(1 + 1/K)``, of losses on the logarithmic
     scale, since they are positive and vary by factors; 95 % for the three together (Bonferroni). A twin's members are

@@ -133,7 +133,7 @@ def label_probabilities(
     *,
     seed: int = 0,
 ) -> tuple[FloatArray, FloatArray]:
-    """p(label | x_u) and p(label | x_r) of each image: what the white-box score M_w is made of.
+    """Ask for p(label | x_u) and p(label | x_r) of each image, of which the white-box score M_w is made.
 
     Args:
         predictor: The model.
@@ -213,7 +213,7 @@ class _PatchedBatch:
 
 
 def _batches(images: np.ndarray, preprocessing: Preprocessing) -> Iterator[tuple[slice, _PatchedBatch]]:
-    """Which images, and their inputs, batch by batch."""
+    """Yield which images, and their inputs, batch by batch."""
     size = predict_batch_size(images)
     for start in range(0, len(images), size):
         pixels = _unit(images[start : start + size])
@@ -236,7 +236,7 @@ def _divergences(
 def answers_of_outputs(
     path: str | Path, *, output: str = "auto"
 ) -> tuple[MarkAnswers, list[MarkAnswers], SavedOutputs]:
-    """What saved outputs say of the model and of its references.
+    """Read the answers of the model and of its references from saved outputs.
 
     Args:
         path: An .npz file (`memorisk.models.blackbox.saved_outputs.write_saved_outputs`).

@@ -107,20 +107,20 @@ def _lead(verdict: FeatureVerdict, n_controls_asked: int) -> list[Block]:
 
 
 def sensitivity(verdict: FeatureVerdict) -> tuple[str, str]:
-    """How many times as sensitive to the mark the model is, exp(M), and beside what."""
+    """Word how many times as sensitive to the mark the model is, exp(M), and beside what."""
     beside = "that of the references" if verdict.counts.n_references else "that to similar marks"
     return f"{np.exp(verdict.m.estimate_log):.3g} times", beside
 
 
 def noticeable_sensitivity(test: MarkTest) -> tuple[str, str]:
-    """The least sensitivity that would have been found with probability 0.8, and beside what; not known without it."""
+    """Word the least sensitivity that would have been found with probability 0.8, and beside what."""
     if not isfinite(test.noticeable_log):
         return "not known", ""
     return f"{np.exp(test.noticeable_log):.3g} times or more", "as sensitive as the references"
 
 
 def _models(rank: MarkRank, table: pd.DataFrame) -> Figure:
-    """The audited models among their references: what the p is made of."""
+    """Draw the audited models among their references: their rank is the p-value."""
     audited = np.asarray(table["audited"], dtype=bool)
     t = column_numbers(table, "t")
     value, others = float(t[audited].mean()), t[~audited]
@@ -194,7 +194,7 @@ def _controls(summary: FeatureSummary, result: Result, marks: Sequence["Mark"], 
 
 
 def _pictures(marks: Sequence["Mark"]) -> Gallery:
-    """The mark and some of its controls, on grey so that their opacity shows."""
+    """Show the mark and some of its controls, on grey so that their opacity shows."""
     names: list[Text] = [["the mark: ", Name(marks[0].name)], *(Name(control.name) for control in marks[1:])]
     items = [
         Thumbnail(data_uri=data_uri(_on_grey(m)), caption=[name], alternative="A small pattern, named below")

@@ -182,7 +182,7 @@ def _answers_from_outputs(names: list[str], options: FeatureOptions) -> FeatureE
 
 
 def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Result:
-    """Ranks, the paper's form, the verdict and the tables.
+    """Compute ranks, the paper's form, the verdict and the tables.
 
     Args:
         evidence: Of the models.
@@ -247,7 +247,7 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
 
 
 def _by_model(own: np.ndarray, theirs: np.ndarray) -> dict[str, pd.DataFrame]:
-    """T of every model, what the references' test compares; nothing without references."""
+    """Compute T of every model, which the references' test compares; nothing without references."""
     if not len(theirs):
         return {}
     audited = np.arange(len(own) + len(theirs)) < len(own)

@@ -34,7 +34,7 @@ EDGE = 0.025
 
 
 def feature_verdict(summary: FeatureSummary, options: FeatureOptions) -> FeatureVerdict:
-    """Status, reasons and what would decide it.
+    """Decide the status, with reasons and what would decide it.
 
     By the references' test alone: ``fail`` where p is at most the level; ``pass`` only where p is above it, the
     interval of M holds 0, and a model that is ``gate`` times as sensitive would have been found with probability 0.8;
@@ -134,7 +134,7 @@ def _decide(summary: FeatureSummary, options: FeatureOptions) -> tuple[str, list
 
 
 def _undecided_controls(rank: MarkRank, level: float) -> list[str]:
-    """Why the controls decide nothing."""
+    """Say why the controls decide nothing."""
     few = "without references" if not rank.n_references else f"with only {rank.n_references} references"
     if rank.smallest_p > level:
         return [f"a remembered mark could not be noticed: no p-value of {level:g} or less was possible"]
@@ -144,7 +144,7 @@ def _undecided_controls(rank: MarkRank, level: float) -> list[str]:
 
 
 def _enough_references(rank: MarkRank, level: float) -> str:
-    """How many references would decide."""
+    """Say how many references would decide."""
     needed = references_needed(rank.n_models, level)
     if needed is None:
         return f"a --level above {level:g}: no number of references reaches it"
@@ -152,7 +152,7 @@ def _enough_references(rank: MarkRank, level: float) -> str:
 
 
 def _doubts(summary: FeatureSummary, options: FeatureOptions) -> tuple[list[str], list[str]]:
-    """Why the rank may not say what it seems to."""
+    """List why the rank may mislead, and what would settle it."""
     rank, doubts, deciding = summary.rank, [], []
     if not summary.moves:
         doubts.append(

@@ -73,7 +73,7 @@ class FilterEvidence:
 
 
 def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseudonyms) -> Result:
-    """Numbers, verdict and tables.
+    """Compute numbers, verdict and tables.
 
     Args:
         evidence: Of the images.
@@ -201,7 +201,7 @@ def _summary(
 
 
 def described_detectors(opened: Sequence[ScreeningDetector]) -> tuple[DetectorSummary, ...]:
-    """What a report says of each detector."""
+    """Describe each detector as a report does."""
     return tuple(
         DetectorSummary(
             detector=one.name,
@@ -216,7 +216,7 @@ def described_detectors(opened: Sequence[ScreeningDetector]) -> tuple[DetectorSu
 
 
 def _notes(opened: ScreeningDetector) -> tuple[str, ...]:
-    """What the encoder says of itself; what its checks say names images, and is refused or rejected."""
+    """Return the encoder's notes; those of its checks name images, which are refused or rejected."""
     found = opened.train
     of_images = set(found.checks.sentences(found.ids, found.values.shape[1]))
     return tuple(note for note in found.described.notes if note not in of_images)

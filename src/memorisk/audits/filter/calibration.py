@@ -83,7 +83,7 @@ class PositivePairs:
 
 
 def parse_families(texts: tuple[str, ...]) -> tuple[Family, ...]:
-    """Families by what a user names.
+    """Read families from the names that a user gives.
 
     Args:
         texts: ``re-identification``, ``copies`` (all families of augmentations), ``flipped``, ``cropped``, ``NAME``, or
@@ -124,7 +124,7 @@ def not_promised(families: Sequence[Family]) -> list[str]:
 
 
 def identities(family: Family, store: ImageStore | None) -> np.ndarray:
-    """[n] ids of those who give a pair of a family, sorted.
+    """Return the ids, [n], sorted, of those who give a pair of a family.
 
     Args:
         family: The kind.
@@ -170,7 +170,7 @@ def draw_pairs(family: Family, store: ImageStore, seed: int) -> PositivePairs:
 
 
 def store_of_copies(store: ImageStore, pixels: np.ndarray) -> ImageStore:
-    """Pixels as a store beside another, under numbers for names.
+    """Make a store of pixels beside another one, with numbers for names.
 
     Args:
         store: The originals'.
@@ -237,7 +237,7 @@ class CalibratedThreshold:
 def counted_guarantees(
     sets: FilterSets, families: Sequence[Family], n_detectors: int, options: ScreeningOptions
 ) -> list[MissGuarantee]:
-    """Whether there are enough identities, family by family, before anything is computed; the thresholds mean nothing.
+    """Count, family by family, whether there are enough identities, before any score; the thresholds mean nothing.
 
     Args:
         sets: With the calibration images of new identities, and who of them looks alike.

@@ -59,7 +59,7 @@ def decide_kept(sets: FilterSets, screened: Screening | None) -> Decision:
 
 
 def exposed_patients(screened: Screening | None, patients: np.ndarray) -> ExposedPatients:
-    """Training patients at whom rejected images point, by what points.
+    """Find the training patients nearest to rejected images, and whether pixels or a score expose them.
 
     Args:
         screened: Of the images; None where there is no threshold.
@@ -121,7 +121,7 @@ def synthetic_share(screened: Screening) -> Proportion:
 
 
 def diversity(screened: Screening, kept: np.ndarray, sets: FilterSets, seed: int) -> list[Diversity]:
-    """IRS before and after, and of real images of new patients, one each, by every detector; sets without images not.
+    """Compute the IRS before and after, and of real images of new patients, one each, by every detector.
 
     Args:
         screened: Of all images.
@@ -133,7 +133,7 @@ def diversity(screened: Screening, kept: np.ndarray, sets: FilterSets, seed: int
 
 
 def diversity_of(screened: Screening, chosen: Mapping[str, np.ndarray], sets: FilterSets, seed: int) -> list[Diversity]:
-    """As `diversity`, of any synthetic images.
+    """Compute the diversity of any synthetic images, as `diversity` does.
 
     Args:
         screened: Of all images.

@@ -93,7 +93,7 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
             raise InputError(f"calibration_split and train_split are both {self.trained_on!r}; name two parts of TRAIN")
 
     def _check_train_split(self) -> None:
-        """A split to train on asks for another one.
+        """Require a split to calibrate on where a split to train on is named.
 
         Raises:
             InputError: There is none.
@@ -102,7 +102,7 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
             raise InputError("train_split goes with calibration_split: which part of TRAIN calibrates?")
 
     def _check_lists(self) -> None:
-        """Detectors, families and thresholds.
+        """Check detectors, families and thresholds.
 
         Raises:
             InputError: None or one twice of the first two, or thresholds that are not one for each detector.
@@ -133,11 +133,11 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
         return tuple(None if value == HALF else _number(value) for value in self.threshold)
 
     def of_real(self) -> ImageOptions:
-        """How training and calibration images are read."""
+        """Return how training and calibration images are read."""
         return image_options(self)
 
     def of_synthetic(self) -> ImageOptions:
-        """How synthetic images are read: without the columns and patterns of real ones, and every frame of a stack.
+        """Return how synthetic images are read: without the columns and patterns of real ones, all frames of a stack.
 
         Unreadable ones are listed instead of refused, since they are rejected.
         """
@@ -162,7 +162,7 @@ def filter_options(settings: dict[str, Any]) -> FilterOptions:
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a screening in their own types: one name may stand for a list of one, numbers for their texts."""
+    """Read the settings of a screening: one name stands for a list of one, and numbers become texts."""
     given = dict(settings)
     for name in ("detector", "families", "threshold"):
         if name in given:
@@ -175,7 +175,7 @@ def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: str) -> float:
-    """A threshold.
+    """Read a threshold.
 
     Raises:
         InputError: It is no finite number.

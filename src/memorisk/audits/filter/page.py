@@ -44,7 +44,7 @@ _NAMES = {"detector": "Detector", "family": "Copies"}
 
 
 def guarantee_section(result: Result, n: FilterNumbers) -> list[Block]:
-    """The promise in METHODS' words, family by family, and what was left out for it."""
+    """Lay out the promise in METHODS' words, family by family, and what was left out for it."""
     terms, promise = n.terms, n.promise
     blocks: list[Block] = []
     if promise.guarantee:
@@ -63,7 +63,7 @@ def guarantee_section(result: Result, n: FilterNumbers) -> list[Block]:
 
 
 def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
-    """Rejected images by reason, detector and class; real images; diversity."""
+    """Lay out rejected images by reason, detector and class; real images; diversity."""
     terms = n.terms
     by_reason = [{"reason": reason, "n": n.sets.rejected[reason], "what": REASONS[reason]} for reason in REASONS]
     reasons = Table(
@@ -100,7 +100,7 @@ def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
 def exposed_section(
     result: Result, n: FilterNumbers, pictures: Mapping[Pair, np.ndarray] | None, redact: bool
 ) -> list[Block]:
-    """Training patients to whom rejected images point, each with the closest pair."""
+    """Lay out the training patients to whom rejected images point, each with the closest pair."""
     terms, counted = n.terms, wording.exposed_words(n)
     names = [
         Column(source="group", heading=terms.unit.capitalize(), row_heading=True),
@@ -143,13 +143,13 @@ def exposed_facts(n: FilterNumbers) -> list[Fact]:
 
 
 def score_section(result: Result, n: FilterNumbers, setup: ScreeningSetup) -> list[Block]:
-    """The distributions, a figure a detector."""
+    """Draw the distributions of scores, a figure for each detector."""
     pairs = zip(setup.features, n.promise.thresholds, strict=True)
     return [Paragraph(wording.SCORES), *(_figure(result, one, threshold) for one, threshold in pairs)]
 
 
 def unread_section(result: Result, redact: bool) -> list[Block]:
-    """Synthetic images that could not be read."""
+    """List the synthetic images that could not be read."""
     chosen = rows(result.per_image, [reason == UNREADABLE for reason in column_texts(result.per_image, "reason")])
     if not len(chosen):
         return [Paragraph("Every synthetic image could be read.")]
@@ -224,7 +224,7 @@ def _classes(result: Result) -> Table:
 
 
 def _figure(result: Result, found: DetectorSummary, threshold: float) -> Figure:
-    """Depth below an image and itself: synthetic and real best matches, calibration pairs, threshold."""
+    """Draw how far below an image and itself the best matches and calibration pairs lie, with the threshold."""
     name, top = found.detector, found.top
     pools = {"synthetic images, best match": _depth(result.tables["scores"], name, top)}
     if len(real := result.tables["real_images"]):
@@ -243,7 +243,7 @@ def _figure(result: Result, found: DetectorSummary, threshold: float) -> Figure:
 
 
 def _depth(table: pd.DataFrame, detector: str, top: float) -> np.ndarray:
-    """[n] how far the scores of a detector lie below the top; a head may put an unlike pair above it."""
+    """Return how far, [n], the scores of a detector lie below the top; a head may put an unlike pair above it."""
     score = column_numbers(rows(table, [name == detector for name in column_texts(table, "detector")]), "score")
     return np.maximum(top - score[np.isfinite(score)], 0.0)
 
@@ -251,7 +251,7 @@ def _depth(table: pd.DataFrame, detector: str, top: float) -> np.ndarray:
 def setup_section(
     n: FilterNumbers, setup: ScreeningSetup, first: DefinitionRows, settings: DefinitionRows, redact: bool
 ) -> list[Block]:
-    """Everything to repeat it.
+    """List the settings that repeat the run.
 
     Args:
         n: The numbers.
@@ -311,7 +311,7 @@ def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = Non
 
 
 def _lead(result: Result, n: FilterNumbers) -> list[Block]:
-    """The verdict in words, why, what would decide it, and the numbers to carry away."""
+    """Lay out the verdict, the reasons, who is exposed, what can go unnoticed, the ways out, and the main numbers."""
     kind, headline = wording.HEADLINES[result.status]
     sentence = wording.SENTENCES[result.status]
     if result.status == "undecided" and n.sets.filtered:
@@ -373,7 +373,7 @@ def _missed(n: FilterNumbers) -> tuple[str, str, str]:
 
 
 def _setup(s: FilterSummary, redact: bool) -> list[Block]:
-    """Everything to repeat it."""
+    """List the settings that repeat the run."""
     n, sets, calibration = s.numbers, s.numbers.sets, s.numbers.calibration
     told: DefinitionRows = []
     for title, name, images, units in (

@@ -181,7 +181,7 @@ class FilterNumbers:
         return self.sets.filtered and not self.sets.n_kept_images
 
     def in_verdict(self) -> dict[str, Any]:
-        """Those that ``verdict.json`` holds."""
+        """Return the numbers that ``verdict.json`` holds."""
         return {key: value for key, value in to_json(self).items() if key != "notes"}
 
 

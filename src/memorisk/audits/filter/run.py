@@ -126,7 +126,7 @@ def describe_sets(
 
 
 def _cost_of(detector: PairDetector, sets: FilterSets, copies: int) -> Cost:
-    """Of one detector: features of all images and of the copies that calibrate it, and its comparisons."""
+    """Count the work of one detector: features of all images and calibrating copies, and its comparisons."""
     stores = [store for store in (sets.train, sets.synthetic, sets.calibration) if store is not None]
     features = features_cost(
         detector.source, [store.pixel_hashes for store in stores], sets.train.images.shape, detector.detector
@@ -279,7 +279,7 @@ def gather_evidence(
     options: FilterOptions,
     progress: Progress,
 ) -> FilterEvidence:
-    """Thresholds, scores, decisions and cost; nothing is computed where there can be no threshold.
+    """Compute thresholds, scores, decisions and cost; nothing where there can be no threshold.
 
     Args:
         sets: The images.
@@ -318,7 +318,7 @@ def _write(
     names: Pseudonyms,
     progress: Progress,
 ) -> Result:
-    """Tables, report, kept set, and last the file that says that all of it is there."""
+    """Write tables, report and kept set, and last the file that says that all of it is there."""
     (run / COMPLETION_FILE).unlink(missing_ok=True)
     result = analyse_filter(evidence, options, names)
     sets = evidence.sets
@@ -353,7 +353,7 @@ def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, na
 
 
 def _identity(evidence: FilterEvidence, options: FilterOptions) -> dict[str, Any]:
-    """What makes this run this run."""
+    """Return the settings and inputs that a later command may not change in a run folder."""
     sets = evidence.sets
     features = [
         {k: getattr(o.train.described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}

@@ -49,11 +49,11 @@ class ScreeningDetector:
         return 0.0 if self.detector.head is None else float(self.detector.head.bias)
 
     def features(self, store: ImageStore, options: ScreeningOptions, progress: Progress) -> Features:
-        """Features of any images, computed or found in the cache folder."""
+        """Return features of any images, computed or read from the cache folder."""
         return _features(self.detector, store, self.train_store, options, progress)
 
     def usable(self, values: np.ndarray) -> np.ndarray:
-        """[n] whether a vector can be compared: finite, and not one for which the measure is undefined."""
+        """Return whether a vector can be compared, [n]: it is finite, and the measure is defined for it."""
         good = np.array(np.isfinite(values).all(axis=1))
         if self.detector.measure in ("cosine", "jensenshannon"):
             good &= values.any(axis=1)
@@ -63,7 +63,7 @@ class ScreeningDetector:
 
 
 def open_detectors(options: ScreeningOptions) -> list[PairDetector]:
-    """The detectors that a user names.
+    """Open the detectors that a user names.
 
     Raises:
         InputError: There is no such detector, its features are saved ones, two are the same, or half is asked of one
@@ -84,13 +84,13 @@ def open_detectors(options: ScreeningOptions) -> list[PairDetector]:
 
 
 def is_weak(detector: PairDetector) -> bool:
-    """Whether images are compared point by point, or by weights that nobody trained."""
+    """Say whether images are compared point by point, or by weights that nobody trained."""
     source = detector.source
     return source.kind in _POINTWISE or (source.kind == "network" and source.weights == "none")
 
 
 def detector_names(detectors: Sequence[PairDetector]) -> list[str]:
-    """Names of a report, numbered where several detectors lie in folders of one name.
+    """Name the detectors in a report, with numbers where folders have one name.
 
     Args:
         detectors: As they were given.
@@ -102,7 +102,7 @@ def detector_names(detectors: Sequence[PairDetector]) -> list[str]:
 def open_screening(
     detectors: Sequence[PairDetector], sets: FilterSets, options: ScreeningOptions, progress: Progress
 ) -> list[ScreeningDetector]:
-    """Features of the training images by every detector, and what compares them.
+    """Compute features of the training images by every detector, and fit what compares them.
 
     Raises:
         InputError: Features cannot be had, or some training images cannot be compared (listed).
@@ -168,7 +168,7 @@ class Screening:
         return self.same.row
 
     def reaches(self, matches: Sequence[Matches]) -> np.ndarray:
-        """[D, n] whether an image reaches the threshold, detector by detector."""
+        """Return whether an image reaches the threshold, [D, n], detector by detector."""
         pairs = zip(matches, self.thresholds, strict=True)
         return np.array([np.nan_to_num(m.score, nan=-np.inf) >= threshold for m, threshold in pairs], dtype=bool)
 

@@ -73,7 +73,7 @@ class NewIdentities:
 def new_identities(
     train: ImageStore, calibration: ImageStore, detectors: Sequence[PairDetector], progress: Progress
 ) -> NewIdentities:
-    """Calibration images of identities that neither the generator nor a detector has seen, each identity once.
+    """Choose calibration images of identities that neither the generator nor a detector has seen, each identity once.
 
     Args:
         train: What the generator was trained on.
@@ -126,7 +126,7 @@ class Likeness:
 
 
 def likeness(train: ImageStore, calibration: ImageStore, progress: Progress) -> Likeness:
-    """Who of the calibration looks like another one, or like a training image.
+    """Find who of the calibration looks like another person, or like a training image.
 
     How alike two people can be is learned from the training patients alone: a calibration whose people have several
     invented names each would have no tail of different people.
@@ -160,7 +160,7 @@ def likeness(train: ImageStore, calibration: ImageStore, progress: Progress) -> 
 
 
 def look_alikes(names: np.ndarray, alike: Likeness) -> LookAlikes:
-    """The second reading. Chains join nobody: a person of it is a set of identities of which every two look alike.
+    """Read look-alikes as one person: a set of identities of which every two look alike, since chains join nobody.
 
     Args:
         names: [n] of the identities, sorted.
@@ -214,7 +214,7 @@ def _people(store: ImageStore) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _with_groups(store: ImageStore, groups: np.ndarray) -> ImageStore:
-    """A store whose images belong to these groups; without patients every image goes on under its own name."""
+    """Return a store whose images belong to these groups; without patients each image keeps its own name."""
     if not store.manifest.groups_given:
         return store
     table = store.manifest.table.assign(group=groups.astype(object))
@@ -327,7 +327,7 @@ def decode_sets(
 
 
 def _of_training(train: ImageStore, detectors: Sequence[PairDetector]) -> list[str]:
-    """Whether detectors know the training patients, of whom the guarantee then does not speak."""
+    """Find whether detectors know the training patients, whom the guarantee then does not cover."""
     groups, said = train.manifest.groups.astype(str), []
     for detector in detectors:
         known = known_images(detector, train)

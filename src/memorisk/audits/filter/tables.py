@@ -50,7 +50,7 @@ class FilterTables:
         return self._ordered(whole, "image")
 
     def _match(self, rows: np.ndarray, read: np.ndarray, n: int) -> dict[str, np.ndarray]:
-        """The training image that is told beside each image, with its score."""
+        """Return the training image that is shown beside each image, with its score."""
         text, number = np.full(n, "", dtype=object), np.full(n, np.nan)
         found = {"detector": text, "score": number, "threshold": number, "probability": number}
         found |= {
@@ -81,7 +81,7 @@ class FilterTables:
         }
 
     def _without_row(self) -> pd.DataFrame:
-        """Files and rows that are no image of the manifest: they could not be read either."""
+        """List files and rows that are no image of the manifest: they could not be read either."""
         unread = self.e.sets.unread
         rows = unread.take([i for i, image in enumerate(unread["image"]) if image not in self.known])
         found = {"image": self.key.names(rows["image"]), "label": "", "kept": False, "reason": UNREADABLE}
@@ -265,14 +265,14 @@ class FilterTables:
         return pd.DataFrame(rows)
 
     def _ordered(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
-        """Under pseudonyms sorted by them: the old order would tell the order of the ids."""
+        """Sort rows by pseudonyms, where there are some: the old order would tell the order of the ids."""
         if self.key.key is None:
             return table
         return table.sort_values(list(columns), kind="stable").reset_index(drop=True)
 
 
 def _counts(found) -> dict[str, int]:
-    """Identities behind a guarantee."""
+    """Count the identities behind a guarantee."""
     return {
         "n_identities": found.n_identities,
         "needed": found.needed,

@@ -28,7 +28,7 @@ _SPARES = 0.5  # a threshold that surely rejects fewer new people than this does
 
 
 def filter_verdict(numbers: FilterNumbers, options: ScreeningOptions, *, audited: bool = False) -> dict[str, Any]:
-    """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
+    """Decide the status, with reasons, what would decide it, and the numbers that a pipeline may act on.
 
     Args:
         numbers: Of `analysis.numbers_of`.
@@ -58,7 +58,7 @@ def filter_verdict(numbers: FilterNumbers, options: ScreeningOptions, *, audited
 
 
 def weakness(promise: Promise) -> tuple[str, str]:
-    """Why a weak detector does not clear a set, and what would."""
+    """Say why a weak detector does not clear a set, and what would."""
     return (
         f"images were compared only point by point ({'; '.join(promise.detectors)}): copies that are cropped or "
         "turned, or mirrored and changed, go unnoticed",
@@ -75,7 +75,7 @@ def is_weak_alone(status: str, numbers: FilterNumbers) -> bool:
 
 
 def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:
-    """What would let images pass where none did: of a threshold that spares new people, first another generator."""
+    """Say what would let images pass: first another generator, where the threshold spares new people."""
     real = numbers.real_rejected
     other = HIGHER_THRESHOLD if numbers.promise.threshold_by == "user" else BETTER_DETECTOR
     if real is None:
@@ -84,7 +84,7 @@ def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:
 
 
 def _doubts(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]:
-    """Why there is no guarantee, and what would give one."""
+    """List why there is no guarantee, and what would give one."""
     if not numbers.sets.filtered:
         return _missing(numbers, terms)
     found, promise = [], numbers.promise
@@ -132,7 +132,7 @@ def _doubts(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]
 
 
 def _missing(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]:
-    """How many identities are missing, family by family."""
+    """Say how many identities are missing, family by family."""
     promise, calibration = numbers.promise, numbers.calibration
     target = f"a miss rate of {promise.miss_rate:.4g} with {100 * promise.confidence:.4g} % confidence"
     shared = f", shared by {promise.shared_by} detectors and families" if promise.shared_by > 1 else ""

@@ -118,20 +118,20 @@ AUDIT = "run memorisk audit synthetic on the kept set"
 
 
 def promised_kinds(promise: Promise) -> str:
-    """The families of a guarantee, for a headline."""
+    """Name the families of a guarantee, for a headline."""
     kinds = ["JPEG" if kind == "jpeg" else kind for kind in promise.kinds]
     return kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} or {kinds[-1]}"
 
 
 def unpromised_words(promise: Promise) -> str:
-    """The kinds of copies of which nothing is promised, in a sentence, and what looks for them."""
+    """Name, in a sentence, the kinds of copies that the guarantee does not cover, and what looks for them."""
     if not promise.guarantee:
         return f"Copies of any kind may be among the kept images: {AUDIT}."
     return f"The guarantee does not cover other kinds of copies ({', '.join(promise.not_promised)}): {AUDIT}."
 
 
 def exposed_words(numbers: FilterNumbers) -> str:
-    """Whom rejected images expose, beside what the threshold says of new people; empty where they point at nobody."""
+    """Say who is exposed by rejected images, beside the false alarms on new people; empty where nobody is near."""
     terms, exposed, real = numbers.terms, numbers.exposed, numbers.real_rejected
     if not exposed.n_identical_patients and not exposed.n_by_score_patients:
         return ""
@@ -148,7 +148,7 @@ def exposed_words(numbers: FilterNumbers) -> str:
 
 
 def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
-    """The same for a terminal: a name and what was found, each."""
+    """Say the same in lines for a terminal, each a name and a value."""
     units, exposed, real = numbers.units, numbers.exposed, numbers.real_rejected
     beside = "how many false alarms the threshold gives is not known"
     if real is not None:
@@ -167,7 +167,7 @@ def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
 
 
 def excluded_words(exclusions: Exclusions, terms: Terms) -> list[str]:
-    """Who does not calibrate, by reason, who was counted once, and who looks alike; a sentence each.
+    """Say who does not calibrate, by reason, who was counted once, and who looks alike; a sentence each.
 
     Args:
         exclusions: The counts.
@@ -186,7 +186,7 @@ def excluded_words(exclusions: Exclusions, terms: Terms) -> list[str]:
 
 
 def limitations(numbers: FilterNumbers) -> list[Text]:
-    """What the filter does not say.
+    """List what does not follow from a filter.
 
     Args:
         numbers: Of the verdict.

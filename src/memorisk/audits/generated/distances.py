@@ -147,7 +147,7 @@ def measure_distances(
     review: Review = NO_REVIEW,
     device: str = "cpu",
 ) -> Distances:
-    """Nearest neighbours in all directions that the audit needs.
+    """Find nearest neighbours in all directions that the audit needs.
 
     Args:
         found: Features.
@@ -164,7 +164,7 @@ def measure_distances(
     patients = sets.train.manifest.groups.astype(str)
 
     def ask(queries: np.ndarray, references: np.ndarray, stage: int, exclude=None) -> tuple[np.ndarray, np.ndarray]:
-        """Distance and row of the nearest reference."""
+        """Return distance and row of the nearest reference."""
         progress("comparing", stage, _STAGES)
         return _nearest(similarity, queries, references, exclude, device)
 

@@ -77,7 +77,7 @@ class PairedFindings:
 
 
 def read_pairing(named: str | None, sets: Sets, seed: int) -> Pairing | None:
-    """Who was generated from whom.
+    """Read which synthetic image was generated from which training image.
 
     Args:
         named: A column of the synthetic images' table with ids of training images, or a table of pairs; None for none.
@@ -125,7 +125,7 @@ def compare_pairs(
     seed: int,
     dismissed: np.ndarray,
 ) -> PairedFindings:
-    """What one detector says of the pairs.
+    """Compare the pairs by one detector.
 
     Args:
         pairing: The pairs.
@@ -158,7 +158,7 @@ def compare_pairs(
 
 
 def _reference_pairs(sets: Sets, train: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every held-out image with a random training image that was conditioned on, of its class where both have one."""
+    """Pair every held-out image with a random training image that was conditioned on, of its class if both have one."""
     none = np.empty(0, dtype=np.int64)
     if sets.held is None:
         return none, none

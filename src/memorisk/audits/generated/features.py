@@ -58,7 +58,7 @@ class FeatureTables:
 
 
 def open_detectors(options: SyntheticOptions, sets: Sets) -> tuple[PairDetector, ...]:
-    """What compares images, ``auto`` settled.
+    """Open what compares images, with ``auto`` settled.
 
     Raises:
         InputError: No such source or measure, or files of features for some of the sets only or beside another.
@@ -91,7 +91,7 @@ def _check_folder(text: str) -> None:
 
 
 def display_names(detectors: Sequence[PairDetector]) -> tuple[str, ...]:
-    """What the report calls each: a folder that is called detector with the one above, and numbers where that is one.
+    """Name each detector in a report: a folder called detector with the one above, numbers where names repeat.
 
     Args:
         detectors: In their order.
@@ -103,7 +103,7 @@ def display_names(detectors: Sequence[PairDetector]) -> tuple[str, ...]:
 
 
 def _with_folder(detector: PairDetector) -> str:
-    """``detector:lcmem/detector`` for what every training calls ``detector``."""
+    """Name ``detector:lcmem/detector`` what every training calls ``detector``."""
     path = Path(detector.source.name)
     if detector.source.kind != "detector" or path.name != "detector" or not path.resolve().parent.name:
         return detector.name
@@ -111,7 +111,7 @@ def _with_folder(detector: PairDetector) -> str:
 
 
 def _check_saved(detectors: Sequence[PairDetector], options: SyntheticOptions, sets: Sets) -> None:
-    """Files of features are given for all sets, or for none.
+    """Require files of features for all sets, or for none.
 
     Raises:
         InputError: They are not.
@@ -130,7 +130,7 @@ def _check_saved(detectors: Sequence[PairDetector], options: SyntheticOptions, s
 
 
 def can_plant(options: SyntheticOptions) -> bool:
-    """Whether features of new images can be computed: saved ones are of those that are there."""
+    """Return whether features of new images can be computed; saved ones cover only the images that are there."""
     return not any(_is_saved(text) for text in options.sources)
 
 
@@ -141,7 +141,7 @@ def _is_saved(text: str) -> bool:
 def measure_features(
     detector: PairDetector, sets: Sets, hidden: PlantedSet, options: SyntheticOptions, progress: Progress
 ) -> FeatureTables:
-    """One detector's features of the real images and of the set with its plants.
+    """Compute one detector's features of the real images and of the set with its plants.
 
     The training images' are computed and kept by themselves (paper 004's atlas), so that the next set finds them.
     Images with the pixels of a real image get that image's features, so that an exact copy is at distance 0 whatever
@@ -197,7 +197,7 @@ def _values_by_pixels(
 
 
 def fit_similarity(detector: PairDetector, found: FeatureTables, sets: Sets) -> Similarity:
-    """What compares features: a head as it was trained, a measure fitted on training and held-out features together.
+    """Choose what compares features: a head as it was trained, or a measure fitted on both real parts together.
 
     Args:
         detector: Says which.
@@ -233,7 +233,7 @@ def _load(
 
 
 def _saved(sets: Sets, source: FeatureSource, options: SyntheticOptions) -> FeatureTables:
-    """Features that were computed elsewhere: of the images that are there, hence without plants."""
+    """Read features that were computed elsewhere: of the images that are there, hence without plants."""
     ours = load_features(sets.train, source)
     theirs = load_features(sets.synthetic, Path(str(options.synthetic_features)))
     held = np.empty((0, ours.values.shape[1]), np.float32)
@@ -249,7 +249,7 @@ def _saved(sets: Sets, source: FeatureSource, options: SyntheticOptions) -> Feat
 
 
 def _notes(found: Features, source: FeatureSource) -> tuple[str, ...]:
-    """What the encoder says of itself; what its checks say names images, and is refused or does no harm."""
+    """Return the encoder's notes; those of its checks name images, which are refused or do no harm."""
     of_images = set(found.checks.sentences(found.ids, found.values.shape[1]))
     notes = [note for note in found.described.notes if note not in of_images]
     if source.kind == "pca" and source.weights is not None:

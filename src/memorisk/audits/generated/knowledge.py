@@ -46,7 +46,7 @@ class KnownPatients:
 
 
 def known_patients(detector: Detector | LatentDetector, store: ImageStore) -> KnownPatients | None:
-    """How many patients of a part a detector knows: by pixels where they are stored alike, and by patient.
+    """Count the patients of a part that a detector knows: by pixels where stored alike, and by patient.
 
     Where patients are not given, on either side, their place is taken by names of files, which occur anywhere: then
     pixels alone are compared.
@@ -69,7 +69,7 @@ def known_patients(detector: Detector | LatentDetector, store: ImageStore) -> Kn
 
 
 def knows_both_alike(train: KnownPatients, held: KnownPatients) -> bool:
-    """Whether a detector knows both parts alike: neither, all of both, or shares that chance explains.
+    """Return whether a detector knows both parts alike: neither, all of both, or shares that chance explains.
 
     Args:
         train: Training patients.
@@ -82,7 +82,7 @@ def knows_both_alike(train: KnownPatients, held: KnownPatients) -> bool:
 
 
 def detector_notes(asked: PairDetector, sets: Sets) -> tuple[str, ...]:
-    """What must be said of whom a detector knows; nothing where the features are no detector's.
+    """Note whom a detector knows; nothing where the features are no detector's.
 
     Args:
         asked: What compares images.
@@ -133,7 +133,7 @@ def refuse_known(generator: Generator, store: ImageStore, what: str) -> str:
 
 
 def trained_on_more(generator: Generator, train: ImageStore, what: str = "TRAIN") -> str:
-    """What must be said of a generator that was trained on more than these images, now or before; "" where it was not.
+    """Note that a generator was trained on more than these images, now or before; "" where it was not.
 
     Args:
         generator: Which draws.
@@ -151,7 +151,7 @@ def trained_on_more(generator: Generator, train: ImageStore, what: str = "TRAIN"
 
 
 def unknown_weights(generator: Generator, store: ImageStore) -> str:
-    """What must be said of a generator that began with weights of unknown origin; "" where it did not.
+    """Note that a generator began with weights of unknown origin; "" where it did not.
 
     Args:
         generator: Which draws.

@@ -67,7 +67,7 @@ class PlantedSet:
 
 
 def no_plants(train: ImageStore, asked: int = 0) -> Plants:
-    """None at all."""
+    """Return an empty set of plants."""
     empty, rows = np.empty(0, dtype=object), np.empty(0, dtype=np.int64)
     return Plants(np.empty((0, *train.images.shape[1:]), train.images.dtype), empty, empty, rows, rows, asked)
 
@@ -75,7 +75,7 @@ def no_plants(train: ImageStore, asked: int = 0) -> Plants:
 def draw_plants(
     train: ImageStore, synthetic: ImageStore, per_kind: int, seed: int, kinds: Collection[str] = tuple(PLANT_KINDS)
 ) -> Plants:
-    """Copies of random training patients' images, as many of each kind.
+    """Draw copies of random training patients' images, as many of each kind.
 
     A patient gives no second copy before every patient has given one, and never two of one kind. An image that a kind
     would leave as it is, or of one value only, is passed over.
@@ -165,7 +165,7 @@ def least_noticed_kind(by_kind: Shares) -> str:
 
 
 def kinds_promise(power: PlantPower, probability: float) -> str:
-    """What the audit would have noticed of copies of the planted kinds, in words.
+    """Say what the audit would have noticed of copies of the planted kinds.
 
     Args:
         power: Of plants of one kind or more.
@@ -188,7 +188,7 @@ def kinds_promise(power: PlantPower, probability: float) -> str:
 
 
 def kinds_words(planted: Sequence[str]) -> str:
-    """Which kinds of copies were tried, and which of `images.alterations.plants.PLANT_KINDS` were not."""
+    """Name the kinds of copies that were tried, and those of `PLANT_KINDS` that were not."""
     others = [kind for kind in PLANT_KINDS if kind not in planted]
     not_tried = f"; not tried: {listed(others, len(PLANT_KINDS))}" if others else ""
     kinds = plural(len(planted), "kind", "kinds")
@@ -196,7 +196,7 @@ def kinds_words(planted: Sequence[str]) -> str:
 
 
 def recall_doubt(by_kind: Shares, planted: Sequence[str], recall: float) -> str | None:
-    """Why the kinds do not allow a pass; None where they do.
+    """Say why the kinds do not allow a pass; None where they do.
 
     Args:
         by_kind: Of the kinds of which a copy could be made.
@@ -231,7 +231,7 @@ def missed_kinds(by_kind: Shares, planted: Sequence[str], recall: float) -> list
 def deciding_ways(
     by_kind: Shares, planted: Sequence[str], recall: float, detector: str, patients: int, asked: int, held_out: str = ""
 ) -> str:
-    """What would decide it: plants only where a kind may still reach the recall with more of them.
+    """Say what would decide it: more plants only where a kind may still reach the recall with them.
 
     Args:
         by_kind: As `recall_doubt`.
@@ -259,7 +259,7 @@ def deciding_ways(
 
 
 def _more_plants(found: Proportion, recall: float, patients: int, asked: int) -> bool:
-    """Whether more copies of a kind can be planted, and may show the recall."""
+    """Return whether more copies of a kind can be planted, and may show the recall."""
     left = patients - found.trials
     there = found.trials >= asked and left > 0  # fewer than asked: no other image can be copied so
     most = clopper_pearson(found.successes + left, patients)

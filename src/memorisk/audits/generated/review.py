@@ -84,12 +84,12 @@ NO_REVIEW = Review()
 
 
 def pair_keys(pairs: list[Contents], names: Pseudonyms) -> np.ndarray:
-    """[P] what a review file knows pairs by: a hash of both contents, keyed where ids are replaced."""
+    """Return the keys of pairs in a review file, [P]: a hash of both contents, keyed where ids are replaced."""
     return names.names([fingerprint(*pair, length=16) for pair in pairs])
 
 
 def read_review(path: Path | None, sets: Sets, names: Pseudonyms) -> Review:
-    """What a filled review file says of the pairs of these sets.
+    """Read what a filled review file says of the pairs of these sets.
 
     Args:
         path: The file; None for none.
@@ -177,7 +177,7 @@ def _filled_pairs(path: Path) -> set[str] | None:
 
 
 def _judgement(row: Mapping[Any, Any], where: str) -> Judgement | None:
-    """What a line says; None where it was not filled.
+    """Read a line's verdict; None where it was not filled.
 
     Raises:
         InputError: Another word, or a dismissal that nobody stands for.

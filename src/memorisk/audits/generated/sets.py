@@ -39,7 +39,7 @@ def read_source(source: Source, options: ImageOptions) -> Manifest | ImageStore:
 
 
 def source_name(source: Source) -> str:
-    """How a source is called in ``config.yaml``."""
+    """Name a source as in ``config.yaml``."""
     return manifest_of(source).name if isinstance(source, (Manifest, ImageStore)) else str(source)
 
 
@@ -302,12 +302,12 @@ def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:
 
 
 def n_unread(store: ImageStore) -> int:
-    """Images and files of a set that were not read, texts beside them left aside."""
+    """Count the images and files of a set that were not read, without texts beside them."""
     return len(store.skipped) + len(store.manifest.unread)
 
 
 def _unread_notes(stores: dict[str, ImageStore]) -> list[str]:
-    """How many images could not be read, or have no file."""
+    """Note how many images could not be read, or have no file."""
     said = []
     for what, store in stores.items():
         if n := n_unread(store):
@@ -316,7 +316,7 @@ def _unread_notes(stores: dict[str, ImageStore]) -> list[str]:
 
 
 def separate_held_out(train: ImageStore, held: ImageStore) -> tuple[ImageStore, int, int, frozenset[str]]:
-    """Held-out patients of whom no image is a training image; how many images and patients that leaves out.
+    """Keep held-out patients without a training image; count the images and patients that this leaves out.
 
     Raises:
         InputError: Nobody is left.

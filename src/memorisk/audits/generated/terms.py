@@ -31,20 +31,20 @@ class Terms:
         return "an image of a training patient" if self.units == "patients" else "a training image"
 
     def fill(self, text: str, **more: object) -> str:
-        """A text with its terms filled in."""
+        """Fill the terms into a text."""
         known = {name: getattr(self, name) for name in ("units", "unit", "a_unit", "whom", "of_one")}
         return text.format(**known, Units=self.units.capitalize(), Unit=self.unit.capitalize(), **more)
 
     def counted(self, n: int, which: str = "") -> str:
-        """A number of them, perhaps of one part."""
+        """Count groups in words, perhaps of one part."""
         return f"{n:,} {which} {self.unit if n == 1 else self.units}".replace("  ", " ")
 
 
 def share(value: float) -> str:
-    """A share as a whole percentage."""
+    """Word a share as a whole percentage."""
     return f"{100 * value:.0f} %"
 
 
 def p_words(p: float) -> str:
-    """A p-value in a sentence."""
+    """Word a p-value in a sentence."""
     return "below 0.001" if p < 0.001 else f"{p:.2g}"

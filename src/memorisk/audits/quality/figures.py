@@ -107,13 +107,13 @@ def measure_quality(
 
 
 def feature_name(described: FeatureDescription) -> str:
-    """What the name of a figure calls its features: the network without its file, and that it is random if it is."""
+    """Name the features of a figure: the network without its file, and that it is random if it is."""
     name = described.source.partition("@")[0].removeprefix("timm:")
     return f"{name}, random weights" if described.state == "random" else name
 
 
 def figure_name(figure: str, features: str, n_synthetic: int, n_real: int) -> str:
-    """``FID (resnet50, 2,000 synthetic, 1,500 real images)``."""
+    """Name a figure, as ``FID (resnet50, 2,000 synthetic, 1,500 real images)``."""
     return f"{figure} ({features}, {n_synthetic:,} synthetic, {n_real:,} real images)"
 
 
@@ -137,7 +137,7 @@ class _SetFigures:
         )
 
     def figure(self, name: str) -> QualityFigure:
-        """One of `FIGURES`; NaN with the reason where the images do not allow it."""
+        """Compute one of `FIGURES`; NaN with the reason where the images do not allow it."""
         ways: dict[str, Callable[[], QualityFigure]] = {
             "FID": lambda: frechet_figure(self.samples, self._frechet),
             "KID": lambda: kernel_distance(*self._both, level=self.how.level),
@@ -177,7 +177,7 @@ class _SetFigures:
         return density_coverage(*self._both, seed=how.seed, level=how.level, intervals=how.intervals)
 
     def _irs(self) -> QualityFigure:
-        """IRS by Euclidean neighbours; its interval takes the images for independent draws."""
+        """Compute the IRS by Euclidean neighbours; its interval takes the images for independent draws."""
         samples = self.samples
         measure = fit_measure("euclidean", samples.real)
         found = nearest(samples.synthetic, samples.real, measure, device="cpu").indices[:, 0]
@@ -189,7 +189,7 @@ class _SetFigures:
 
 
 def _refuse_different(train: FeatureDescription, other: FeatureDescription) -> None:
-    """Figures compare features of one encoder only.
+    """Refuse to compare features of different encoders.
 
     Raises:
         InputError: They are of two.
@@ -207,7 +207,7 @@ def _refuse_different(train: FeatureDescription, other: FeatureDescription) -> N
 
 
 def _draw(features: Features, n: int, seed: int) -> Features:
-    """A random n of them; all as they are if there are no more."""
+    """Draw n of them at random; all as they are if there are no more."""
     if n == len(features):
         return features
     chosen = np.random.default_rng(seed).choice(len(features), n, replace=False)

@@ -103,7 +103,7 @@ class QualityOptions(ImageOptions, ClusterOptions):
             raise InputError("classifier is tested on held-out real images: name them with held_out or held_out_split")
 
     def _check_lists(self) -> None:
-        """Features and figures.
+        """Check features and figures.
 
         Raises:
             InputError: None, one twice, or an unknown figure.
@@ -118,7 +118,7 @@ class QualityOptions(ImageOptions, ClusterOptions):
                 raise unknown_name("figure", figure, FIGURES)
 
     def of_images(self) -> dict[str, Any]:
-        """How the three sets are found and read, by the names that `memorisk audit synthetic` has for it, too."""
+        """Return how the three sets are found and read, by the names of `memorisk audit synthetic`."""
         names = [f.name for f in fields(ImageOptions)] + ["held_out_split", "train_split"]
         return {name: getattr(self, name) for name in names}
 

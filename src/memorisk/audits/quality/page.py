@@ -86,7 +86,7 @@ CLUSTERED = (
 
 
 def transfer_warnings(row: Mapping[str, Any]) -> list[str]:
-    """What must be known before classifiers trained on synthetic and on real images are compared.
+    """List what limits a comparison of classifiers trained on synthetic and on real images.
 
     Args:
         row: Of the table of `memorisk.audits.quality.transfer.run_transfer`; all its rows say the same.
@@ -142,7 +142,7 @@ def _lead(found: Quality) -> list[Block]:
 
 
 def _figures(found: Quality) -> list[Block]:
-    """A table a feature space, and what is to be said of it."""
+    """Lay out a table for each feature space, and what limits it."""
     blocks: list[Block] = []
     for features, own in found.figures.groupby("features", sort=False):
         name = str(features)

@@ -43,7 +43,7 @@ class Quality:
     folder: Path
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, in JSON's own types but for numbers that are none."""
+        """Return everything in JSON's own types, but for NaN."""
         return {
             "quality": self.figures.to_dict("records"),
             "train_on_synthetic": None if self.transfer is None else self.transfer.to_dict("records"),

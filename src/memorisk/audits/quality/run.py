@@ -143,7 +143,7 @@ def assess_quality(
 
 
 def _sources(options: QualityOptions, sets: Sets) -> list[FeatureSource]:
-    """Feature spaces, ``auto`` settled.
+    """List the feature spaces, with ``auto`` settled.
 
     Raises:
         InputError: There is no such source, or files of features are given for some of the sets only.
@@ -167,7 +167,7 @@ def _sources(options: QualityOptions, sets: Sets) -> list[FeatureSource]:
 def _measure(
     source: FeatureSource, sets: Sets, options: QualityOptions, workplace: ComputeBackend, progress: Progress
 ) -> tuple[QualityTable, Features]:
-    """The figures in one feature space, and the training images' features."""
+    """Compute the figures in one feature space, and the training images' features."""
     if source.kind == "saved":
         train = load_features(sets.train, source)
         synthetic = load_features(sets.synthetic, Path(str(options.synthetic_features)))
@@ -222,7 +222,7 @@ def _finish(
 
 
 def _image_checks(features: Features) -> set[str]:
-    """What the checks of features say of single images, by their ids."""
+    """Return what the checks of features found in single images, by their ids."""
     return set(features.checks.sentences(features.ids, features.values.shape[1]))
 
 
@@ -239,7 +239,7 @@ def _numbers(sets: Sets) -> QualityNumbers:
 
 
 def _write(run: RunFolder, found: Quality) -> None:
-    """Tables first, the page after them, and the summary last: it says that the run is whole."""
+    """Write tables first, then the page, and last the summary, which says that the run is whole."""
     (run / SUMMARY).unlink(missing_ok=True)
     folder = run.subfolder(TABLES)
     write_table(folder / "quality.parquet", found.figures)
@@ -272,7 +272,7 @@ def _plan(
 def quality_cost(
     sets: Sets, sources: list[FeatureSource], transfer: TransferData | None, options: QualityOptions
 ) -> Cost:
-    """Features of all sets in every space, and classifiers where they were asked for."""
+    """Count the work: features of all sets in every space, and classifiers where they were asked for."""
     stores = [store for store in (sets.train, sets.synthetic, sets.held) if store is not None]
     hashes = [store.pixel_hashes for store in stores]
     features = total([features_cost(source, hashes, sets.train.images.shape) for source in sources])
@@ -281,7 +281,7 @@ def quality_cost(
 
 
 def _identity(sets: Sets, options: QualityOptions, tables: list[tuple[QualityTable, Features]]) -> dict[str, Any]:
-    """What makes this run this run."""
+    """Return the settings and inputs that a later command may not change in a run folder."""
     described = (features.described for _, features in tables)
     names = ("encoder", "weights_fingerprint", "preprocessing", "precision")
     return {

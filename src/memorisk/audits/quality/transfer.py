@@ -52,7 +52,7 @@ class TransferData:
 
 
 def prepare_transfer(sets: Sets, seed: int) -> TransferData:
-    """Labels of the three sets as numbers, and as many training images on both sides.
+    """Number the labels of the three sets, and choose as many training images on both sides.
 
     Args:
         sets: With held-out images.
@@ -150,7 +150,7 @@ def run_transfer(data: TransferData, options: QualityOptions, folder: Path, prog
 
 
 def transfer_cost(data: TransferData, options: QualityOptions) -> Cost:
-    """Of all trainings, those that lie done included: of both arms as many, each asked about the held-out images."""
+    """Count the work of all trainings, finished ones too: of both arms, each asked about the held-out images."""
     spec = model_spec(_network(data, options))
     train = resolve_options(TrainOptions(epochs=options.classifier_epochs, batch_size=options.batch_size), spec)
     fitted = total([fit_cost(len(data.rows[arm]), train) for arm in ARMS])
@@ -221,13 +221,13 @@ def _trained_scores(
 
 
 def _normalisation(data: TransferData, name: str) -> Normalisation | None:
-    """One for both arms: the network's own, or that of the real training images."""
+    """Return one normalisation for both arms: the network's own, or that of the real training images."""
     spec = model_spec(name)
     return choose_normalisation(data.stores["real"].images, spec.normalise, spec)
 
 
 def _one_answer(scores: np.ndarray) -> bool:
-    """Whether scores [n, k] are largest for the same class in every image."""
+    """Return whether scores [n, k] are largest for the same class in every image."""
     return len(np.unique(scores.argmax(axis=1))) == 1
 
 

@@ -199,7 +199,7 @@ class SetFiles:
 
 
 def _has_clean_names(names: Collection[str]) -> bool:
-    """Whether files have the names that a clean set has, which say nothing."""
+    """Return whether files have the names of a clean set, which tell nothing."""
     return list(names) == clean_names(len(names))
 
 
@@ -321,7 +321,7 @@ def _models(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Bind
 
 
 def _surplus(path: Path, *, audited: bool) -> list[str]:
-    """What a file of weights holds besides the tensors; one that was not audited itself must lay them out plainly."""
+    """Say what a file of weights holds besides the tensors; a file that was not audited must lay them out plainly."""
     more = weights_surplus(path)
     return more if more or audited or is_in_order(path) else ["tensors in an order of its own"]
 
@@ -337,13 +337,13 @@ def _same_tensors(path: Path, tensors: Mapping[str, str]) -> str | None:
 
 
 def _fingerprints(model: Mapping[str, Any]) -> Iterator[str]:
-    """Of a model's file, and of those beside it."""
+    """Compute the fingerprints of a model's file, and of those beside it."""
     yield str(model["fingerprint"])
     yield from (str(value) for value in (model.get("data") or {}).values())
 
 
 def _model_paths(run: FinishedAudit) -> Iterator[Path]:
-    """Where the models of an audit of a mark were, and the files of weights that lie beside them."""
+    """Find where the models of an audit of a mark were, and the files of weights beside them."""
     for named in run.config.get("models") or ():
         path = Path(str(named))
         yield path if path.is_file() else Path(str(named).rpartition("@")[2])
@@ -352,7 +352,7 @@ def _model_paths(run: FinishedAudit) -> Iterator[Path]:
 
 
 def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: Progress) -> Binding:
-    """The set of an audit: the very files that it read, or the same pixels written anew."""
+    """Bind the set of an audit: the very files that it read, or the same pixels written anew."""
     listing = read_rows(read_listing(run.folder, SYNTHETIC))
     if not len(listing):
         return Binding(replace(subject, why="The images lay in no file: which files hold them cannot be seen."))
@@ -375,7 +375,7 @@ def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
 
 
 def _kept_set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: Progress) -> Binding:
-    """The kept set of a filter or a loop."""
+    """Bind the kept set of a filter or a loop."""
     written = run.verdict.get("kept")
     if not written or not run.verdict["n_kept"]:
         return Binding(replace(subject, why="Nothing was kept."))
@@ -417,7 +417,7 @@ def _holds_more(found: list[tuple[str, str]], path: Path) -> str:
 
 
 def _release_of_file(what: str, path: Path) -> Released:
-    """A file as it is."""
+    """Describe a file as it is."""
     sha256 = file_sha256(path)
     return Released(
         what=what, form="file", listing={"": sha256}, sha256=sha256, files=1, bytes=path.stat().st_size, audits=()
@@ -425,6 +425,6 @@ def _release_of_file(what: str, path: Path) -> Released:
 
 
 def _make_binding(subject: Subject, released: list[Released], used: tuple[Path, ...]) -> Binding:
-    """What a run is tied to."""
+    """Make the binding of a run to files."""
     ties = replace(subject, sha256=tuple(one.sha256 for one in released), why="")
     return Binding(ties, tuple(released), used)

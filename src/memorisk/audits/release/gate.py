@@ -66,7 +66,7 @@ def worst_verdict(audits: Sequence[AuditStatement]) -> Verdict:
 
 
 def contradictions(audits: Sequence[AuditStatement]) -> list[str]:
-    """Where runs do not fit together, a sentence each.
+    """List where runs do not fit together, a sentence each.
 
     Args:
         audits: What each says.
@@ -100,12 +100,12 @@ def contradictions(audits: Sequence[AuditStatement]) -> list[str]:
 
 
 def _training(audit: AuditStatement) -> Part | None:
-    """What the audited thing was trained on, where the run says so."""
+    """Return what the audited thing was trained on, where the run says so."""
     return next((part for part in audit.data if part.part == "training"), None)
 
 
 def _has_other_size(one: AuditStatement, other: AuditStatement) -> bool:
-    """Whether two runs compare with training data of different sizes."""
+    """Return whether two runs compare with training data of different sizes."""
     ours, theirs = _training(one), _training(other)
     if ours is None or theirs is None or ours.fingerprint == theirs.fingerprint:
         return False
@@ -114,19 +114,19 @@ def _has_other_size(one: AuditStatement, other: AuditStatement) -> bool:
 
 
 def _has_other_fingerprint(one: AuditStatement, other: AuditStatement) -> bool:
-    """Whether two runs have as much training data, and another fingerprint of it."""
+    """Return whether two runs have training data of one size and different fingerprints."""
     ours, theirs = _training(one), _training(other)
     return ours is not None and theirs is not None and ours.fingerprint != theirs.fingerprint
 
 
 def _has_doubtful_training(audits: Sequence[AuditStatement]) -> bool:
-    """Whether runs that pass compare with different training data: nobody knows which is that of the release."""
+    """Return whether passing runs compare with different training data: which is that of the release is unknown."""
     asking = [audit for audit in audits if audit.status != NOT_ASKED]
     return any(_has_other_size(one, other) for one, other in combinations(asking, 2))
 
 
 def merge_files(found: Sequence[Sequence[Released]]) -> tuple[Released, ...]:
-    """Everything that runs are tied to, each file once, with the runs that looked at it.
+    """List every file that runs are tied to, once, with the runs that looked at it.
 
     Args:
         found: Of each run.
@@ -263,7 +263,7 @@ def _read_release(what: str, path: Path) -> _ReleaseFiles:
 
 
 def _statement(source: Path, keys: Sequence[Path]) -> tuple[Statement, _Signer]:
-    """The statement that is named, or that of a run; and who signed it.
+    """Read the statement that is named, or that of a run; and who signed it.
 
     Raises:
         InputError: There is none.
@@ -315,7 +315,7 @@ def _signed_statement(file: Path, keys: Sequence[Path]) -> tuple[Statement, _Sig
 def _problems(
     statement: Statement, given: Sequence[_ReleaseFiles], require: str, signed: _Signer, require_signature: bool
 ) -> Iterator[str]:
-    """Why a release may not go on, the gravest first."""
+    """List why a release may not go on, the gravest first."""
     if require_signature and not signed.verified:
         yield f"the statement is {signed.words}, and a verified signature is required: name the public key with --key"
     verdict, of_runs = statement.verdict, worst_verdict(statement.audits).status
@@ -335,14 +335,14 @@ def _problems(
 
 
 def _earlier_rules(audits: Sequence[AuditStatement]) -> Iterator[str]:
-    """Runs whose verdict an earlier rule gave; they stop a release whatever it requires."""
+    """List the runs whose verdict an earlier rule gave; they stop a release whatever it requires."""
     for number, audit in enumerate(audits, 1):
         if is_earlier(audit.why):
             yield f"run {number} ({audit.kind}): {audit.why[0]}; what would decide it: {audit.what_would_decide[0]}"
 
 
 def _other_settings(statement: Statement) -> Iterator[str]:
-    """Passes by a list at another level or correction than the verdict's."""
+    """List the passes by a list at another level or correction than the verdict's."""
     for number, audit in enumerate(statement.audits, 1):
         lists = {"level": audit.level, "correction": audit.settings.get("correction", LISTS["correction"])}
         if audit.status == PASS and audit.kind in LISTED and lists != LISTS:
@@ -350,7 +350,7 @@ def _other_settings(statement: Statement) -> Iterator[str]:
 
 
 def _find_released(statement: Statement, offered: _ReleaseFiles) -> Released | None:
-    """What was audited with this content: the checksum of a folder is that of a text, which a file could hold."""
+    """Find what was audited with this content: a folder's checksum is that of a text, which a file could hold."""
     return next(
         (
             one
@@ -380,7 +380,7 @@ def _mismatch(statement: Statement, offered: _ReleaseFiles) -> str:
 
 
 def _pass_sentence(statement: Statement, given: Sequence[_ReleaseFiles]) -> str:
-    """What passed, under which runs."""
+    """Say what passed, under which runs."""
     said = []
     for offered in given:
         one = _find_released(statement, offered)
@@ -390,7 +390,7 @@ def _pass_sentence(statement: Statement, given: Sequence[_ReleaseFiles]) -> str:
 
 
 def _notes(statement: Statement, given: Sequence[_ReleaseFiles]) -> Iterator[str]:
-    """What a pass does not say."""
+    """List what a pass does not say."""
     if statement.verdict.status == UNDECIDED:
         yield "could not be decided, and was let through since that was asked for: this is no pass"
     ties = {number for offered in given if (one := _find_released(statement, offered)) for number in one.audits}

@@ -86,7 +86,7 @@ def _hold(folder: Path) -> Iterator[None]:
 
 
 def _kind(folder: Path, config: Mapping[str, Any]) -> str:
-    """What kind of run it is.
+    """Return what kind of run it is.
 
     Raises:
         InputError: One that says nothing of what is to be released, or that is not finished.
@@ -126,7 +126,7 @@ def _require_file(folder: Path, name: str, kind: str) -> str:
 
 
 def _open_audit(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedAudit:
-    """The run, checked."""
+    """Open the run, with its files checked."""
     _refuse_unfinished(folder)
     if kind == "watch":
         return _watch(folder, config)
@@ -154,7 +154,7 @@ def _open_audit(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedA
 
 
 def _watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
-    """A watch: its looks are its result."""
+    """Read a watch: its looks are its result."""
     lines = [json.loads(line) for line in (folder / "watch.jsonl").read_text("utf-8").splitlines()]
     table = read_table(folder / EVALUATIONS)
     rows = [json_value(row) for row in table.to_dict("records")]
@@ -166,7 +166,7 @@ def _watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
 
 
 def _quality(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
-    """Figures of quality: their table and their summary must agree."""
+    """Read figures of quality: their table and their summary must agree."""
     summary, table = read_json(folder / QUALITY), read_table(folder / "tables" / "quality.parquet")
     if json_value(table.to_dict("records")) != summary.get("quality"):
         raise InputError(f"{one_line(folder)}: {QUALITY} and its table tell different figures; {AGAIN}")
@@ -176,7 +176,7 @@ def _quality(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:
-    """What the log says of begin and end; a line that a kill cut in two is none."""
+    """Read begin and end of a run from its log; a line that a kill cut in two counts for nothing."""
     if not (folder / LOG).is_file():
         return []
     found = []
@@ -191,7 +191,7 @@ def _events(folder: Path) -> list[dict[str, Any]]:
 
 
 def last_event(folder: Path) -> str:
-    """Whether a run last began or ended: ``started``, ``finished``, or empty where its log says neither.
+    """Return whether a run last began or ended: ``started``, ``finished``, or empty where its log says neither.
 
     Args:
         folder: The run folder.

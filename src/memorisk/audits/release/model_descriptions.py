@@ -53,7 +53,7 @@ def texts_under(found: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def drop_column_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
-    """Notes without how the columns of somebody's table are called: no limit of a result, and nobody else's matter."""
+    """Leave out notes that name columns of a user's table: they limit no result, and concern nobody else."""
     return tuple(note for note in notes if not note.startswith("Columns: "))
 
 
@@ -83,7 +83,7 @@ _ELSEWHERE = "Only losses were given: which models they are of cannot be seen."
 
 
 def describe_classifier(run: FinishedAudit) -> AuditStatement:
-    """A classifier's audit, or that of losses.
+    """Describe a classifier's audit, or that of losses.
 
     Args:
         run: Of either kind.
@@ -325,7 +325,7 @@ def _limits(run: FinishedAudit, summary: ClassifierSummary) -> tuple[str, ...]:
 
 
 def describe_feature(run: FinishedAudit) -> AuditStatement:
-    """The audit of a mark; the mark's name, which may be a person's, is left out.
+    """Describe the audit of a mark, without the mark's name, which may be a person's.
 
     Args:
         run: Of that kind.

@@ -49,7 +49,7 @@ _WEAK = (
 
 
 def describe_synthetic(run: FinishedAudit) -> AuditStatement:
-    """The audit of a set.
+    """Describe the audit of a set.
 
     Args:
         run: Of that kind.
@@ -192,7 +192,7 @@ def _rate_figures(name: str, title: str, found: Proportion | None, unit: str) ->
 
 
 def describe_filter(run: FinishedAudit) -> AuditStatement:
-    """What a filter left.
+    """Describe what a filter left.
 
     Args:
         run: Of that kind.
@@ -204,7 +204,7 @@ def describe_filter(run: FinishedAudit) -> AuditStatement:
 
 
 def describe_loop(run: FinishedAudit) -> AuditStatement:
-    """What a loop of drawing and screening kept.
+    """Describe what a loop of drawing and screening kept.
 
     Args:
         run: Of that kind.
@@ -326,7 +326,7 @@ def _loop_figures(n: LoopNumbers) -> list[Figure]:
 
 
 def _units(patients_known: bool, by_word: bool) -> str:
-    """What was counted: patients only where it was given whose each image is."""
+    """Name what was counted: patients only where patient ids were given."""
     return "patients" if patients_known and not by_word else "images"
 
 
@@ -340,7 +340,7 @@ def _parts(*sets: tuple[str, str | None, int | None, int | None]) -> tuple[Part,
 
 
 def _shared_promises(promise: Promise) -> str:
-    """Among how many promises the confidence is shared."""
+    """Count the promises among which the confidence is shared."""
     if promise.threshold_by != "guarantee":
         return "none: the threshold was given"
     n = promise.shared_by
@@ -348,7 +348,7 @@ def _shared_promises(promise: Promise) -> str:
 
 
 def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:
-    """Kinds of copies that nobody planted."""
+    """List the kinds of copies that nobody planted."""
     left = [kind for kind in _KINDS if kind not in n.power.plant_kinds]
     if not n.comparison.n_plants:
         return ["No copies were planted: what would have been found is not known."]
@@ -369,7 +369,7 @@ def _frames_of(what: str) -> tuple[str, str]:
 
 
 def _unread(*counted: tuple[str, str, int]) -> list[str]:
-    """What was not read: called so where it is one, and where it is more; how many."""
+    """Say what was not read: its name for one, its name for more, and how many."""
     return [plural(n, f"{one} was not read.", f"{more} were not read.") for one, more, n in counted if n]
 
 
@@ -391,7 +391,7 @@ _AUDIT_IT = "an audit of the set that is to be released (memorisk audit syntheti
 
 
 def describe_watch(run: FinishedAudit) -> AuditStatement:
-    """A watch: a failure where its rule said stop, else undecided.
+    """Describe a watch: a failure where its rule said stop, else undecided.
 
     Args:
         run: Of that kind.
@@ -461,7 +461,7 @@ def _evaluation_figures(looks: list[dict[str, Any]], last: dict[str, Any]) -> li
 
 
 def describe_quality(run: FinishedAudit) -> AuditStatement:
-    """Figures of quality, which say nothing of privacy: a set of copies has the best there are.
+    """Describe figures of quality, which say nothing of privacy: a set of copies has the best there are.
 
     Args:
         run: Of that kind.

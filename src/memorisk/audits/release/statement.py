@@ -62,7 +62,7 @@ def make_statement(
     images: Sequence[str | Path] = (),
     progress: Progress = no_progress,
 ) -> Statement:
-    """What finished runs say of what is to be released, as one statement; nothing is written.
+    """Make one statement of what finished runs say of what is to be released; nothing is written.
 
     Args:
         runs: Folders of finished runs: audits, filters, loops, watches, figures of quality.
@@ -149,7 +149,7 @@ def write_statement(
 
 
 def _describe_and_bind(run: FinishedAudit, offered: ReleaseFiles, progress: Progress) -> tuple[AuditStatement, Binding]:
-    """What a run says, and what it is tied to."""
+    """Describe a run, and bind it to the files it looked at."""
     audit = describe_run(run)
     with read_guard(run.folder):
         try:
@@ -177,7 +177,7 @@ def _add_unread(run: FinishedAudit, audit: AuditStatement, tie: Binding) -> Audi
 
 
 def describe_run(run: FinishedAudit) -> AuditStatement:
-    """What a run says, tied to no file yet.
+    """Describe a run that is not bound to any file yet.
 
     Args:
         run: Finished and unchanged.

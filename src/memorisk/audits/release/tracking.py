@@ -126,7 +126,7 @@ def safe_settings(config: Mapping[str, Any]) -> dict[str, str | int | float | bo
 def _record(
     kind: str, status: str, gate: str, found: dict[str, float], config: Mapping[str, Any], place: Path
 ) -> Record:
-    """The record, named by what it says."""
+    """Make the record, named by its content."""
     figures = _disambiguate({name: found[name] for name in list(found)[:MOST]})
     settings = safe_settings(config)
     told = json.dumps([kind, status, gate, figures, settings], sort_keys=True, allow_nan=False)
@@ -138,13 +138,13 @@ def _record(
 
 
 def _disambiguate(figures: dict[str, float]) -> dict[str, float]:
-    """The same with names of which none is another's folder: a store of files keeps each as a path."""
+    """Rename names of which one is another's folder: a store of files keeps each as a path."""
     folders = {name[: match.start()] for name in figures for match in re.finditer("/", name)}
     return {f"{name}/value" if name in folders else name: value for name, value in figures.items()}
 
 
 def _other_kind(folder: Path, config: Mapping[str, Any]) -> str | None:
-    """What a run is called that is no audit; None for an audit."""
+    """Name a run that is no audit; None for an audit."""
     made = config.get("run")
     made = made if isinstance(made, Mapping) else {}
     if (folder / VERDICT).is_file() or made.get("audit"):
@@ -159,7 +159,7 @@ def _other_kind(folder: Path, config: Mapping[str, Any]) -> str | None:
 
 
 def _numbers(folder: Path) -> Iterator[tuple[str, float]]:
-    """Of trainings what ``training.json`` holds, of the others their tables."""
+    """Read the numbers: of trainings from ``training.json``, of other runs from their tables."""
     for file in _trainings(folder):
         prefix = "" if file.parent == folder else f"{_slug(file.parent.name)}/"
         yield from ((f"{prefix}{name}", value) for name, value in _leaves(read_json(file)))
@@ -171,7 +171,7 @@ def _numbers(folder: Path) -> Iterator[tuple[str, float]]:
 
 
 def _trainings(folder: Path) -> list[Path]:
-    """Its own, or those of its regimes."""
+    """List the trainings of a run, or of its regimes."""
     own = folder / "training.json"
     return [own] if own.is_file() else sorted(folder.glob("*/training.json"))
 
@@ -201,7 +201,7 @@ def _leaves(value: Any, before: str = "", depth: int = 0) -> Iterator[tuple[str,
 
 
 def _slug(text: object) -> str:
-    """A name that every tracker takes."""
+    """Return a name that every tracker takes."""
     return re.sub(r"[^a-z0-9_.-]+", "_", str(text).lower()).strip("_") or "unnamed"
 
 
@@ -238,7 +238,7 @@ def check_place(place: str) -> tuple[str, str]:
 
 
 def open_log(place: str) -> Log:
-    """What logs runs to a tracker.
+    """Open what logs runs to a tracker.
 
     Args:
         place: As for `check_place`.

@@ -84,7 +84,7 @@ def real_matches(
     options: SynthesizeOptions,
     progress: Progress,
 ) -> tuple[Matches, ...]:
-    """What the detectors say of the calibration images, each beside the training images; nothing without them."""
+    """Compare the calibration images with the training images by every detector; nothing without calibration images."""
     if sets.calibration is None:
         return ()
     asked = replace(sets, synthetic=sets.calibration, asked=sets.calibration.manifest, calibration=None)
@@ -103,7 +103,7 @@ def filter_evidence(
     real: tuple[Matches, ...],
     seed: int,
 ) -> FilterEvidence:
-    """Everything drawn, as evidence of a filter; "before" are the first draws of every place.
+    """Return everything drawn as evidence of a filter; "before" are the first draws of every place.
 
     Args:
         ledger: Of the loop.
@@ -143,7 +143,7 @@ def filter_evidence(
 
 
 def bound_copies(ledger: Ledger, options: SynthesizeOptions) -> RegeneratedCopies:
-    """The bound on copies among the kept images; the units are places."""
+    """Bound the copies among the kept images; the units are places."""
     number = ledger.plan["number"].to_numpy()
     rejected = np.bincount(number[ledger.reason != ""], minlength=ledger.n_asked)
     filled = np.isin(np.arange(ledger.n_asked), number[ledger.kept])
@@ -160,7 +160,7 @@ class DrawnNames(Pseudonyms):
     drawn: frozenset[str] = frozenset()
 
     def names(self, values: Any) -> np.ndarray:
-        """As `Pseudonyms.names`."""
+        """Return pseudonyms as `Pseudonyms.names` does, but leave the names of drawn images."""
         given = [str(value) for value in values]
         hidden = super().names(given)
         return np.array([name if name in self.drawn else other for name, other in zip(given, hidden, strict=True)],
@@ -168,7 +168,7 @@ class DrawnNames(Pseudonyms):
 
 
 def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseudonyms) -> Result:
-    """Numbers, verdict and tables.
+    """Compute numbers, verdict and tables.
 
     Args:
         evidence: Of the loop.
@@ -244,7 +244,7 @@ def kept_table(result: Result) -> pd.DataFrame:
 
 
 def drawn_image_names(evidence: LoopEvidence, names: Pseudonyms) -> DrawnNames:
-    """Pseudonyms that leave ids of drawn images, but those that are an id of somebody real."""
+    """Make pseudonyms that leave ids of drawn images, but those that are an id of somebody real."""
     sets, drawn = evidence.filtered.sets, set()
     if evidence.ledger is not None:
         drawn = set(evidence.ledger.plan["image"])
@@ -345,7 +345,7 @@ def kept_store(folder: Path, file: Path, ledger: Ledger, real: RealSets) -> Imag
 
 
 def _checked(folder: Path, names: list[str], hashes: np.ndarray, form: StoredForm) -> np.ndarray:
-    """[n, *shape] of kept files, which must be what was screened."""
+    """Read kept files, [n, *shape], and check that they are what was screened."""
     try:
         pixels = form.pixels(read_images(folder, names))
         changed = [

@@ -29,7 +29,7 @@ AUDIT = "audit"
 
 
 def open_auditor(options: SynthesizeOptions, detectors: list[PairDetector]) -> PairDetector | None:
-    """The auditor, or None where none is asked for.
+    """Open the auditor, or None where none is asked for.
 
     Raises:
         InputError: There is no such detector, or it chooses the images itself.
@@ -49,7 +49,7 @@ def open_auditor(options: SynthesizeOptions, detectors: list[PairDetector]) -> P
 
 
 def _detector_identity(detector: PairDetector) -> Any:
-    """What makes two detectors one, whatever their folders are called."""
+    """Return what identifies a detector, whatever its folder is called."""
     if detector.source.kind == "detector":
         return file_fingerprint(Path(detector.source.name) / WEIGHTS)
     return detector.source
@@ -95,7 +95,7 @@ def check_audit(train: ImageStore, held: ImageStore, options: SynthesizeOptions,
 
 
 def audit_cost(train: ImageStore, held: ImageStore, n: int, options: SynthesizeOptions) -> Cost:
-    """Of the audit of so many kept images, all of them different; their pixels lie in the run folder while it lasts.
+    """Count the work of auditing so many kept images, all different; the run folder holds their pixels meanwhile.
 
     Args:
         train: Training images.
@@ -111,7 +111,7 @@ def audit_cost(train: ImageStore, held: ImageStore, n: int, options: SynthesizeO
 
 
 def _settings(options: SynthesizeOptions) -> dict[str, Any]:
-    """What the audit is told."""
+    """Return the settings of the audit."""
     shared = {
         f.name: getattr(options, f.name) for kind in (ImageOptions, ReportOptions, ClusterOptions) for f in fields(kind)
     }
@@ -120,7 +120,7 @@ def _settings(options: SynthesizeOptions) -> dict[str, Any]:
 
 
 def summarise_audit(result: Result) -> FinalAudit:
-    """What an audit with held-out images says of its set."""
+    """Summarise what an audit with held-out images says of its set."""
     numbers, real = from_json(SyntheticSummary, result.summary).numbers, result.tables["real_images"]
     part = np.array(column_texts(real, "part"))
     sides = [rows(real, part == name) for name in ("training", "held out")]

@@ -142,7 +142,7 @@ class Ledger:
         return rows[np.argsort(self.plan["number"].to_numpy()[rows], kind="stable")]
 
     def screened(self, thresholds: Sequence[float], real: tuple[Matches, ...]) -> Screening:
-        """What the detectors say of everything drawn.
+        """Return the detectors' scores of everything drawn.
 
         Args:
             thresholds: Of each detector.
@@ -167,7 +167,7 @@ class StoredForm:
 
     @classmethod
     def of(cls, train: ImageStore, config: GeneratorConfig, options: ImageOptions) -> "StoredForm":
-        """The form of a training set, where a generator's images can be brought to it.
+        """Return the form of a training set, where a generator's images can be brought to it.
 
         Args:
             train: The training images.
@@ -187,7 +187,7 @@ class StoredForm:
         return cls(PixelRule.of(options), (height, width, channels))
 
     def pixels(self, images: np.ndarray) -> np.ndarray:
-        """Drawn images in this form.
+        """Bring drawn images to this form.
 
         Args:
             images: [n, H, W, C] uint8.
@@ -209,7 +209,7 @@ class StoredForm:
         return made
 
     def note(self, config: GeneratorConfig) -> str:
-        """What is done to an image before it is compared; empty for nothing."""
+        """Say what is done to an image before it is compared; empty for nothing."""
         if (*config.size, config.channels) == self.shape:
             return ""
         drawn, stored = (" x ".join(map(str, form)) for form in ((*config.size, config.channels), self.shape))
@@ -233,7 +233,7 @@ def store_of_drawn(train: ImageStore, pixels: np.ndarray, names: list[str], labe
 def store_of_hashes(
     train: ImageStore, pixels: np.ndarray, hashes: np.ndarray, names: list[str], labels: list[str], name: str
 ) -> ImageStore:
-    """As `store_of_drawn`, of images whose hashes are known."""
+    """Make a store as `store_of_drawn` does, of images whose hashes are known."""
     table = pd.DataFrame({"image": names, "path": "", "label": labels, "group": names}, dtype=object)
     nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
     manifest = Manifest(table, None, name)

@@ -162,7 +162,7 @@ def _memrate_detector(
     by: Similarity,
     options: SynthesizeOptions,
 ) -> MemRateDetector | None:
-    """The auditor where it gives probabilities, and its features are there; else the first detector that chose.
+    """Choose the auditor if it gives probabilities and its features are there, else the first detector that chose.
 
     None where that one gives no probabilities and its threshold is not calibrated.
     """

@@ -109,12 +109,12 @@ TABLE_THREE = (
 
 
 def times_words(n: int) -> str:
-    """How often, in a sentence."""
+    """Word how often."""
     return "once" if n == 1 else f"{n:,} times"
 
 
 def limitations(patients_known: bool) -> list[Text]:
-    """What the loop does not say.
+    """List what does not follow from the loop.
 
     Args:
         patients_known: Whether it is known whose each image is.
@@ -176,7 +176,7 @@ def loop_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None,
 
 
 def _lead(result: Result, n: LoopNumbers) -> list[Block]:
-    """The verdict in words, why, what would decide it, and the numbers to carry away."""
+    """Lay out the verdict, the reasons, who is exposed, what can go unnoticed, the ways out, and the main numbers."""
     sets = n.filter.sets
     (kind, headline), sentence = HEADLINES[result.status], SENTENCES[result.status]
     if n.filter.nothing_kept:
@@ -192,7 +192,7 @@ def _lead(result: Result, n: LoopNumbers) -> list[Block]:
 
 
 def _copies(n: LoopNumbers) -> tuple[str, str, str]:
-    """Which copies among the kept images are bounded, the upper limit, and what is not promised."""
+    """Say which copies among the kept images are bounded, the upper limit, and which kinds are not covered."""
     promise = n.filter.promise
     if not n.filter.sets.n_kept_images:
         return "Copies among the kept", "-", "nothing kept"
@@ -209,14 +209,14 @@ def _copies(n: LoopNumbers) -> tuple[str, str, str]:
 
 
 def _listed(n: LoopNumbers) -> tuple[str, str]:
-    """How many the auditor lists, and what it says of all together."""
+    """Say how many the auditor lists, and its p-value of all together."""
     if (audit := n.audited) is not None:
         return count(audit.n_listed), f"all together nearer: p {p_words(audit.nearer.p_value)}"
     return ("not asked", "") if n.auditor is None else ("-", "nothing was kept to look at")
 
 
 def _selected(n: LoopNumbers) -> list[Block]:
-    """What drawing again does to the promise."""
+    """Lay out what drawing again does to the promise."""
     promise = n.filter.promise
     if n.copies is None or not n.filter.sets.n_kept_images:
         return []
@@ -240,7 +240,7 @@ def _selected(n: LoopNumbers) -> list[Block]:
 
 
 def _loop(result: Result, n: LoopNumbers) -> list[Block]:
-    """Attempts, and how many images each took."""
+    """Lay out the attempts, and how many images each took."""
     told, places = (LOOP_WITH_GAPS if n.n_empty else LOOP), (n.n_asked, n.n_empty)
     asked, empty = map(count, places)
     blocks: list[Block] = [Paragraph(told.format(tries=times_words(n.most_tries), asked=asked, empty=empty))]
@@ -263,7 +263,7 @@ def _loop(result: Result, n: LoopNumbers) -> list[Block]:
 
 
 def _audited(n: LoopNumbers) -> list[Block]:
-    """What the auditor says."""
+    """Lay out what the auditor says."""
     audit, units = n.audited, n.filter.units
     if audit is None:
         idle = NOTHING_TO_AUDIT.format(auditor=n.auditor)
@@ -294,7 +294,7 @@ def _table_three(row: TableThreeRow | None) -> list[Block]:
 
 
 def _setup(s: LoopSummary, redact: bool) -> list[Block]:
-    """Everything to repeat it."""
+    """List the settings that repeat the run."""
     n, sets, calibration = s.numbers, s.numbers.filter.sets, s.numbers.filter.calibration
     told: DefinitionRows = []
     for title, name, images, units in (

@@ -48,7 +48,7 @@ def loop_cost(
     quality: PairDetector,
     options: SynthesizeOptions,
 ) -> Cost:
-    """Of a whole loop; of one that may not begin, since identities are missing, only the decoded images.
+    """Count the work of a whole loop; where identities are missing, only the decoded images.
 
     Args:
         generator: Which draws.
@@ -89,7 +89,7 @@ def _quality(
     screened: int,
     options: SynthesizeOptions,
 ) -> Cost:
-    """Of table 3: features of the first draws, the kept and new people's images; nearest training images of all."""
+    """Count the work of table 3: features of first draws, kept and new people's images, and their comparison."""
     train, reference = real.filter.train, real.held or real.filter.calibration
     plain = options.input_size is None and options.normalise is None
     known = plain and quality.source in [detector.source for detector in detectors]
@@ -106,7 +106,7 @@ def _quality(
 
 
 def _features(detector: PairDetector, stores: Sequence[ImageStore | None], train: ImageStore, more: int) -> Cost:
-    """Of images that there are, and of so many that are made."""
+    """Count the features of images that there are, and of so many that are made."""
     shape, hashes = train.images.shape, [store.pixel_hashes for store in stores if store is not None]
     d = dimension(detector.source, shape, detector.detector)
     return features_cost(detector.source, hashes, shape, detector.detector) + Cost(
@@ -219,7 +219,7 @@ def describe_loop(
 
 
 def _warned(new: Proportion | None) -> list[str]:
-    """That little will pass, where calibration shows it."""
+    """Warn that few images will pass, where calibration shows it."""
     if new is None or not is_hopeless(new):
         return []
     return [f"Few images or none will pass: {rejection_words(new, 'patients')}."]

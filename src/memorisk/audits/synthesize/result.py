@@ -112,7 +112,7 @@ class LoopNumbers:
         return self.copies if self.filter.promise.guarantee and sets.n_kept_images and known else None
 
     def in_verdict(self) -> dict[str, Any]:
-        """Those that ``verdict.json`` holds."""
+        """Return the numbers that ``verdict.json`` holds."""
         return {key: value for key, value in to_json(self).items() if key != "notes"}
 
 

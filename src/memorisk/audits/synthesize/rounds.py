@@ -213,7 +213,7 @@ def _write_images(block: Block, images: np.ndarray, places: LoopFolders) -> None
 
 
 def _are_images_complete(block: Block, places: LoopFolders, form: StoredForm) -> bool:
-    """Whether the images of a block are on the disk as they were screened."""
+    """Return whether the images of a block are on the disk as they were screened."""
     try:
         return all(
             hash_pixels(form.pixels(read_images(folder, [name]))[0]) == block.hashes[row]

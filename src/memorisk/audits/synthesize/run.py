@@ -170,7 +170,7 @@ def synthesize(
 
 
 def _working_at(workplace: ComputeBackend, asked: _LoopInputs) -> _LoopInputs:
-    """The same, its detectors' passes of images and searches somewhere else."""
+    """Return the inputs with the detectors' passes and searches at another workplace."""
     detectors = [detector.working_at(workplace) for detector in asked.detectors]
     return replace(asked, detectors=detectors, quality=asked.quality.working_at(workplace))
 
@@ -183,7 +183,7 @@ def _run(
     names: Pseudonyms,
     progress: Progress,
 ) -> Result:
-    """The loop in its run folder; what is finished already is read."""
+    """Run the loop in its run folder; what is finished already is read."""
     config = {**named, **asdict(asked.options), "run": _identity(asked, found)}
     names = names.knowing(config, "train")
     with _disk_errors(folder), open_run(folder, names.settings(config), identity=["run"]) as run:
@@ -221,7 +221,7 @@ def _read_inputs(
     options: SynthesizeOptions,
     progress: Progress,
 ) -> _LoopInputs:
-    """Everything that can be refused before anything is drawn.
+    """Read, and refuse, everything that can be refused before anything is drawn.
 
     Raises:
         InputError: It is.
@@ -242,7 +242,7 @@ def _read_inputs(
 
 
 def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
-    """Thresholds as a filter makes them; none where the guarantee cannot be given, and nothing is computed."""
+    """Compute thresholds as a filter does; none, and nothing is computed, where there can be no guarantee."""
     options, sets = asked.options, asked.real.filter
     if not options.threshold and not all(found.kept for found in asked.counted):
         return _Calibration()
@@ -300,7 +300,7 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
 
 
 def _empty_evidence(asked: _LoopInputs) -> FilterEvidence:
-    """Evidence of a loop that may not begin: identities are missing."""
+    """Return the evidence of a loop that may not begin, since identities are missing."""
     sets, n = asked.real.filter, np.empty(0, dtype=np.int64)
     pixels = np.zeros((0, *sets.train.images.shape[1:]), np.uint8)
     none = store_of_hashes(sets.train, pixels, n.astype(object), [], [], "drawn images")
@@ -309,7 +309,7 @@ def _empty_evidence(asked: _LoopInputs) -> FilterEvidence:
 
 
 def _draw(run: RunFolder, asked: _LoopInputs, found: _Calibration, progress: Progress) -> Ledger:
-    """The loop itself."""
+    """Draw, screen and draw again."""
     options, real = asked.options, asked.real
     rejected = run.subfolder(REJECTED) if options.keep_rejected else None
     places = LoopFolders(run.subfolder(_ROUNDS), _kept_folder(run), rejected)
@@ -320,7 +320,7 @@ def _draw(run: RunFolder, asked: _LoopInputs, found: _Calibration, progress: Pro
 
 
 def _kept_folder(run: RunFolder) -> Path:
-    """Where kept images are written: under a name of its own until all of them are there."""
+    """Open the folder of kept images, under a name of its own until all of them are there."""
     if (run / KEPT).is_dir() and not (run / _BUILDING).exists():
         (run / KEPT).rename(run / _BUILDING)  # killed after it was named, before the run was finished
     return run.subfolder(_BUILDING)
@@ -341,7 +341,7 @@ def _clear(run: RunFolder) -> None:
 
 
 def _audit(run: RunFolder, asked: _LoopInputs, ledger: Ledger, progress: Progress) -> FinalAudit | None:
-    """The kept set before the auditor; None without one, or without images."""
+    """Audit the kept set; None without an auditor, or without images."""
     if asked.auditor is None or asked.real.held is None or not len(ledger.kept):
         return None
     kept = kept_store(run / _BUILDING, run / _ROUNDS / "kept.npy", ledger, asked.real)
@@ -357,7 +357,7 @@ def _write_tables(run: RunFolder, result: Result) -> None:
 
 
 def _identity(asked: _LoopInputs, found: _Calibration) -> dict[str, Any]:
-    """What makes this run this run."""
+    """Return the settings and inputs that a later command may not change in a run folder."""
     options, real = asked.options, asked.real
     features = [
         {k: getattr(o.train.described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
@@ -398,7 +398,7 @@ def _identity(asked: _LoopInputs, found: _Calibration) -> dict[str, Any]:
 def new_patient_rejection(
     thresholds: Sequence[float], beside: tuple[Matches, ...], sets: FilterSets, seed: int
 ) -> Proportion | None:
-    """Share of new patients whose real image would be rejected, as `audits.filter.decisions.real_share` has it.
+    """Return the share of new patients whose real image would be rejected, as `audits.filter.decisions.real_share`.
 
     Args:
         thresholds: Of each detector.

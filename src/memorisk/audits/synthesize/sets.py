@@ -48,7 +48,7 @@ def refuse_generated(what: str, source: Manifest | ImageStore) -> None:
 
 
 def _folders(manifest: Manifest) -> Iterator[Path]:
-    """Folders in which images lie, those above them up to the root, and the one above that: each once."""
+    """List the folders in which images lie, those above them up to the root, and the one above that, each once."""
     if manifest.root is None:
         return
     root = manifest.root.absolute()
@@ -140,7 +140,7 @@ def read_real(
 
 
 def _placeholder(train: Manifest | ImageStore) -> Manifest:
-    """A synthetic set of nothing: there is none yet."""
+    """Return an empty synthetic set, since nothing is drawn yet."""
     return replace(manifest_of(train).subset(np.empty(0, dtype=np.intp)), notes=(), name="drawn")
 
 

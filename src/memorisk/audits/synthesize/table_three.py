@@ -57,7 +57,7 @@ def table_three(runs: Sequence[str | Path]) -> pd.DataFrame:
 
 
 def _flat(row: TableThreeRow) -> dict[str, Any]:
-    """A column a number."""
+    """Return the row with a column for each number."""
     found = {name: value for name, value in to_json(row).items() if name != "figures"}
     for figure in FIGURES:
         for what in SETS:
@@ -85,7 +85,7 @@ def table_three_block(row: TableThreeRow) -> Table:
 
 
 def rate_words(row: Mapping[Any, Any]) -> str:
-    """Whose MemRate a row has, at what and of what; or why it has none.
+    """Say by which detector a row has its MemRate, at what and of what; or why it has none.
 
     Args:
         row: Of `table_three`.

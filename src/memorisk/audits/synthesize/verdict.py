@@ -26,12 +26,12 @@ NEARLY_ALL = 0.9
 
 
 def is_hopeless(share: Proportion | None) -> bool:
-    """Whether (nearly) everybody would be rejected, so that few images or none will pass."""
+    """Return whether (nearly) everybody would be rejected, so that few images or none will pass."""
     return share is not None and share.low >= NEARLY_ALL
 
 
 def rejection_words(share: Proportion, units: str) -> str:
-    """The share in a sentence.
+    """Word the share in a sentence.
 
     Args:
         share: Of new people.
@@ -42,7 +42,7 @@ def rejection_words(share: Proportion, units: str) -> str:
 
 
 def loop_verdict(numbers: LoopNumbers, options: SynthesizeOptions) -> dict[str, Any]:
-    """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
+    """Decide the status, with reasons, what would decide it, and the numbers that a pipeline may act on.
 
     Args:
         numbers: Of `analysis.loop_numbers`.
@@ -68,13 +68,13 @@ def loop_verdict(numbers: LoopNumbers, options: SynthesizeOptions) -> dict[str, 
 
 
 def _passed(numbers: LoopNumbers) -> list[str]:
-    """What a pass rests on: the guarantee, and which copies the auditor would have noticed."""
+    """List what a pass rests on: the guarantee, and which copies the auditor would have noticed."""
     audit = numbers.audited
     return [str(numbers.filter.promise.guarantee), *([] if audit is None else [f"the audit: {audit.why[0]}"])]
 
 
 def _audit_failures(numbers: LoopNumbers) -> list[tuple[str, str]]:
-    """What the auditor found."""
+    """List what the auditor found, and what would help."""
     audit = numbers.audited
     if audit is None or audit.clean:
         return []
@@ -93,7 +93,7 @@ def _audit_failures(numbers: LoopNumbers) -> list[tuple[str, str]]:
 
 
 def _hopeless(numbers: LoopNumbers) -> str:
-    """Why further tries are idle, where they are."""
+    """Say why further tries are useless, where they are."""
     real = numbers.filter.real_rejected
     if not numbers.hopeless or real is None:
         return ""
@@ -102,7 +102,7 @@ def _hopeless(numbers: LoopNumbers) -> str:
 
 
 def _way(numbers: LoopNumbers) -> str:
-    """What would fill places."""
+    """Say what would fill places."""
     if not numbers.hopeless:
         kept = numbers.filter.sets.n_kept_images
         return f"{FEWER_COPIES}, or a larger --most-tries" if kept else "a larger --most-tries"
@@ -110,7 +110,7 @@ def _way(numbers: LoopNumbers) -> str:
 
 
 def _doubts(numbers: LoopNumbers) -> list[tuple[str, str]]:
-    """What is missing for a pass that the filter does not know of."""
+    """List what keeps a pass away besides the filter's own doubts."""
     found = []
     if n := numbers.n_empty:
         told = plural(n, "place stayed empty", "places stayed empty")

@@ -55,7 +55,7 @@ from memorisk.statistics.copies.tails import copies_for_power
 
 
 def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, names: Pseudonyms) -> Result:
-    """Statistics, verdict and tables.
+    """Compute statistics, verdict and tables.
 
     Args:
         evidence: Of the images.
@@ -233,7 +233,7 @@ def numbers_of(
 
 
 def _power(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> Power:
-    """What was noticed of planted copies."""
+    """Count what was noticed of planted copies."""
     power, bound = found.power, None if found.bound is None else found.bound.upper
     if power is None:
         return Power(
@@ -256,7 +256,7 @@ def _power(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptio
 
 
 def _pixel_pairs(evidence: SyntheticEvidence, found: Findings) -> PixelPairs:
-    """Pairs with equal or nearly equal pixels, and what a person said of them."""
+    """Count pairs with equal or nearly equal pixels, and what a person said of them."""
     pixels, rule = found.pixels, evidence.copies.rule
     return PixelPairs(
         n_confirmed_pairs=len(pixels.confirmed),

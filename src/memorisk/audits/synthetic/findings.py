@@ -181,7 +181,7 @@ def compute_findings(
     options: SyntheticOptions,
     review: Review = NO_REVIEW,
 ) -> Findings:
-    """Everything that is computed from the distances.
+    """Compute everything that follows from the distances.
 
     Args:
         sets: For the patients.
@@ -259,7 +259,7 @@ def _any(n: int, masks: Sequence[np.ndarray]) -> np.ndarray:
 def _lists(
     d: Distances, patients: np.ndarray, theirs: np.ndarray, level: float, seed: int
 ) -> tuple[ReversedQueries, ...]:
-    """A detector's list as it stands, and as it was before pairs were dismissed.
+    """Return a detector's list as it stands, and as it was before pairs were dismissed.
 
     Whoever is near enough by another pair stays listed at the cut of the list as it was; nobody else leaves it.
     """
@@ -315,7 +315,7 @@ def _of_detector(
 def _singled_out(
     d: Distances, copies: PixelCopies, asked: ReversedQueries, theirs: np.ndarray, chance: float
 ) -> SingledOut:
-    """Both statistics of everybody, their cuts from held-out patients, and who lies beyond one of them.
+    """Compute both statistics of everybody, their cuts from held-out patients, and who lies beyond one of them.
 
     A patient of many images has more chances: where numbers of images are not alike in both parts, a training patient
     counts as many trials as it has images for each of a held-out one.
@@ -346,7 +346,7 @@ def _power(
     n_synthetic: int,
     seed: int,
 ) -> tuple[PlantPower | None, CopiesBound | None]:
-    """Plants noticed by any detector or by their pixels, and what follows for the set."""
+    """Count plants noticed by any detector or by their pixels, and what follows for the set."""
     if by[0].power is None:
         return None, None
     power = plant_power(_noticed(by, copies, plants), patients[plants.source], kinds=plants.kind.tolist(), seed=seed)
@@ -364,7 +364,7 @@ def _noticed(
 def held_out_for_kinds(
     found: Findings, copies: PixelCopies, plants: Plants, kinds: Sequence[str], options: SyntheticOptions
 ) -> int | None:
-    """Held-out patients with whom planted copies of some kinds would be noticed as a pass needs it, by the same tails.
+    """Estimate with how many held-out patients planted copies of some kinds would be noticed as a pass needs.
 
     Args:
         found: What was found.
@@ -399,7 +399,7 @@ def _least_alike(tests: Sequence[NeighbourTest | None]) -> NeighbourTest | None:
 def _exchangeability_test(
     sets: Sets, distances: Distances, patients: np.ndarray, theirs: np.ndarray, number: int, seed: int
 ) -> NeighbourTest | None:
-    """Of one of so many detectors, with draws enough for a p-value far below the verdict's level times all of them."""
+    """Test one of several detectors, with draws enough for a p-value far below their shared level."""
     if not len(theirs) or sets.shared_patients:
         return None
     part, rows = np.repeat([0, 1], [len(patients), len(theirs)]), distances.among_rows

@@ -192,7 +192,7 @@ class Clusters:
 def copy_clusters(
     exposing: Iterable[tuple[int, str]], hashes: np.ndarray, alike: Iterable[tuple[int, int]], blank: np.ndarray
 ) -> Clusters:
-    """Who is copied by which images together.
+    """Group images that copy the same patients together.
 
     Args:
         exposing: Synthetic image by row, and a patient whom it exposes; the first of an image counts.

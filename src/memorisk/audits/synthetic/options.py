@@ -140,11 +140,11 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
         return self.train_split or "train"
 
     def of_real(self) -> ImageOptions:
-        """How training and held-out images are read."""
+        """Return how training and held-out images are read."""
         return image_options(self)
 
     def of_synthetic(self) -> ImageOptions:
-        """How synthetic images are read: as the real ones, but without their columns and patterns."""
+        """Return how synthetic images are read: as the real ones, but without their columns and patterns."""
         return of_synthetic_images(self)
 
 

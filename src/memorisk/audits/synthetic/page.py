@@ -93,7 +93,7 @@ def _paired(result: Result, n: SyntheticNumbers, pictures: Pictures | None, reda
 
 
 def _lead(result: Result, n: SyntheticNumbers) -> list[Block]:
-    """The verdict in words, why, what would decide it, and the numbers to carry away."""
+    """Lay out the verdict, the reasons, what would decide it, and the main numbers."""
     kind, headline = wording.HEADLINES[result.status]
     certain = result.status == "fail" and n.pixels.n_certain
     blocks: list[Block] = [Paragraph(n.terms.fill(wording.CERTAIN if certain else wording.SENTENCES[result.status]))]
@@ -153,7 +153,7 @@ def _beside_near(pixels: PixelPairs) -> list[str]:
 
 
 def _noticed(power: Power) -> list[Fact]:
-    """Of all planted copies, and of the kind that is missed most."""
+    """Show the share noticed of all planted copies, and of the kind that is missed most."""
     if power.recall is None:
         return [Fact("Planted copies noticed", "not known")]
     facts = [Fact("Planted copies noticed", percent(power.recall.estimate), _limits(power.recall))]
@@ -178,7 +178,7 @@ def _rates(paired: Paired | None) -> list[Fact]:
 
 
 def _exposed(result: Result, summary: SyntheticSummary, pictures: Pictures | None, redact: bool) -> list[Block]:
-    """The listed patients with the images that expose them, and certain copies."""
+    """Lay out the listed patients with the images that expose them, and certain copies."""
     n, terms, listing = summary.numbers, summary.numbers.terms, summary.numbers.listing
     blocks = confirmed_callout(result, n)
     blocks += _certain(result, summary, redact) if n.pixels.n_certain_images else []
@@ -316,7 +316,7 @@ def _rests(summary: SyntheticSummary) -> list[Block]:
 
 
 def _setup(s: SyntheticSummary, redact: bool) -> list[Block]:
-    """Everything to repeat the audit."""
+    """List the settings that repeat the audit."""
     n, sets, held = s.numbers, s.numbers.sets, s.numbers.sets.held
     told: DefinitionRows = []
     for title, name, images, units in (
@@ -357,14 +357,14 @@ def _of_part(table: pd.DataFrame, part: str) -> np.ndarray:
 
 
 def _nobody_listed(n: SyntheticNumbers, terms: Terms) -> str:
-    """That the statistics list nobody, which clears nobody of the copies above."""
+    """Say that the statistics list nobody, which clears nobody of the copies above."""
     if not n.pixels.n_certain:
         return f"No training {terms.unit} is listed."
     return f"Beside the copies above, which need no statistics, no training {terms.unit} is listed by distance."
 
 
 def _no_list(n: SyntheticNumbers, listing: Listing) -> str:
-    """That an empty list says little where none could be."""
+    """Say that an empty list says little where none could be."""
     shortest = listing.shortest_list_patients
     if shortest > n.sets.n_train_patients:
         return " With so few held-out ones none could have been."

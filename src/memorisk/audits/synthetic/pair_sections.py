@@ -21,7 +21,7 @@ MANY = 0.001
 
 
 def detector_block(result: Result, n: SyntheticNumbers) -> list[Block]:
-    """What each of several detectors says; of one with a head, whom it calls copied by its own threshold."""
+    """Tabulate the results of several detectors; of one with a head, whom it calls copied by its own threshold."""
     table, terms = result.tables["detectors"], n.terms
     several, heads = len(table) > 1, bool(np.isfinite(column_numbers(table, "above_half")).any())
     if not several and not heads:
@@ -153,7 +153,7 @@ def cluster_block(result: Result, terms: Terms, redact: bool) -> list[Block]:
 
 
 def review_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
-    """What a person is asked to look at, and what persons said."""
+    """Lay out what a person is asked to look at, and what persons said."""
     table = result.tables["review"]
     verdicts = column_texts(table, "verdict")
     open_pairs = sum(not verdict for verdict in verdicts)
@@ -186,7 +186,7 @@ def _judged(table: pd.DataFrame, title: str, terms: Terms, redact: bool) -> list
 
 
 def confirmed_callout(result: Result, numbers: SyntheticNumbers) -> list[Block]:
-    """That persons saw copies."""
+    """Say that persons saw copies."""
     if not (n := numbers.pixels.n_confirmed_pairs):
         return []
     patients = int(booleans(result.per_group, "confirmed").sum())

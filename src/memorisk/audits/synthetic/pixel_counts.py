@@ -66,7 +66,7 @@ def count_pixel_pairs(
     sets: Sets, copies: PixelCopies, patients: np.ndarray, held: np.ndarray, review: Review,
     counted: ImageCounts | None,
 ) -> PixelCounts:  # fmt: skip
-    """Counts of all images, and the p of those that count."""
+    """Count pairs of all images, and test those that count."""
     certain = (copies.identical >= 0) & ~copies.in_both
     ours = np.isin(np.arange(len(patients)), copies.near_train.second)
     theirs = np.isin(np.arange(len(held)), copies.near_held.second)
@@ -88,7 +88,7 @@ def count_pixel_pairs(
 
 
 def _within(chosen: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """[n] what is chosen among these rows."""
+    """Return which of these rows are chosen, [n]."""
     kept = np.zeros(len(chosen), bool)
     kept[rows] = chosen[rows]
     return kept

@@ -225,7 +225,7 @@ class SyntheticNumbers:
         return Terms(self.units)
 
     def in_verdict(self) -> dict[str, Any]:
-        """Those that ``verdict.json`` holds."""
+        """Return the numbers that ``verdict.json`` holds."""
         return {key: value for key, value in to_json(self).items() if key not in _OF_THE_PAGE}
 
 

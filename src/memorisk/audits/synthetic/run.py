@@ -161,7 +161,7 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
 
 
 def _counted(sets: Sets) -> list[str]:
-    """That patients would count by one image each, where they would."""
+    """Note that patients would count by one image each, where they would."""
     if sets.held is None:
         return []
     said = image_counts(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str)).words
@@ -293,7 +293,7 @@ def write_report(path: Path, result: Result, *, pictures: Pictures | None, redac
 
 
 def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[str, Any]:
-    """What makes this run this run; a review of it may change."""
+    """Return the settings and inputs that a later command may not change in a run folder; a review may change."""
     sets, pairing = evidence.sets, evidence.pairing
     features = [
         {k: getattr(described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
@@ -319,7 +319,7 @@ def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[st
 
 
 def _log_start(run: RunFolder, evidence: SyntheticEvidence) -> None:
-    """What was computed, and what the atlas had already."""
+    """Log what was computed, and what the cache had already."""
     tables = {view.name: view.features for view in evidence.views}
     run.log(
         "started",
@@ -334,7 +334,7 @@ def _log_start(run: RunFolder, evidence: SyntheticEvidence) -> None:
 
 
 def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:
-    """Who was compared, a file a set."""
+    """Write who was compared, a file for each set."""
     inner = run.subfolder("manifests")
     for what, store in ((TRAIN, sets.train), (SYNTHETIC, sets.synthetic), (HELD_OUT, sets.held)):
         path = inner / f"{MANIFESTS[what]}.parquet"

@@ -43,7 +43,7 @@ _MOST = 25
 
 
 def power_section(result: Result, summary: SyntheticSummary) -> list[Block]:
-    """What compared the images, what it would have found (planted copies by kind), and which lists were possible."""
+    """Lay out what compared the images, which planted copies it would have found, and which lists were possible."""
     n, blocks = summary.numbers, list[Block]()
     for one in summary.detectors:
         blocks.append(Paragraph([Name(one.sentence), f" Distance: {one.measure}."]))
@@ -180,7 +180,7 @@ def pair_section(result: Result, n: SyntheticNumbers, pictures: Pictures | None,
 
 
 def _lists(summary: SyntheticSummary) -> list[Block]:
-    """Which lists the numbers of held-out patients allow."""
+    """Say which lists the numbers of held-out patients allow."""
     n, terms = summary.numbers, summary.numbers.terms
     if not summary.lists or n.listing is None or n.sets.held is None:
         return []
@@ -236,7 +236,7 @@ def _kinds_figure(result: Result, wanted: float) -> Figure:
 
 
 def _of(table: pd.DataFrame, detector: str) -> pd.DataFrame:
-    """A detector's rows."""
+    """Return a detector's rows."""
     return rows(table, [name == detector for name in column_texts(table, "detector")])
 
 

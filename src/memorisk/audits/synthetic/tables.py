@@ -135,7 +135,7 @@ class SyntheticTables:
         }
 
     def per_class(self) -> pd.DataFrame:
-        """Counts by label."""
+        """Count by label."""
         labels = sorted(set(self.labels) | set(self.train_labels))
         return pd.DataFrame(
             {
@@ -152,7 +152,7 @@ class SyntheticTables:
         names = self.key.names(unit)
 
         def rows(view: DetectorView, _: DetectorFindings) -> dict[str, np.ndarray]:
-            """Of one detector."""
+            """Return the rows of one detector."""
             distance = group_values(view.distances.held, self.found.held_patients)
             return {"group": names, "n_images": counts, "distance": distance}
 
@@ -164,7 +164,7 @@ class SyntheticTables:
         part = np.array(["training"] * n + ["held out"] * m, dtype=object)
 
         def rows(view: DetectorView, _: DetectorFindings) -> dict[str, np.ndarray]:
-            """Of one detector."""
+            """Return the rows of one detector."""
             d = view.distances
             return {
                 "image": np.concatenate([self.train_image, self.held_image]),
@@ -186,7 +186,7 @@ class SyntheticTables:
         nothing = np.zeros(planted.n, bool)
 
         def rows(view: DetectorView, found: DetectorFindings) -> dict[str, np.ndarray]:
-            """Of one detector."""
+            """Return the rows of one detector."""
             return {
                 "kind": planted.kind,
                 "parameter": planted.parameter,
@@ -339,7 +339,7 @@ class SyntheticTables:
     def _by_detector(
         self, rows: Callable[[DetectorView, DetectorFindings], dict[str, np.ndarray]], *order: str
     ) -> pd.DataFrame:
-        """The rows of every detector, one after the other."""
+        """Stack the rows of every detector."""
         parts = []
         for view, one in zip(self.views, self.found.by, strict=True):
             table = pd.DataFrame(rows(view, one))
@@ -351,7 +351,7 @@ class SyntheticTables:
         return self.views[view].distances.plant_source[self.plant.kind == kind]
 
     def _ordered(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
-        """Under pseudonyms sorted by them: the old order would tell the order of the ids."""
+        """Sort rows by pseudonyms, where there are some: the old order would tell the order of the ids."""
         if self.key.key is None:
             return table
         return table.sort_values(list(columns), kind="stable").reset_index(drop=True)

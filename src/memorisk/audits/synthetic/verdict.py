@@ -43,7 +43,7 @@ NO_HELD_OUT = (
 
 
 def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> dict[str, Any]:
-    """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
+    """Decide the status, with reasons, what would decide it, and the numbers that a pipeline may act on.
 
     Args:
         numbers: Of `analysis.numbers_of`.
@@ -76,7 +76,7 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
 
 
 def _failures(numbers: SyntheticNumbers, terms: Terms) -> list[str]:
-    """Reasons to fail."""
+    """List the reasons to fail."""
     said, pixels = list[str](), numbers.pixels
     if n := pixels.n_confirmed_pairs:
         said.append(f"a person confirmed {plural(n, 'pair', 'pairs')} as a copy of a training image")
@@ -92,7 +92,7 @@ def _failures(numbers: SyntheticNumbers, terms: Terms) -> list[str]:
 
 
 def _listed(listing: Listing, terms: Terms) -> list[str]:
-    """Reasons to fail by distance."""
+    """List the reasons to fail by distance."""
     said = []
     if n := listing.n_listed_at_verdict:
         are = f"{terms.counted(n, 'training')} {'is' if n == 1 else 'are'}"
@@ -144,7 +144,7 @@ def _review_words(pixels: PixelPairs) -> list[str]:
 
 
 def _one_image_each(said: str) -> list[str]:
-    """That patients counted by one image each, after the reasons; it is none itself."""
+    """Say that patients count by one image each; it stands after the reasons, and is none itself."""
     return (
         [f"{said} The list of patients compares each with held-out ones at as many images as they have"] if said else []
     )
@@ -171,7 +171,7 @@ def _give_held_out(terms: Terms) -> str:
 
 
 def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) -> tuple[list[str], list[str]]:
-    """Why it cannot pass, and what would decide it."""
+    """List why it cannot pass, and what would decide it."""
     pixels, reading = numbers.pixels, numbers.reading
     found = [
         _singled_out(numbers.listing, terms),
@@ -194,7 +194,7 @@ def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) 
 
 
 def _dismissed_copies(pixels: PixelPairs) -> tuple[str, str] | None:
-    """Nobody's word makes a copy of a training image's very pixels none."""
+    """Doubt dismissed pairs with identical pixels: no judgement makes these anything but copies."""
     if not (n := pixels.n_dismissed_identical_pairs):
         return None
     return (
@@ -205,7 +205,7 @@ def _dismissed_copies(pixels: PixelPairs) -> tuple[str, str] | None:
 
 
 def _singled_out(listing: Listing | None, terms: Terms) -> tuple[str, str] | None:
-    """Images nearer to somebody than chance explains: too few for a list, and no pass."""
+    """Doubt a set with images nearer to somebody than chance explains: too few for a list, and no pass."""
     if listing is None or not (n := listing.n_singled_images):
         return None
     are = "image is" if n == 1 else "images are"
@@ -260,7 +260,7 @@ def _near_held_out(pixels: PixelPairs, terms: Terms) -> tuple[str, str] | None:
 
 
 def _memorized_pairs(paired: Paired | None) -> tuple[str, str] | None:
-    """More pairs of an image and what it was generated from are alike than chance makes of held-out images."""
+    """Doubt a set in which more pairs of an image and its source are alike than chance makes of held-out images."""
     for said in () if paired is None else paired.rates:
         rate, held, excess = said.rate, said.held, said.excess
         if rate is not None and held is not None and excess is not None and excess.low > 0:
@@ -313,7 +313,7 @@ def _unseen_detector(reading: Reading) -> tuple[str, str] | None:
 
 
 def _not_looked_at(reading: Reading, n_synthetic: int) -> tuple[str, str] | None:
-    """Synthetic images that nothing is said of, or that are one image again and again."""
+    """Doubt a set with images that were not read or show next to nothing, or of one image again and again."""
     distinct = reading.n_synthetic_distinct
     if n := reading.n_synthetic_unread:
         return (
@@ -357,7 +357,7 @@ def _another_kind(numbers: SyntheticNumbers, terms: Terms) -> tuple[str, str] | 
 
 
 def _train_unread(reading: Reading) -> tuple[str, str] | None:
-    """Training images whose copies would not be found."""
+    """Doubt training images that were not read: their copies would not be found."""
     if n := reading.n_train_unread:
         return (
             f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not "
@@ -375,7 +375,7 @@ def _train_unread(reading: Reading) -> tuple[str, str] | None:
 
 
 def _frames_left(reading: Reading) -> tuple[str, str] | None:
-    """Further pages, frames or slices of files, of which nothing is said."""
+    """Doubt files with further pages, frames or slices that were not read."""
     parts = (("synthetic", reading.n_synthetic_frames_left), ("training", reading.n_train_frames_left))
     if not (said := [f"{n:,} of {part} files" for part, n in parts if n]):
         return None

@@ -37,7 +37,7 @@ Sample = Callable[[int, int], Any]
 
 @contextmanager
 def preserve_random_state() -> Iterator[None]:
-    """The global random numbers of Python, NumPy and PyTorch (all devices) are afterwards as they were."""
+    """Restore the global random numbers of Python, NumPy and PyTorch (all devices) afterwards."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the user's, to be given back)
     with torch.random.fork_rng(enabled=True):
         try:
@@ -48,7 +48,7 @@ def preserve_random_state() -> Iterator[None]:
 
 
 def sample_generator(generator: Generator, how: SamplingOptions | None = None, device: str = "auto") -> Sample:
-    """Images of a generator, of classes and conditions in the proportions of its training.
+    """Draw images of a generator, of classes and conditions in the proportions of its training.
 
     Args:
         generator: Of memorisk.
@@ -57,7 +57,7 @@ def sample_generator(generator: Generator, how: SamplingOptions | None = None, d
     """
 
     def sample(n: int, seed: int) -> np.ndarray:
-        """Drawn by the plan of `memorisk generate` for this seed."""
+        """Draw by the plan of `memorisk generate` for this seed."""
         config = generator.config
         balance = "classes" if config.conditioned_on == "class" and not sum(config.class_counts) else "training"
         return draw(generator, plan_draws(generator, n, seed=seed, balance=balance), how, device)
@@ -73,7 +73,7 @@ def sample_pipeline(
     batch: int = 16,
     **call: Any,
 ) -> Sample:
-    """Images of a pipeline of diffusers, each from a seed of its own.
+    """Draw images of a pipeline of diffusers, each from a seed of its own.
 
     Args:
         pipeline: Any ``DiffusionPipeline`` that gives ``images``; one for classes (``class_labels``, as
@@ -94,7 +94,7 @@ def sample_pipeline(
             raise InputError(f"{type(pipeline).__name__} {does} {parameter}: {'give' if parameter in takes else 'leave out'} {name}")  # fmt: skip  # noqa: E501
 
     def sample(n: int, seed: int) -> np.ndarray:
-        """Drawn a batch at a time."""
+        """Draw batch by batch."""
         found = []
         for begin in range(0, n, batch):
             numbers = range(begin, min(begin + batch, n))

@@ -70,11 +70,11 @@ class EvaluationLog:
         self.listed = listed.iloc[np.flatnonzero(known)].reset_index(drop=True)
 
     def found(self, step: int, weights: str) -> Evaluation | None:
-        """The look at these weights after so many steps, if it was had."""
+        """Return the look at these weights after so many steps; None where there is none."""
         return next((look for look in self.looks if (look.step, look.weights) == (step, weights)), None)
 
     def next_number(self) -> int:
-        """Of the look that comes: looks that were overtaken by another training from here spent their error, too."""
+        """Number the next look; looks that another training overtook spent their error, too, and count."""
         return 1 + max((look.number for look in self.looks), default=0)
 
     def before(self, step: int) -> list[Evaluation]:
@@ -106,7 +106,7 @@ class EvaluationLog:
             self._write()
 
     def table(self) -> pd.DataFrame:
-        """A row a look."""
+        """Return a table with a row for each look."""
         return evaluation_table(self.looks)
 
     def lines(self) -> list[dict[str, Any]]:
@@ -117,7 +117,7 @@ class EvaluationLog:
         ]
 
     def _write(self) -> None:
-        """All files, that of the looks last."""
+        """Write all files, that of the looks last."""
         if self.folder is None:
             return
         write_table(self.folder / LISTED_FILE, self.listed)

@@ -65,7 +65,7 @@ class Nearness:
 
 
 def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
-    """The nearest drawn image of every real one.
+    """Find the nearest drawn image of every real one.
 
     Images of which the measure knows no distance (their features not finite, or without direction where that is what
     is compared) are nobody's copy and take no part.
@@ -95,7 +95,7 @@ def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
 
 
 def nearness(found: Distances, real: RealImages, options: WatchOptions, error: float) -> Nearness:
-    """Share, list and summaries.
+    """Compute the share, the list and summaries.
 
     Share, summaries and the count nearer than every held-out patient are of the images that count
     (`RealImages.counted`); the list compares each patient with held-out ones at as many images, and looks at all.
@@ -133,7 +133,7 @@ _NO_DISTANCES = {
 
 
 def exceeds_rule(seen: Nearness, options: WatchOptions, error: float) -> bool:
-    """Whether a look says what the rule waits for, with the error that it may make."""
+    """Return whether a look reaches what the rule waits for, with the error that it may make."""
     if not error or options.stop_on == "never":
         return False
     return {
@@ -165,7 +165,7 @@ def evaluation_fields(seen: Nearness | None) -> dict[str, Any]:
 
 
 def _usable(features: np.ndarray, measure: str | None) -> np.ndarray:
-    """[S] whether the measure knows distances of these rows."""
+    """Return whether the measure knows distances of these rows, [S]."""
     good = np.isfinite(features).all(axis=1)
     if measure in ("cosine", "jensenshannon"):
         good = good & features.any(axis=1)
@@ -175,7 +175,7 @@ def _usable(features: np.ndarray, measure: str | None) -> np.ndarray:
 
 
 def _listed(found: Distances, queries: ReversedQueries, real: RealImages) -> pd.DataFrame:
-    """Who is listed, by which training image, and the drawn image that is nearest."""
+    """List patients, with the training image and the drawn image that is nearest."""
     exposed = exposures(queries, found.train, found.nearest, found.train_group)
     p = dict(zip(queries.unit.tolist(), queries.p_value.tolist(), strict=True))
     columns = {
@@ -231,7 +231,7 @@ class EvaluationQuality:
         return dict(zip(_NUMBERS, values, strict=True)) | {"fid_name": str(found["name"])}
 
     def _features(self, store: ImageStore, cache: bool, progress: Progress) -> Features:
-        """By the source that was named."""
+        """Compute features by the source that was named."""
         options = self.options
         if options.quality.startswith("pca:") or options.quality.endswith((".npy", ".npz", ".parquet")):
             raise InputError(

@@ -209,7 +209,7 @@ class MemorizationWatch:
         return tuple(said)
 
     def result(self) -> WatchResult:
-        """What was seen so far."""
+        """Return what was seen so far."""
         real = self.real
         found = WatchResult(
             folder=self.folder,
@@ -238,7 +238,7 @@ class MemorizationWatch:
         return replace(found, headline=watch_verdict(found).headline) if found.looks else found
 
     def due(self, step: int) -> bool:
-        """Whether a look is planned after this step: every so many."""
+        """Return whether a look is planned after this step."""
         return step > 0 and step % self.options.every == 0
 
     def look(
@@ -285,7 +285,7 @@ class MemorizationWatch:
         return look
 
     def __call__(self, snapshot: "Snapshot") -> bool:
-        """For ``on_snapshot`` of `memorisk.train_generator`: look at the generator, say whether to go on."""
+        """Look at the generator and return whether to go on, as ``on_snapshot`` of `memorisk.train_generator`."""
         generator = snapshot.generator
         self.know(generator)
         sample = sample_generator(generator, self.options.sampling(), self.options.device)
@@ -294,11 +294,11 @@ class MemorizationWatch:
         ).go_on  # fmt: skip
 
     def pipeline(self, pipeline: Any, **how: Any) -> Sample:
-        """A pipeline of diffusers as what draws; arguments as for `audits.watch.drawn_images.sample_pipeline`."""
+        """Make a sample of a pipeline of diffusers; arguments as for `audits.watch.drawn_images.sample_pipeline`."""
         return sample_pipeline(pipeline, **{"batch": self.options.batch, **how})
 
     def lightning(self, sample: Callable[[Any, int, int], Any], *, held_out_loss: str = "val_loss") -> Any:
-        """A callback for a Trainer of Lightning, which stops where this watch says so.
+        """Make a callback for a Trainer of Lightning, which stops where this watch says so.
 
         Args:
             sample: A function of (module, number of images, seed); the module is in evaluation mode, without gradients.
@@ -363,7 +363,7 @@ class MemorizationWatch:
     def _measured(
         self, step: int, weights: str, drawn: ImageStore, held_out_loss: float | None
     ) -> tuple[Evaluation, pd.DataFrame]:
-        """A look and its list."""
+        """Compute a look and its list."""
         self.progress("comparing", 0, 0)
         number = self.book.next_number()
         error = self.shared.of_look(number)
@@ -403,12 +403,12 @@ class MemorizationWatch:
             write_text(folder / CONFIG, dump_yaml(self._config()))
 
     def _config(self) -> dict[str, Any]:
-        """What ``config.yaml`` says."""
+        """Return the content of ``config.yaml``."""
         shown = {name: value for name, value in asdict(self.options).items() if name not in _SHOWN}
         return json_value(shown | {"run": self._identity()})
 
     def _identity(self) -> dict[str, Any]:
-        """What makes this watch this watch."""
+        """Return the settings and images that a later watch may not change in a folder."""
         described, o = self.real.train_features.described, self.options
         names = ("images", "looks", "nominal", "level", "stop_on", "error", "patience", "quality", "seed")
         drawn = ("sampler", "sampling_steps", "guidance")
@@ -455,7 +455,7 @@ def lightning_callback(
                 trainer.should_stop = True
 
         def _go_on(self, trainer: Any, pl_module: Any, step: int) -> bool:
-            """What the watch says of the module as it is now."""
+            """Look at the module as it is now, and return whether to go on."""
             loss = trainer.callback_metrics.get(held_out_loss)
             training = pl_module.training
             pl_module.eval()

@@ -84,12 +84,12 @@ def _lead(found: WatchResult) -> list[Block]:
 
 
 def _compared(look: Evaluation, found: WatchResult) -> int:
-    """Images, drawn ones and held-out ones alike, whose FID is compared."""
+    """Return the number of images, drawn and held-out alike, whose FID is compared."""
     return min(look.n_images, found.real.n_held_images)
 
 
 def _of_whom(look: Evaluation) -> str:
-    """How many could have been listed."""
+    """Say how many could have been listed."""
     if look.shortest_list > look.n_train:
         return f"of {count(look.n_train)}; too few held-out patients for any list"
     short = look.shortest_list
@@ -97,14 +97,14 @@ def _of_whom(look: Evaluation) -> str:
 
 
 def _share(look: Evaluation) -> tuple[str, str]:
-    """The share and its limits."""
+    """Word the share and its limits."""
     if look.share != look.share:
         return "not known", ""
     return percent(look.share), f"{percent(look.share_low)} to {percent(look.share_high)}"
 
 
 def _curves(table: pd.DataFrame, found: WatchResult) -> list[Block]:
-    """The figures and the table of looks."""
+    """Lay out the figures and the table of looks."""
     steps = [int(step) for step in table["step"]]
     columns = {name: table[name].to_numpy(dtype=float) for name in table if name not in ("weights", "fid_name", "note")}
     nothing = np.full(len(steps), np.nan)
@@ -140,7 +140,7 @@ def _curves(table: pd.DataFrame, found: WatchResult) -> list[Block]:
 
 
 def _quality(table: pd.DataFrame, columns: dict[str, np.ndarray], found: WatchResult) -> Figure:
-    """FID of drawn and of held-out images at the same number of either: it falls with the number."""
+    """Draw FID of drawn and of held-out images at the same number of either, since it falls with the number."""
     nothing, drawn = np.full(len(table), np.nan), (columns["fid"], columns["fid_low"], columns["fid_high"])
     same, held = columns["fid_same_number"], (columns["fid_held_out"], nothing, nothing)
     numbers = {_compared(look, found) for look in found.looks if look.fid_name}
@@ -164,7 +164,7 @@ def _quality(table: pd.DataFrame, columns: dict[str, np.ndarray], found: WatchRe
 
 
 def _tables(table: pd.DataFrame) -> list[Block]:
-    """A row a look: what was memorized, and beside it quality and loss where any was had."""
+    """Tabulate the looks: what was memorized, and beside it quality and loss where there are any."""
     step = Column(source="step", heading="Step", format="count", row_heading=True)
     columns = [
         step,
@@ -200,7 +200,7 @@ def _tables(table: pd.DataFrame) -> list[Block]:
 
 
 def _listed(found: WatchResult, redact: bool) -> list[Block]:
-    """Patients of the last look that listed any."""
+    """List the patients of the last look that listed any."""
     listed, last = found.listed, found.looks[-1] if found.looks else None
     if last is None:
         return [Paragraph("There is no look yet.")]
@@ -227,7 +227,7 @@ def _listed(found: WatchResult, redact: bool) -> list[Block]:
 
 
 def _meaning(found: WatchResult) -> list[Block]:
-    """The figures in words."""
+    """Explain the figures."""
     o = found.options
     told: list[tuple[Text, Text]] = [
         (
@@ -246,14 +246,14 @@ def _meaning(found: WatchResult) -> list[Block]:
 
 
 def _divided(looks: int | None) -> str:
-    """How the looks share the error."""
+    """Say how the looks share the error."""
     if looks is None:
         return ", look k the k (k + 1)-th."
     return f", {looks:,} equal ones." if looks > 1 else ", which for a single look is all of it."
 
 
 def _not_said(found: WatchResult) -> list[Text]:
-    """What nobody should take from it."""
+    """List what does not follow from a watch."""
     weak = found.real.weak
     said: list[Text] = [
         f"Whether a set of images may be shared: a look compares {found.options.images:,} images and hides no known "
@@ -268,7 +268,7 @@ def _not_said(found: WatchResult) -> list[Text]:
 
 
 def _setup(found: WatchResult, redact: bool) -> list[Block]:
-    """Everything to repeat it."""
+    """List the settings that repeat the watch."""
     o, real = found.options, found.real
     told: list[tuple[Text, Text]] = [
         ("Training", f"{count(real.n_train_images)} images of {count(real.n_train_patients)} patients"),
@@ -288,7 +288,7 @@ def _setup(found: WatchResult, redact: bool) -> list[Block]:
 
 
 def _sampling(found: WatchResult) -> list[tuple[Text, Text]]:
-    """How images were drawn, as far as the generator has such settings; a sample of the user's own has none."""
+    """Say how images were drawn, as far as the generator has such settings; a user's own sample has none."""
     if found.generator is None:
         return []
     settings = found.options.sampling().told(found.generator)
@@ -296,7 +296,7 @@ def _sampling(found: WatchResult) -> list[tuple[Text, Text]]:
 
 
 def _spoken(table: pd.DataFrame, column: str, how) -> str:
-    """The drawn values in a sentence."""
+    """Word the drawn values in a sentence."""
     known = [(step, value) for step, value in zip(table["step"], table[column], strict=True) if value == value]
     shown = known if len(known) <= 12 else [*known[:6], *known[-6:]]
     return "; ".join(f"step {step:,}: {how(value)}" for step, value in shown) + "."

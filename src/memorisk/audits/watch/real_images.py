@@ -45,7 +45,7 @@ from memorisk.training.features.matrix import Features, load_features
 
 
 def validate_images(images: object, what: str) -> np.ndarray:
-    """[n, H, W, C] of what somebody gave as images.
+    """Check what was given as images, and return it as [n, H, W, C].
 
     Args:
         images: uint8 or uint16, [n, H, W] or [n, H, W, C] with 1 or 3 channels.
@@ -66,7 +66,7 @@ def validate_images(images: object, what: str) -> np.ndarray:
 
 
 def match_channels(images: np.ndarray, like: ImageStore, what: str) -> np.ndarray:
-    """Images with the channels of a store: grey ones repeated, three equal channels as one.
+    """Give images the channels of a store: grey ones repeated, three equal channels as one.
 
     Raises:
         InputError: They are of another size or type, or in colour where the store is grey.
@@ -87,7 +87,7 @@ def match_channels(images: np.ndarray, like: ImageStore, what: str) -> np.ndarra
 def store_of_arrays(
     images: np.ndarray, name: str, groups: Sequence[str] | np.ndarray | None = None, *, cache: Path | None = None
 ) -> ImageStore:
-    """A store of images that lie in memory; nothing is written.
+    """Make a store of images that lie in memory; nothing is written.
 
     Args:
         images: [n, H, W, C].
@@ -203,7 +203,7 @@ def open_real(
 
 
 def draw_features(real: RealImages, drawn: ImageStore, options: WatchOptions, progress: Progress) -> Features:
-    """Features of drawn images by the same detector; one with the pixels of a real image has that image's.
+    """Compute features of drawn images by the same detector; equal pixels get the features of the real image.
 
     Raises:
         InputError: As `load_features`.
@@ -230,7 +230,7 @@ def draw_features(real: RealImages, drawn: ImageStore, options: WatchOptions, pr
 
 
 def _source(images: Images, what: str, groups: Any, options: WatchOptions) -> Manifest | ImageStore:
-    """A manifest or a store of what was handed in.
+    """Return the manifest or store of what was handed in.
 
     Raises:
         InputError: It cannot be read, or patients are given of something else than an array.
@@ -270,7 +270,7 @@ def _with_features(
 
 
 def _detector(train: ImageStore, options: WatchOptions) -> PairDetector:
-    """What compares images, ``auto`` settled.
+    """Open what compares images, with ``auto`` settled.
 
     Raises:
         InputError: No such detector, or saved features, which drawn images have none of.

@@ -45,7 +45,7 @@ _UNDEFINED = ("cosine", "jensenshannon", "correlation")
 def watch_cost(
     watch: MemorizationWatch, looks: Sequence[int] | None, *, kind: str, quality: str, bound: bool, decoded: int = 0
 ) -> Cost:
-    """Of looks that are still to be had.
+    """Count the work of looks that are still to come.
 
     Args:
         watch: With the real images.
@@ -175,7 +175,7 @@ def plan_watch(
     progress: Progress = no_progress,
     **settings: Any,
 ) -> WatchPlan:
-    """What `watch_training` would look at; nothing is drawn.
+    """Plan what `watch_training` would look at; nothing is drawn.
 
     Args:
         run: As there.
@@ -206,7 +206,7 @@ def plan_watch(
 
 
 def build_plan(watch: MemorizationWatch, cost: Cost, steps: tuple[int, ...] = ()) -> WatchPlan:
-    """What a watch would do.
+    """Build the plan of a watch.
 
     Args:
         watch: Without a look.
@@ -254,7 +254,7 @@ def watch_within(
     progress: Progress = no_progress,
     **settings: Any,
 ) -> MemorizationWatch:
-    """What `memorisk.train_generator` takes as ``on_snapshot`` to be watched and, where the rule says so, ended.
+    """Make the ``on_snapshot`` of `memorisk.train_generator` that watches a training and, by the rule, ends it.
 
     It looks at the training images and, as held-out ones, at the validation part; never at the test part.
 
@@ -283,7 +283,7 @@ def plan_within(
     progress: Progress = no_progress,
     **settings: Any,
 ) -> WatchPlan:
-    """What `watch_within` would look at, and by which rule it would end the training; nothing is drawn or written.
+    """Plan what `watch_within` would look at, and by which rule it would end the training; nothing is written.
 
     Args:
         images: As there.
@@ -308,7 +308,7 @@ def _opened(
     images: str | Path, out: str | Path, watching: WatchSettings | None, progress: Progress, settings: dict[str, Any],
     *, planning: bool = False,
 ) -> MemorizationWatch:  # fmt: skip
-    """The watch, without a folder where it is but planned."""
+    """Open the watch, without a folder where it is only planned."""
     options = settings_of(TrainGeneratorOptions, settings)
     refuse_overlap(out, {"IMAGES": images})
     if watching is not None and watching.log_to is not None:

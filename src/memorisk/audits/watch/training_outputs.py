@@ -64,7 +64,7 @@ class SavedGenerator:
 
 
 def is_training_run(folder: Path) -> bool:
-    """Whether a folder is a run of ``memorisk train generator``."""
+    """Return whether a folder is a run of ``memorisk train generator``."""
     if not (folder / CONFIG).is_file():
         return False
     config = read_config(folder)
@@ -139,7 +139,7 @@ def saved_generators(folder: Path) -> list[SavedGenerator]:
 
 
 def is_training_over(folder: Path) -> bool:
-    """Whether a training is done: its ``training.json`` is there."""
+    """Return whether a training is done: its ``training.json`` is there."""
     return (folder / SUMMARY).is_file()
 
 
@@ -196,7 +196,7 @@ def open_outputs(
     place: Path, train: Images | None, held_out: Images | None, out: str | Path | None, options: WatchOptions,
     progress: Progress,
 ) -> TrainingOutputs:  # fmt: skip
-    """Which kind of folder it is, and how it is looked at.
+    """Find which kind of folder it is, and how it is looked at.
 
     Args:
         place: Of the training.
@@ -243,13 +243,13 @@ def _run_outputs(
         raise InputError("train and held_out go together: name both, or neither, and the run's own images are read")
 
     def waiting() -> list[int]:
-        """Steps of the generators that are kept."""
+        """List the steps of the generators that are kept."""
         return sorted({kept.step for kept in saved_generators(place)})
 
     seen: set[Path] = set()
 
     def look(watch: MemorizationWatch, more: bool) -> Iterator[Evaluation]:
-        """At each of them, once."""
+        """Look at each kept generator, once."""
         for kept in saved_generators(place):
             if kept.folder not in seen:
                 generator = load_generator(kept.folder)
@@ -260,7 +260,7 @@ def _run_outputs(
                 yield watch.look(kept.step, sample, held_out_loss=loss, weights=generator.source)
 
     def check(real: RealImages) -> None:
-        """Its own validation part it knows as such; of others it must know nobody."""
+        """Refuse a generator that knows held-out patients; its own validation part is no such part."""
         for kept in saved_generators(place)[-1:] if given else ():
             refuse_known(load_generator(kept.folder), real.held, "the held-out images")
 
@@ -283,11 +283,11 @@ def _folder_outputs(
     seen: set[Path] = set()
 
     def waiting() -> list[int]:
-        """Their steps."""
+        """List the steps of the folders."""
         return [one.step for one in image_folders(place)]
 
     def look(watch: MemorizationWatch, more: bool) -> Iterator[Evaluation]:
-        """At each that is complete, once: it has the images of a look, or is not the last."""
+        """Look at each complete folder, once: one with the images of a look, or one that is not the last."""
         found = image_folders(place)
         for i, one in enumerate(found):
             fewest = options.images if more and i == len(found) - 1 else 1
@@ -298,7 +298,7 @@ def _folder_outputs(
                 yield watch.look(one.step, store, weights=fingerprint(store.pixel_hashes.tolist()))
 
     def images(step: int) -> int:
-        """That are looked at of a folder, as it is now."""
+        """Count the images of a folder, as it is now, that are looked at."""
         folder = next(one.folder for one in image_folders(place) if one.step == step)
         return min(options.images, load_manifest(folder, options.of_synthetic()).n)
 
@@ -307,7 +307,7 @@ def _folder_outputs(
 
 
 def plan_evaluations(options: WatchOptions, looks: int, every: int) -> WatchOptions:
-    """Settings of a watch for a training whose looks are known, where nobody said how many.
+    """Choose the settings of a watch for a training whose looks are known, where nobody said how many.
 
     Args:
         options: As given.

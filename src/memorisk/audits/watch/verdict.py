@@ -18,7 +18,7 @@ from memorisk.statistics.multiple_testing import ErrorSpending, held_out_for_lim
 
 
 def choose_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> WatchOptions:
-    """The settings with a rule in place of ``auto``: the first of share and test that can stop a training, or never.
+    """Choose a rule for ``auto``: the first of share and test that can stop a training, or never.
 
     Args:
         options: As they were given.
@@ -33,7 +33,7 @@ def choose_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> Wa
 
 
 def rule_words(options: WatchOptions, shared: ErrorSpending, n_held: int, *, chosen: bool) -> str:
-    """Which rule stops the training and, of ``auto``, why it is that one; in a sentence.
+    """Say which rule stops the training and, of ``auto``, why it is that one.
 
     Args:
         options: With the rule.
@@ -56,7 +56,7 @@ def rule_words(options: WatchOptions, shared: ErrorSpending, n_held: int, *, cho
 
 
 def is_share_unattainable(options: WatchOptions, shared: ErrorSpending, n_held: int) -> bool:
-    """Whether the held-out patients are too few for a lower limit of the share above 0, whatever the generator does.
+    """Return whether too few held-out patients keep the lower limit of the share at 0, whatever the generator does.
 
     Args:
         options: Of the watch.
@@ -88,7 +88,7 @@ def check_stopping_rule(options: WatchOptions, shared: ErrorSpending, n_held: in
 
 
 def held_out_needed(options: WatchOptions, shared: ErrorSpending) -> int:
-    """Held-out patients with which a rule can stop a training at its first look.
+    """Count the held-out patients with which a rule can stop a training at its first look.
 
     Args:
         options: With the rule.
@@ -104,12 +104,12 @@ def held_out_needed(options: WatchOptions, shared: ErrorSpending) -> int:
 
 
 def _held_out_floor(options: WatchOptions) -> int:
-    """Held-out patients without whom there is no memorized share."""
+    """Count the held-out patients without whom there is no memorized share."""
     return math.ceil(1 / options.nominal - 1e-9) - 1
 
 
 def evaluation_note(nothing: bool, error: float, drawn: int, compared: int, few: str = "") -> str:
-    """What must be said of a look, empty for nothing.
+    """Note what limits a look, empty for nothing.
 
     Args:
         nothing: Whether no drawn image could be compared.
@@ -166,7 +166,7 @@ class WatchVerdict:
 
 
 def can_stop(found: WatchResult) -> bool:
-    """Say whether the rule can speak at all: it is one, and there are the held-out patients that it needs."""
+    """Return whether the rule can stop a training: it is one, and there are the held-out patients that it needs."""
     return found.options.stop_on != "never" and found.real.n_held_patients >= held_out_needed(
         found.options, found.shared
     )
@@ -218,7 +218,7 @@ def _stopped(found: WatchResult, stop: Evaluation) -> WatchVerdict:
 
 
 def _shows_memorization(look: Evaluation) -> bool:
-    """Say whether a look by itself shows memorization, by its 95 % interval, its list or the rule's own bound."""
+    """Return whether a look by itself shows memorization: by its 95 % interval, its list or the rule's own bound."""
     return look.exceeded or look.share_low > look.nominal or look.listed > 0
 
 

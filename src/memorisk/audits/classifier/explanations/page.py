@@ -86,7 +86,7 @@ def _lead(found: Explanation) -> Callout:
 
 
 def probe_sentence(layers: LayerFindings) -> str:
-    """What the probes reached and what they could have reached, in two sentences."""
+    """Word what the probes reached and what they could have reached, in two sentences."""
     probes, ceiling = layers.probes, layers.reliability.ceiling
     above = np.sum(column_numbers(probes, "low") > 0.5)
     lowest, highest = decimal(probes["auroc"].min()), decimal(probes["auroc"].max())
@@ -217,7 +217,7 @@ def _layers(layers: LayerFindings) -> list[Block]:
 
 
 def _shuffled_labels(layers: LayerFindings) -> str:
-    """What the shuffled labels may do by chance, and whether they did; half of the images have the label."""
+    """Word what shuffled labels may do by chance, and whether they did; half of the images have the label."""
     n, found = layers.summary.n_probed, column_numbers(layers.probes, "shuffled")
     found = found[np.isfinite(found)]
     half = chance_band(n // 2, n - n // 2)

@@ -260,7 +260,7 @@ def _check_networks(spaces: list[str], run: FinishedRun, weights: str | Path | N
 
 
 def _space_label(space: str) -> str:
-    """How a feature space is called: a file by its name, since its folder may name people."""
+    """Name a feature space: a file by its name alone, since its folder may name people."""
     return Path(space).name if is_feature_file(space) else space
 
 

@@ -91,7 +91,7 @@ def _facts(found: DefenceResult) -> Facts:
 
 
 def _reasons(results: dict[str, Result]) -> list[Block]:
-    """Why each regime's verdict is what it is, its first reason."""
+    """List the first reason of each regime's verdict."""
     first = {name: (*ClassifierVerdict.read(r.verdict).why, "no reason given")[0] for name, r in results.items()}
     told: list[Text] = [[Strong(n), f", {results[n].status}: ", Name(why)] for n, why in first.items()]
     return [Details("Why each verdict", [Steps(told)])]

@@ -30,7 +30,7 @@ def intervention_section(reading: ResultView) -> list[Section]:
 
 
 def _lead(summary: Intervention, table: pd.DataFrame) -> Paragraph:
-    """What was done, and how many changed classes moved by more than chance."""
+    """Lay out what was done, and how many changed classes moved by more than chance."""
     target = booleans(table, "targeted")
     larger = int((target & np.array([t == LARGER for t in column_texts(table, "reading")])).sum())
     why = "as named" if summary.named else "those with fewer than 5 % of the images"
@@ -100,7 +100,7 @@ def _differences(table: pd.DataFrame, reading: ResultView) -> Table:
 
 
 def _side_effects(table: pd.DataFrame) -> Details:
-    """How much of the images changed, and how well the classes are told apart: where a shortcut shows."""
+    """Lay out how much of the images changed, and how well the classes are told apart: where a shortcut shows."""
     columns = [
         Column(source="label", heading="Class", row_heading=True),
         Column(source="images_changed", heading="Images changed", format="percent"),

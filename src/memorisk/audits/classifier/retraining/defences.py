@@ -129,7 +129,7 @@ def _merge_earlier_regimes(folder: Path, results: dict[str, Result]) -> dict[str
 
 
 def _made_of(result: Result) -> tuple[str, tuple[int, ...]]:
-    """What regimes must share to be compared."""
+    """Return what regimes must share to be compared."""
     verdict = ClassifierVerdict.read(result.verdict)
     return verdict.data_hash, verdict.seeds
 
@@ -190,7 +190,7 @@ def defence_table(folder: Path, results: dict[str, Result]) -> pd.DataFrame:
 
 
 def held_out_utility(evidence: Evidence) -> Utility:
-    """How good the models of an audit are on test images, against the commonest class of the others."""
+    """Measure how good the models of an audit are on test images, against always naming the commonest class."""
     items = evidence.items
     test = items.split == "test"
     names, counts = np.unique(items.label[~test].astype(str), return_counts=True)

@@ -161,7 +161,7 @@ def _memorization_columns(before: Evidence, after: Evidence, rerun: Evidence, ow
 
 
 def _why_insufficient(found: RetrainingDifference) -> str:
-    """The reading, with its reason where it is none."""
+    """Return the reading, with its reason where there is none."""
     if found.reading != INSUFFICIENT:
         return found.reading
     if found.difference.n_groups < MIN_GROUPS:
@@ -190,7 +190,7 @@ def _attack_columns(
 
 
 def _recall_columns(before: Evidence, after: Evidence, own: np.ndarray) -> dict[str, object]:
-    """How often the class's test images are named rightly by both roles' models: where a shortcut shows."""
+    """Measure how often the class's test images are named rightly by both roles' models: where a shortcut shows."""
     test = np.flatnonzero(own & (before.items.split == "test"))
     group = before.items.group[test].astype(str)
     tables = []
@@ -206,7 +206,7 @@ def _recall_columns(before: Evidence, after: Evidence, own: np.ndarray) -> dict[
 
 
 def summary_of(table: pd.DataFrame, intended: InterventionPlan, seeds: int) -> Intervention:
-    """What was done and found: settings, warnings and a sentence a target class."""
+    """Collect what was done and found: settings, warnings and a sentence for each target class."""
     targeted = rows(table, booleans(table, "targeted")).to_dict("records")
     return Intervention(
         name=intended.intervention.name,
@@ -242,7 +242,7 @@ def _shortcut(row: dict[str, Any]) -> str:
 
 
 def warnings_of(table: pd.DataFrame, intended: InterventionPlan) -> list[str]:
-    """What the differences do not say; class names are left to the table, so that the sentences hold no user's text."""
+    """List what the differences do not say; class names stay in the table, so that no sentence holds a user's text."""
     name, n = intended.intervention.name, int(booleans(table, "targeted").sum())
     if n < len(table):
         found = [

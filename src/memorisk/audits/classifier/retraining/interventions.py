@@ -127,7 +127,7 @@ def plan_intervention(store: ImageStore, plan: Plan, options: ClassifierOptions)
 
 
 def _targets(carried: dict[str, np.ndarray], parts: Parts, options: ClassifierOptions) -> tuple[list[str], list[str]]:
-    """The classes to change, and rare ones left out since nothing could be seen of them."""
+    """Choose the classes to change, without rare ones in which nothing could be seen."""
     if options.classes is not None:
         check_classes(parts, options)
         small = [c for c in options.classes if c in parts.too_small]
