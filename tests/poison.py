@@ -1,6 +1,6 @@
 """A folder whose Python files leave a mark when they are run: nothing that memorisk starts may run one."""
 
-import ast
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -8,18 +8,18 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parents[1] / "src" / "memorisk"
 BESIDE = {"memorisk", "sitecustomize", "usercustomize", "distributed", "ray", "gdcm", "openjpeg", "tests"}
 
+IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\b|import\s+(.+))", re.MULTILINE)
+"""A line that imports, of code or of a docstring: a name too many does no harm here."""
+
 
 @cache
 def imported_names() -> frozenset[str]:
     """Everything that memorisk imports, all of Python's own library, and what Python looks for by itself."""
     found = {*BESIDE, *sys.stdlib_module_names}
     for file in SOURCES.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Import):
-                found |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module.partition(".")[0])
-    return frozenset(found)
+        for one, several in IMPORT.findall(file.read_text("utf-8")):
+            found |= {name.strip().partition(" ")[0].partition(".")[0] for name in (one, *several.split(",")) if name}
+    return frozenset(name for name in found if name.isidentifier())
 
 
 def poison(folder: Path, marks: Path) -> Path:

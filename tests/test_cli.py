@@ -511,10 +511,10 @@ def test_in_a_real_process(images, tmp_path):
             cwd=tmp_path,
         )
 
-    refused = ran("audit", "classifier", images, "--out", "run", *TINY, "--model", "small_cn")
+    refused = ran("audit", "classifier", images, "--out", "run", *TINY, "--regime", "ful")
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
-    assert "Did you mean 'small_cnn'?" in refused.stderr
+    assert 'Did you mean "full"?' in refused.stderr
     assert refused.stdout == ""
     assert not (tmp_path / "run").exists()
     done = ran("audit", "classifier", images, "--out", "run", *TINY, "--fail-on", "never", "--json")

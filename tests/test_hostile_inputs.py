@@ -12,7 +12,8 @@ from tests.hostile.inputs import hostile_inputs  # noqa: E402 - it makes files w
 from tests.hostile.running import Runner  # noqa: E402
 from tests.thorough import thorough  # noqa: E402
 
-KINDS = {hostile.kind: hostile for hostile in reversed(hostile_inputs())}
+INPUTS = hostile_inputs()
+KINDS = {hostile.kind: hostile for hostile in reversed(INPUTS)}
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 
@@ -25,7 +26,7 @@ def runner() -> Iterator[Runner]:
 
 
 def test_there_are_hundreds_of_them():
-    assert len(hostile_inputs()) >= 300
+    assert len(INPUTS) >= 300
 
 
 @pytest.mark.parametrize("kind", [thorough(kind) if i % 8 else kind for i, kind in enumerate(sorted(KINDS))])

@@ -29,6 +29,13 @@ def browser():
         yield running
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """No figures, where only words are read; tests/report draws them from such values, other tests here whole pages."""
+    for name in ("interval_plot", "frequency_plot", "null_against_members", "roc_log", "p_value_histogram"):
+        monkeypatch.setattr(figures, name, lambda *_, **__: "<svg></svg>")
+
+
 def page_text(result: Result, **options) -> str:
     """The page's words without its tags, single-spaced."""
     return words(render_page(classifier_page(result, **options)))
@@ -39,6 +46,7 @@ def words(html: str) -> str:
     return re.sub(r"\s+", " ", html_text.unescape(re.sub(r"<[^>]+>", " ", bare)).replace("\u00a0", " "))
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("status", "headline", "symbol"),
     [("fail", "Not ready for release", "✕"), ("pass", "Passed", "✓"), ("undecided", "Could not be decided", "?")],
@@ -51,10 +59,12 @@ def test_verdict_comes_first_in_words_symbol_and_colour(status, headline, symbol
     assert main.index(headline) < main.index("<nav")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_unknown_status_is_undecided():
     assert "Could not be decided" in page_text(make_result(status="great"))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_verdict_says_why_and_what_would_decide():
     result = make_result(status="undecided")
     text = page_text(result)
@@ -63,6 +73,7 @@ def test_verdict_says_why_and_what_would_decide():
     assert "What would decide it" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
 def test_the_first_screen_says_what_would_have_been_noticed(status):
     first = words(render_page(classifier_page(make_result(status=status))).split("<nav")[0])
@@ -75,6 +86,7 @@ def test_the_first_screen_says_what_would_have_been_noticed(status):
     assert "In class a<b> a single patient can go unnoticed, even if strongly remembered." in first
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
 def test_a_gate_that_is_looser_than_the_default_is_told_beside_it(status):
     result = make_result(status=status)
@@ -91,6 +103,7 @@ def test_a_gate_that_is_looser_than_the_default_is_told_beside_it(status):
     assert "looser" not in first(notice=1.0, attack_gate=0.55)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_no_rounding_carries_an_auc_to_the_gate():
     result = make_result(status="pass")
     near = result.attacks.assign(high=np.where(result.attacks["attack"] == "loss_threshold", 0.5998, 0.55))
@@ -99,6 +112,7 @@ def test_no_rounding_carries_an_auc_to_the_gate():
     assert ", 0.600]" not in page
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("status", ["fail", "undecided"])
 def test_classes_that_are_not_tested_are_named_beside_what_would_have_been_noticed(status):
     result = make_result(("a", "b", "c"), status=status)
@@ -118,6 +132,7 @@ def test_classes_that_are_not_tested_are_named_beside_what_would_have_been_notic
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
 def test_the_first_screen_counts_the_images_that_every_model_saw(status):
     def first(**more):
@@ -129,6 +144,7 @@ def test_the_first_screen_counts_the_images_that_every_model_saw(status):
     assert "not scored" not in first(n_train=None)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     result = make_result(status="fail", level_q=0.001, correction="bh")
     table = result.per_class.assign(verdict_flagged=[7, *[0] * (len(result.per_class) - 1)])
@@ -146,6 +162,7 @@ def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     assert "The list that is shown" not in page_text(result.replace(summary=result.summary | {"level_q": 0.1}))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_many_reasons_are_folded_but_none_is_lost():
     why = [f"class {i}: a reason" for i in range(30)]
     result = make_result(status="undecided")
@@ -154,6 +171,7 @@ def test_many_reasons_are_folded_but_none_is_lost():
     assert "24 more" in html.split("<nav")[0]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_fail_counts_what_it_rests_on():
     result = make_result()
     flagged = int(result.per_group["flagged"].sum())
@@ -163,6 +181,7 @@ def test_a_fail_counts_what_it_rests_on():
     assert (f"{above} class surely above the gate" in text) == (above == 1)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_required_wording_with_the_numbers_of_this_audit():
     text = page_text(make_result(n_trained_on=1234.0, level_q=0.05))
     required = (
@@ -180,6 +199,7 @@ def test_required_wording_with_the_numbers_of_this_audit():
     assert "only for the canary part: |T|+|C| images each" in page_text(paper)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_was_not_covered():
     result = make_result(
         labels=("a", "b", "c", "d", "e", "f", "g"), n_validation=7, n_skipped=3, without_partner_images=2
@@ -197,6 +217,7 @@ def test_what_was_not_covered():
         assert sentence in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_class_table_holds_every_class_with_its_interval():
     result = make_result()
     html = render_page(classifier_page(result))
@@ -209,6 +230,7 @@ def test_class_table_holds_every_class_with_its_interval():
         assert shown.strip().startswith(f"{row['label']} {limits} {row['tier']}")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_rarest_class_beside_the_most_memorized_one():
     pair = {"label_rarest": "a", "label_top": "b", "n_rarest": 20, "mean_rarest": 0.12, "difference": 0.66}
     sure = page_text(make_result(rarest_vs_top=pair | {"low": 0.3, "high": 1.0}))
@@ -221,6 +243,7 @@ def test_the_rarest_class_beside_the_most_memorized_one():
     assert "also the most memorized" in page_text(make_result(rarest_vs_top=pair | {"label_top": "a"}))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_attacks_are_ordered_and_the_control_is_marked_last():
     html = render_page(classifier_page(make_result()))
     table = html.split("Attacks over all classes", 1)[1].split("</table>")[0]
@@ -232,6 +255,7 @@ def test_attacks_are_ordered_and_the_control_is_marked_last():
     assert "The control behaves" in words(html)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [(0.55, 0.65, "The control fails"), (0.4, 0.6, "The control behaves"), (np.nan, np.nan, "could not be measured")],
@@ -243,6 +267,7 @@ def test_a_control_that_works_is_a_warning(low, high, said):
     assert [s for s in ("The control fails", "The control behaves", "could not be measured") if s in text] == [said]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_failed_prerequisites_leave_no_p_values_and_say_so():
     result = make_result()
     per_group = result.per_group.assign(p_value=np.nan, adjusted=np.nan, flagged=False)
@@ -255,6 +280,7 @@ def test_failed_prerequisites_leave_no_p_values_and_say_so():
     assert "p-values of all patients" not in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_check_of_the_null_is_told():
     result = make_result()
     p = np.array([0.5, 0.03, 0.9, np.nan, 0.2])
@@ -266,17 +292,20 @@ def test_the_check_of_the_null_is_told():
     assert re.search(r"Unseen canaries do not look like test images in +keratosis +\(smallest p[^)]*: 4\.0e−4;", broken)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_correction_that_ran_is_named():
     assert "Benjamini-Yekutieli on the classes, then within them" in page_text(make_result(correction="by"))
     assert "Benjamini-Hochberg on the classes, then within them" in page_text(make_result())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_nobody_flagged_is_not_called_nobody_remembered():
     result = make_result()
     text = page_text(result.replace(per_group=result.per_group.assign(flagged=False)))
     assert "No patient is flagged. In classes that cannot be tested none could have been." in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_images_without_patients_are_called_images():
     result = make_result(groups_of=1)
     text = page_text(result.replace(summary=result.summary | {"n_groups": result.summary["n_images"]}))
@@ -286,12 +315,14 @@ def test_images_without_patients_are_called_images():
     assert "each image stands for itself" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_placebo_is_told_or_its_absence_is():
     assert "5.1 % of the p-values were at most 0.05" in page_text(make_result())
     assert "In 1 of 20 repeats somebody was flagged" in page_text(make_result())
     assert "No placebo was run with this audit" in page_text(make_result(placebo=None))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_very_model_has_its_own_section_when_it_was_scored():
     text = page_text(make_result(target=TARGET))
     assert "The very model is another model than the audited ones" in text
@@ -342,13 +373,6 @@ def test_page_survives_saving_and_loading(tmp_path):
     result = hostile_result()
     result.save(tmp_path)
     assert render_page(classifier_page(result)) == render_page(classifier_page(Result.load(tmp_path)))
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    """No figures, where hundreds of pages are made; tests/report draws them from such values."""
-    for name in ("interval_plot", "frequency_plot", "null_against_members", "roc_log", "p_value_histogram"):
-        monkeypatch.setattr(figures, name, lambda *_, **__: "<svg></svg>")
 
 
 @pytest.mark.thorough

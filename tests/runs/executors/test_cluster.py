@@ -77,6 +77,7 @@ def test_a_killed_worker_a_stopped_one_and_a_cut_wire_change_nothing(tmp_path: P
         assert len(again) > len(set(again)) == 8  # the killed worker's job began twice
 
 
+@pytest.mark.thorough  # as test_a_pool_whose_worker_was_killed_is_replaced of local processes
 def test_a_job_that_kills_its_workers_fails_alone() -> None:
     done: list[Outcome] = []
     with dask_cluster(5, "--nthreads", "1") as cluster:
