@@ -14,9 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
 from memorisk.scores.distances.rows import FloatArray, array_library
 
@@ -52,64 +50,31 @@ LOG = tuple(
 C0, C1, C2, C3, C4, C5, C6 = LOG
 LN2, ONE, LEAST = np.float32(np.log(2.0)), np.float32(1.0), np.float32(1e-31)
 _ROOT_HALF_BITS = 0x3F3504F3
-_WORD, _SINGLE = ir.IntType(32), ir.FloatType()
 
 
-def _exponent_bits(builder, value):
-    """The exponent e of ``value = 2^e f`` with f between 2^-1/2 and 2^1/2, as an integer; and the bits."""
-    bits = builder.bitcast(value, _WORD)
-    moved = builder.sub(bits, ir.Constant(_WORD, _ROOT_HALF_BITS))
-    return builder.ashr(moved, ir.Constant(_WORD, 23)), bits
+@compiled(inline="always")
+def _number(bits):
+    """The float32 of these bits."""
+    return np.int32(bits).view(np.float32)
 
 
-@intrinsic
-def _exponent(typing, value):
-    """The exponent of a positive float32, as a float32."""
+@compiled(inline="always")
+def _larger(size, number):
+    """The larger of the bits of a float32 that is not negative, ``size``, and of those of another.
 
-    def generate(context, builder, signature, args):
-        return builder.sitofp(_exponent_bits(builder, args[0])[0], _SINGLE)
-
-    return types.float32(types.float32), generate
-
-
-@intrinsic
-def _fraction(typing, value):
-    """The fraction of a positive float32."""
-
-    def generate(context, builder, signature, args):
-        exponent, bits = _exponent_bits(builder, args[0])
-        return builder.bitcast(builder.sub(bits, builder.shl(exponent, ir.Constant(_WORD, 23))), _SINGLE)
-
-    return types.float32(types.float32), generate
-
-
-@intrinsic
-def _larger(typing, a, b):
-    """The larger of two float32, in the one form that LLVM turns into a reduction over vectors."""
-
-    def generate(context, builder, signature, args):
-        kind = ir.FunctionType(_SINGLE, [_SINGLE, _SINGLE])
-        function = builder.module.globals.get("llvm.maxnum.f32") or ir.Function(builder.module, kind, "llvm.maxnum.f32")
-        return builder.call(function, args, fastmath=("nnan", "nsz", "reassoc", "ninf"))
-
-    return types.float32(types.float32, types.float32), generate
-
-
-@intrinsic
-def _fused(typing, a, b, c):
-    """``a b + c`` with one rounding."""
-
-    def generate(context, builder, signature, args):
-        return builder.fma(*args)
-
-    return types.float32(types.float32, types.float32, types.float32), generate
+    Such bits are ordered as the numbers are. LLVM turns a maximum of whole numbers into a reduction over vectors, and
+    none of float32 that numba can write.
+    """
+    return np.int32(max(size, np.float32(number).view(np.int32)))
 
 
 @compiled(inline="always")
 def _log(m):
-    z = _fraction(m) - ONE  # pyright: ignore[reportCallIssue]
-    whole = _exponent(m) * LN2  # pyright: ignore[reportCallIssue]
-    return whole + z * (C0 + z * (C1 + z * (C2 + z * (C3 + z * (C4 + z * (C5 + z * C6))))))
+    """The logarithm of ``m = 2^e f``, f between 2^-1/2 and 2^1/2: e is read from the bits."""
+    bits = np.float32(m).view(np.int32)
+    exponent = np.int32(np.int32(bits - np.int32(_ROOT_HALF_BITS)) >> 23)
+    z = _number(bits - np.int32(exponent << 23)) - ONE
+    return np.float32(exponent) * LN2 + z * (C0 + z * (C1 + z * (C2 + z * (C3 + z * (C4 + z * (C5 + z * C6))))))
 
 
 @compiled(fastmath=FAST)
@@ -131,11 +96,8 @@ def _put(tile, i, j, n, s0, s1, s2, s3):
 
 
 @compiled(fastmath=FAST)
-def absolute_sums(x, y, minus, tile):
-    """``sum |x - y|``, two queries by four references; ``minus`` is -1.
-
-    ``minus y + x`` as one fused product is the same number as ``x - y``, but runs beside the sums, not in their turn.
-    """
+def absolute_sums(x, y, tile):
+    """``sum |x - y|``, two queries by four references."""
     m, d, n = len(x), x.shape[1], len(y)
     step = max(4, SHARED // d // 4 * 4)
     for start in range(0, n, step):
@@ -145,14 +107,14 @@ def absolute_sums(x, y, minus, tile):
                 r0, r1, r2, r3 = y[j], y[min(j + 1, n - 1)], y[min(j + 2, n - 1)], y[min(j + 3, n - 1)]
                 s0 = s1 = s2 = s3 = u0 = u1 = u2 = u3 = np.float32(0)
                 for t in range(d):
-                    s0 += abs(_fused(minus, r0[t], q[t]))  # pyright: ignore[reportCallIssue]
-                    s1 += abs(_fused(minus, r1[t], q[t]))  # pyright: ignore[reportCallIssue]
-                    s2 += abs(_fused(minus, r2[t], q[t]))  # pyright: ignore[reportCallIssue]
-                    s3 += abs(_fused(minus, r3[t], q[t]))  # pyright: ignore[reportCallIssue]
-                    u0 += abs(_fused(minus, r0[t], o[t]))  # pyright: ignore[reportCallIssue]
-                    u1 += abs(_fused(minus, r1[t], o[t]))  # pyright: ignore[reportCallIssue]
-                    u2 += abs(_fused(minus, r2[t], o[t]))  # pyright: ignore[reportCallIssue]
-                    u3 += abs(_fused(minus, r3[t], o[t]))  # pyright: ignore[reportCallIssue]
+                    s0 += abs(q[t] - r0[t])
+                    s1 += abs(q[t] - r1[t])
+                    s2 += abs(q[t] - r2[t])
+                    s3 += abs(q[t] - r3[t])
+                    u0 += abs(o[t] - r0[t])
+                    u1 += abs(o[t] - r1[t])
+                    u2 += abs(o[t] - r2[t])
+                    u3 += abs(o[t] - r3[t])
                 _put(tile, i, j, n, s0, s1, s2, s3)
                 if i + 1 < m:
                     _put(tile, i + 1, j, n, u0, u1, u2, u3)
@@ -168,13 +130,13 @@ def largest(x, y, tile):
             q = x[i]
             for j in range(start, min(start + step, n), 4):
                 r0, r1, r2, r3 = y[j], y[min(j + 1, n - 1)], y[min(j + 2, n - 1)], y[min(j + 3, n - 1)]
-                s0 = s1 = s2 = s3 = np.float32(0)
+                s0 = s1 = s2 = s3 = np.int32(0)
                 for t in range(d):
-                    s0 = _larger(s0, abs(q[t] - r0[t]))  # pyright: ignore[reportCallIssue]
-                    s1 = _larger(s1, abs(q[t] - r1[t]))  # pyright: ignore[reportCallIssue]
-                    s2 = _larger(s2, abs(q[t] - r2[t]))  # pyright: ignore[reportCallIssue]
-                    s3 = _larger(s3, abs(q[t] - r3[t]))  # pyright: ignore[reportCallIssue]
-                _put(tile, i, j, n, s0, s1, s2, s3)
+                    s0 = _larger(s0, abs(q[t] - r0[t]))
+                    s1 = _larger(s1, abs(q[t] - r1[t]))
+                    s2 = _larger(s2, abs(q[t] - r2[t]))
+                    s3 = _larger(s3, abs(q[t] - r3[t]))
+                _put(tile, i, j, n, _number(s0), _number(s1), _number(s2), _number(s3))
 
 
 @compiled(fastmath=FAST)

@@ -55,7 +55,7 @@ def evaluate(form: Form, queries: Block, references: Block, tile: NDArray[np.flo
         else:
             kernels.powers(x, y, int(form.root), tile)
     else:
-        kernels.absolute_sums(x, y, np.float32(-1), tile)
+        kernels.absolute_sums(x, y, tile)
         if form.family == "ratio":
             kernels.shares_from(queries.own, references.own, True, tile)
 
