@@ -15,6 +15,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
 
 from memorisk.scores.distances.kernels import compiled
@@ -77,17 +78,6 @@ def _sixteen(typing, row, first, floors, place):
         return builder.zext(bits, ir.IntType(64))
 
     return types.int64(row, types.int64, floors, types.int64), generate
-
-
-@intrinsic
-def _lowest(typing, bits):
-    """The place of the lowest bit that is set."""
-
-    def generate(context, builder, signature, args):
-        """Write the instructions, as numba asks an intrinsic to."""
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.int64), generate
 
 
 @compiled(inline="always")
@@ -251,7 +241,7 @@ def scan_rows(tile, x, y, slack_x, most, base, offset, ids_x, ids_y, weight, bia
         for first in range(start, n, 16):
             bits = _reaching(row, first, min(first + 16, n), floors, 0)
             while bits:
-                j = first + _lowest(bits)  # pyright: ignore[reportCallIssue]
+                j = first + trailing_zeros(bits)  # pyright: ignore[reportCallIssue]
                 bits &= bits - 1
                 if row[j] > highest[k - 1] and not _same(ids_x, ids_y, i, j):
                     _raise(row[j], highest)
@@ -259,7 +249,7 @@ def scan_rows(tile, x, y, slack_x, most, base, offset, ids_x, ids_y, weight, bia
         for first in range(start, n, 16):
             bits = _reaching(row, first, min(first + 16, n), floors, 0)
             while bits:
-                j = first + _lowest(bits)  # pyright: ignore[reportCallIssue]
+                j = first + trailing_zeros(bits)  # pyright: ignore[reportCallIssue]
                 bits &= bits - 1
                 if not _same(ids_x, ids_y, i, j):
                     _insert(logit(x[i], y[j], weight, bias), base + j, logits[i], indices[i])
@@ -287,7 +277,7 @@ def scan_columns(tile, x, y, most, slack_y, base, low, high, offset, ids_x, ids_
             for first in range(max(low, i + offset), high, 16):
                 bits = _reaching(row, first, min(first + 16, high), floors, first)
                 while bits:
-                    j = first + _lowest(bits)  # pyright: ignore[reportCallIssue]
+                    j = first + trailing_zeros(bits)  # pyright: ignore[reportCallIssue]
                     bits &= bits - 1
                     c = j - low
                     if _same(ids_x, ids_y, i, j):
@@ -320,7 +310,7 @@ def scan_above(
         for first in range(max(0, i + offset), n, 16):
             bits = _reaching(row, first, min(first + 16, n), floors, 0)
             while bits:
-                j = first + _lowest(bits)  # pyright: ignore[reportCallIssue]
+                j = first + trailing_zeros(bits)  # pyright: ignore[reportCallIssue]
                 bits &= bits - 1
                 if _same(ids_x, ids_y, i, j):
                     continue
