@@ -6,12 +6,14 @@ METHODS section 1, "Defence". A step takes each record with probability q (Poiss
 norm C, and adds N(0, (z C)^2) to the sum; z is the noise multiplier. Neighbours differ in one record added or
 removed; for a replaced record and for all images of a patient see `statistics.epsilon`.
 
-Written here so that `statistics/` needs neither PyTorch nor the optional extra; tests hold it to Opacus, and at
-whole orders to dp-accounting, within 1e-3 (RDP, same orders, Poisson sampling). Fractional orders are integrated
+A private training asks Opacus where it is installed (`training.classifiers.private.spent_epsilon`). What is written
+here stands in where it is not, so that `statistics/` needs neither PyTorch nor the optional extra, and computes what
+neither library has (`statistics.epsilon`: a patient, a replaced record). Tests hold it to Opacus, and at whole orders
+to dp-accounting, within 1e-3 (RDP, same orders, Poisson sampling). Fractional orders are integrated
 (`renyi_divergence`), which is the definition; Opacus sums a series and agrees to 1e-6. dp-accounting 0.6 takes the
 absolute value of every term of that series: still an upper bound, but too large at low orders, hence where epsilon
-is above about 6 (7.904 instead of 7.899 at noise 1, rate 0.1, 100 steps; 77.0 instead of 59.8 at noise 0.4).
-Compare with it at whole orders.
+is above about 6 (7.904 instead of 7.899 at noise 1, rate 0.1, 100 steps; 77.0 instead of 59.8 at noise 0.4). So it is
+not asked; compare with it at whole orders.
 
 **Mixtures.** Renyi divergence between mixtures of normal distributions on a line, by integration.
 
@@ -30,6 +32,7 @@ al. (2025, arXiv 2405.20769) give the pair for a replaced record.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 import scipy
@@ -228,12 +231,27 @@ def epsilon_from_rdp(orders: Sequence[float], rdp: FloatArray, delta: float) -> 
     return max(float(np.min(epsilon, initial=math.inf)), 0.0)
 
 
+class Accountant(Protocol):
+    """Epsilon that DP-SGD spends; arguments, units and result as of `rdp_epsilon`."""
+
+    def __call__(
+        self, noise_multiplier: float, sampling_rate: float, steps: int, delta: float, orders: Sequence[float], /
+    ) -> float:
+        """Epsilon, 0 or more."""
+        ...
+
+
 def noise_for_epsilon(
-    epsilon: float, delta: float, sampling_rate: float, steps: int, orders: Sequence[float] = DEFAULT_ORDERS
+    epsilon: float,
+    delta: float,
+    sampling_rate: float,
+    steps: int,
+    orders: Sequence[float] = DEFAULT_ORDERS,
+    accountant: Accountant = rdp_epsilon,
 ) -> float:
     """The least noise multiplier with which DP-SGD spends no more than epsilon.
 
-    Bisection on `rdp_epsilon`, kept on the safe side: the value spends at most epsilon, and one smaller by a relative
+    Bisection on the accountant, kept on the safe side: the value spends at most epsilon, and one smaller by a relative
     1e-4 would spend more.
 
     Args:
@@ -242,6 +260,7 @@ def noise_for_epsilon(
         sampling_rate: Probability that a step takes a record, above 0.
         steps: Optimiser steps, 1 or more.
         orders: Renyi orders.
+        accountant: What tells epsilon of a noise; `training.classifiers.private` gives Opacus'.
 
     Returns:
         Noise multiplier, in clipping norms.
@@ -261,7 +280,7 @@ def noise_for_epsilon(
 
     def spends_too_much(z: float) -> bool:
         """Return whether this noise spends more than epsilon."""
-        return rdp_epsilon(z, sampling_rate, steps, delta, orders) > epsilon
+        return accountant(z, sampling_rate, steps, delta, orders) > epsilon
 
     high = 1.0
     while spends_too_much(high):

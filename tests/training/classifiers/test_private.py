@@ -1,8 +1,10 @@
 """DP-SGD: clipping per image, noise of its own, Poisson-sampled slots, and a resumed training that ends the same."""
 
 import copy
+import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from torch import nn
 
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.statistics.privacy_accounting import rdp_epsilon
 from memorisk.training.classifiers import private
 from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.private import (
@@ -21,6 +24,7 @@ from memorisk.training.classifiers.private import (
     per_image_loss,
     poisson_slots,
     privacy_of,
+    spent_epsilon,
 )
 from memorisk.training.classifiers.regimes import prepare_regime
 from memorisk.training.engine.optimization import batch_bounds
@@ -260,6 +264,22 @@ def test_opacus_accountant_finds_what_ours_does(epsilon: float) -> None:
     assert cross_check(privacy) == pytest.approx(epsilon, abs=2e-3)
     with pytest.raises(MemoriskError, match="Opacus' accountant finds epsilon"):
         cross_check(replace(privacy, noise_multiplier=0.9 * privacy.noise_multiplier))
+
+
+@pytest.mark.parametrize(("n", "batch", "epochs"), [(1216, 64, 8), (60, 20, 2), (50_000, 512, 30), (400, 400, 60)])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 50.0])
+def test_own_accounting_stands_in_for_opacus(monkeypatch, n: int, batch: int, epochs: int, epsilon: float) -> None:
+    private_options = replace(OPTIONS, epochs=epochs, batch_size=batch, epsilon=(epsilon,))
+    asked = privacy_of.__wrapped__(n, private_options)
+    spent = (asked.noise_multiplier, asked.sampling_rate, asked.steps, asked.delta)
+    theirs = spent_epsilon(*spent)
+    assert theirs <= epsilon
+    for name in ("opacus.accountants.analysis.rdp", "opacus.accountants.analysis"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(private, "rdp_epsilon", counted := Mock(wraps=rdp_epsilon))
+    assert spent_epsilon(*spent) == pytest.approx(theirs, rel=1e-9)
+    assert counted.called
+    assert privacy_of.__wrapped__(n, private_options) == asked
 
 
 def test_the_promise_counts_every_step(data: tuple) -> None:
