@@ -242,7 +242,17 @@ class Storage:
             raise
 
     def fetch_all(self, jobs: dict[Entry, Path], done: Callable[[Entry], None]) -> None:
-        """Fetch files, several at once where the storage can; ``done`` is called after each, one at a time."""
+        """Fetch files, several at once where the storage can; ``done`` is called after each, one at a time.
+
+        Raises:
+            MemoriskError: A file is gone, one does not come whole, or the disk is full.
+        """
+        try:
+            self._fetch_all(jobs, done)
+        except FileNotFoundError:
+            raise MemoriskError(f"{self.url}: a file went away while it was read; {RESUME_HINT}") from None
+
+    def _fetch_all(self, jobs: dict[Entry, Path], done: Callable[[Entry], None]) -> None:
         if self.protocol not in _PARALLEL or len(jobs) < 2:
             for entry, target in jobs.items():
                 self.fetch(entry, target)
@@ -319,9 +329,6 @@ class Storage:
             self._fs.put_file(str(source), place)
 
     def _move(self, place: str, target: str) -> None:
-        if self.protocol == "file":
-            Path(place).replace(target)
-            return
         try:
             self._fs.mv(place, target)
         except Exception:  # a storage that moves onto nothing that stands
@@ -338,16 +345,8 @@ class Storage:
 
     def remove(self, name: str) -> None:
         """Remove a file; nothing happens where there is none."""
-
-        def removed() -> None:
-            """Remove the file once."""
-            if self.protocol == "ftp":
-                self._fs.ftp.delete(self.place(name))
-            else:
-                self._fs.rm_file(self.place(name))
-
         try:
-            self._again("written to", removed)
+            self._again("written to", lambda: self._fs.rm_file(self.place(name)))
         except FileNotFoundError:
             return
 

@@ -97,7 +97,7 @@ def update_mirror(storage: Storage, entries: Mapping[str, Entry], target: Path, 
     """
     known = _read_record(book)
     current = {n: target / n for n in entries if known.get(n) == _recorded_state(entries[n], target / n)}
-    _remove_others(target, set(entries))
+    remove_others(target, set(entries))
     _write_record(book, {n: known[n] for n in current})
     needed = {n: e for n, e in entries.items() if n not in current}
     if not needed:
@@ -118,9 +118,7 @@ def update_mirror(storage: Storage, entries: Mapping[str, Entry], target: Path, 
             lines.flush()
 
         try:
-            storage.fetch_all({entry: parts[entry] for entry in names}, done)
-        except FileNotFoundError:
-            raise MemoriskError(f"{storage.url}: a file went away while it was read; {RESUME_HINT}") from None
+            storage.fetch_all(parts, done)
         finally:
             for part in parts.values():
                 part.unlink(missing_ok=True)
@@ -158,8 +156,8 @@ def _write_record(book: Path, known: Mapping[str, list[object]]) -> None:
     write_text(book, "".join(json.dumps([name, *state]) + "\n" for name, state in known.items()))
 
 
-def _remove_others(target: Path, names: set[str]) -> None:
-    """Remove what is not wanted, and folders that hold nothing any more."""
+def remove_others(target: Path, names: set[str]) -> None:
+    """Remove files of other names from a folder, and folders that hold nothing any more."""
     for above, folders, files in os.walk(target, topdown=False):
         for name in files:
             path = Path(above) / name

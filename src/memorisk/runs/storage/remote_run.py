@@ -28,7 +28,7 @@ from memorisk.runs.locks import folder_lock
 from memorisk.runs.storage.bookkeeping import CLAIM, INDEX, Claim, RunIndex, files_there, left_unfinished
 from memorisk.runs.storage.filesystem import PART, Storage
 from memorisk.runs.storage.locations import ORIGIN, TREE, cache_folder, child_url, url_of
-from memorisk.runs.storage.mirror import local_source
+from memorisk.runs.storage.mirror import local_source, remove_others
 
 UPLOAD_SECONDS = 5.0
 """Least time between two looks for finished files."""
@@ -67,13 +67,14 @@ class Uploader:
             self._book.unlink(missing_ok=True)
             entries = files_there(self._storage)
             self._index = remote or RunIndex(files={n: (e.size or 0, "") for n, e in entries.items()})
-            self._remove_others()
+            same = [n for n, state in self._index.files.items() if _content_state(self._work / n) == state]
+            remove_others(self._work, set(same))
             self._fetch()
             write_text(self._book, json.dumps([version]))
         for name in self._index.unsure:  # put again, or gone since
             self._index.files.pop(name, None)
         for name, state in self._scan().items():
-            if self._index.files.get(name) == (state[0], file_fingerprint(self._work / name)):
+            if self._index.files.get(name) == _content_state(self._work / name):
                 self._seen[name] = state
 
     def _own_versions(self) -> list[str]:
@@ -82,17 +83,6 @@ class Uploader:
             return json.loads(self._book.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return []
-
-    def _remove_others(self) -> None:
-        """Remove what the URL does not hold, or holds otherwise."""
-        files = self._index.files
-        for path in sorted(self._work.rglob("*"), reverse=True):
-            name = path.relative_to(self._work).as_posix()
-            if path.is_dir() and not path.is_symlink():
-                if not any(path.iterdir()):
-                    path.rmdir()
-            elif name not in files or files[name] != (path.stat().st_size, file_fingerprint(path)):
-                path.unlink()
 
     def _fetch(self) -> None:
         """Bring over what the index names and is not here."""
@@ -106,10 +96,7 @@ class Uploader:
             elif name not in index.unsure:
                 raise InputError(f"{child_url(self._storage.url, name)} is gone: restore it, or name another place")
         parts = {entry: self._work / f"{name}{PART}" for entry, name in missing.items()}
-        try:
-            self._storage.fetch_all(parts, lambda entry: self._check(missing[entry], parts[entry]))
-        except FileNotFoundError:
-            raise MemoriskError(f"{self._storage.url}: a file went away while it was read; {RESUME_HINT}") from None
+        self._storage.fetch_all(parts, lambda entry: self._check(missing[entry], parts[entry]))
 
     def _check(self, name: str, part: Path) -> None:
         """Give a file that came its name, if it is what the index says; one that was being put may be half there.
@@ -264,6 +251,11 @@ class _Content:
         return self.path if self.data is None else self.data
 
 
+def _content_state(path: Path) -> tuple[int, str] | None:
+    """Size and hash of a file as an index has them; None where there is none."""
+    return (path.stat().st_size, file_fingerprint(path)) if path.is_file() else None
+
+
 def _file_state(path: Path) -> _FileState | None:
     """Size, time and number of a regular file."""
     try:
@@ -367,8 +359,7 @@ def read_run(source: str | Path, store: Path | None = None) -> Path:
     index = _whole(url)
     folder = local_source(url, store)
     for name, expected in ({} if index is None else index.files).items():
-        path = folder / name
-        if not path.is_file() or (path.stat().st_size, file_fingerprint(path)) != expected:
+        if _content_state(folder / name) != expected:
             raise InputError(f"{child_url(url, name)} is not what was put there: it was changed or damaged")
     return folder
 
