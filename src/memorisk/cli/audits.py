@@ -196,7 +196,7 @@ def watch(
 ) -> int:
     """Evaluate a generator during or after training: does it begin to memorize?
 
-    Figures, rules and what they mean are in docs/watch.md. The exit code is 1 where the rule of --stop-on says stop.
+    docs/watch.md explains figures and rules. The exit code is 1 if the rule of --stop-on says stop.
 
     Parameters
     ----------

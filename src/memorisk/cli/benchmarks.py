@@ -162,7 +162,7 @@ def pairs(
 ) -> int:
     """Plan a search over all pairs of two sets of vectors: pairs, operations, bytes, jobs, cards, hours.
 
-    What is exact and what is estimated is in docs/costs.md.
+    docs/costs.md says what is exact and what is estimated.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ def gate(
 ) -> int:
     """Allow a release only if its statement passes and covers the released files.
 
-    Exit code 0: it may; 1: it may not, and one line says what to do; 2: bad input.
+    Exit codes: 0, the release is allowed; 1, it is not, and one line says what to do; 2, bad input.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ def release(
 ) -> int:
     """Write a clean copy of images, or of a safetensors file: pixels, labels or tensors, and nothing else.
 
-    Text, previews, further frames and other files stay behind. OUT needs no audit of its own where SOURCE has one: with
-    --images OUT (for weights --weights OUT) memorisk statement takes OUT for what was audited, without it it does not.
+    Text, previews, further frames and other files stay behind. If SOURCE was audited, OUT needs no audit of its own:
+    `statement --images OUT` (for weights --weights OUT) recognises it as a copy of what was audited.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def several(tmp_path: Path) -> Path:
 def test_help_says_when_a_statement_is_about_the_export(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = answer(capsys, "release", "--help")
     said = " ".join(out.split())
-    assert "with --images OUT (for weights --weights OUT) memorisk statement takes OUT for what was audited" in said
+    assert "`statement --images OUT` (for weights --weights OUT) recognises it as a copy of what was audited" in said
 
 
 def test_frames_that_stay_behind_are_told(several: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
