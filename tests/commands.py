@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,15 @@ def environment(cache: Path) -> dict[str, str]:
     """What such a process needs: a cache of its own, one thread, functions of the tests."""
     path = os.pathsep.join((str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])))
     return os.environ | {"MEMORISK_CACHE": str(cache), "OMP_NUM_THREADS": "1", "COLUMNS": "100", "PYTHONPATH": path}
+
+
+@contextmanager
+def own_cache(folder: Path) -> Iterator[None]:
+    """A cache and a configuration folder of their own, below a folder, as long as the block lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMORISK_CACHE", str(folder / "cache"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        yield
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

@@ -9,7 +9,7 @@ import pytest
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.feature.options import FeatureOptions
 from memorisk.runs.errors import InputError
-from memorisk.runs.settings import check_types
+from memorisk.runs.settings import check_types, written_settings
 from memorisk.training.engine.options import TrainClassifierOptions
 
 
@@ -49,3 +49,8 @@ def test_the_right_types_pass() -> None:
 @pytest.mark.parametrize("kind", [ClassifierOptions, FeatureOptions, TrainClassifierOptions])
 def test_the_defaults_of_every_command_pass(kind: type) -> None:
     check_types(kind())
+
+
+def test_settings_of_a_file_are_of_their_own_types_again() -> None:
+    given = {"file": "a/b", "text": "a/b", "several": [1, 2], "whole": 3, "run": {"other": 1}}
+    assert written_settings(Some, given) == {"whole": 3, "text": "a/b", "file": Path("a/b"), "several": (1, 2)}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import hash_pixels
@@ -41,6 +42,18 @@ def scans(root: Path, n: int = 60, per_patient: int = 2) -> ImageStore:
     hashes = np.array([hash_pixels(image) for image in images], dtype=object)
     nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
     return ImageStore(images, Manifest(table, None, "scans"), "scans", folder, nothing, hashes)
+
+
+def divided_scans(root: Path) -> Path:
+    """A table of two images of each of 30 patients, with a given split; two patients share an image."""
+    images, folder, rows = scans(root).images, root / "data", ["image,patient,part"]
+    images[2] = images[0]
+    folder.mkdir()
+    for i, image in enumerate(images):
+        Image.fromarray(image[..., 0]).save(folder / f"{i:02}.png")
+        rows.append(f"{i:02}.png,p{i // 2:02},{'train' if i < 30 else 'val' if i < 44 else 'test'}")
+    (folder / "table.csv").write_text("\n".join(rows))
+    return folder / "table.csv"
 
 
 def with_images(store: ImageStore, images: np.ndarray) -> ImageStore:

@@ -42,6 +42,23 @@ def settings_of(options: type[Settings], values: Mapping[str, Any]) -> Settings:
     return settings
 
 
+def written_settings(options: type, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Read those settings of a dataclass that a ``config.yaml`` holds: paths are paths again, lists are tuples.
+
+    Args:
+        options: A dataclass of settings.
+        config: As it was parsed; what is no setting of the dataclass is left out.
+    """
+    hints, settings = _hints(options), dict[str, Any]()
+    for name in setting_names(options):
+        if name in config:
+            value = config[name]
+            if isinstance(value, str) and Path in get_args(hints[name]):
+                value = Path(value)
+            settings[name] = tuple(value) if isinstance(value, list) else value
+    return settings
+
+
 def setting_names(options: Any) -> list[str]:
     """The names of a dataclass of settings."""
     return [field.name for field in fields(options)]

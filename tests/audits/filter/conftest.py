@@ -7,15 +7,14 @@ import pytest
 from memorisk.audits.filter.run import filter_synthetic
 from memorisk.report.result import Result
 from tests.audits.filter.making import OF, write_folders
+from tests.commands import own_cache
 
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory):
     """The sets in folders, the working directory, and a cache of their own."""
     folder = tmp_path_factory.mktemp("filter")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEMORISK_CACHE", str(folder / "cache"))
-        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    with own_cache(folder):
         write_folders(folder)
         yield folder
 

@@ -7,6 +7,7 @@ import pytest
 from memorisk.audits.synthesize.run import synthesize
 from memorisk.report.result import Result
 from tests.audits.synthesize.making import HERE, OF, write_folders
+from tests.commands import own_cache
 
 N = 60
 
@@ -15,9 +16,7 @@ N = 60
 def place(tmp_path_factory: pytest.TempPathFactory):
     """The sets in folders, and a cache of their own."""
     folder = tmp_path_factory.mktemp("synthesize")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEMORISK_CACHE", str(folder / "cache"))
-        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    with own_cache(folder):
         write_folders(folder)
         yield folder
 

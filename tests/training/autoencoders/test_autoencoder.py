@@ -26,7 +26,7 @@ from memorisk.training.autoencoders.fit import baseline_side, patient_means, res
 from memorisk.training.autoencoders.latent_store import load_latents
 from memorisk.training.autoencoders.options import AutoencoderOptions, TrainAutoencoderOptions
 from tests.commands import answer, environment, refusal
-from tests.training.small_detectors import scans
+from tests.training.small_detectors import divided_scans
 
 diffusers = pytest.importorskip("diffusers")
 
@@ -46,16 +46,8 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Two images of each of 30 patients, with a given split; two patients share an image."""
-    images = scans(tmp_path).images
-    images[2] = images[0]
-    (tmp_path / "data").mkdir()
-    rows = ["image,patient,part"]
-    for i, image in enumerate(images):
-        Image.fromarray(image[..., 0]).save(tmp_path / "data" / f"{i:02}.png")
-        rows.append(f"{i:02}.png,p{i // 2:02},{'train' if i < 30 else 'val' if i < 44 else 'test'}")
-    (tmp_path / "data" / "table.csv").write_text("\n".join(rows))
-    return tmp_path / "data" / "table.csv"
+    """Images with patients and a given split."""
+    return divided_scans(tmp_path)
 
 
 def content(folder: Path) -> dict[str, bytes]:

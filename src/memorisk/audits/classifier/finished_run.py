@@ -5,9 +5,9 @@ its ``config.yaml`` and checked against what the run left: the hash of its data,
 of its models.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import is_hidden, read_config
+from memorisk.runs.settings import written_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.classifiers.jobs import WEIGHTS, TrainJob, build_network
 from memorisk.training.classifiers.regimes import merge_adapters
@@ -177,23 +178,12 @@ def _refuse_pseudonymised(config: dict[str, Any], path: Path, images_given: bool
 
 
 def saved_options(config: dict[str, Any]) -> ClassifierOptions:
-    """The settings in a run's ``config.yaml``: paths are paths again, lists are tuples.
+    """Read the settings in a run's ``config.yaml``.
 
     Raises:
         InputError: A value is not allowed.
     """
-    hints = get_type_hints(ClassifierOptions)
-    settings: dict[str, Any] = {}
-    for field in fields(ClassifierOptions):
-        if field.name not in config:
-            continue
-        value = config[field.name]
-        if isinstance(value, list):
-            value = tuple(value)
-        elif isinstance(value, str) and Path in get_args(hints[field.name]):
-            value = Path(value)
-        settings[field.name] = value
-    return options_from(settings)
+    return options_from(written_settings(ClassifierOptions, config))
 
 
 def _rows(items: Items, plan: Plan, names: Pseudonyms, folder: Path) -> np.ndarray:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
 
 from memorisk.audits.generated.knowledge import refuse_known
 from memorisk.audits.generated.sets import select_rows
@@ -25,7 +24,7 @@ from memorisk.models.generators.generators import DESCRIPTION, load_generator, r
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint, read_json
 from memorisk.runs.folder import CONFIG, read_config
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import settings_of, written_settings
 from memorisk.runs.workload import Progress
 from memorisk.training.engine.data import Division
 from memorisk.training.generators.fit import GENERATOR, HISTORY
@@ -82,7 +81,8 @@ def read_run_images(folder: Path, progress: Progress) -> TrainingImages:
         InputError: They cannot be read, or are no longer what they were.
     """
     config = read_config(folder)
-    found = training_images(str(config["images"]), saved_settings(config), progress)
+    options = settings_of(TrainGeneratorOptions, written_settings(TrainGeneratorOptions, config))
+    found = training_images(str(config["images"]), options, progress)
     was = (config.get("run") or {}).get("data_hash")
     if was != found[1]:
         raise InputError(
@@ -110,23 +110,6 @@ def training_images(
     train, validation = (select_rows(named, parts.rows[name]) for name in ("training", "validation"))
     steps, every = options.steps, options.snapshot_every
     return TrainingImages(train, validation, steps, every, store.images.nbytes), store.data_hash
-
-
-def saved_settings(config: dict[str, Any]) -> TrainGeneratorOptions:
-    """The settings in a run's ``config.yaml``: paths are paths again, lists are tuples.
-
-    Raises:
-        InputError: A value is not allowed.
-    """
-    hints = get_type_hints(TrainGeneratorOptions)
-    settings: dict[str, Any] = {}
-    for field in fields(TrainGeneratorOptions):
-        if field.name in config:
-            value = config[field.name]
-            if isinstance(value, str) and Path in get_args(hints[field.name]):
-                value = Path(value)
-            settings[field.name] = tuple(value) if isinstance(value, list) else value
-    return settings_of(TrainGeneratorOptions, settings)
 
 
 def saved_generators(folder: Path) -> list[SavedGenerator]:

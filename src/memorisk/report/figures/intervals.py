@@ -9,6 +9,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike
 
@@ -72,31 +73,46 @@ def series_plot(
             values = (float(limits[0][row]), float(limits[1][row]), float(limits[2][row]))
             _interval(sheet, values, row + shift, (start, end), look)
         entries.append((*look[:2], name))
-    axes.set_xlim(start, end)
-    axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
-    axes.yaxis.set_major_locator(NullLocator())
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.6g}".replace("-", MINUS)))
+    _row_axes(axes, (start, end), len(labels))
     if entries:
         sheet.key_below(entries, below=52, markers=True)
     sheet.titles(x_title)
     return sheet.svg()
 
 
+def _row_axes(axes: Axes, ends: tuple[float, float], n_rows: int) -> None:
+    """Scale the axis of values to its ends, and the other one to the rows, from top to bottom and without ticks."""
+    axes.set_xlim(*ends)
+    axes.set_ylim(max(n_rows, 1) - 0.5, -0.5)
+    axes.yaxis.set_major_locator(NullLocator())
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.6g}".replace("-", MINUS)))
+
+
+_Weights = tuple[float, float, float]  # points: of a line, of an arrowhead, of a marker
+_LIGHT, _HEAVY = (1.6, 5, 5.5), (2, 6, 6)
+
+
 def _interval(
-    sheet: Sheet, limits: tuple[float, float, float], row: float, ends: tuple[float, float], look: tuple
+    sheet: Sheet,
+    limits: tuple[float, float, float],
+    row: float,
+    ends: tuple[float, float],
+    look: tuple,
+    weights: _Weights = _LIGHT,
 ) -> None:
-    """One value with its interval, cut with arrowheads where it leaves the axis."""
+    """Draw one value with its interval, cut with arrowheads where it leaves the axis."""
     (mean, low, high), (start, end), (ink, dash, marker) = limits, ends, look
+    line_width, arrow_size, marker_size = weights
     paint = {"color": colour(ink), "linestyle": "none", "clip_on": False}
     if np.isfinite(low) and np.isfinite(high):
         line = ([max(low, start), min(high, end)], [row, row])
-        sheet.axes.plot(*line, color=colour(ink), linewidth=1.6, linestyle=dash, solid_capstyle="butt")
+        sheet.axes.plot(*line, color=colour(ink), linewidth=line_width, linestyle=dash, solid_capstyle="butt")
         for beyond, x, arrow in ((low < start, start, "<"), (high > end, end, ">")):
             if beyond:
-                sheet.axes.plot([x], [row], marker=arrow, markersize=5, **paint)
+                sheet.axes.plot([x], [row], marker=arrow, markersize=arrow_size, **paint)
     if np.isfinite(mean):
-        sheet.axes.plot([mean], [row], marker=marker, markersize=5.5, **paint)
+        sheet.axes.plot([mean], [row], marker=marker, markersize=marker_size, **paint)
 
 
 def _ends(drawn: Mapping[str, list[np.ndarray]], reference: float | None, cut: bool) -> tuple[float, float]:
@@ -143,61 +159,26 @@ def difference_plot(
         SVG text.
     """
     labels = list(labels)[:MOST_ROWS]
-    both = [[np.asarray(v, dtype=float)[:MOST_ROWS] for v in limits] for limits in (difference, noise)]
+    both = {
+        name: [np.asarray(v, dtype=float)[:MOST_ROWS] for v in limits]
+        for name, limits in zip(("difference", "noise"), (difference, noise), strict=True)
+    }
     sheet = Sheet(96 + _ROW_POINTS * max(len(labels), 1), left=label_margin(labels, _LABEL_LETTERS), bottom=72)
     axes = sheet.axes
-    start, end = _difference_limits(both)
+    start, end = _ends(both, 0.0, cut=True)
     axes.axvline(0, color=colour("muted"), linewidth=0.8)
     for row, label in enumerate(labels):
         sheet.label(8, row, label, ha="right", space="row", limit=_LABEL_LETTERS)
     for (mean, low, high), ink, dash, marker, shift in zip(
-        both, ("blue", "grey"), DASHES[:2], ("o", "s"), (-_APART, _APART), strict=True
+        both.values(), ("blue", "grey"), DASHES[:2], ("o", "s"), (-_APART, _APART), strict=True
     ):
         for row in range(len(labels)):
-            _difference_interval(
-                sheet, (mean[row], low[row], high[row]), row + shift, (start, end), (ink, dash, marker)
-            )
-    axes.set_xlim(start, end)
-    axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
-    axes.yaxis.set_major_locator(NullLocator())
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.6g}".replace("-", MINUS)))
+            limits = (mean[row], low[row], high[row])
+            _interval(sheet, limits, row + shift, (start, end), (ink, dash, marker), _HEAVY)
+    _row_axes(axes, (start, end), len(labels))
     sheet.key_below([("blue", DASHES[0], names[0]), ("grey", DASHES[1], names[1])], below=56)
     sheet.titles(x_title)
     return sheet.svg()
-
-
-def _difference_interval(
-    sheet: Sheet,
-    limits: tuple[float, float, float],
-    row: float,
-    ends: tuple[float, float],
-    look: tuple[str, object, str],
-) -> None:
-    """One estimate with its interval, cut with arrowheads where it leaves the axis."""
-    (mean, low, high), (start, end), (ink, dash, marker) = limits, ends, look
-    paint = {"color": colour(ink), "clip_on": False}
-    if np.isfinite(low) and np.isfinite(high):
-        line = ([max(low, start), min(high, end)], [row, row])
-        sheet.axes.plot(*line, color=colour(ink), linewidth=2, linestyle=dash, solid_capstyle="butt")
-        for beyond, x, arrow in ((low < start, start, "<"), (high > end, end, ">")):
-            if beyond:
-                sheet.axes.plot([x], [row], marker=arrow, markersize=6, **paint)
-    if np.isfinite(mean):
-        sheet.axes.plot([mean], [row], marker=marker, markersize=6, linestyle="none", **paint)
-
-
-def _difference_limits(both: list[list[np.ndarray]]) -> tuple[float, float]:
-    """Return the ends of the axis: all estimates, and limits up to twice the estimates' own range beyond them."""
-    means = np.r_[both[0][0], both[1][0], 0.0]
-    means = means[np.isfinite(means)]
-    slack = max(2 * float(np.ptp(means)), 0.05)
-    lows, highs = (np.r_[both[0][i], both[1][i]] for i in (1, 2))
-    lows, highs = lows[np.isfinite(lows)], highs[np.isfinite(highs)]
-    start = min(float(means.min()), max(float(lows.min(initial=np.inf)), float(means.min()) - slack))
-    end = max(float(means.max()), min(float(highs.max(initial=-np.inf)), float(means.max()) + slack))
-    room = 0.04 * (end - start) or 0.05
-    return start - room, end + room
 
 
 _SMALLEST, _LARGEST = 4.0, 15.0  # points across
