@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.analysis import analyse, class_findings
+from memorisk.audits.classifier.attack_numbers import BesideTwins, Replication, TargetAudit
 from memorisk.audits.classifier.evidence import Context, Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.audit import classifier_page
-from memorisk.audits.classifier.result import BesideTwins, Replication, TargetAudit
 from memorisk.report.page import render_page
 from memorisk.scores.memorization import feldman_zhang
 from memorisk.statistics.intervals import these_groups_interval

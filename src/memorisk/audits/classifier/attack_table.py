@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.evidence import WHOLE, Evidence
-from memorisk.audits.classifier.options import ATTACK_GATE
-from memorisk.audits.classifier.result import (
+from memorisk.audits.classifier.attack_numbers import (
     ALL,
     Agreement,
     Agreements,
@@ -31,6 +29,8 @@ from memorisk.audits.classifier.result import (
     SureRate,
     TargetAudit,
 )
+from memorisk.audits.classifier.evidence import WHOLE, Evidence
+from memorisk.audits.classifier.options import ATTACK_GATE
 from memorisk.report.numbers import from_json, to_row
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
 from memorisk.scores.rmia import rmia_scores

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 import scipy
 
+from memorisk.audits.classifier.attack_numbers import ALL
 from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
-from memorisk.audits.classifier.result import ALL, ClassifierSummary, ClassifierVerdict
+from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
 from memorisk.audits.rendering import REPORT, load_result, render
 from memorisk.report.earlier_verdicts import is_earlier
 from memorisk.report.result import Result

@@ -30,7 +30,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memorisk.audits.classifier.result import Placebo, Privacy, TargetAudit, Unscored
+from memorisk.audits.classifier.attack_numbers import TargetAudit
+from memorisk.audits.classifier.result import Placebo, Privacy, Unscored
 from memorisk.report.columns import booleans, column_numbers
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path

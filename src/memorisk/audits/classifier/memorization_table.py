@@ -1,8 +1,7 @@
-"""Test one class at a time, and tabulate classes, groups and images (METHODS section 1, "Null and p-value").
+"""Test one class at a time, and tabulate classes and groups (METHODS section 1, "Null and p-value").
 
 A class has its memorization, null, list and mean. The null is not pooled over classes: a pooled null rejects 11 %
-at nominal 5 % in rare classes and 4 % in common ones. Beside the tests stand numbers without a conclusion: the
-table of the images, the counts of the audit, the models' accuracy.
+at nominal 5 % in rare classes and 4 % in common ones. `image_table` holds the images, `utility` the models' accuracy.
 """
 
 from dataclasses import dataclass, replace
@@ -10,12 +9,10 @@ from math import nan
 
 import numpy as np
 import pandas as pd
-import scipy
 
-from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence
+from memorisk.audits.classifier.evidence import Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
-from memorisk.audits.classifier.result import ClassUtility, FindingsUtility, ImageCounts, ModelsTrained, NullSample
-from memorisk.scores.memorization import feldman_zhang, group_table, memorization
+from memorisk.scores.memorization import group_table, memorization
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.copies.tails import CHANCE
 from memorisk.statistics.intervals import Interval, jackknife_interval, these_groups_interval, two_way_interval
@@ -371,172 +368,3 @@ def _group_rows(label: str, groups: np.ndarray, unit: np.ndarray, m: np.ndarray,
 
 def _columns(interval: Interval, name: str, prefix: str) -> dict[str, float]:
     return {name: interval.estimate, f"{prefix}low": interval.low, f"{prefix}high": interval.high}
-
-
-NULL_SAMPLE = 4000  # values kept for the figure of members beside the null
-
-
-def image_table(evidence: Evidence, findings: list[ClassFindings], per_group: pd.DataFrame) -> pd.DataFrame:
-    """A row an item: its losses, M, p-value, whether its group is flagged, and Feldman-Zhang's memorization."""
-    items, sign = evidence.items, evidence.sign
-    m = memorization(evidence.gap, sign)
-    seen = np.where(sign > 0, evidence.loss_a, np.where(sign < 0, evidence.loss_b, np.nan))
-    unseen = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
-    fz = feldman_zhang(
-        np.concatenate([evidence.correct_a, evidence.correct_b]),
-        np.concatenate([evidence.member_a, evidence.member_b]),
-    )
-    p = np.full(len(items), np.nan)
-    for finding in findings:
-        for index, value in finding.images.items():
-            p[index] = value
-    flagged = set(map(tuple, per_group.loc[per_group["flagged"], ["label", "group"]].to_numpy()))
-    scored = np.isfinite(m)
-    return pd.DataFrame(
-        {
-            "image": items.image,
-            "label": items.label,
-            "group": items.group,
-            "split": items.split,
-            "M": m,
-            "p_value": p,
-            "flagged": [pair in flagged for pair in zip(items.label, items.group, strict=True)] & scored,
-            "n_seeds": (sign != 0).sum(axis=0),
-            "loss_unseen": _mean(unseen),
-            "loss_seen": _mean(seen),
-            "fz_memorization": np.where(scored, fz.memorization, np.nan),
-            "fz_standard_error": np.where(scored, fz.standard_error, np.nan),
-        }
-    )
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    """Average what is there over seeds, [I]; NaN where nothing is."""
-    there = np.isfinite(values)
-    total = np.where(there, values, 0.0).sum(axis=0)
-    return np.where(there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), np.nan)
-
-
-def count_images(evidence: Evidence, context: Context) -> ImageCounts:
-    """Count images, groups and classes, scored and left out."""
-    items = evidence.items
-    images, first = np.unique(items.image.astype(str), return_index=True)
-    count = {name: int((items.split[first] == name).sum()) for name in ("train", "canary", "test")}
-    return ImageCounts(
-        n_images=context.n_images if context.n_images is not None else len(images),
-        n_groups=len(np.unique(items.group[first].astype(str))),
-        n_classes=len(set(items.label.tolist()) - {WHOLE}),
-        n_train=count["train"],
-        n_canary=count["canary"],
-        n_test=count["test"],
-        n_validation=context.n_validation,
-        n_skipped=context.n_skipped,
-        n_missing=context.n_missing,
-        n_not_sampled=context.n_not_sampled,
-    )
-
-
-def describe_models(evidence: Evidence, context: Context) -> ModelsTrained:
-    """Count the models, and say how they were trained; members are counted by item."""
-    members = [int(m.sum()) for m in (*evidence.member_a, *evidence.member_b)]
-    return ModelsTrained(
-        n_models=2 * len(evidence.seeds),
-        images_each=round(float(np.mean(members)), 1),
-        seeds=tuple(evidence.seeds.tolist()),
-        model=context.model,
-        training=context.training,
-        device=context.device,
-    )
-
-
-def null_sample(evidence: Evidence) -> NullSample:
-    """Values for the figure: M of the scored canaries, and the mean gap of test images under random sign flips."""
-    sign, items = evidence.sign, evidence.items
-    m = memorization(evidence.gap, sign)
-    test = evidence.gap[:, items.split == "test"]
-    rng = np.random.default_rng([41, len(evidence.seeds)])
-    flips = np.ones((1, len(test))) if evidence.design == "paper" else rng.choice([-1.0, 1.0], size=(64, len(test)))
-    null = (flips @ test / len(test)).ravel()
-    return NullSample(members=_order_statistics(m[np.isfinite(m)]), null=_order_statistics(null))
-
-
-def _order_statistics(values: np.ndarray) -> tuple[float, ...]:
-    """At most ``NULL_SAMPLE`` order statistics, evenly spaced."""
-    ordered = np.sort(values)
-    if len(ordered) > NULL_SAMPLE:
-        ordered = ordered[np.linspace(0, len(ordered) - 1, NULL_SAMPLE).round().astype(int)]
-    return tuple(round(float(v), 6) for v in ordered)
-
-
-def utility_on_test(evidence: Evidence) -> FindingsUtility | ClassUtility:
-    """Accuracy and balanced accuracy on the test part, mean over models, beside the share of the commonest class.
-
-    The lower 97.5 % limit of the balanced accuracy is over test groups (normal, classes independent) and models; it and
-    ``beats_guessing`` are None where images have several labels, since guessing has no such rate there. With rows of
-    all findings together the models' loss is compared with that of naming each finding by its frequency
-    (`_loss_beside_frequencies`).
-    """
-    if (evidence.items.label == WHOLE).any():
-        return _loss_beside_frequencies(evidence)
-    test = evidence.items.split == "test"
-    label, group = evidence.items.label[test].astype(str), evidence.items.group[test].astype(str)
-    every = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test].astype(np.float64)
-    correct = every.mean(axis=0)
-    classes, number = np.unique(label, return_inverse=True)
-    means, variances = [], []
-    for c in range(len(classes)):
-        own = number == c
-        unit = np.unique(group[own], return_inverse=True)[1]
-        rates = np.bincount(unit, weights=correct[own]) / np.bincount(unit)
-        means.append(float(correct[own].mean()))
-        variances.append(float(rates.var(ddof=1) / len(rates)) if len(rates) > 1 else float("inf"))
-    balanced = float(np.mean(means))
-    of_model = np.mean([every[:, number == c].mean(axis=1) for c in range(len(classes))], axis=0)
-    between = float(of_model.var(ddof=1) / len(of_model))  # models are units too, also where each tells its own noise
-    several = len(set(evidence.items.image[test])) < len(label)
-    spread = np.sqrt(sum(variances) / len(classes) ** 2 + between)
-    low = None if several else balanced - float(scipy.stats.norm.ppf(0.975)) * spread
-    return ClassUtility(
-        test_accuracy=float(correct.mean()),
-        test_balanced_accuracy=balanced,
-        balanced_accuracy_low=low,
-        chance=1 / len(classes),
-        beats_guessing=None if low is None else bool(low > 1 / len(classes)),
-        majority_share=float(np.bincount(number).max() / len(label)),
-        n_classes=len(classes),
-    )
-
-
-def _loss_beside_frequencies(evidence: Evidence) -> FindingsUtility:
-    """Loss of all findings of a test image, and of naming each finding by its frequency outside the test part.
-
-    ``beats_guessing`` says whether the lower 97.5 % limit of the mean difference lies above 0: normal, over test groups
-    (of unequal size: residuals added up within each) and models.
-    """
-    items = evidence.items
-    whole, findings = items.label == WHOLE, sorted(set(items.label.tolist()) - {WHOLE})
-    images, place = np.unique(items.image.astype(str), return_inverse=True)
-    present = np.zeros((len(images), len(findings)), dtype=bool)
-    number = {name: i for i, name in enumerate(findings)}
-    present[place[~whole], [number[name] for name in items.label[~whole]]] = True
-    test, other = whole & (items.split == "test"), whole & (items.split != "test")
-    share = (present[place[other]].sum(axis=0) + 0.5) / (other.sum() + 1)  # Jeffreys: never 0, never 1
-    guessed = -np.where(present[place[test]], np.log(share), np.log1p(-share)).sum(axis=1)
-    gain = guessed - np.concatenate([evidence.loss_a, evidence.loss_b])[:, test]  # [K, J]
-    each = gain.mean(axis=0)
-    unit = np.unique(items.group[test].astype(str), return_inverse=True)[1]
-    residual = np.bincount(unit, weights=each - each.mean())
-    n_units = len(residual)
-    over_groups = (residual**2).sum() / len(each) ** 2 * n_units / max(n_units - 1, 1)
-    over_models = gain.mean(axis=1).var(ddof=1) / len(gain)
-    low = float(each.mean() - scipy.stats.norm.ppf(0.975) * np.sqrt(over_groups + over_models)) if n_units > 1 else None
-    right = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test]
-    _, counts = np.unique(present[place[test]], axis=0, return_counts=True)
-    return FindingsUtility(
-        test_accuracy=float(right.mean()),
-        majority_share=float(counts.max() / test.sum()),
-        n_classes=len(findings),
-        loss_test_nats=float((guessed - each).mean()),
-        loss_guessing_nats=float(guessed.mean()),
-        beats_guessing=None if low is None else bool(low > 0),
-    )

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.classifier.analysis import analyse
+from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.dry_run import DryRun, describe_plan
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.classifier.plan import Plan, draw_parts, identity, linked_groups, make_plan, unmatched_of
 from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
-from memorisk.audits.classifier.result import ClassifierVerdict, Placebo, Privacy, TargetAudit
+from memorisk.audits.classifier.result import ClassifierVerdict, Placebo, Privacy
 from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
 from memorisk.audits.classifier.retraining.interventions import (
     InterventionPlan,

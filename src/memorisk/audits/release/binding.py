@@ -20,7 +20,8 @@ from typing import Any
 
 import pandas as pd
 
-from memorisk.audits.classifier.result import ClassifierSummary, TargetAudit
+from memorisk.audits.classifier.attack_numbers import TargetAudit
+from memorisk.audits.classifier.result import ClassifierSummary
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.generated.sets import SYNTHETIC
 from memorisk.audits.pseudonyms import read_listing

@@ -7,16 +7,9 @@ from collections.abc import Mapping, Sequence
 from math import exp, isfinite, isnan
 from typing import Any
 
+from memorisk.audits.classifier.attack_numbers import ALL, AttackNumbers, TargetAudit
 from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
-from memorisk.audits.classifier.result import (
-    ALL,
-    AttackNumbers,
-    ClassifierSummary,
-    ClassifierVerdict,
-    ClassUtility,
-    Privacy,
-    TargetAudit,
-)
+from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, ClassUtility, Privacy
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.report.statements.statement import LISTS, PASS, AuditStatement, Figure, Method, Part, Subject

@@ -22,11 +22,12 @@ from memorisk.runs.files import json_value
 from memorisk.runs.workload import Progress as Reporter
 
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
+    from memorisk.audits.classifier.attack_numbers import TargetAudit
     from memorisk.audits.classifier.comparison import Comparison
     from memorisk.audits.classifier.dry_run import DryRun
     from memorisk.audits.classifier.explanations.result import Explanation
     from memorisk.audits.classifier.pages.wording import ResultView
-    from memorisk.audits.classifier.result import ClassOutlook, RarestAgainstTop, TargetAudit
+    from memorisk.audits.classifier.result import ClassOutlook, RarestAgainstTop
     from memorisk.images.set_check import ImageCheck
     from memorisk.report.result import Result
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.classifier.attack_numbers import ALL, Agreement, Agreements, Replication
 from memorisk.audits.classifier.options import ATTACK_GATE
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.memorization import with_interval
 from memorisk.audits.classifier.pages.wording import ResultView, settings
-from memorisk.audits.classifier.result import ALL, Agreement, Agreements, Replication
 from memorisk.report.blocks import (
     Block,
     Callout,

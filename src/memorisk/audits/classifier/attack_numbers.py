@@ -1,0 +1,179 @@
+"""The numbers of attacks: on the audit's models, and on the very model that is to be released.
+
+They stand in ``attacks.parquet``, ``summary.json`` and ``verdict.json`` of a classifier audit; losses are in nats.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import nan
+from typing import Annotated
+
+from memorisk.report.numbers import INLINE, Key
+from memorisk.statistics.intervals import Interval
+from memorisk.statistics.jackknife import JackknifeInterval
+
+ALL = "(all)"
+"""Label of an attack's row over all classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """An estimate with its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, interval: Interval | JackknifeInterval) -> "Limits":
+        """Keep the numbers of an interval."""
+        return cls(estimate=interval.estimate, low=interval.low, high=interval.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RocCurve:
+    """Points of a ROC curve for logarithmic axes."""
+
+    fpr: tuple[float, ...] = ()
+    tpr: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """Success of an attack on images with large and with small M."""
+
+    spearman: Limits | None = None
+    success_high: float = nan
+    """Share of the images with M above 0.3 that the attack finds."""
+    success_low: float = nan
+    """Share of those with M up to 0.1."""
+    difference: Limits | None = None
+    n_high: int | None = None
+    n_low: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackAgreement:
+    """`Agreement` with M of other seeds than the attacked one, and with its own, where the question is circular."""
+
+    other_seeds: Agreement | None = None
+    circular: Agreement | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreements(AttackAgreement):
+    """Those of the loss attack; and of the attack that paper 000 names as its strongest."""
+
+    strongest: AttackAgreement | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackAuc:
+    """AUC of an attack with its interval."""
+
+    estimate: Annotated[float, Key("auc")] = nan
+    low: float = nan
+    high: float = nan
+    p_at_most_gate: Annotated[float, Key("p_auc")] = nan
+    """Of the null hypothesis that the AUC is at most that of the gate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SureRate:
+    """Share of members that an attack finds at few false positives."""
+
+    at_1_percent: Annotated[float, Key("tpr_at_1pct")] = nan
+    low: Annotated[float, Key("tpr_low")] = nan
+    high: Annotated[float, Key("tpr_high")] = nan
+    p_at_most: Annotated[float, Key("p_tpr")] = nan
+    at_01_percent: Annotated[float, Key("tpr_at_01pct")] = nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackCounts:
+    """Images, groups and models that an attack was measured on; means over the models."""
+
+    n_members: int = 0
+    n_non_members: int = 0
+    n_groups: int = 0
+    n_member_groups: int = 0
+    n_non_member_groups: int = 0
+    n_models: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackNumbers:
+    """One attack on some images."""
+
+    auc: Annotated[AttackAuc, INLINE]
+    rate: Annotated[SureRate, INLINE]
+    balanced_accuracy: float = nan
+    counts: Annotated[AttackCounts, INLINE]
+    conditional: bool = False
+    """Whether the interval is for these models alone."""
+    of_trainings: float = 0.0
+    """Share of the variance that is of trainings."""
+    by_coin: bool = False
+    """Whether a fair coin divided members from non-members."""
+    control: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackRow:
+    """A row of ``attacks.parquet``: an attack on a class, or on ``ALL``."""
+
+    label: str
+    attack: str
+    numbers: Annotated[AttackNumbers, INLINE]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideTwins:
+    """A number of the very model, and where one more twin's would lie."""
+
+    target: float
+    twins: float
+    low: float
+    high: float
+    within: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replication:
+    """Whether the very model is one more twin."""
+
+    loss_members: BesideTwins | None = None
+    loss: BesideTwins | None = None
+    accuracy: BesideTwins | None = None
+    replicated: bool
+    n_models: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetVerdict:
+    """What the verdict says of the very model."""
+
+    replicated: bool
+    aucs: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetAudit:
+    """The very model that is to be released: what attackers find in it, and whether the twins speak for it."""
+
+    file: str = ""
+    sha256: str | None = None
+    tensors_sha256: str | None = None
+    n_members: int | None = None
+    n_non_members: int | None = None
+    accuracy_members: float | None = None
+    accuracy_test: float | None = None
+    loss_members_nats: Annotated[float | None, Key("loss_members")] = None
+    loss_test_nats: Annotated[float | None, Key("loss_test")] = None
+    attacks: Mapping[str, AttackNumbers] = field(default_factory=dict[str, AttackNumbers])
+    """Over all classes, by name."""
+    control: AttackNumbers | None = None
+    classes: tuple[AttackRow, ...] = ()
+    replication: Replication | None = None
+    verdict: TargetVerdict | None = None

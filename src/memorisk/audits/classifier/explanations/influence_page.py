@@ -1,0 +1,80 @@
+"""The page of self-influence: the images that trained the network most on themselves."""
+
+import numpy as np
+import pandas as pd
+
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Fact,
+    Facts,
+    Gallery,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Table,
+    Thumbnail,
+    data_uri,
+)
+from memorisk.report.columns import count
+from memorisk.runs.errors import one_line
+from memorisk.scores.influence import SelfInfluence
+
+TABLE = "influence.parquet"
+"""The file of the whole table, in the folder of the page."""
+
+
+def influence_page(
+    found: SelfInfluence, table: pd.DataFrame, pixels: list[np.ndarray] | None = None, *, most: int = 48
+) -> Page:
+    """Lay out the most influential images.
+
+    Args:
+        found: From `memorisk.scores.influence.self_influence`.
+        table: A row an image, the most influential first.
+        pixels: Of the first of these images, in this order; None for no pictures.
+        most: Images on the page.
+    """
+    top = table.head(most)
+    half = int(np.searchsorted(np.cumsum(table["share"].to_numpy(dtype=float)), 0.5)) + 1
+    facts = [
+        Fact("Images", count(len(table))),
+        Fact("Checkpoints", count(len(found.lrs))),
+        Fact("Weights", count(found.weights)),
+        Fact("Half of all self-influence", f"{count(half)} images"),
+    ]
+    text = (
+        "Self-influence is how much the training on an image changed the loss of that very image: the sum over "
+        "checkpoints of the learning rate times the squared gradient norm (TracInCP). Wrong labels, damaged images and "
+        "images with a mark of their own stand high; so do rare and difficult ones. Look before anything is removed."
+    )
+    lead: list[Block] = [Callout("note", "What to look at first", [Paragraph(text)]), Facts(facts)]
+    columns = [
+        Column(source="image", heading="Image", row_heading=True),
+        Column(source="label", heading="Label"),
+        Column(source="self_influence", heading="Self-influence", format="decimal"),
+        Column(source="share", heading="Share of all", format="percent"),
+        Column(source="rank_in_class", heading="Rank in its class", format="count"),
+    ]
+    shown: list[Block] = [Table(frame=top, columns=columns, caption="The most influential first.", elsewhere=TABLE)]
+    if pixels is not None:
+        items = [
+            Thumbnail(data_uri=data_uri(image), caption=[Name(row["image"]), ["class ", Name(row["label"])]])
+            for image, row in zip(pixels, top.to_dict("records"), strict=True)
+        ]
+        shown.insert(0, Gallery(items=items, caption="The most influential first."))
+    sections = [Section("The most self-influential images", shown, "images")]
+    if found.fallback:
+        told = [Name(f"{name}: {one_line(why, 160)}") for name, why in found.fallback.items()]
+        text = f"Gradients of these weights were taken one image at a time ({found.fallback_method}):"
+        sections.append(Section("How it was computed", [Paragraph(text), Steps(told)], "how"))
+    return Page(
+        title="Which images trained the network most on themselves?",
+        subtitle="Self-influence, for cleaning data",
+        lead=lead,
+        sections=sections,
+        footer=[Paragraph("This file names images: handle it as personal data. It asks for no network.")],
+    )

@@ -1,0 +1,81 @@
+"""How good the audited models are on the test part: a model that learned nothing has nothing to remember."""
+
+import numpy as np
+import scipy
+
+from memorisk.audits.classifier.evidence import WHOLE, Evidence
+from memorisk.audits.classifier.result import ClassUtility, FindingsUtility
+
+
+def utility_on_test(evidence: Evidence) -> FindingsUtility | ClassUtility:
+    """Accuracy and balanced accuracy on the test part, mean over models, beside the share of the commonest class.
+
+    The lower 97.5 % limit of the balanced accuracy is over test groups (normal, classes independent) and models; it and
+    ``beats_guessing`` are None where images have several labels, since guessing has no such rate there. With rows of
+    all findings together the models' loss is compared with that of naming each finding by its frequency
+    (`_loss_beside_frequencies`).
+    """
+    if (evidence.items.label == WHOLE).any():
+        return _loss_beside_frequencies(evidence)
+    test = evidence.items.split == "test"
+    label, group = evidence.items.label[test].astype(str), evidence.items.group[test].astype(str)
+    every = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test].astype(np.float64)
+    correct = every.mean(axis=0)
+    classes, number = np.unique(label, return_inverse=True)
+    means, variances = [], []
+    for c in range(len(classes)):
+        own = number == c
+        unit = np.unique(group[own], return_inverse=True)[1]
+        rates = np.bincount(unit, weights=correct[own]) / np.bincount(unit)
+        means.append(float(correct[own].mean()))
+        variances.append(float(rates.var(ddof=1) / len(rates)) if len(rates) > 1 else float("inf"))
+    balanced = float(np.mean(means))
+    of_model = np.mean([every[:, number == c].mean(axis=1) for c in range(len(classes))], axis=0)
+    between = float(of_model.var(ddof=1) / len(of_model))  # models are units too, also where each tells its own noise
+    several = len(set(evidence.items.image[test])) < len(label)
+    spread = np.sqrt(sum(variances) / len(classes) ** 2 + between)
+    low = None if several else balanced - float(scipy.stats.norm.ppf(0.975)) * spread
+    return ClassUtility(
+        test_accuracy=float(correct.mean()),
+        test_balanced_accuracy=balanced,
+        balanced_accuracy_low=low,
+        chance=1 / len(classes),
+        beats_guessing=None if low is None else bool(low > 1 / len(classes)),
+        majority_share=float(np.bincount(number).max() / len(label)),
+        n_classes=len(classes),
+    )
+
+
+def _loss_beside_frequencies(evidence: Evidence) -> FindingsUtility:
+    """Loss of all findings of a test image, and of naming each finding by its frequency outside the test part.
+
+    ``beats_guessing`` says whether the lower 97.5 % limit of the mean difference lies above 0: normal, over test groups
+    (of unequal size: residuals added up within each) and models.
+    """
+    items = evidence.items
+    whole, findings = items.label == WHOLE, sorted(set(items.label.tolist()) - {WHOLE})
+    images, place = np.unique(items.image.astype(str), return_inverse=True)
+    present = np.zeros((len(images), len(findings)), dtype=bool)
+    number = {name: i for i, name in enumerate(findings)}
+    present[place[~whole], [number[name] for name in items.label[~whole]]] = True
+    test, other = whole & (items.split == "test"), whole & (items.split != "test")
+    share = (present[place[other]].sum(axis=0) + 0.5) / (other.sum() + 1)  # Jeffreys: never 0, never 1
+    guessed = -np.where(present[place[test]], np.log(share), np.log1p(-share)).sum(axis=1)
+    gain = guessed - np.concatenate([evidence.loss_a, evidence.loss_b])[:, test]  # [K, J]
+    each = gain.mean(axis=0)
+    unit = np.unique(items.group[test].astype(str), return_inverse=True)[1]
+    residual = np.bincount(unit, weights=each - each.mean())
+    n_units = len(residual)
+    over_groups = (residual**2).sum() / len(each) ** 2 * n_units / max(n_units - 1, 1)
+    over_models = gain.mean(axis=1).var(ddof=1) / len(gain)
+    low = float(each.mean() - scipy.stats.norm.ppf(0.975) * np.sqrt(over_groups + over_models)) if n_units > 1 else None
+    right = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test]
+    _, counts = np.unique(present[place[test]], axis=0, return_counts=True)
+    return FindingsUtility(
+        test_accuracy=float(right.mean()),
+        majority_share=float(counts.max() / test.sum()),
+        n_classes=len(findings),
+        loss_test_nats=float((guessed - each).mean()),
+        loss_guessing_nats=float(guessed.mean()),
+        beats_guessing=None if low is None else bool(low > 0),
+    )
