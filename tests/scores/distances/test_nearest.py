@@ -252,7 +252,7 @@ def test_an_infinite_bound_leaves_all_to_the_definition():
     scan_histogram(tile, betas, x, r, none, none, edges, counts, *form)
     np.testing.assert_array_equal(counts[:-1], by_numpy(far, edges))
     distances, indices = np.full((6, 3), np.inf), np.full((6, 3), -1)
-    scan_nearest(tile, betas, x, r, 0, none, none, distances, indices, *form)
+    scan_nearest(tile, betas, np.full(6, np.inf, np.float32), x, r, 0, none, none, distances, indices, *form)
     np.testing.assert_array_equal(distances, np.sort(far, axis=1)[:, :3])
 
 

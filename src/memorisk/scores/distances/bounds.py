@@ -24,7 +24,7 @@ those of float32 (no TF32), in any order, fused or not. What is assumed of the r
 (``lg2.approx``: 2^-22), so that the entropy's terms are off by 19 u and its beta is taken twice.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from memorisk.scores.distances.measures import BINARY, Definition, FittedMeasure, definition
 from memorisk.scores.distances.rows import FloatArray, Rows, Team, array_library, convert_like
+from memorisk.scores.distances.sketch import NO_DIRECTIONS, Sketch, empty_sketch, find_directions, sketch_rows
 
 UNIT = 2.0**-24
 LOG_ERROR = 6e-7
@@ -54,10 +55,14 @@ class Block:
     """[m] each row's own term: |x|^2, sum |x| or the entropy term."""
     slack: FloatArray
     """[m] r in the family's norm; infinite where the row has no float32 form."""
+    sketch: Sketch | None = None
+    """Of the form's directions, where it has some."""
 
     def part(self, first: int, last: int) -> "Block":
         """Return some of the rows."""
-        return Block(self.exact[first:last], self.short[first:last], self.own[first:last], self.slack[first:last])
+        here = slice(first, last)
+        sketch = self.sketch and self.sketch.part(first, last)
+        return Block(self.exact[here], self.short[here], self.own[here], self.slack[here], sketch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +87,8 @@ class Form:
     """Relative bound."""
     room: float = BOUND_ROOM
     """Multiplies every beta."""
+    directions: FloatArray = field(default_factory=lambda: NO_DIRECTIONS)
+    """[d, c] of the sketches (`sketch`); empty without them."""
 
     def on_device(self) -> "Form":
         """The form where a GPU evaluates it: its quotients and logarithms are approximate."""
@@ -91,7 +98,8 @@ class Form:
     def prepare(self, rows: Rows, first: int, last: int, workers: Team) -> Block:
         """Rows ``first`` to ``last`` made ready, some of them by each thread."""
         size, d = last - first, self.measure.dimension
-        block = Block(np.empty((size, d)), np.empty((size, d), np.float32), np.empty(size, np.float32), np.empty(size))
+        short, own, slack = np.empty((size, d), np.float32), np.empty(size, np.float32), np.empty(size)
+        block = Block(np.empty((size, d)), short, own, slack, empty_sketch(size, self.directions))
         step = max(1, min(256, -(-size // workers.threads)))
 
         def fill(start: int) -> None:
@@ -110,8 +118,7 @@ class Form:
         elif self.measure.name in BINARY:
             beta = both * 0.0 if d < 1 << 22 else both + np.inf
         elif self.family == "product":
-            own = array_library(both).asarray(queries.own, dtype=both.dtype)
-            beta = 3.0 * gamma(d + 8) * own * (1.0 + self.rho) + both**2 * (1.0 + 2.0**20) + 2.0**-100
+            beta = _product_betas(d, self.rho, queries.own, both)
         elif self.family == "sum":
             beta = both * (1.0 + self.rho) + (d * 2.0**-120) ** (1.0 / self.root)
         elif self.family == "entropy":
@@ -119,6 +126,18 @@ class Form:
         else:  # ratio: the larger share of two rows; share: terms of both
             beta = (queries.slack.clip(most) if self.family == "ratio" else both) + d * 1e-30
         return beta * self.room
+
+    def with_sketches(self, references: Rows, queries: int, k: int) -> "Form":
+        """The form with directions for sketches, where the k nearest of ``queries`` rows are quicker found by them."""
+        if self.family != "product" or self.measure.name in BINARY:
+            return self
+        return replace(self, directions=find_directions(self, references, queries, k))
+
+    def sketch_bounds(self, queries: Sketch, references: Sketch) -> tuple[float, FloatArray]:
+        """Rho, and [m] betas, of the squared distances of sketches against the keys of sketches in exact arithmetic."""
+        d = self.directions.shape[1] + 1
+        rho = _product_rho(d)
+        return rho, _product_betas(d, rho, queries.own, queries.slack + float(references.slack.max())) * self.room
 
     def moved(self, exact: Any) -> tuple[Any, Any]:
         """Rows centred and weighted or whitened, and what the rounding of that may have taken, [m] or 0."""
@@ -144,11 +163,24 @@ class Form:
             out.slack[:] += floor
         else:
             round_to_float32(exact, self.centre, self.scale, self.family, self.root, out)
+        if out.sketch is not None:
+            sketch_rows(self.directions, out.short, out.slack, out.sketch)
 
 
 def gamma(n: float) -> float:
     """``n u / (1 - n u)``, the bound of n roundings; infinite where there is none."""
     return n * UNIT / (1 - n * UNIT) if n * UNIT < 0.01 else np.inf
+
+
+def _product_rho(d: int) -> float:
+    """Relative bound of the family "product"."""
+    return 4 * gamma(d + 8) + 2.0**-18
+
+
+def _product_betas(d: int, rho: float, own: Any, both: Any) -> Any:
+    """Absolute bounds of the family "product", by the squared norms [m] of the queries and the slacks of pairs."""
+    own = array_library(both).asarray(own, dtype=both.dtype)
+    return 3.0 * gamma(d + 8) * own * (1.0 + rho) + both**2 * (1.0 + 2.0**20) + 2.0**-100
 
 
 def find_form(measure: FittedMeasure, references: Rows, exact: bool) -> Form:
@@ -171,7 +203,7 @@ def find_form(measure: FittedMeasure, references: Rows, exact: bool) -> Form:
         "product": (scale, 2.0, 1.0), "sum": (scale, 1.0, 1.0), "ratio": (1.0, 0.0, 1.0), "share": (1.0, 1.0, 1.0),
         "entropy": (1.0, 2.0, 1.0), _NO_FORM: (1.0, 1.0, 1.0),
     }[family]  # fmt: skip
-    rho = {"product": 4 * gamma(d + 8) + 2.0**-18, "sum": gamma(d + 4), "ratio": 2.1 * gamma(d + 6),
+    rho = {"product": _product_rho(d), "sum": gamma(d + 4), "ratio": 2.1 * gamma(d + 6),
            "share": gamma(d + 8), "entropy": 0.0, _NO_FORM: 0.0}[family]  # fmt: skip
     if measure.name in ("cosine", "correlation"):
         multiplier, power = 2.0 * scale**2, 1.0
@@ -192,19 +224,21 @@ def find_form(measure: FittedMeasure, references: Rows, exact: bool) -> Form:
 def _centre_and_size(
     measure: FittedMeasure, references: Rows, centring: bool, parts: Definition
 ) -> tuple[FloatArray, float]:
-    """Mean of the references where rows are centred (else nothing), and the largest number or norm after that."""
+    """Mean of the references where rows are centred (else nothing), and about how large their numbers are then."""
     centre, most = np.zeros(0), 0.0
     if centring:
         total: Any = 0.0
         for _, x in references.blocks():
             total = total + measure.rows(x).sum(axis=0)
         centre = total / references.n
-    if measure.measure.family == "entropy" or measure.name in BINARY:
+    if measure.measure.family == "entropy" or measure.name in ("cosine", "correlation", *BINARY):
         return centre, 1.0
     for _, x in references.blocks():
         rows = measure.rows(x)
-        moved = rows - centre if centring else rows
-        most = max(most, float(abs(_weighed(moved, parts)).max()))
+        if measure.measure.family == "product" and not (parts.weights.size or parts.whitening.size):
+            most = max(most, float(rows.max()), -float(rows.min()))  # before centring: a scale of any size will do
+        else:
+            most = max(most, float(abs(_weighed(rows - centre if centring else rows, parts)).max()))
     return centre, most
 
 

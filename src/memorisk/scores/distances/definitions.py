@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from memorisk.scores.distances.kernels import compiled
+from memorisk.scores.distances.kernels import FAST, compiled
 
 EUCLIDEAN, SQUARED, STANDARDISED, MAHALANOBIS, HALF_SQUARED, CITYBLOCK, CHEBYSHEV = range(7)
 BRAYCURTIS, CANBERRA, MINKOWSKI, JENSEN_SHANNON, MATCHING, DICE = range(7, 13)
@@ -229,12 +229,39 @@ def _upper(value, rho, beta, root):
     return value * (1.0 + rho) + beta
 
 
+LANES, DEPTH = 64, 16
+"""A chunk is every ``LANES``-th of ``LANES * DEPTH`` references: their minima need no sum across a register."""
+
+
+@compiled()
+def _n_chunks(n):
+    """Chunks of n references."""
+    return -(-n // (LANES * DEPTH)) * LANES
+
+
+@compiled()
+def _first_of(chunk):
+    """The first reference of a chunk; the next ones are ``LANES`` apart, up to `_last_of`."""
+    return chunk // LANES * (LANES * DEPTH) + chunk % LANES
+
+
+@compiled()
+def _last_of(chunk, n):
+    """The end of a chunk among n references."""
+    return min((chunk // LANES + 1) * (LANES * DEPTH), n)
+
+
 @compiled(fastmath={"nnan", "nsz"})
-def _least(row, first, last):
-    least = np.float32(np.inf)
-    for j in range(first, last):
-        least = row[j] if row[j] < least else least
-    return least
+def _minima(row, least):
+    """The least value of every chunk; infinite where it holds none."""
+    n = len(row)
+    for first in range(0, n, LANES * DEPTH):
+        some = least[first // DEPTH : first // DEPTH + LANES]
+        some[:] = np.inf
+        for start in range(first, min(first + LANES * DEPTH, n), LANES):
+            values = row[start : min(start + LANES, n)]
+            for j in range(len(values)):
+                some[j] = values[j] if values[j] < some[j] else some[j]
 
 
 @compiled()
@@ -253,13 +280,31 @@ def _insert(distance, index, distances, indices):
 
 @compiled()
 def scan_nearest(  # one row of a tile after another
-    tile, betas, x, y, base, ids_x, ids_y, distances, indices, code, weights, whitening, p, multiplier, power, root, rho
+    tile,
+    betas,
+    limits,
+    x,
+    y,
+    base,
+    ids_x,
+    ids_y,
+    distances,
+    indices,
+    code,
+    weights,
+    whitening,
+    p,
+    multiplier,
+    power,
+    root,
+    rho,
 ):
     """Take a block of references into the nearest of every query.
 
     Args:
         tile: [m, n] values.
         betas: [m] their absolute bounds.
+        limits: [m] values above which a pair is surely not among the nearest, as far as is known before.
         x: [m, d] rows for the definition.
         y: [n, d] those of the references.
         base: Number of the first reference.
@@ -267,7 +312,7 @@ def scan_nearest(  # one row of a tile after another
         ids_y: [n], or empty.
         distances: [m, k] ascending, updated.
         indices: [m, k], updated; -1 where there is none.
-        code: Of `direct.direct`, and so the next three.
+        code: Of `definitions.direct`, and so the next three.
         weights: [d] or empty.
         whitening: [d, d] or empty.
         p: Minkowski's power.
@@ -278,19 +323,26 @@ def scan_nearest(  # one row of a tile after another
     """
     n, k = tile.shape[1], distances.shape[1]
     excluding = len(ids_x) > 0
-    room = max(64, 2 * k)
+    room, chunks = max(64, 2 * k), _n_chunks(n)
     waiting, values = np.empty(room, np.int64), np.empty(room, np.float32)
-    lowest = np.empty(k, np.float32)
+    lowest, least = np.empty(k, np.float32), np.empty(chunks, np.float32)
     for i in range(len(tile)):
         row, beta, near, who = tile[i], betas[i], distances[i], indices[i]
-        lowest[:] = np.inf
         count = 0
-        limit = _limit(key_of(near[k - 1], multiplier, power), rho, beta, root)
-        for first in range(0, n, 64):
-            last = min(first + 64, n)
-            if beta < np.inf and _least(row, first, last) > limit:
+        limit = min(limits[i], _limit(key_of(near[k - 1], multiplier, power), rho, beta, root))
+        _minima(row, least)
+        if beta < np.inf and not excluding:  # k chunks with such minima hold k pairs
+            lowest[:] = np.inf
+            for c in range(chunks):
+                if least[c] < lowest[k - 1]:
+                    _lower(least[c], lowest)
+            if lowest[k - 1] < np.inf:
+                limit = min(limit, _limit(_upper(lowest[k - 1], rho, beta, root), rho, beta, root))
+        lowest[:] = np.inf
+        for c in range(chunks):
+            if beta < np.inf and least[c] > limit:
                 continue
-            for j in range(first, last):
+            for j in range(_first_of(c), _last_of(c, n), LANES):
                 value = row[j]
                 if value > limit or (excluding and ids_x[i] == ids_y[j]):
                     continue
@@ -310,14 +362,100 @@ def scan_nearest(  # one row of a tile after another
         _settle(waiting[:count], near, who, base, code, x[i], y, weights, whitening, p)
 
 
+@compiled(fastmath=FAST)
+def _product(x, y):
+    total = np.float32(0)
+    for t in range(len(x)):
+        total += x[t] * y[t]
+    return total
+
+
+SPARE = 8
+"""Chunks beside k that are evaluated first."""
+
+
+@compiled()
+def evaluate_near(
+    tile, x, y, own_x, own_y, betas, lower_betas, distances, ids_x, ids_y, multiplier, power, rho, lower_rho, limits
+):
+    """Turn squared distances of sketches into values of the family "product" where a pair may be among the nearest.
+
+    The reference of the nearest sketch stands for each chunk. The nearest of these are evaluated first: the k-th of
+    their keys bounds those of all that can be among the nearest.
+
+    Args:
+        tile: [m, n] squared distances of sketches; then values, infinite where the pair is surely not among the k
+            nearest.
+        x: [m, d] queries in float32.
+        y: [n, d] references.
+        own_x: [m] their squared norms.
+        own_y: [n].
+        betas: [m] absolute bounds of the values.
+        lower_betas: [m] those of the sketches.
+        distances: [m, k] of the nearest up to here, ascending.
+        ids_x: As in `scan_nearest`, and so the next three.
+        ids_y: See there.
+        multiplier: See there.
+        power: See there.
+        rho: Relative bound of the values.
+        lower_rho: That of the sketches.
+        limits: [m], written: see `scan_nearest`.
+
+    Returns:
+        How many pairs were evaluated.
+    """
+    n, k = tile.shape[1], distances.shape[1]
+    excluding, chunks = len(ids_x) > 0, _n_chunks(n)
+    least, lowest = np.empty(chunks, np.float32), np.empty(k, np.float32)
+    sketched, where = np.empty(k + SPARE, np.float32), np.empty(k + SPARE, np.int64)
+    kept, two = 0, np.float32(2)
+    for i in range(len(tile)):
+        row, lower_beta = tile[i], lower_betas[i]
+        key = key_of(distances[i, k - 1], multiplier, power)
+        _minima(row, least)
+        sketched[:] = np.inf
+        where[:] = -1
+        for c in range(chunks):
+            if least[c] < sketched[-1]:
+                place = _lower(least[c], sketched)
+                for higher in range(len(where) - 1, place, -1):
+                    where[higher] = where[higher - 1]
+                where[place] = c
+        lowest[:] = np.inf
+        for c in where:
+            if c < 0:
+                break
+            nearest = -1
+            for j in range(_first_of(c), _last_of(c, n), LANES):
+                if not (excluding and ids_x[i] == ids_y[j]) and (nearest < 0 or row[j] < row[nearest]):
+                    nearest = j
+            if nearest >= 0:
+                value = (own_y[nearest] - two * _product(x[i], y[nearest])) + own_x[i]
+                if value < lowest[k - 1]:
+                    _lower(value, lowest)
+        key = min(key, _upper(lowest[k - 1], rho, betas[i], 1.0))
+        bound = _limit(key, lower_rho, lower_beta, 1.0)
+        limits[i] = _limit(key, rho, betas[i], 1.0)
+        for j in range(n):
+            row[j] = row[j] if row[j] <= bound else np.float32(np.inf)
+        for c in range(chunks):
+            if least[c] <= bound:
+                for j in range(_first_of(c), _last_of(c, n), LANES):
+                    if row[j] <= bound and row[j] < np.inf:
+                        row[j] = (own_y[j] - two * _product(x[i], y[j])) + own_x[i]
+                        kept += 1
+    return kept
+
+
 @compiled()
 def _lower(value, lowest):
-    """Take a value into the lowest, which ascend."""
+    """Take a value into the lowest, which ascend; its place there."""
     place = len(lowest) - 1
     while place > 0 and value < lowest[place - 1]:
         lowest[place] = lowest[place - 1]
         place -= 1
     lowest[place] = value
+    return place
 
 
 @compiled()

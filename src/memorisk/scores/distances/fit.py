@@ -23,7 +23,7 @@ def fit_measure(
     singular; medians and minima by column.
 
     Args:
-        name: One of ``registry.MEASURES``.
+        name: One of ``measures.MEASURES``.
         references: [n, d]; an array, a memory map or a tensor.
         domain: For braycurtis, canberra and jensenshannon, which are defined for non-negative data: "signed" (as SciPy
             computes them, jensenshannon of |x|), "shift" (less the column minimum of the references, queries below it
@@ -126,8 +126,8 @@ def _fit_whitening(rows: Rows) -> dict[str, Any]:
     if rows.n > rows.d:
         covariance = np.zeros((rows.d, rows.d))
         for _, x in rows.blocks():
-            x -= mean
-            covariance += x.T @ x
+            centred = x - mean
+            covariance += centred.T @ centred
         covariance /= rows.n - 1
         values, vectors = np.linalg.eigh(covariance)
         del covariance
@@ -158,7 +158,7 @@ def finds_copies(name: str, *, seed: int = 0) -> bool:
     spread; an exact copy must be at distance 0 too.
 
     Args:
-        name: One of ``registry.MEASURES``.
+        name: One of ``measures.MEASURES``.
         seed: Of the numbers.
 
     Raises:

@@ -61,6 +61,10 @@ class DeviceRows(Rows):
         part = self._moved(self._table[first:last]) if self._there is None else self._there[first:last]
         return part.to(torch.float64)
 
+    def view(self, first: int, last: int) -> Any:
+        """The same: nothing writes to it."""
+        return self.block(first, last)
+
     def _moved(self, part: Any) -> Any:
         import torch
 
@@ -105,7 +109,7 @@ def prepare(form: Form, rows: DeviceRows, first: int, last: int) -> DeviceBlock:
 
 
 def _round_rows(form: Form, exact: Any) -> tuple[Any, Any, Any]:
-    """Rows in float32, their own terms and their slacks; see `shortening`, whose kernel this is in other words."""
+    """Rows in float32, their own terms and their slacks: `kernels.round_to_float32` in PyTorch's words."""
     import torch
 
     moved, lost = form.moved(exact)
@@ -131,7 +135,7 @@ def _round_rows(form: Form, exact: Any) -> tuple[Any, Any, Any]:
 
 
 def evaluate(form: Form, queries: DeviceBlock, references: DeviceBlock, tile: Any) -> Any:
-    """Fill a tile [M, N] of padded size, up to a number a row that is still to be added, [M]; see `blocks.evaluate`.
+    """Fill a tile [M, N] of padded size, up to a number a row that is still to be added, [M], as `neighbours.evaluate`.
 
     Raises:
         InputError: The measure is no product, and there is no Triton.

@@ -88,7 +88,7 @@ def fill(form: Form, queries: Any, references: Any, tile: Any) -> None:
 
     Args:
         form: Of `bounds.find_form`, of a family that is no product.
-        queries: A `gpu_blocks.DeviceBlock`.
+        queries: A `gpu.DeviceBlock`.
         references: Another.
         tile: Contiguous, of padded size.
     """

@@ -267,11 +267,30 @@ SMALLEST = 1e-30
 NORMS = {"product": 2, "sum": 1, "ratio": 1, "share": 3, "entropy": 4, "none": 0}
 
 
+@compiled(fastmath={"reassoc", "nsz"})
+def _round_squares(x, centre, scale, limit, short):
+    """Round a row of the family "product"; its slack and its squared norm."""
+    lost, size, far = 0.0, 0.0, 0
+    for t in range(len(x)):
+        value = (x[t] - centre[t] if len(centre) else x[t]) * scale
+        inside = abs(value) <= limit
+        near = np.float32(value) if inside else np.float32(0)
+        short[t] = near
+        off = value - near
+        lost += off * off
+        size += np.float64(near) * near
+        far += not inside
+    return np.inf if far else np.sqrt(lost) + 2.0**-50 * np.sqrt(size), size
+
+
 @compiled()
 def _round_rows(x, centre, scale, norm, limit, short, own, slack):
     """Round ``scale (x - centre)``; ``own`` and ``slack`` by ``norm``: 1 sums, 2 squares, 3 counts, 4 entropies."""
     centred = len(centre) > 0
     for i in range(len(x)):
+        if norm == 2:
+            slack[i], own[i] = _round_squares(x[i], centre, scale, limit, short[i])
+            continue
         lost, size, entropy, far = 0.0, 0.0, 0.0, False
         for t in range(x.shape[1]):
             value = (x[i, t] - centre[t] if centred else x[i, t]) * scale
@@ -281,10 +300,7 @@ def _round_rows(x, centre, scale, norm, limit, short, own, slack):
                 near = np.float32(0)
             short[i, t] = near
             off = abs(value - near)
-            if norm == 2:
-                lost += off * off
-                size += np.float64(near) * near
-            elif norm == 3:
+            if norm == 3:
                 if off > 0:
                     lost += 2.0**-24 if near != 0 else 1.0
             elif norm == 4:
@@ -293,9 +309,7 @@ def _round_rows(x, centre, scale, norm, limit, short, own, slack):
             else:
                 lost += off
                 size += abs(value)
-        if norm == 2:
-            lost = np.sqrt(lost) + 2.0**-50 * np.sqrt(size)
-        elif norm == 1 and centred:
+        if norm == 1 and centred:
             lost += 2.0**-50 * size
         elif norm == 4:
             lost += max(entropy, 0.0)

@@ -301,7 +301,7 @@ def _checked_measure(measure: FittedMeasure) -> FittedMeasure:
 
 
 class Definition(NamedTuple):
-    """Arguments of `direct.direct` beside the two rows."""
+    """Arguments of `definitions.direct` beside the two rows."""
 
     code: int
     weights: FloatArray
@@ -310,7 +310,7 @@ class Definition(NamedTuple):
 
 
 def definition(measure: FittedMeasure) -> Definition:
-    """A measure in the words of `direct.direct`."""
+    """A measure in the words of `definitions.direct`."""
     from memorisk.scores.distances.definitions import CODES
 
     weights, whitening = np.zeros(0), np.zeros((0, 0))
@@ -332,7 +332,7 @@ def pairwise(queries: Any, references: Any, measure: FittedMeasure) -> FloatArra
         measure: From `fit_measure`.
 
     Returns:
-        [m, n] float64; ``registry.MEASURES[measure.name].formula``.
+        [m, n] float64; ``measures.MEASURES[measure.name].formula``.
 
     Raises:
         InputError: Shapes, types or rows that the measure does not take.

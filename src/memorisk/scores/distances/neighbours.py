@@ -1,8 +1,8 @@
 """The nearest references of every query, and histograms of distances: exact, in blocks, by the definition.
 
 Every pair of a query and a reference is visited once, a tile at a time; `evaluate` is the one place that chooses
-the evaluator. `nearest` finds neighbours. `histogram` counts how many pairs lie at which distance, without holding
-the distances.
+the evaluator of a whole tile. `nearest` finds neighbours. `histogram` counts how many pairs lie at which distance,
+without holding the distances.
 """
 
 import operator
@@ -19,10 +19,11 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.scores.distances.bounds import Block, Form, find_form, kernel_arguments
 from memorisk.scores.distances.measures import FittedMeasure
 from memorisk.scores.distances.rows import FloatArray, Rows, rows_per_block, team
+from memorisk.scores.distances.sketch import MOST_KEPT
 
 Ids = NDArray[np.int64]
 Visit = Callable[[Form, Block, Block, NDArray[np.float32], np.ndarray, slice, slice], None]
-"""Takes form, queries, references, tile [m, n], betas [m] and which rows of the tables these are."""
+"""Takes form, queries, references, room for a tile [m, n], betas [m] and which rows of the tables these are."""
 QUERIES = 1 << 22
 """Numbers of the queries held at once: 32 MiB in float64."""
 TILE_ROWS = 128
@@ -30,7 +31,7 @@ TILE_ROWS = 128
 
 
 def evaluate(form: Form, queries: Block, references: Block, tile: NDArray[np.float32]) -> None:
-    """Fill a tile [m, n] with values that ``form`` bounds; `gpu_blocks.evaluate` is a GPU's."""
+    """Fill a tile [m, n] with values that ``form`` bounds; `gpu.evaluate` is a GPU's."""
     from memorisk.scores.distances import kernels
 
     name, x, y = form.measure.name, queries.short, references.short
@@ -61,7 +62,14 @@ def evaluate(form: Form, queries: Block, references: Block, tile: NDArray[np.flo
 
 
 def visit_tiles(
-    left: Rows, right: Rows, measure: FittedMeasure, visit: Visit, *, threads: int | None, block: int | None
+    left: Rows,
+    right: Rows,
+    measure: FittedMeasure,
+    visit: Visit,
+    *,
+    threads: int | None,
+    block: int | None,
+    k: int | None = None,
 ) -> None:
     """Call ``visit`` on every tile; tiles of the same query never at once, references in ascending order.
 
@@ -72,9 +80,11 @@ def visit_tiles(
         visit: See `Visit`.
         threads: None for NUMBA_NUM_THREADS, or the cores.
         block: Rows of a block; None for as many as fit the memory.
+        k: Neighbours of each query that are asked: blocks then have sketches where these pay.
     """
     with team(threads) as workers:
         form = find_form(measure, right, left.exact and right.exact)
+        form = form if k is None else form.with_sketches(right, left.n, k)
         few = block or rows_per_block(right.d)
         many = block or rows_per_block(left.d, QUERIES)
         height = min(TILE_ROWS, many)
@@ -96,7 +106,6 @@ def visit_tiles(
                     try:
                         some = queries.part(row, last)
                         values = tile.reshape(-1)[: (last - row) * (end - start)].reshape(last - row, end - start)
-                        evaluate(form, some, references, values)
                         query_rows = slice(first + row, first + last)
                         visit(form, some, references, values, betas[row:last], query_rows, slice(start, end))
                     finally:
@@ -151,7 +160,7 @@ def find_device(device: str, queries: Any, references: Any) -> Any:
 
 
 def open_tables(queries: Any, references: Any, measure: FittedMeasure, device: Any = None) -> tuple[Any, Any]:
-    """Both tables, checked; where a GPU is named, read onto it (`gpu_blocks.DeviceRows`).
+    """Both tables, checked; where a GPU is named, read onto it (`gpu.DeviceRows`).
 
     Raises:
         InputError: One of them is none that the measure takes, or there are no references.
@@ -194,9 +203,9 @@ def nearest(
 ) -> Neighbours:
     """The k nearest references of every query, the same as by sorting `pairwise`, ties by the lower row.
 
-    Pairs are approximated in float32 with bounds on the error (``bounds``); those that may be among the nearest are
-    evaluated by definition in float64. Blocks, threads and the order of rows change no distance. Memory is that of a
-    few blocks, whatever the number of rows.
+    Pairs are approximated in float32 with bounds on the error (``bounds``), Euclidean ones and cosines from sketches
+    first (``sketch``); those that may be among the nearest are evaluated by definition in float64. Blocks, threads and
+    the order of rows change no distance. Memory is that of a few blocks, whatever the number of rows.
 
     Args:
         queries: [n, d]; an array, a memory map or a tensor.
@@ -216,7 +225,8 @@ def nearest(
         InputError: Shapes, types or rows that the measure does not take; a k below 1; groups that do not fit; a device
             that is not there, or is without Triton where the measure needs it.
     """
-    from memorisk.scores.distances.definitions import scan_nearest
+    from memorisk.scores.distances.definitions import evaluate_near, scan_nearest
+    from memorisk.scores.distances.kernels import squares_from_products
 
     k, threads, block = _whole("k", k), _count(threads), _count(block)
     where = find_device(device, queries, references)
@@ -231,14 +241,29 @@ def nearest(
             search_nearest(search, distances, indices)
         return Neighbours(indices, distances, measure.clipped(left))
 
+    kept = n_pairs = 0
+
     def visit(form, some, others, tile, betas, rows, columns) -> None:
         """Look through the pairs of a tile."""
+        nonlocal kept, n_pairs
+        limits, ids = np.full(len(tile), np.inf, np.float32), (query_ids[rows], reference_ids[columns])
+        if some.sketch is None or kept > MOST_KEPT * n_pairs:
+            evaluate(form, some, others, tile)
+        else:
+            lower_rho, lower_betas = form.sketch_bounds(some.sketch, others.sketch)
+            np.matmul(some.sketch.short, others.sketch.short.T, out=tile)
+            squares_from_products(some.sketch.own, others.sketch.own, tile)
+            kept += evaluate_near(
+                tile, some.short, others.short, some.own, others.own, betas, lower_betas, distances[rows], *ids,
+                form.multiplier, form.power, form.rho, lower_rho, limits,
+            )  # fmt: skip
+            n_pairs += tile.size
         scan_nearest(
-            tile, betas, some.exact, others.exact, columns.start, query_ids[rows], reference_ids[columns],
-            distances[rows], indices[rows], *kernel_arguments(form),
+            tile, betas, limits, some.exact, others.exact, columns.start, *ids, distances[rows], indices[rows],
+            *kernel_arguments(form),
         )  # fmt: skip
 
-    visit_tiles(left, right, measure, visit, threads=threads, block=block)
+    visit_tiles(left, right, measure, visit, threads=threads, block=block, k=k)
     return Neighbours(indices, distances, measure.clipped(left))
 
 
@@ -310,6 +335,7 @@ def histogram(
     def visit(form, some, others, tile, betas, rows, columns) -> None:
         """Count the pairs of a tile."""
         counts = np.zeros(len(bounds), np.int64)
+        evaluate(form, some, others, tile)
         scan_histogram(
             tile,
             betas,

@@ -84,7 +84,13 @@ class Rows:
 
     def block(self, first: int, last: int) -> FloatArray:
         """Rows ``first`` to ``last`` in float64, a copy."""
-        return self._float64(self._table[first:last])
+        return self._float64(self._table[first:last], copy=True)
+
+    def view(self, first: int, last: int) -> FloatArray:
+        """Rows ``first`` to ``last`` in float64, not to be written to: the table's own where it is of that type."""
+        part = self._float64(self._table[first:last], copy=None)
+        part.flags.writeable = False
+        return part
 
     def take(self, numbers: NDArray[np.int64]) -> FloatArray:
         """Rows of these numbers in float64, a copy."""
@@ -94,17 +100,17 @@ class Rows:
         """Columns ``first`` to ``last`` in float64, a copy."""
         return self._float64(self._table[:, first:last])
 
-    def _float64(self, part: Any) -> FloatArray:
+    def _float64(self, part: Any, copy: bool | None = True) -> FloatArray:
         if self._tensor:
             part = part.cpu()
             part = (part.float() if self._half else part).numpy()
-        return np.array(part, dtype=np.float64, order="C")
+        return np.array(part, dtype=np.float64, order="C", copy=copy)
 
     def blocks(self) -> Iterator[tuple[int, FloatArray]]:
-        """First row and rows of every block in turn."""
+        """First row and rows of every block in turn, not to be written to."""
         step = rows_per_block(self.d, self.elements)
         for first in range(0, self.n, step):
-            yield first, self.block(first, min(first + step, self.n))
+            yield first, self.view(first, min(first + step, self.n))
 
     def refuse(self, reason: str, bad: Callable[[FloatArray], Any]) -> None:
         """Refuse the table where any row is bad.
