@@ -113,6 +113,24 @@ class Column:
         return self.format not in {"text", "yes_no"}
 
 
+def words(source: str, heading: str, *, wide: bool = False, row: bool = False) -> Column:
+    """Return a column of text; one column names the row."""
+    return Column(source=source, heading=heading, wide=wide, row_heading=row)
+
+
+def number(source: str, heading: str, kind: str = "decimal", *, missing: str = "") -> Column:
+    """Return a column of numbers without limits."""
+    return Column(source=source, heading=heading, format=kind, missing=missing)
+
+
+def estimate(
+    source: str, heading: str, kind: str = "decimal", low: str = "", high: str = "", *, missing: str = ""
+) -> Column:
+    """Return a column of estimates with limits, which stand in ``SOURCE_low`` and ``SOURCE_high`` if not named."""
+    ends = (low or f"{source}_low", high or f"{source}_high")
+    return Column(source=source, heading=heading, format=kind, interval=ends, missing=missing)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """A data frame as a table; long ones keep their first rows in sight and fold the rest away."""

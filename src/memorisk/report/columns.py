@@ -143,3 +143,9 @@ def largest_first(table: pd.DataFrame, column: str) -> pd.DataFrame:
     """The rows by a number, largest first, equal ones in their order, those without one at the end."""
     values = column_numbers(table, column)
     return table.take(np.argsort(np.where(np.isnan(values), np.inf, -values), kind="stable").tolist())
+
+
+def estimate_arrays(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return estimates, their lower and their upper limits, [n] each."""
+    low, high = f"{column}_low", f"{column}_high"
+    return column_numbers(frame, column), column_numbers(frame, low), column_numbers(frame, high)

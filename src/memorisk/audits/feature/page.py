@@ -12,7 +12,6 @@ from memorisk.audits.feature.verdict import MATCHED_LEVEL
 from memorisk.report.blocks import (
     Block,
     Callout,
-    Column,
     Definitions,
     Details,
     Fact,
@@ -30,6 +29,8 @@ from memorisk.report.blocks import (
     Text,
     Thumbnail,
     data_uri,
+    number,
+    words,
 )
 from memorisk.report.columns import capitalized, column_numbers, count, decimal
 from memorisk.report.figures.histograms import rank_plot
@@ -175,15 +176,11 @@ def _controls(summary: FeatureSummary, result: Result, marks: Sequence["Mark"], 
     if marks:
         blocks.append(_pictures(marks[: 1 + _SHOWN_CONTROLS]))
     columns = [
-        *([] if redact else [Column(source="control", heading="Control", row_heading=True)]),
-        Column(source="ink", heading="Ink", format="decimal"),
-        Column(source="mean_log_kl", heading="Mean log KL", format="decimal"),
-        Column(source="mean_kl", heading="Mean KL", format="decimal"),
-        *(
-            [Column(source="reference_mean_log_kl", heading="Mean log KL, references", format="decimal")]
-            if rank.n_references
-            else []
-        ),
+        *([] if redact else [words("control", "Control", row=True)]),
+        number("ink", "Ink"),
+        number("mean_log_kl", "Mean log KL"),
+        number("mean_kl", "Mean KL"),
+        *([number("reference_mean_log_kl", "Mean log KL, references")] if rank.n_references else []),
     ]
     ordered = table.sort_values(["mean_log_kl", "control"], ascending=[False, True])
     shown = Table(
@@ -248,9 +245,9 @@ def _answers(result: Result, redact: bool) -> list[Block]:
     shown = Table(
         frame=classes,
         columns=[
-            Column(source="label", heading="Class", row_heading=True),
-            Column(source="clean", heading="Mean probability, clean", format="decimal"),
-            Column(source="shift", heading="Change by the mark", format="decimal"),
+            words("label", "Class", row=True),
+            number("clean", "Mean probability, clean"),
+            number("shift", "Change by the mark"),
         ],
         caption="Mean over probes, the largest change first.",
         elsewhere="per_class.parquet",
@@ -262,8 +259,8 @@ def _answers(result: Result, redact: bool) -> list[Block]:
     moved = Table(
         frame=top,
         columns=[
-            Column(source="image", heading="Probe", row_heading=True),
-            Column(source="kl", heading="KL", format="decimal"),
+            words("image", "Probe", row=True),
+            number("kl", "KL"),
         ],
         caption="The probes whose answer the mark moved most.",
         elsewhere="per_image.parquet",

@@ -33,6 +33,9 @@ from memorisk.report.blocks import (
     Section,
     Steps,
     Table,
+    estimate,
+    number,
+    words,
 )
 from memorisk.report.columns import capitalized, column_numbers, column_texts, count, decimal, percent, rows
 from memorisk.report.figures.histograms import distance_plot
@@ -69,9 +72,9 @@ def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
     reasons = Table(
         frame=pd.DataFrame([row for row in by_reason if row["n"]], columns=["reason", "n", "what"]),
         columns=[
-            Column(source="reason", heading="Reason", row_heading=True),
-            Column(source="n", heading="Images", format="count"),
-            Column(source="what", heading="What it means", wide=True),
+            words("reason", "Reason", row=True),
+            number("n", "Images", "count"),
+            words("what", "What it means", wide=True),
         ],
         caption="Rejected images, by reason.",
         elsewhere="manifest.parquet",
@@ -84,13 +87,13 @@ def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
     if len(result.per_class):
         blocks += [Heading("Classes"), _classes(result)]
     columns = [
-        Column(source="detector", heading="Detector", row_heading=True),
-        Column(source="images", heading="Images"),
-        Column(source="n", heading="Number", format="count"),
-        Column(source="distinct", heading="Distinct nearest", format="count"),
-        Column(source="irs", heading="IRS [95 % interval]", format="decimal", interval=("low", "high")),
-        Column(source="n_equal", heading="Of as many", format="count"),
-        Column(source="equal", heading="IRS of these", format="decimal", interval=("equal_low", "equal_high")),
+        words("detector", "Detector", row=True),
+        words("images", "Images"),
+        number("n", "Number", "count"),
+        number("distinct", "Distinct nearest", "count"),
+        estimate("irs", "IRS [95 % interval]", low="low", high="high"),
+        number("n_equal", "Of as many", "count"),
+        estimate("equal", "IRS of these"),
     ]
     caption = "Image retrieval score, before and after."
     table = Table(frame=result.tables["diversity"], columns=columns, caption=caption)
@@ -103,17 +106,17 @@ def exposed_section(
     """Lay out the training patients to whom rejected images point, each with the closest pair."""
     terms, counted = n.terms, wording.exposed_words(n)
     names = [
-        Column(source="group", heading=terms.unit.capitalize(), row_heading=True),
-        *([Column(source="training_image", heading="Training image")] if terms.units == "patients" else []),
-        Column(source="synthetic_image", heading="Synthetic image"),
+        words("group", terms.unit.capitalize(), row=True),
+        *([words("training_image", "Training image")] if terms.units == "patients" else []),
+        words("synthetic_image", "Synthetic image"),
     ]
     columns = [
         *([] if redact else names),
-        Column(source="score", heading="Score", format="decimal"),
-        Column(source="threshold", heading="Threshold", format="decimal"),
+        number("score", "Score"),
+        number("threshold", "Threshold"),
         Column(source="identical", heading="Same pixels", format="yes_no"),
-        Column(source="n_rejected", heading="Rejected images", format="count"),
-        Column(source="n_singled_out", heading="Singling out", format="count"),
+        number("n_rejected", "Rejected images", "count"),
+        number("n_singled_out", "Singling out", "count"),
     ]
     table = Table(
         frame=result.per_group,
@@ -156,9 +159,9 @@ def unread_section(result: Result, redact: bool) -> list[Block]:
     blocks: list[Block] = [Paragraph(wording.UNREAD)]
     if redact:
         return [*blocks, Paragraph(f"{plural(len(chosen), 'image', 'images')}; their names are left out.")]
-    columns = [Column(source="image", heading="Synthetic image", row_heading=True)]
+    columns = [words("image", "Synthetic image", row=True)]
     if "detail" in chosen:
-        columns.append(Column(source="detail", heading="Why", wide=True))
+        columns.append(words("detail", "Why", wide=True))
     return [*blocks, Table(frame=chosen, columns=columns, caption="Rejected unread.", elsewhere="manifest.parquet")]
 
 
@@ -176,23 +179,23 @@ def _guarantees(result: Result, n: FilterNumbers) -> Table:
     table = result.tables["guarantees"]
     known = "missed" in table
     columns = [
-        *([Column(source="detector", heading="Detector", row_heading=True)] if known else []),
-        Column(source="words", heading="Copies", row_heading=not known, wide=True),
-        Column(source="n_identities", heading="Identities", format="count"),
-        Column(source="needed", heading="Needed", format="count"),
-        Column(source="missing", heading="Missing", format="count"),
+        *([words("detector", "Detector", row=True)] if known else []),
+        words("words", "Copies", wide=True, row=not known),
+        number("n_identities", "Identities", "count"),
+        number("needed", "Needed", "count"),
+        number("missing", "Missing", "count"),
     ]
     if known and n.promise.threshold_by == "user":
         limits = ("missed_low", "missed_high")
         columns += [
-            Column(source="missed", heading="Missed", format="count"),
+            number("missed", "Missed", "count"),
             Column(source="missed_share", heading="Share [95 % interval]", format="percent", interval=limits),
         ]
     elif known:
         columns += [
-            Column(source="misses_allowed", heading="May be missed", format="count"),
-            Column(source="threshold", heading="Threshold by these", format="decimal"),
-            Column(source="missed", heading="Missed at the smallest", format="count"),
+            number("misses_allowed", "May be missed", "count"),
+            number("threshold", "Threshold by these"),
+            number("missed", "Missed at the smallest", "count"),
         ]
     caption = f"Calibration {n.units} with a pair of each kind, and what the guarantee needs."
     return Table(frame=table, columns=columns, caption=caption, elsewhere="tables/calibration.parquet")
@@ -200,11 +203,11 @@ def _guarantees(result: Result, n: FilterNumbers) -> Table:
 
 def _detectors(result: Result) -> Table:
     columns = [
-        Column(source="detector", heading="Detector", row_heading=True),
-        Column(source="threshold", heading="Threshold", format="decimal"),
-        Column(source="n_rejected", heading="Rejected", format="count"),
-        Column(source="n_alone", heading="By it alone", format="count"),
-        Column(source="real_images", heading="Of real images", format="percent"),
+        words("detector", "Detector", row=True),
+        number("threshold", "Threshold"),
+        number("n_rejected", "Rejected", "count"),
+        number("n_alone", "By it alone", "count"),
+        number("real_images", "Of real images", "percent"),
     ]
     caption = "Images that reach the threshold, by detector. Scores of different detectors do not compare."
     return Table(frame=result.tables["detectors"], columns=columns, caption=caption)
@@ -212,13 +215,13 @@ def _detectors(result: Result) -> Table:
 
 def _classes(result: Result) -> Table:
     columns = [
-        Column(source="label", heading="Class", row_heading=True),
-        Column(source="n_before", heading="Before", format="count"),
-        Column(source="n_kept", heading="Kept", format="count"),
-        Column(source="n_rejected", heading="Rejected", format="count"),
-        Column(source="share_rejected", heading="Of the class", format="percent"),
-        Column(source="share_before", heading="Share before", format="percent"),
-        Column(source="share_kept", heading="Share kept", format="percent"),
+        words("label", "Class", row=True),
+        number("n_before", "Before", "count"),
+        number("n_kept", "Kept", "count"),
+        number("n_rejected", "Rejected", "count"),
+        number("share_rejected", "Of the class", "percent"),
+        number("share_before", "Share before", "percent"),
+        number("share_kept", "Share kept", "percent"),
     ]
     return Table(frame=result.per_class, columns=columns, caption="Class balance, before and after.")
 

@@ -12,7 +12,6 @@ from memorisk.audits.quality.result import Quality
 from memorisk.report.blocks import (
     Block,
     Callout,
-    Column,
     Definitions,
     Fact,
     Facts,
@@ -23,6 +22,9 @@ from memorisk.report.blocks import (
     Steps,
     Table,
     Text,
+    estimate,
+    number,
+    words,
 )
 from memorisk.report.columns import column_texts, count, rows
 from memorisk.runs.errors import plural
@@ -164,33 +166,28 @@ def _figures(found: Quality) -> list[Block]:
 
 def _table(own: pd.DataFrame, referenced: bool) -> Table:
     columns = [
-        Column(source="name", heading="Figure", row_heading=True, wide=True),
-        Column(source="better", heading="Better"),
-        _with_limits("estimate", "All synthetic", "low", "high"),
+        words("name", "Figure", wide=True, row=True),
+        words("better", "Better"),
+        estimate("estimate", "All synthetic", "power", "low", "high"),
     ]
     if referenced:
         columns += [
-            _with_limits("same_number", "As many synthetic"),
-            _with_limits("reference", "Held-out real"),
-            Column(source="n_reference", heading="Images of these two", format="count"),
+            estimate("same_number", "As many synthetic", "power"),
+            estimate("reference", "Held-out real", "power"),
+            number("n_reference", "Images of these two", "count"),
         ]
     caption = f"Intervals of {100 * float(own['level'].iloc[0]):g} % in brackets."
     return Table(frame=own, columns=columns, caption=caption, elsewhere="tables/quality.parquet")
-
-
-def _with_limits(source: str, heading: str, low: str = "", high: str = "") -> Column:
-    interval = (low or f"{source}_low", high or f"{source}_high")
-    return Column(source=source, heading=heading, format="power", interval=interval)
 
 
 def _transfer(found: Quality) -> list[Block]:
     assert found.transfer is not None
     row = found.transfer.iloc[0]
     columns = [
-        Column(source="measure", heading="On held-out real patients", row_heading=True),
-        _with_limits("synthetic", "Trained on synthetic"),
-        _with_limits("real", "Trained on real"),
-        _with_limits("difference", "Difference"),
+        words("measure", "On held-out real patients", row=True),
+        estimate("synthetic", "Trained on synthetic", "power"),
+        estimate("real", "Trained on real", "power"),
+        estimate("difference", "Difference", "power"),
     ]
     said = (
         f"{row['classifier']}, {plural(int(row['n_trainings']), 'training', 'trainings')} of each on "

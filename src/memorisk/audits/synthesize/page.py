@@ -41,6 +41,8 @@ from memorisk.report.blocks import (
     Steps,
     Table,
     Text,
+    number,
+    words,
 )
 from memorisk.report.columns import count, percent
 from memorisk.report.numbers import from_json
@@ -252,9 +254,9 @@ def _loop(result: Result, n: LoopNumbers) -> list[Block]:
         frame=result.tables["attempts"],
         columns=[
             Column(source="attempt", heading="Attempt", format="count", row_heading=True),
-            Column(source="n_drawn", heading="Drawn", format="count"),
-            Column(source="n_rejected", heading="Rejected", format="count"),
-            Column(source="n_kept", heading="Kept", format="count"),
+            number("n_drawn", "Drawn", "count"),
+            number("n_rejected", "Rejected", "count"),
+            number("n_kept", "Kept", "count"),
         ],
         caption="Attempts. Every image ever drawn is in ledger.csv, with why it was rejected.",
         elsewhere="tables/attempts.parquet",
@@ -280,7 +282,7 @@ def _audited(n: LoopNumbers) -> list[Block]:
         ],
         columns=["what", "found"],
     )
-    columns = [Column(source="what", heading="", row_heading=True), Column(source="found", heading="Found")]
+    columns = [words("what", "", row=True), words("found", "Found")]
     why = [Name(reason) for reason in audit.why]
     table = Table(frame=frame, columns=columns, caption="The audit of the kept set.")
     said = [Paragraph(nearer.said)] if nearer.said else []  # patients counted by one image: in sight

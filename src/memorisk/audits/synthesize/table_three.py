@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.synthesize.result import TableThreeRow
-from memorisk.report.blocks import Column, Table
+from memorisk.report.blocks import Column, Table, number, words
 from memorisk.report.numbers import from_json, to_json
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json
@@ -70,8 +70,8 @@ def _flat(row: TableThreeRow) -> dict[str, Any]:
 def table_three_block(row: TableThreeRow) -> Table:
     """The row as a table of a report."""
     columns = [
-        Column(source="conditioning", heading="Conditioning", row_heading=True),
-        Column(source="n", heading="Images", format="count"),
+        words("conditioning", "Conditioning", row=True),
+        number("n", "Images", "count"),
     ]
     for figure in FIGURES:
         shown = "percent" if figure == "MemRate" else "decimal"

@@ -36,6 +36,8 @@ from memorisk.report.blocks import (
     Section,
     Steps,
     Table,
+    number,
+    words,
 )
 from memorisk.report.columns import booleans, capitalized, column_texts, count, percent, probability, rows
 from memorisk.report.numbers import from_json
@@ -217,16 +219,16 @@ def _singled(result: Result, n: SyntheticNumbers, redact: bool) -> list[Block]:
     """Lay out the pairs that are nearer than chance explains."""
     terms = n.terms
     names = [
-        Column(source="image", heading="Synthetic image", row_heading=True),
-        Column(source="training_image", heading="Training image"),
-        *([Column(source="group", heading="Patient")] if terms.units == "patients" else []),
+        words("image", "Synthetic image", row=True),
+        words("training_image", "Training image"),
+        *([words("group", "Patient")] if terms.units == "patients" else []),
     ]
     columns = [
         *([] if redact else names),
-        *([Column(source="detector", heading="By", wide=True)] if n.comparison.n_detectors > 1 else []),
-        Column(source="distance", heading="Distance", format="decimal"),
-        Column(source="other_distance", heading="To the next", format="decimal"),
-        Column(source="expected", heading="Expected by chance", format="probability"),
+        *([words("detector", "By", wide=True)] if n.comparison.n_detectors > 1 else []),
+        number("distance", "Distance"),
+        number("other_distance", "To the next"),
+        number("expected", "Expected by chance", "probability"),
     ]
     shown = Table(
         frame=result.tables["singled_out"],
@@ -244,24 +246,20 @@ def _patients(result: Result, summary: SyntheticSummary, listing: Listing, redac
     shown = rows(result.per_group, booleans(result.per_group, "listed" if listed else "ahead"))
     shown = shown.sort_values(["p_value", "distance", "group"], kind="stable")
     names = [
-        Column(source="group", heading=terms.unit.capitalize(), row_heading=True),
-        *([Column(source="training_image", heading="Training image")] if terms.units == "patients" else []),
-        Column(source="synthetic_image", heading="Synthetic image"),
-        *(
-            [Column(source="listed_by", heading="Listed by", wide=True)]
-            if listed and n.comparison.n_detectors > 1
-            else []
-        ),
+        words("group", terms.unit.capitalize(), row=True),
+        *([words("training_image", "Training image")] if terms.units == "patients" else []),
+        words("synthetic_image", "Synthetic image"),
+        *([words("listed_by", "Listed by", wide=True)] if listed and n.comparison.n_detectors > 1 else []),
     ]
     heads = any(one.head for one in summary.detectors)
     numbers = [
-        *([Column(source="n_images", heading="Images", format="count")] if terms.units == "patients" else []),
-        Column(source="distance", heading="Distance to the set", format="decimal"),
-        *([Column(source="probability", heading="P", format="short")] if heads else []),
+        *([number("n_images", "Images", "count")] if terms.units == "patients" else []),
+        number("distance", "Distance to the set"),
+        *([number("probability", "P", "short")] if heads else []),
         Column(source="identical", heading="Same pixels", format="yes_no"),
-        Column(source="p_value", heading="p\N{NON-BREAKING HYPHEN}value", format="probability"),
-        Column(source="p_adjusted", heading="Adjusted p", format="probability"),
-        Column(source="n_compared", heading="Compared with", format="count"),
+        number("p_value", "p\N{NON-BREAKING HYPHEN}value", "probability"),
+        number("p_adjusted", "Adjusted p", "probability"),
+        number("n_compared", "Compared with", "count"),
     ]
     caption = f"Training {terms.units} nearer than every held-out one, each with the synthetic image nearest to it."
     if listed:
@@ -291,10 +289,10 @@ def _certain(result: Result, summary: SyntheticSummary, redact: bool) -> list[Bl
         f"pixels), as it is, mirrored or turned by quarters{shared}.{whose} No statistics are needed to see that."
     )
     columns = [
-        Column(source="image", heading="Synthetic image", row_heading=True),
-        Column(source="real_image", heading="Training image"),
-        *([Column(source="group", heading="Patient")] if terms.units == "patients" else []),
-        Column(source="orientation", heading="The synthetic one taken"),
+        words("image", "Synthetic image", row=True),
+        words("real_image", "Training image"),
+        *([words("group", "Patient")] if terms.units == "patients" else []),
+        words("orientation", "The synthetic one taken"),
     ]
     shown = Table(
         frame=chosen, columns=columns, caption="Same pixels.", elsewhere="tables/pairs.parquet", visible_rows=10

@@ -11,7 +11,20 @@ from memorisk.audits.generated.terms import Terms, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.result import DetectorSummary, Paired, SyntheticNumbers
 from memorisk.audits.synthetic.wording import TWO_IDENTITIES
-from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Heading, Name, Paragraph, Table
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Details,
+    Figure,
+    Heading,
+    Name,
+    Paragraph,
+    Table,
+    estimate,
+    number,
+    words,
+)
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, percent, rows
 from memorisk.report.figures.histograms import logit_plot
 from memorisk.report.result import Result
@@ -27,15 +40,15 @@ def detector_block(result: Result, n: SyntheticNumbers) -> list[Block]:
     if not several and not heads:
         return []
     held = n.sets.held is not None
-    above = [Column(source="above_half", heading=f"Training {terms.units} with P > 0.5", format="percent")]
-    above += [Column(source="above_half_held", heading="Held out, likewise", format="percent")] if held else []
+    above = [number("above_half", f"Training {terms.units} with P > 0.5", "percent")]
+    above += [number("above_half_held", "Held out, likewise", "percent")] if held else []
     each = [
-        Column(source="listed", heading="Listed", format="count"),
-        Column(source="ahead", heading="Nearer than all held out", format="count"),
-        Column(source="p_ahead", heading="p", format="probability"),
-        Column(source="found", heading="Planted copies found", format="percent", interval=("low", "high")),
+        number("listed", "Listed", "count"),
+        number("ahead", "Nearer than all held out", "count"),
+        number("p_ahead", "p", "probability"),
+        estimate("found", "Planted copies found", "percent", "low", "high"),
     ]
-    columns = [Column(source="detector", heading="Detector", row_heading=True), *(each if held else [])]
+    columns = [words("detector", "Detector", row=True), *(each if held else [])]
     text = wording.SHARED.format(n=len(table), level=share(n.level / len(table)))
     caption = "What each detector says by itself." if several else "What the detector says."
     shown = Table(frame=table, columns=[*columns, *(above if heads else [])], caption=caption)
@@ -95,16 +108,15 @@ def paired_section(
         ]
     )
     columns = [
-        Column(source="detector", heading="Detector", row_heading=True),
-        Column(source="n", heading="Pairs memorized", format="count"),
-        Column(source="rate_estimate", heading="MemRate [95 % interval]", format="percent",
-               interval=("rate_low", "rate_high")),
-        Column(source="held_estimate", heading="On held-out images", format="percent",
-               interval=("held_low", "held_high"), missing="no held-out images"),
-        Column(source="excess_estimate", heading="Difference", format="percent",
-               interval=("excess_low", "excess_high")),
-        Column(source="trials", heading=terms.units.capitalize(), format="count"),
-        Column(source="threshold", heading="Threshold", wide=True),
+        words("detector", "Detector", row=True),
+        number("n", "Pairs memorized", "count"),
+        estimate("rate_estimate", "MemRate [95 % interval]", "percent", "rate_low", "rate_high"),
+        estimate(
+            "held_estimate", "On held-out images", "percent", "held_low", "held_high", missing="no held-out images"
+        ),
+        estimate("excess_estimate", "Difference", "percent", "excess_low", "excess_high"),
+        number("trials", terms.units.capitalize(), "count"),
+        words("threshold", "Threshold", wide=True),
     ]  # fmt: skip
     said = f"{count(found.n_pairs)} synthetic images were compared with the training image they were generated from."
     if found.n_unpaired_images:
@@ -123,12 +135,12 @@ def paired_section(
     if redact or not len(chosen):
         return blocks
     shown = [
-        Column(source="image", heading="Synthetic image", row_heading=True),
-        Column(source="training_image", heading="Training image"),
-        *([Column(source="group", heading="Patient")] if terms.units == "patients" else []),
-        *([Column(source="detector", heading="Detector")] if len(table) > 1 else []),
-        Column(source="score", heading="Score", format="decimal"),
-        Column(source="probability", heading="P", format="short"),
+        words("image", "Synthetic image", row=True),
+        words("training_image", "Training image"),
+        *([words("group", "Patient")] if terms.units == "patients" else []),
+        *([words("detector", "Detector")] if len(table) > 1 else []),
+        number("score", "Score"),
+        number("probability", "P", "short"),
     ]
     listing = Table(frame=chosen, columns=shown, caption="Memorized pairs, most alike first.",
                     elsewhere="tables/paired.parquet", visible_rows=10)  # fmt: skip
@@ -142,10 +154,10 @@ def cluster_block(result: Result, terms: Terms, redact: bool) -> list[Block]:
         return []
     columns = [
         Column(source="cluster", heading="Cluster", format="count", row_heading=True),
-        Column(source="n_images", heading="Synthetic images", format="count"),
-        Column(source="n_groups", heading=f"Training {terms.units}", format="count"),
-        *([] if redact else [Column(source="groups", heading="Whom they are flagged with", wide=True)]),
-        *([] if redact else [Column(source="images", heading="Which", wide=True)]),
+        number("n_images", "Synthetic images", "count"),
+        number("n_groups", f"Training {terms.units}", "count"),
+        *([] if redact else [words("groups", "Whom they are flagged with", wide=True)]),
+        *([] if redact else [words("images", "Which", wide=True)]),
     ]
     shown = Table(frame=table, columns=columns, caption="Those with training images first, then the largest.",
                   elsewhere="tables/clusters.parquet", visible_rows=10)  # fmt: skip
@@ -172,12 +184,12 @@ def _judged(table: pd.DataFrame, title: str, terms: Terms, redact: bool) -> list
     n = len(table)
     text = wording.DISMISSED if title == "Dismissed" else wording.CONFIRMED
     names = [
-        Column(source="synthetic_image", heading="Synthetic image", row_heading=True),
-        Column(source="training_image", heading="Training image"),
-        *([Column(source="patient", heading="Patient")] if terms.units == "patients" else []),
+        words("synthetic_image", "Synthetic image", row=True),
+        words("training_image", "Training image"),
+        *([words("patient", "Patient")] if terms.units == "patients" else []),
     ]
-    who = [Column(source="by", heading="By"), Column(source="reason", heading="Reason", wide=True)]
-    columns = [*names, *who, Column(source="found_by", heading="Found by", wide=True)]
+    who = [words("by", "By"), words("reason", "Reason", wide=True)]
+    columns = [*names, *who, words("found_by", "Found by", wide=True)]
     blocks: list[Block] = [Heading(f"{title} by a person: {count(n)}"), Paragraph(text)]
     if redact:
         return blocks
@@ -200,9 +212,9 @@ def unread_block(result: Result) -> list[Block]:
         return []
     table = result.tables["unread"]
     columns = [
-        Column(source="part", heading="Part", row_heading=True),
-        Column(source="image", heading="Image or file"),
-        Column(source="reason", heading="Why", wide=True),
+        words("part", "Part", row=True),
+        words("image", "Image or file"),
+        words("reason", "Why", wide=True),
     ]
     shown = Table(frame=table, columns=columns, caption="Not read.", elsewhere="tables/unread.parquet")
     text = "Nothing is said of these. A synthetic one counts as not looked at, so that the set cannot pass."

@@ -21,6 +21,9 @@ from memorisk.report.blocks import (
     Steps,
     Table,
     Text,
+    estimate,
+    number,
+    words,
 )
 from memorisk.report.columns import (
     capitalized,
@@ -90,10 +93,10 @@ def distance_section(result: Result, summary: SyntheticSummary) -> list[Block]:
 
 def _of_detector(result: Result, one: DetectorSummary, terms: Terms) -> list[Block]:
     columns = [
-        Column(source="statistic", heading="Statistic", row_heading=True),
-        Column(source="value", heading="Value"),
-        Column(source="beside", heading="Beside it"),
-        Column(source="cannot", heading="What it cannot tell", wide=True),
+        words("statistic", "Statistic", row=True),
+        words("value", "Value"),
+        words("beside", "Beside it"),
+        words("cannot", "What it cannot tell", wide=True),
     ]
     caption = "Published statistics. None is used for the verdict: they call sets copied in which nobody is."
     return [
@@ -112,22 +115,22 @@ def describing_section(result: Result, summary: SyntheticSummary, redact: bool) 
     n, terms, first = summary.numbers, summary.numbers.terms, summary.detectors[0]
     table = result.per_image.sort_values(["distance", "image"], kind="stable")
     names = [
-        Column(source="image", heading="Synthetic image", row_heading=True),
-        Column(source="nearest_image", heading="Nearest training image"),
-        *([Column(source="nearest_group", heading="Its patient")] if terms.units == "patients" else []),
+        words("image", "Synthetic image", row=True),
+        words("nearest_image", "Nearest training image"),
+        *([words("nearest_group", "Its patient")] if terms.units == "patients" else []),
     ]
     with_null = [
-        Column(source="nearer_than_new", heading=f"Nearer than new {terms.units}", format="percent"),
-        Column(source="p_listed", heading="p if it were a copy", format="probability"),
+        number("nearer_than_new", f"Nearer than new {terms.units}", "percent"),
+        number("p_listed", "p if it were a copy", "probability"),
     ]
     columns = [
         *([] if redact else names),
-        Column(source="distance", heading="Distance", format="decimal"),
-        Column(source="probability", heading="P", format="short")
+        number("distance", "Distance"),
+        number("probability", "P", "short")
         if first.head
-        else Column(source="second_ratio", heading="Second-neighbour ratio", format="short"),
+        else number("second_ratio", "Second-neighbour ratio", "short"),
         *([] if n.sets.held is None else with_null),
-        Column(source="similarity", heading="Similarity of details", format="short"),
+        number("similarity", "Similarity of details", "short"),
     ]
     shown = Table(
         frame=table.head(_MOST),
@@ -143,10 +146,10 @@ def describing_section(result: Result, summary: SyntheticSummary, redact: bool) 
     blocks.append(shown)
     if len(result.per_class):
         by_class = [
-            Column(source="label", heading="Class", row_heading=True),
-            Column(source="n_training", heading="Training images", format="count"),
-            Column(source="n_synthetic", heading="Synthetic images", format="count"),
-            Column(source="n_exposing", heading="Exposing somebody", format="count"),
+            words("label", "Class", row=True),
+            number("n_training", "Training images", "count"),
+            number("n_synthetic", "Synthetic images", "count"),
+            number("n_exposing", "Exposing somebody", "count"),
         ]
         counts = Table(frame=result.per_class, columns=by_class, caption="Counts by class; no test.")
         blocks.append(Details("By class", [counts]))
@@ -186,9 +189,9 @@ def _lists(summary: SyntheticSummary) -> list[Block]:
         return []
     columns = [
         Column(source="copied", heading=f"Copied {terms.units}", format="count", row_heading=True),
-        Column(source="share", heading="Of training", format="percent"),
+        number("share", "Of training", "percent"),
         Column(source="possible", heading="Could be listed", format="yes_no"),
-        Column(source="held_out_needed", heading=f"Held-out {terms.units} needed", format="count"),
+        number("held_out_needed", f"Held-out {terms.units} needed", "count"),
     ]
     caption = "With these numbers no list is possible."
     if (shortest := n.listing.shortest_list_patients) <= n.sets.n_train_patients:
@@ -201,16 +204,16 @@ def _lists(summary: SyntheticSummary) -> list[Block]:
 
 
 def _kinds_table(result: Result, terms: Terms) -> Table:
-    above = [Column(source="above_half", heading="P > 0.5", format="percent")]
+    above = [number("above_half", "P > 0.5", "percent")]
     above = above if "above_half" in result.tables["kinds"] else []
     columns = [
-        Column(source="kind", heading="Kind of copy", row_heading=True),
-        Column(source="patients", heading=terms.units.capitalize(), format="count"),
-        Column(source="found", heading="Noticed", format="count"),
-        Column(source="share", heading="Share [95 % interval]", format="percent", interval=("low", "high")),
+        words("kind", "Kind of copy", row=True),
+        number("patients", terms.units.capitalize(), "count"),
+        number("found", "Noticed", "count"),
+        estimate("share", "Share [95 % interval]", "percent", "low", "high"),
         *above,
-        Column(source="median_distance", heading="Median distance", format="decimal"),
-        Column(source="what", heading="What was done", wide=True),
+        number("median_distance", "Median distance"),
+        words("what", "What was done", wide=True),
     ]
     return Table(
         frame=result.tables["kinds"],
@@ -316,22 +319,22 @@ def _pixel_counts(n: SyntheticNumbers, terms: Terms) -> Table:
     title = f"Real {terms.units}"
     counted = [equal, {"what": f"{title} with a nearly identical synthetic one", **near}, {"what": title, **every}]
     columns = [
-        Column(source="what", heading="Copies that pixels show", row_heading=True),
-        Column(source="training", heading="Training", format="count"),
-        Column(source="held", heading="Held out", format="count"),
+        words("what", "Copies that pixels show", row=True),
+        number("training", "Training", "count"),
+        number("held", "Held out", "count"),
     ]
     return Table(frame=pd.DataFrame(counted), columns=columns, caption="Training images, with held-out ones as null.")
 
 
 def _every_pair(result: Result, terms: Terms) -> Table:
     columns = [
-        Column(source="part", heading="Part", row_heading=True),
-        Column(source="image", heading="Synthetic image"),
-        Column(source="real_image", heading="Real image"),
-        *([Column(source="group", heading="Patient")] if terms.units == "patients" else []),
-        Column(source="similarity", heading="Similarity", format="decimal"),
+        words("part", "Part", row=True),
+        words("image", "Synthetic image"),
+        words("real_image", "Real image"),
+        *([words("group", "Patient")] if terms.units == "patients" else []),
+        number("similarity", "Similarity"),
         Column(source="identical", heading="Same pixels", format="yes_no"),
-        Column(source="orientation", heading="The synthetic one taken"),
+        words("orientation", "The synthetic one taken"),
     ]
     return Table(
         frame=result.tables["pairs"],

@@ -21,6 +21,9 @@ from memorisk.report.blocks import (
     Steps,
     Table,
     Text,
+    estimate,
+    number,
+    words,
 )
 from memorisk.report.columns import capitalized, count, percent
 from memorisk.report.figures.curves import steps_plot
@@ -168,14 +171,14 @@ def _tables(table: pd.DataFrame) -> list[Block]:
     step = Column(source="step", heading="Step", format="count", row_heading=True)
     columns = [
         step,
-        Column(source="share", heading="Memorized share", format="percent", interval=("share_low", "share_high")),
-        Column(source="share_floor", heading="Rule's limit", format="percent"),
-        Column(source="p_value", heading="p", format="probability"),
-        Column(source="error", heading="Its error", format="probability"),
-        Column(source="listed", heading="Listed", format="count"),
-        Column(source="ahead", heading="Nearest", format="count"),
+        estimate("share", "Memorized share", "percent"),
+        number("share_floor", "Rule's limit", "percent"),
+        number("p_value", "p", "probability"),
+        number("error", "Its error", "probability"),
+        number("listed", "Listed", "count"),
+        number("ahead", "Nearest", "count"),
         Column(source="exceeded", heading="Stops", format="yes_no"),
-        *([Column(source="note", heading="Note", wide=True)] if any(table["note"]) else []),
+        *([words("note", "Note", wide=True)] if any(table["note"]) else []),
     ]
     caption = (
         "Every look. Rule's limit: the lower limit of the share at the error of this look. Nearest: training patients "
@@ -185,12 +188,12 @@ def _tables(table: pd.DataFrame) -> list[Block]:
     has_fid, has_loss = (np.isfinite(table[name].to_numpy(dtype=float)).any() for name in ("fid", "held_out_loss"))
     if has_fid or has_loss:
         fid = [
-            Column(source="n_images", heading="Images", format="count"),
-            Column(source="fid", heading="FID of these", format="power", interval=("fid_low", "fid_high")),
-            Column(source="fid_same_number", heading="Of as many as held out", format="power"),
-            Column(source="fid_held_out", heading="Held-out images", format="power"),
+            number("n_images", "Images", "count"),
+            estimate("fid", "FID of these", "power"),
+            number("fid_same_number", "Of as many as held out", "power"),
+            number("fid_held_out", "Held-out images", "power"),
         ]
-        loss = Column(source="held_out_loss", heading="Held-out loss", format="decimal")
+        loss = number("held_out_loss", "Held-out loss")
         others = [step, *(fid if has_fid else []), *([loss] if has_loss else [])]
         said = "Quality and loss at every look" + (
             ". FID falls with the number of images: compare the last two of its columns" if has_fid else ""
@@ -217,11 +220,11 @@ def _listed(found: WatchResult, redact: bool) -> list[Block]:
         return blocks
     rows = listed.iloc[np.flatnonzero(listed["step"] == last.step)]
     columns = [
-        Column(source="patient", heading="Patient", row_heading=True),
-        Column(source="image", heading="Training image"),
-        Column(source="drawn", heading="Drawn image, from 0", format="count"),
-        Column(source="distance", heading="Distance", format="power"),
-        Column(source="p_value", heading="p", format="probability"),
+        words("patient", "Patient", row=True),
+        words("image", "Training image"),
+        number("drawn", "Drawn image, from 0", "count"),
+        number("distance", "Distance", "power"),
+        number("p_value", "p", "probability"),
     ]
     return [*blocks, Table(frame=rows, columns=columns, caption="Listed patients", elsewhere="listed.parquet")]
 

@@ -26,13 +26,13 @@ from memorisk.report.blocks import (
     Strong,
     Table,
     Text,
+    estimate,
 )
-from memorisk.report.columns import column_numbers, column_texts, count, is_missing, percent
+from memorisk.report.columns import column_numbers, column_texts, count, estimate_arrays, is_missing, percent
 from memorisk.report.figures.intervals import series_plot
 from memorisk.studies.detectors.cells import LOSS_NAMES
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.results import COLUMNS, Benchmark
-from memorisk.studies.engine.columns import estimate, estimate_arrays
 from memorisk.studies.engine.study import StudyReport
 from memorisk.studies.engine.tables import (
     StudyTable,

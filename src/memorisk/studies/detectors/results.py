@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from memorisk.report.blocks import Column
+from memorisk.report.blocks import Column, estimate, number, words
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.copies.copy_detection import (
     DetectorComparison,
@@ -26,7 +26,6 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.studies.detectors.cells import DETECTORS, LOSS_NAMES, CellJob
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.options import BenchDetectorsOptions
-from memorisk.studies.engine.columns import estimate, number, words
 from memorisk.studies.engine.study import FinishedStudy
 from memorisk.studies.engine.tables import StudyTable
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from memorisk.report.blocks import Column, Inline, Name, Strong
+from memorisk.report.blocks import Column, Inline, Name, Strong, estimate, number, words
 from memorisk.report.columns import column_texts, count, decimal, mean_count, percent
 from memorisk.runs.errors import plural
 from memorisk.statistics.copies.set_memorization import can_show_memorization
-from memorisk.studies.engine.columns import estimate, number, words
 
 Finding = Sequence[Inline]
 

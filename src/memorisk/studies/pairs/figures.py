@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 
 from memorisk.report.blocks import Block, Column, Figure, Inline, Name, Paragraph, Table
-from memorisk.report.columns import column_numbers, column_texts, count, decimal, percent, rows
+from memorisk.report.columns import column_numbers, column_texts, count, decimal, estimate_arrays, percent, rows
 from memorisk.report.figures.curves import MOST_DETECTORS, strength_plot
 from memorisk.report.figures.histograms import score_plot
 from memorisk.report.figures.intervals import joint_plot, series_plot
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table
-from memorisk.studies.engine.columns import estimate_arrays
 from memorisk.studies.pairs.results import MACRO, PairBenchmark
 from memorisk.studies.pairs.scores import RULE_WORDS
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from memorisk.report.blocks import Column
+from memorisk.report.blocks import Column, estimate, number, words
 from memorisk.report.columns import decimal, is_missing, percent
 from memorisk.statistics.jackknife import JackknifeInterval
-from memorisk.studies.engine.columns import estimate, number, words
 from memorisk.studies.engine.study import FinishedStudy
 from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.pairs.cells import Cell

@@ -11,8 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from memorisk.audits.classifier.result import ClassifierSummary
-from memorisk.report.blocks import Column
-from memorisk.studies.engine.columns import estimate, number, words
+from memorisk.report.blocks import Column, estimate, number, words
 from memorisk.studies.engine.tables import StudyTable, TableLayout
 from memorisk.studies.rare_distinctive.class_tables import table_1, table_5, table_8, table_9, table_10
 from memorisk.studies.rare_distinctive.intervention_tables import table_2, table_3, table_4, table_6, table_7, table_11

@@ -35,6 +35,7 @@ from memorisk.report.columns import (
     column_texts,
     count,
     decimal,
+    estimate_arrays,
     largest_first,
     percent,
     probability,
@@ -42,7 +43,6 @@ from memorisk.report.columns import (
 )
 from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.studies.engine.columns import estimate_arrays
 from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
 from memorisk.studies.unique_features.config import LEVEL, PLAIN, UniqueStudy
 from memorisk.studies.unique_features.plan import INFLUENCE, RANDOM, arm_columns, network_words

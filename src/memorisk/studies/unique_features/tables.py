@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from memorisk.report.blocks import Column
+from memorisk.report.blocks import Column, estimate, number, words
 from memorisk.report.columns import booleans, column_numbers, largest_first
 from memorisk.report.columns import rows as chosen
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.mark_contrasts import contrast, excess_over_references, mean_limits, positive_mean
-from memorisk.studies.engine.columns import estimate, number, words
 from memorisk.studies.engine.tables import StudyTable, TableLayout
 from memorisk.studies.unique_features.config import LEVEL, PLAIN
 from memorisk.studies.unique_features.plan import (

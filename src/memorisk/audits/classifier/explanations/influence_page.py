@@ -6,7 +6,6 @@ import pandas as pd
 from memorisk.report.blocks import (
     Block,
     Callout,
-    Column,
     Fact,
     Facts,
     Gallery,
@@ -18,6 +17,8 @@ from memorisk.report.blocks import (
     Table,
     Thumbnail,
     data_uri,
+    number,
+    words,
 )
 from memorisk.report.columns import count
 from memorisk.runs.errors import one_line
@@ -53,11 +54,11 @@ def influence_page(
     )
     lead: list[Block] = [Callout("note", "What to look at first", [Paragraph(text)]), Facts(facts)]
     columns = [
-        Column(source="image", heading="Image", row_heading=True),
-        Column(source="label", heading="Label"),
-        Column(source="self_influence", heading="Self-influence", format="decimal"),
-        Column(source="share", heading="Share of all", format="percent"),
-        Column(source="rank_in_class", heading="Rank in its class", format="count"),
+        words("image", "Image", row=True),
+        words("label", "Label"),
+        number("self_influence", "Self-influence"),
+        number("share", "Share of all", "percent"),
+        number("rank_in_class", "Rank in its class", "count"),
     ]
     shown: list[Block] = [Table(frame=top, columns=columns, caption="The most influential first.", elsewhere=TABLE)]
     if pixels is not None:

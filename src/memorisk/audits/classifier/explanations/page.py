@@ -7,7 +7,6 @@ from memorisk.audits.classifier.explanations.result import Explanation, LayerFin
 from memorisk.report.blocks import (
     Block,
     Callout,
-    Column,
     Definitions,
     Fact,
     Facts,
@@ -21,6 +20,9 @@ from memorisk.report.blocks import (
     Strong,
     Table,
     Text,
+    estimate,
+    number,
+    words,
 )
 from memorisk.report.columns import column_numbers, count, decimal, largest_first, probability, rows
 from memorisk.report.figures.curves import layer_plot
@@ -132,20 +134,15 @@ def _associations(found: Explanation) -> list[Block]:
         ),
     ):
         columns = [
-            Column(source="features", heading="Features", row_heading=True),
-            Column(source="score", heading="Score"),
-            Column(
-                source="rho_residual",
-                heading="Rho within classes [95 % interval]",
-                format="decimal",
-                interval=("low_residual", "high_residual"),
-            ),
-            Column(source="p", heading="p", format="probability"),
-            Column(source="rho", heading="Rho, raw [95 % interval]", format="decimal", interval=("low", "high")),
-            Column(source="p_paper_residual", heading="Paper's p, within", format="probability"),
-            Column(source="p_paper", heading="Paper's p, raw", format="probability"),
-            Column(source="n", heading="Images", format="count"),
-            Column(source="n_groups", heading="Patients", format="count"),
+            words("features", "Features", row=True),
+            words("score", "Score"),
+            estimate("rho_residual", "Rho within classes [95 % interval]", low="low_residual", high="high_residual"),
+            number("p", "p", "probability"),
+            estimate("rho", "Rho, raw [95 % interval]", low="low", high="high"),
+            number("p_paper_residual", "Paper's p, within", "probability"),
+            number("p_paper", "Paper's p, raw", "probability"),
+            number("n", "Images", "count"),
+            number("n_groups", "Patients", "count"),
         ]
         chosen = rows(named, np.asarray(named["form"] == form))
         shown = Table(frame=chosen, columns=columns, caption=caption, elsewhere="atypicality_summary.parquet")
@@ -168,14 +165,14 @@ def _images(found: Explanation) -> list[Block]:
     blocks: list[Block] = []
     for space in dict.fromkeys(table["features"]):
         chosen = largest_first(rows(table, np.asarray(table["features"] == space)), "ratio")
-        ids = [] if found.redact else [Column(source="image", heading="Image", row_heading=True)]
+        ids = [] if found.redact else [words("image", "Image", row=True)]
         columns = [
             *ids,
-            Column(source="label", heading="Class", row_heading=found.redact),
-            Column(source="M", heading="M", format="decimal"),
-            Column(source="ratio", heading="Ratio", format="decimal", missing="not measurable"),
-            Column(source="intra", heading="To its class", format="decimal", missing="not measurable"),
-            Column(source="nearest_other", heading="To the nearest other", format="decimal", missing="not measurable"),
+            words("label", "Class", row=found.redact),
+            number("M", "M"),
+            number("ratio", "Ratio", missing="not measurable"),
+            number("intra", "To its class", missing="not measurable"),
+            number("nearest_other", "To the nearest other", missing="not measurable"),
         ]
         missing = np.sum(np.isnan(column_numbers(chosen, "ratio")))
         caption = "Largest ratio first, pairwise form." + (
@@ -242,18 +239,18 @@ def _probe_figure(layers: LayerFindings, names: list[str]) -> Figure:
                 column_numbers(each, "low"),
                 column_numbers(each, "high"),
             )
-    number = {name: i + 1 for chosen in _poolings(names).values() for i, name in enumerate(chosen)}
+    places = {name: i + 1 for chosen in _poolings(names).values() for i, name in enumerate(chosen)}
     columns = [
-        Column(source="number", heading="No.", format="count"),
-        Column(source="layer", heading="Layer", row_heading=True),
-        Column(source="kind", heading="Probe"),
-        Column(source="auroc", heading="AUROC [95 % interval]", format="decimal", interval=("low", "high")),
-        Column(source="fold_mean", heading="Paper's mean over folds", format="decimal"),
-        Column(source="shuffled", heading="Labels shuffled", format="decimal"),
-        Column(source="width", heading="Width", format="count"),
+        number("number", "No.", "count"),
+        words("layer", "Layer", row=True),
+        words("kind", "Probe"),
+        estimate("auroc", "AUROC [95 % interval]", low="low", high="high"),
+        number("fold_mean", "Paper's mean over folds"),
+        number("shuffled", "Labels shuffled"),
+        number("width", "Width", "count"),
     ]
     frame = probes.assign(
-        number=[number[str(v)] for v in probes["layer"]], kind=[KIND_NAMES[str(k)] for k in probes["kind"]]
+        number=[places[str(v)] for v in probes["layer"]], kind=[KIND_NAMES[str(k)] for k in probes["kind"]]
     )
     table = Table(frame=frame, columns=columns, caption="Every layer and probe.", elsewhere="probes.parquet")
     return Figure(
@@ -284,15 +281,10 @@ def _distance_figure(distances: pd.DataFrame) -> Figure:
             )
             series[f"{band} M{pooling}"] = limits
     columns = [
-        Column(source="layer", heading="Layer", row_heading=True),
-        Column(source="high", heading="High M [95 %]", format="decimal", interval=("high_low", "high_high")),
-        Column(source="low", heading="Low M [95 %]", format="decimal", interval=("low_low", "low_high")),
-        Column(
-            source="difference",
-            heading="Difference [95 %]",
-            format="decimal",
-            interval=("difference_low", "difference_high"),
-        ),
+        words("layer", "Layer", row=True),
+        estimate("high", "High M [95 %]"),
+        estimate("low", "Low M [95 %]"),
+        estimate("difference", "Difference [95 %]"),
     ]
     apart = np.sum(
         (column_numbers(distances, "difference_low") > 0) | (column_numbers(distances, "difference_high") < 0)
@@ -310,10 +302,10 @@ def _distance_figure(distances: pd.DataFrame) -> Figure:
 
 
 def _space_label(interval: object) -> str:
-    estimate, low, high = (float(getattr(interval, k)) for k in ("estimate", "low", "high"))
-    if np.isnan(estimate):
+    value, low, high = (float(getattr(interval, k)) for k in ("estimate", "low", "high"))
+    if np.isnan(value):
         return str(getattr(interval, "method", "not measurable"))
-    return f"{decimal(estimate)} ({decimal(low)} to {decimal(high)})"
+    return f"{decimal(value)} ({decimal(low)} to {decimal(high)})"
 
 
 def _p(value: object) -> str:

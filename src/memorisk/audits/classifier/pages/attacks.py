@@ -20,6 +20,8 @@ from memorisk.report.blocks import (
     Paragraph,
     Strong,
     Table,
+    number,
+    words,
 )
 from memorisk.report.columns import (
     booleans,
@@ -92,8 +94,8 @@ def _gates(reading: ResultView) -> tuple[float, ...]:
 def _attack_table(frame: pd.DataFrame, caption: str, gates: tuple[float, ...], *, label: bool) -> Table:
     unknown = "not measurable"
     columns = [
-        *([Column(source="label", heading="Class", row_heading=True)] if label else []),
-        Column(source="attack", heading="Attack", row_heading=not label),
+        *([words("label", "Class", row=True)] if label else []),
+        words("attack", "Attack", row=not label),
         Column(source="auc", heading="AUC [95 % interval]", format="decimal", interval=("low", "high"), gates=gates),
         Column(
             source="tpr_at_1pct",
@@ -102,10 +104,10 @@ def _attack_table(frame: pd.DataFrame, caption: str, gates: tuple[float, ...], *
             missing=unknown,
             interval=("tpr_low", "tpr_high") if "tpr_low" in frame else None,
         ),
-        Column(source="tpr_at_01pct", heading="Found at 0.1 %", format="percent", missing=unknown),
-        Column(source="balanced_accuracy", heading="Balanced accuracy", format="percent"),
-        Column(source="n_members", heading="Members", format="count"),
-        Column(source="n_non_members", heading="Non-members", format="count"),
+        number("tpr_at_01pct", "Found at 0.1 %", "percent", missing=unknown),
+        number("balanced_accuracy", "Balanced accuracy", "percent"),
+        number("n_members", "Members", "count"),
+        number("n_non_members", "Non-members", "count"),
     ]
     return Table(
         frame=frame,

@@ -20,7 +20,6 @@ from memorisk.audits.classifier.result import FindingsUtility, Placebo, Utility
 from memorisk.report.blocks import (
     Block,
     Callout,
-    Column,
     Definitions,
     Details,
     Fact,
@@ -38,6 +37,8 @@ from memorisk.report.blocks import (
     Text,
     Thumbnail,
     data_uri,
+    number,
+    words,
 )
 from memorisk.report.columns import capitalized, column_texts, count, decimal, percent
 from memorisk.report.result import Result
@@ -242,14 +243,14 @@ def _flagged_patients(reading: ResultView) -> list[Block]:
         blocks.append(Paragraph(other))
     flagged, at = reading.flagged_groups(), f" {reading.list_setting}" if reading.list_setting else ""
     columns = [
-        Column(source="place", heading="No.", format="count"),
-        *([] if reading.redacted else [Column(source="group", heading=reading.unit.capitalize(), row_heading=True)]),
-        Column(source="label", heading="Class", row_heading=reading.redacted),
-        Column(source="n_images", heading="Images", format="count"),
-        Column(source="M", heading="Largest M", format="decimal"),
-        Column(source="n_seeds", heading="Seeds", format="count"),
-        Column(source="p_value", heading="p\N{NON-BREAKING HYPHEN}value", format="probability"),
-        Column(source="adjusted", heading="Adjusted p", format="probability"),
+        number("place", "No.", "count"),
+        *([] if reading.redacted else [words("group", reading.unit.capitalize(), row=True)]),
+        words("label", "Class", row=reading.redacted),
+        number("n_images", "Images", "count"),
+        number("M", "Largest M"),
+        number("n_seeds", "Seeds", "count"),
+        number("p_value", "p\N{NON-BREAKING HYPHEN}value", "probability"),
+        number("adjusted", "Adjusted p", "probability"),
     ]
     blocks.append(
         Table(
@@ -275,15 +276,15 @@ def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> li
     )
     if gallery is None:
         columns = [
-            Column(source="image", heading="Image", row_heading=True),
-            Column(source="label", heading="Class"),
-            *([] if reading.unit == "image" else [Column(source="group", heading="Patient")]),
-            Column(source="M", heading="M", format="decimal"),
-            Column(source="n_seeds", heading="Seeds", format="count"),
-            Column(source="loss_unseen", heading="Loss unseen", format="decimal"),
-            Column(source="loss_seen", heading="Loss seen", format="decimal"),
-            Column(source="fz_memorization", heading="Feldman-Zhang", format="short"),
-            Column(source="fz_standard_error", heading="Its standard error", format="short"),
+            words("image", "Image", row=True),
+            words("label", "Class"),
+            *([] if reading.unit == "image" else [words("group", "Patient")]),
+            number("M", "M"),
+            number("n_seeds", "Seeds", "count"),
+            number("loss_unseen", "Loss unseen"),
+            number("loss_seen", "Loss seen"),
+            number("fz_memorization", "Feldman-Zhang", "short"),
+            number("fz_standard_error", "Its standard error", "short"),
         ]
         return [
             Table(

@@ -19,6 +19,9 @@ from memorisk.report.blocks import (
     Steps,
     Strong,
     Table,
+    estimate,
+    number,
+    words,
 )
 from memorisk.report.columns import count
 
@@ -82,15 +85,15 @@ def _facts(found: Comparison) -> Facts:
 
 def _classes(table: pd.DataFrame) -> list[Block]:
     columns = [
-        Column(source="label", heading="Class", row_heading=True),
-        Column(source="difference", heading=DIFFERENCE, format="decimal", interval=("low", "high")),
-        Column(source="mean_first", heading="Mean M, first", format="decimal"),
-        Column(source="mean_second", heading="Second", format="decimal"),
+        words("label", "Class", row=True),
+        estimate("difference", DIFFERENCE, low="low", high="high"),
+        number("mean_first", "Mean M, first"),
+        number("mean_second", "Second"),
         Column(source="tier_first", heading="Tier, first", tones=TIER_TONES),
         Column(source="tier_second", heading="Second", tones=TIER_TONES),
-        Column(source="listed_first", heading="Flagged, first"),
-        Column(source="listed_second", heading="Second"),
-        Column(source="n_groups", heading="Patients in both", format="count"),
+        words("listed_first", "Flagged, first"),
+        words("listed_second", "Second"),
+        number("n_groups", "Patients in both", "count"),
     ]
     for run in RUNS:  # a class that could not be tested has no count, least of all 0
         tested, flagged = table[f"testable_{run}"], table[f"flagged_{run}"]
@@ -104,13 +107,13 @@ def _groups(found: Comparison) -> list[Block]:
     table = found.per_group
     largest = table.iloc[np.argsort(-table["difference"].abs().to_numpy(dtype=np.float64), kind="stable")]
     columns = [
-        *([] if found.redact else [Column(source="group", heading="Patient", row_heading=True)]),
-        Column(source="label", heading="Class", row_heading=found.redact),
-        Column(source="difference", heading=DIFFERENCE, format="decimal", interval=("low", "high")),
-        Column(source="M_first", heading="M, first", format="decimal"),
-        Column(source="M_second", heading="Second", format="decimal"),
-        Column(source="listed_first", heading="Flagged, first"),
-        Column(source="listed_second", heading="Second"),
+        *([] if found.redact else [words("group", "Patient", row=True)]),
+        words("label", "Class", row=found.redact),
+        estimate("difference", DIFFERENCE, low="low", high="high"),
+        number("M_first", "M, first"),
+        number("M_second", "Second"),
+        words("listed_first", "Flagged, first"),
+        words("listed_second", "Second"),
     ]
     of_class = found.per_class.set_index("label")
     for run in RUNS:
@@ -135,14 +138,9 @@ def _attacks(aucs: pd.DataFrame) -> list[Block]:
         f"{name} (control, no attack)" if a == CONTROL else name for a, name in zip(aucs["attack"], known, strict=True)
     ]
     columns = [
-        Column(source="attack", heading="Attack", row_heading=True),
+        words("attack", "Attack", row=True),
         *(
-            Column(
-                source=f"auc_{run}",
-                heading=f"AUC, {run} run [95 % interval]",
-                format="decimal",
-                interval=(f"low_{run}", f"high_{run}"),
-            )
+            estimate(f"auc_{run}", f"AUC, {run} run [95 % interval]", low=f"low_{run}", high=f"high_{run}")
             for run in RUNS
         ),
     ]

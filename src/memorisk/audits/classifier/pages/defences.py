@@ -27,6 +27,9 @@ from memorisk.report.blocks import (
     Strong,
     Table,
     Text,
+    estimate,
+    number,
+    words,
 )
 from memorisk.report.columns import count
 from memorisk.report.figures.intervals import tradeoff_plot
@@ -99,24 +102,24 @@ def _reasons(results: dict[str, Result]) -> list[Block]:
 
 def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
     columns = [
-        Column(source="regime", heading="Regime", row_heading=True),
-        Column(source="status", heading="Verdict"),
+        words("regime", "Regime", row=True),
+        words("status", "Verdict"),
         _measurement("accuracy", "Accuracy, unseen"),
-        Column(source="majority", heading="Majority class", format="decimal"),
+        number("majority", "Majority class"),
         _measurement("gain", "Gain over it"),
         _measurement("balanced", "Balanced accuracy"),
         _measurement("mean_m", "Mean M"),
-        Column(source="worst_class", heading="Worst class"),
+        words("worst_class", "Worst class"),
         _measurement("worst_m", "its M"),
-        Column(source="flagged", heading="Flagged", format="count"),
-        Column(source="noticeable_gap", heading="Noticeable gap", format="short", missing="none"),
+        number("flagged", "Flagged", "count"),
+        number("noticeable_gap", "Noticeable gap", "short", missing="none"),
     ]
     same = [
-        Column(source="regime", heading="Regime", row_heading=True),
-        Column(source="reference_class", heading="Class"),
+        words("regime", "Regime", row=True),
+        words("reference_class", "Class"),
         _measurement("reference_m", "its M here"),
         _measurement("change", "Change from the first regime"),
-        Column(source="change_percent", heading="Percent (paper's column)", format="decimal"),
+        number("change_percent", "Percent (paper's column)"),
     ]
     return [
         Figure(
@@ -145,14 +148,14 @@ def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
 def _privacy(found: DefenceResult) -> list[Block]:
     table = found.table
     columns = [
-        Column(source="regime", heading="Regime", row_heading=True),
-        Column(source="epsilon", heading="Epsilon, image added or removed", format="decimal"),
-        Column(source="replace_one_epsilon", heading="Image replaced", format="decimal"),
-        Column(source="per_patient_epsilon", heading="All images of a patient", format="decimal"),
-        Column(source="largest_group", heading="Most images of one", format="count"),
-        Column(source="bound", heading="Proved, image replaced: at least", format="decimal"),
-        Column(source="bound_largest", heading="Most these pairs could prove", format="decimal"),
-        Column(source="bound_pairs", heading="Pairs", format="count"),
+        words("regime", "Regime", row=True),
+        number("epsilon", "Epsilon, image added or removed"),
+        number("replace_one_epsilon", "Image replaced"),
+        number("per_patient_epsilon", "All images of a patient"),
+        number("largest_group", "Most images of one", "count"),
+        number("bound", "Proved, image replaced: at least"),
+        number("bound_largest", "Most these pairs could prove"),
+        number("bound_pairs", "Pairs", "count"),
     ]
     broken = table.loc[table["bound"] > table["replace_one_epsilon"], "regime"].tolist()
     blocks: list[Block] = []
@@ -181,7 +184,7 @@ def _limits(table: pd.DataFrame, name: str) -> tuple:
 
 
 def _measurement(name: str, heading: str) -> Column:
-    return Column(source=name, heading=heading, format="decimal", interval=(f"{name}_low", f"{name}_high"))
+    return estimate(name, heading, low=f"{name}_low", high=f"{name}_high")
 
 
 def _reading_guide(found: DefenceResult) -> list[Block]:

@@ -6,7 +6,20 @@ import pandas as pd
 from memorisk.audits.classifier.pages.wording import ResultView, listed
 from memorisk.audits.classifier.result import INTERVENTION_TABLE as TABLE
 from memorisk.audits.classifier.result import Intervention
-from memorisk.report.blocks import Callout, Column, Details, Figure, Inline, Paragraph, Section, Steps, Table
+from memorisk.report.blocks import (
+    Callout,
+    Column,
+    Details,
+    Figure,
+    Inline,
+    Paragraph,
+    Section,
+    Steps,
+    Table,
+    estimate,
+    number,
+    words,
+)
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, decimal
 from memorisk.report.figures.intervals import MOST_ROWS, difference_plot
 from memorisk.statistics.effect_sizes import LARGER
@@ -75,25 +88,15 @@ def _row_words(table: pd.DataFrame, row: int) -> list[Inline]:
 
 def _differences(table: pd.DataFrame, reading: ResultView) -> Table:
     columns = [
-        Column(source="label", heading="Class", row_heading=True),
+        words("label", "Class", row=True),
         Column(source="targeted", heading="Changed", format="yes_no"),
-        Column(source="n_groups", heading=f"{reading.units.capitalize()} scored", format="count"),
-        Column(source="before", heading="Mean M before", format="decimal"),
-        Column(source="after", heading="After", format="decimal"),
-        Column(source="difference", heading="Difference [95 % interval]", format="decimal", interval=("low", "high")),
-        Column(
-            source="noise",
-            heading="Retraining alone [95 % interval]",
-            format="decimal",
-            interval=("noise_low", "noise_high"),
-        ),
-        Column(
-            source="excess",
-            heading="Difference less retraining [95 % interval]",
-            format="decimal",
-            interval=("excess_low", "excess_high"),
-        ),
-        Column(source="reading", heading="Reading", wide=True),
+        number("n_groups", f"{reading.units.capitalize()} scored", "count"),
+        number("before", "Mean M before"),
+        number("after", "After"),
+        estimate("difference", "Difference [95 % interval]", low="low", high="high"),
+        estimate("noise", "Retraining alone [95 % interval]"),
+        estimate("excess", "Difference less retraining [95 % interval]"),
+        words("reading", "Reading", wide=True),
     ]
     caption = f"Intervals over {reading.units} and trainings; changed classes first."
     return Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
@@ -102,19 +105,14 @@ def _differences(table: pd.DataFrame, reading: ResultView) -> Table:
 def _side_effects(table: pd.DataFrame) -> Details:
     """Lay out how much of the images changed, and how well the classes are told apart: where a shortcut shows."""
     columns = [
-        Column(source="label", heading="Class", row_heading=True),
-        Column(source="images_changed", heading="Images changed", format="percent"),
-        Column(source="pixels_changed", heading="Pixels of an image changed", format="percent"),
-        Column(source="mean_change", heading="Mean change, share of the range", format="percent"),
-        Column(source="recall_before", heading="Test images named rightly, before", format="percent"),
-        Column(source="recall_after", heading="After", format="percent"),
-        Column(
-            source="recall_difference",
-            heading="Difference [95 % interval]",
-            format="decimal",
-            interval=("recall_low", "recall_high"),
-        ),
-        Column(source="n_test_groups", heading="In the test part", format="count"),
+        words("label", "Class", row=True),
+        number("images_changed", "Images changed", "percent"),
+        number("pixels_changed", "Pixels of an image changed", "percent"),
+        number("mean_change", "Mean change, share of the range", "percent"),
+        number("recall_before", "Test images named rightly, before", "percent"),
+        number("recall_after", "After", "percent"),
+        estimate("recall_difference", "Difference [95 % interval]", low="recall_low", high="recall_high"),
+        number("n_test_groups", "In the test part", "count"),
     ]
     caption = "A class that is named rightly more often after the change was given a shortcut."
     shown = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
@@ -123,29 +121,11 @@ def _side_effects(table: pd.DataFrame) -> Details:
 
 def _paper_columns(table: pd.DataFrame) -> Details:
     columns = [
-        Column(source="label", heading="Class", row_heading=True),
-        Column(source="paper_percent", heading="Change in % of |before| (paper)", format="decimal"),
-        Column(
-            source="paper_cohens_d",
-            heading="Cohen's d over images (paper) [95 % interval]",
-            format="decimal",
-            interval=("paper_cohens_d_low", "paper_cohens_d_high"),
-        ),
-        Column(
-            source="paired_dz",
-            heading="Paired d_z [95 % interval]",
-            format="decimal",
-            interval=("paired_dz_low", "paired_dz_high"),
-        ),
-        *(
-            Column(
-                source=f"auc_{when}",
-                heading=f"AUC of M as an attack, {when} [95 % interval]",
-                format="decimal",
-                interval=(f"auc_{when}_low", f"auc_{when}_high"),
-            )
-            for when in ("before", "after")
-        ),
+        words("label", "Class", row=True),
+        number("paper_percent", "Change in % of |before| (paper)"),
+        estimate("paper_cohens_d", "Cohen's d over images (paper) [95 % interval]"),
+        estimate("paired_dz", "Paired d_z [95 % interval]"),
+        *(estimate(f"auc_{when}", f"AUC of M as an attack, {when} [95 % interval]") for when in ("before", "after")),
     ]
     caption = (
         "Percentages are the paper's column only: they grow without bound where little was remembered before. "

@@ -21,6 +21,9 @@ from memorisk.report.blocks import (
     Table,
     Text,
     Tone,
+    estimate,
+    number,
+    words,
 )
 from memorisk.report.columns import column_numbers, column_texts, count, decimal, is_missing, percent, probability, rows
 from memorisk.report.figures import memorization as figures
@@ -44,15 +47,15 @@ def class_section(reading: ResultView) -> list[Block]:
     if not len(table):
         return [Paragraph("No class was scored.")]
     columns = [
-        Column(source="label", heading="Class", row_heading=True),
+        words("label", "Class", row=True),
         Column(
             source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high"), gates=LIMITS
         ),
         Column(source="tier", heading="Tier", tones=TIER_TONES),
-        Column(source="flagged", heading=f"{reading.units.capitalize()} flagged", format="count", missing=UNTESTED),
-        Column(source="smallest_list", heading="Smallest list", format="count", missing="none"),
-        Column(source="noticeable_gap", heading="Noticeable gap", format="short", missing=UNTESTED),
-        Column(source="test_mean", heading="Gap of unseen", format="decimal"),
+        number("flagged", f"{reading.units.capitalize()} flagged", "count", missing=UNTESTED),
+        number("smallest_list", "Smallest list", "count", missing="none"),
+        number("noticeable_gap", "Noticeable gap", "short", missing=UNTESTED),
+        number("test_mean", "Gap of unseen"),
         Column(
             source="excess",
             heading="M less that",
@@ -60,10 +63,10 @@ def class_section(reading: ResultView) -> list[Block]:
             interval=("excess_low", "excess_high"),
             gates=LIMITS,
         ),
-        Column(source="n", heading="Images", format="count"),
-        Column(source="frequency", heading="Share", format="percent"),
-        Column(source="n_groups_scored", heading="Scored", format="count"),
-        Column(source="n_test_groups", heading="Test", format="count"),
+        number("n", "Images", "count"),
+        number("frequency", "Share", "percent"),
+        number("n_groups_scored", "Scored", "count"),
+        number("n_test_groups", "Test", "count"),
     ]
     if "flagged" in table:
         table = table.assign(flagged=flagged_counts(table))
@@ -111,15 +114,15 @@ def _reasons(table: pd.DataFrame) -> list[Block]:
 def _interval_figure(table: pd.DataFrame) -> Figure:
     labels = column_texts(table, "label")
     known = rows(table, ~np.isnan(column_numbers(table, "mean")))
-    words: list[Inline] = ["No class has a mean."]
+    sentence: list[Inline] = ["No class has a mean."]
     if len(known):
         top, bottom = known.iloc[0], known.iloc[-1]
-        words = [
+        sentence = [
             "The highest mean is that of ",
             Name(str(top.get("label"))),
             f" ({with_interval(top)}), the lowest that ",
         ]
-        words += [
+        sentence += [
             "of ",
             Name(str(bottom.get("label"))),
             f" ({with_interval(bottom)}). The table below the figure has all.",
@@ -130,7 +133,7 @@ def _interval_figure(table: pd.DataFrame) -> Figure:
         title="Mean memorization of each class.",
         caption=f"Dot: mean; line: 95 % interval; shading: tier (LOW below 0.1, HIGH above 0.3). An arrow marks an "
         f"interval that goes on beyond the edge.{cut}",
-        alternative=words,
+        alternative=sentence,
     )
 
 
@@ -141,13 +144,13 @@ def _other_summaries(table: pd.DataFrame) -> list[Block]:
         "trimmed_mean": ("10 % trimmed mean", "trimmed_low", "trimmed_high"),
     }
     columns = [
-        Column(source=c, heading=f"{title} [95 % interval]", format="decimal", interval=(low, high))
+        estimate(c, f"{title} [95 % interval]", low=low, high=high)
         for c, (title, low, high) in wanted.items()
         if {c, low, high} <= set(table)
     ]
     if not columns:
         return []
-    first = Column(source="label", heading="Class", row_heading=True)
+    first = words("label", "Class", row=True)
     caption = "Summaries that a few extreme images move less; their intervals take the patients as a sample."
     return [Details("Median and trimmed mean", [Table(frame=table, columns=[first, *columns], caption=caption)])]
 
@@ -163,21 +166,21 @@ def rarity_section(reading: ResultView) -> list[Block]:
     same_numbers = Table(
         frame=table.sort_values("frequency", kind="stable"),
         columns=[
-            Column(source="label", heading="Class", row_heading=True),
-            Column(source="frequency", heading="Share", format="percent"),
-            Column(source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high")),
+            words("label", "Class", row=True),
+            number("frequency", "Share", "percent"),
+            estimate("mean", "Mean M [95 % interval]", low="low", high="high"),
         ],
         caption="The same numbers, rarest class first.",
     )
     rarest = same_numbers.frame.iloc[0]
     top = table.iloc[0]
-    words: list[Inline] = [
+    sentence: list[Inline] = [
         "The rarest class, ",
         Name(str(rarest.get("label"))),
         f", has mean M {with_interval(rarest)}; ",
     ]
-    words += ["the most memorized, ", Name(str(top.get("label"))), f", has {with_interval(top)} at "]
-    words += [f"{percent(top['frequency'])} of the images."]
+    sentence += ["the most memorized, ", Name(str(top.get("label"))), f", has {with_interval(top)} at "]
+    sentence += [f"{percent(top['frequency'])} of the images."]
     blocks.append(
         Figure(
             svg=figures.frequency_plot(
@@ -186,7 +189,7 @@ def rarity_section(reading: ResultView) -> list[Block]:
             title="Frequency of a class against its memorization.",
             caption="Each dot is a class; the line is its 95 % interval. If rarity alone mattered, the dots would "
             "fall from the upper left to the lower right.",
-            alternative=words,
+            alternative=sentence,
             table=same_numbers,
         )
     )
