@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from memorisk.cli.show import classifiers
 from memorisk.cli.show import common as console
 from memorisk.report.result import Result
 
@@ -48,7 +49,7 @@ def test_the_very_models_attacks_are_shown(capsys: pytest.CaptureFixture[str]) -
         summary={"target": {"attacks": attacks}},
         per_class=classes,
     )
-    console.show_result(result, Path("runs"), as_json=False)
+    classifiers.show_result(result, Path("runs"), as_json=False)
     shown = capsys.readouterr().out
     assert "loss threshold 0.61 (0.55 to 0.67), lira offline 0.70 (unknown to unknown)" in shown
 
@@ -58,7 +59,7 @@ def test_a_class_without_room_for_a_single_patient_is_not_tested(capsys: pytest.
     table = {"label": list("abc"), "n": 9, "frequency": 0.3, "n_scored": 9, "mean": 0.1, "low": 0.0, "high": 0.2}
     table |= {"flagged": [0, 0, 2], "testable": [True, True, True], "tier": "LOW", "room": [8.0, 1.9, 1.9]}
     result = Result(verdict={"status": "undecided", "why": ["x"]}, per_class=pd.DataFrame(table))
-    console.show_result(result, Path("runs"), as_json=False)
+    classifiers.show_result(result, Path("runs"), as_json=False)
     lines = capsys.readouterr().out.splitlines()
     shown = {line.split()[0]: line for line in lines[1:4]}
     assert ["not tested" in shown[name] for name in "abc"] == [False, True, False]
@@ -71,7 +72,7 @@ def test_a_list_at_another_level_is_told_with_both_counts(capsys: pytest.Capture
     for level, there in ((0.001, True), (0.1, False)):
         summary = {"level_q": level, "correction": "bh", "groups_given": True}
         result = Result(verdict={"status": "fail", "why": ["x"]}, summary=summary, per_class=pd.DataFrame(table))
-        console.show_result(result, Path("runs"), as_json=False)
+        classifiers.show_result(result, Path("runs"), as_json=False)
         told = "Note: The list that is shown was asked for at level 0.001 and holds 0 patients; the verdict rests on"
         assert (told in (shown := capsys.readouterr().out)) == there
         assert ("which holds 3 patients." in shown) == there
@@ -87,7 +88,7 @@ def test_what_is_missing_is_called_unknown_and_never_nan(capsys: pytest.CaptureF
         summary={"rarest_vs_top": pair | {"difference": nan, "low": nan, "high": None}},
         per_class=pd.DataFrame(table),
     )
-    console.show_result(result, Path("runs"), as_json=False)
+    classifiers.show_result(result, Path("runs"), as_json=False)
     shown = capsys.readouterr().out
     assert "nan" not in shown
     assert "difference unknown, 95 % interval unknown, which chance may explain" in shown
@@ -103,7 +104,7 @@ def test_images_that_every_model_saw_are_told_with_the_verdict(capsys: pytest.Ca
             summary={"n_train": n},
             per_class=pd.DataFrame(columns=["label", "frequency"]),
         )
-        console.show_result(result, Path("runs"), as_json=False)
+        classifiers.show_result(result, Path("runs"), as_json=False)
         told = "Note: 1,400 images that every model was trained on are not scored"
         assert (told in capsys.readouterr().out) == (n > 0)
 
@@ -129,7 +130,7 @@ def test_what_would_have_been_noticed_is_shown_beside_the_reasons(
             summary={"noticeable": found},
             per_class=pd.DataFrame(columns=["label", "frequency"]),
         )
-        console.show_result(result, Path("runs"), as_json=False)
+        classifiers.show_result(result, Path("runs"), as_json=False)
         shown[status] = capsys.readouterr().out
     told = shown["undecided"]
     assert told.index("COULD NOT") < told.index(words) < told.index("a reason") < told.index("What would decide it")

@@ -67,7 +67,7 @@ def explain(
     """
     from memorisk.audits.classifier.explanations.run import FOLDER
     from memorisk.audits.classifier.explanations.run import explain as look
-    from memorisk.cli.show.common import show_explanation
+    from memorisk.cli.show.classifiers import show_explanation
 
     found = with_progress_bar(
         look,

@@ -48,7 +48,7 @@ def classifier(
         return _regimes(images, out, settings, dry_run=dry_run, as_json=json)
     from memorisk.audits.classifier.dry_run import DryRun
     from memorisk.audits.classifier.run import audit_classifier
-    from memorisk.cli.show.common import show_dry_run, show_result
+    from memorisk.cli.show.classifiers import show_dry_run, show_result
 
     result = with_progress_bar(audit_classifier, images, out=out, dry_run=dry_run, **settings)
     if isinstance(result, DryRun):
@@ -69,7 +69,7 @@ def _holds_regimes(out: Path) -> bool:
 def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:
     """Audit several regimes side by side; 0 only where each of them passed."""
     from memorisk.audits.classifier.retraining.defences import audit_defences, plan_defences
-    from memorisk.cli.show.common import show_dry_run
+    from memorisk.cli.show.classifiers import show_dry_run
     from memorisk.cli.show.training import show_defences
 
     if dry_run:
@@ -101,7 +101,7 @@ def losses(
     if print_config:
         return print_settings({"file": str(file), "out": str(out), **asdict(options)})
     from memorisk.audits.classifier.losses import audit_losses
-    from memorisk.cli.show.common import show_result
+    from memorisk.cli.show.classifiers import show_result
 
     result = audit_losses(file, out=out, **settings_as_keywords(options))
     show_result(result, out, as_json=json)
@@ -118,7 +118,7 @@ def check(
 
     The exit code is 1 if something was found that would spoil an audit.
     """
-    from memorisk.cli.show.common import show_check
+    from memorisk.cli.show.classifiers import show_check
     from memorisk.images.set_check import check_images
 
     found = check_images(images, options)
@@ -140,7 +140,7 @@ def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON
     """
     from memorisk.audits.classifier.comparison import check_folder
     from memorisk.audits.classifier.comparison import compare as run
-    from memorisk.cli.show.common import show_comparison
+    from memorisk.cli.show.classifiers import show_comparison
 
     if out is not None:
         check_folder(out)

@@ -1,1 +1,1 @@
-"""What the terminal shows of results and plans. Start with `common`, which most others use."""
+"""What the terminal shows of results and plans, a module a family; `common` is what they share."""

@@ -1,11 +1,9 @@
 """What the terminal shows of audits: a mark, a set of synthetic images, a watch and its evaluations."""
 
-import json
-import sys
 from dataclasses import asdict
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -16,13 +14,12 @@ from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.synthetic.result import DetectorRate, PixelPairs, SyntheticNumbers, SyntheticSummary
 from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.audits.watch.verdict import RULES, can_stop, watch_verdict
-from memorisk.cli.show.common import limits, print_json, signed
+from memorisk.cli.show.common import limits, percent, print_json, print_list, print_reasons, print_rows, signed
 from memorisk.report.columns import column_texts
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
 from memorisk.runs.errors import plural
-from memorisk.runs.files import json_value
 
 if TYPE_CHECKING:
     from memorisk.audits.synthetic.run import SyntheticPlan
@@ -50,16 +47,9 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
         lines.append(("M as published, its Welch p", published))
     if v.m_white_box is not None:
         lines.append(("M_w, white box", f"{v.m_white_box:.3g}"))
-    for name, value in lines:
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
-    console.print()
-    console.print(Text(TITLES[v.status][1].upper(), style="bold"))
-    for reason in v.why:
-        console.print(Text(f"  {reason}"), soft_wrap=True)
-    if v.what_would_decide:
-        console.print(Text(WAYS[v.status]))
-        for way in v.what_would_decide:
-            console.print(Text(f"  {way}"), soft_wrap=True)
+    print_rows(console, lines)
+    title = TITLES[v.status][1].upper()
+    print_reasons(console, title, v.why, WAYS.get(v.status, ""), v.what_would_decide)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
@@ -73,19 +63,12 @@ STATUS = {
 def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, its numbers, and where the report lies."""
     if as_json:
-        _json(result.verdict)
+        print_json(result.verdict)
         return
     console, summary = Console(), from_json(SyntheticSummary, result.summary)
-    for name, value in _lines(summary.numbers):
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
-    console.print()
-    console.print(Text(STATUS[result.status], style="bold"))
-    for reason in result.why:
-        console.print(Text(f"  {reason}"), soft_wrap=True)
-    if result.what_would_decide:
-        console.print(Text(WAYS[result.status]))
-        for way in result.what_would_decide:
-            console.print(Text(f"  {way}"), soft_wrap=True)
+    print_rows(console, _lines(summary.numbers))
+    heading = WAYS.get(result.status, "")
+    print_reasons(console, STATUS[result.status], result.why, heading, result.what_would_decide)
     if not summary.groups_given:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
         console.print(Text(f"Note: {text}"), soft_wrap=True)
@@ -99,7 +82,7 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
 def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
     """What would be compared and could be said."""
     if as_json:
-        _json(asdict(plan))
+        print_json(asdict(plan))
         return
     console = Console()
     listed = "none possible" if plan.shortest_list is None else f"{plan.shortest_list:,}"
@@ -116,8 +99,7 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
         *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
-    for name, value in lines:
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    print_rows(console, lines)
 
 
 def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
@@ -151,10 +133,7 @@ def _rate(said: DetectorRate) -> str:
     """MemRate beside its value on held-out images."""
     if said.rate is None:
         return "no threshold"
-    shown = [
-        f"{100 * r.estimate:.1f} % ({100 * r.low:.1f} to {100 * r.high:.1f} %)" if r else "no images"
-        for r in (said.rate, said.held)
-    ]
+    shown = [percent(one.estimate, one.low, one.high) if one else "no images" for one in (said.rate, said.held)]
     return f"{shown[0]}; held out {shown[1]}{'; no larger than by chance' if said.by_chance else ''}"
 
 
@@ -170,10 +149,6 @@ def _near(pixels: PixelPairs) -> str:
     return f"{pixels.n_near_train_patients:,}{'' if held is None else f'; held out {held:,}'}"
 
 
-def _json(value: Any) -> None:
-    sys.stdout.write(json.dumps(json_value(value), indent=2, ensure_ascii=False) + "\n")
-
-
 def show_evaluation(look: Evaluation) -> None:
     """A line as soon as it was had."""
     Console().print(Text(look.words), soft_wrap=True)
@@ -184,7 +159,7 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
     if as_json:
         stop = None if found.stop is None else found.stop.step
         told = {"looks": [asdict(look) for look in found.looks], "stop": stop}
-        _json(told | {"headline": found.headline, "rule": found.rule, "notes": found.notes})
+        print_json(told | {"headline": found.headline, "rule": found.rule, "notes": found.notes})
         return
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -207,9 +182,7 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
         console.print(Text(verdict.sentence), soft_wrap=True)
         for why in verdict.why:
             console.print(Text(f"  {why}"), soft_wrap=True)
-        console.print(Text("What to do next"))
-        for step in verdict.next_steps:
-            console.print(Text(f"  {step}"), soft_wrap=True)
+        print_list(console, "What to do next", verdict.next_steps)
     if found.looks and found.looks[-1].fid_name:
         told = "as many: of no more drawn images than are held out; held-out: of real images in the place of these"
         console.print(Text(f"{found.looks[-1].fid_name}; {told}"), soft_wrap=True)
@@ -244,7 +217,7 @@ def show_watch_within(watch: "MemorizationWatch") -> None:
 def show_watch_plan(plan: "WatchPlan", *, as_json: bool, within: bool = False) -> None:
     """What would be looked at; within a training there is nothing of it yet, and it is said whose lines they are."""
     if as_json:
-        _json(asdict(plan))
+        print_json(asdict(plan))
         return
     console = Console()
     steps = f"{len(plan.steps)}" + (f", step {plan.steps[0]:,} to {plan.steps[-1]:,}" if plan.steps else "")
@@ -262,8 +235,7 @@ def show_watch_plan(plan: "WatchPlan", *, as_json: bool, within: bool = False) -
         *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
-    for name, value in lines:
-        console.print(Text(f"{'watch, ' if within else ''}{name}: {value}"), soft_wrap=True)
+    print_rows(console, lines, before="watch, " if within else "")
 
 
 def _number(value: float) -> str:

@@ -1,16 +1,15 @@
 """What the terminal shows of benchmarks."""
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from memorisk.cli.show.common import print_json
 from memorisk.report.text import visible
-from memorisk.runs.files import json_value
 
 if TYPE_CHECKING:  # PyTorch comes with them
     from memorisk.studies.detectors.benchmark import BenchmarkPlan
@@ -22,7 +21,7 @@ if TYPE_CHECKING:  # PyTorch comes with them
 def show_plan(plan: "BenchmarkPlan", *, as_json: bool) -> None:
     """Print what a benchmark would compute."""
     if as_json:
-        _json(asdict(plan))
+        print_json(asdict(plan))
         return
     console = Console()
     for name, done in plan.cells.items():
@@ -54,7 +53,7 @@ def show_benchmark(found: "Benchmark", out: Path, *, as_json: bool) -> None:
         rows = found.board.rows.to_dict("records")
         board = found.board
         chosen = board.chosen if len(board.tied) == 1 else None  # a tie is no choice
-        _json({"chosen": chosen, "tied": board.tied, "may_be_first": board.undecided, "leaderboard": rows,
+        print_json({"chosen": chosen, "tied": board.tied, "may_be_first": board.undecided, "leaderboard": rows,
                "failed": found.failed})  # fmt: skip
         return
     from memorisk.studies.detectors.page import board_text
@@ -74,7 +73,7 @@ def show_benchmark(found: "Benchmark", out: Path, *, as_json: bool) -> None:
 def show_pair_plan(plan: "PairBenchPlan", *, as_json: bool) -> None:
     """Print what a benchmark of pairs would compute."""
     if as_json:
-        _json(asdict(plan))
+        print_json(asdict(plan))
         return
     console = Console()
     for name, done in plan.cells.items():
@@ -94,7 +93,9 @@ def show_pair_benchmark(found: "PairBenchmark", out: Path, *, as_json: bool) -> 
     """Print the sentences and the leaderboard, what failed, and where the rest lies."""
     if as_json:
         rows = found.board.to_dict("records")
-        _json({"reference": found.reference, "leaderboard": rows, "failed": found.failed, "missing": found.missing})
+        print_json(
+            {"reference": found.reference, "leaderboard": rows, "failed": found.failed, "missing": found.missing}
+        )
         return
     from memorisk.studies.pairs.page import board_text
 
@@ -106,7 +107,3 @@ def show_pair_benchmark(found: "PairBenchmark", out: Path, *, as_json: bool) -> 
         console.print(Text(f"not at hand: {name}: give {give}"), soft_wrap=True)
     console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
     console.print(Text(f"all tables: {out / 'tables' / 'tables.md'}"), soft_wrap=True)
-
-
-def _json(value: Any) -> None:
-    sys.stdout.write(json.dumps(json_value(value), indent=2, ensure_ascii=False) + "\n")

@@ -1,8 +1,6 @@
 """What the terminal shows of trained generators and autoencoders, their plans, and the study of generators."""
 
-import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -15,7 +13,7 @@ from memorisk.runs.errors import one_line
 
 if TYPE_CHECKING:
     from memorisk.audits.watch.run import WatchPlan
-    from memorisk.studies.generators.study import GeneratorsPlan, GeneratorsResult
+    from memorisk.studies.generators.study import GeneratorsPlan
     from memorisk.training.autoencoders.command import AutoencoderPlan
     from memorisk.training.generators.command import GeneratorPlan
     from memorisk.training.run import Trained
@@ -96,18 +94,6 @@ def show_generators_plan(plan: "GeneratorsPlan") -> None:
         console.print(Text(line))
     n = sum(int(row["waiting"]) for row in plan.table.to_dict("records"))
     console.print(Text(f"{n} trainings, about {duration(plan.seconds)} on this machine (training and drawing alone)"))
-
-
-def show_generators_study(result: "GeneratorsResult", out: Path) -> None:
-    """Print every table, what failed, and where the rest lies."""
-    from memorisk.studies.engine.tables import tables_markdown
-    from memorisk.studies.generators.tables import LAYOUT
-
-    sys.stdout.write(tables_markdown(result.tables, LAYOUT) + "\n")
-    console = Console()
-    for name, why in result.failed.items():
-        console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
-    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
 
 
 _DIGITS = {"psnr": 2, "ssim": 3}

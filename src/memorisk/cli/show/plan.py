@@ -1,22 +1,19 @@
 """What the terminal shows of a search on paper."""
 
-import json
-import sys
 from dataclasses import asdict
 
 from rich.console import Console
-from rich.text import Text
 
 from memorisk.audits.classifier.dry_run import duration
 from memorisk.audits.pair_plan import CardPlan, PairPlan, PairPlanOptions
-from memorisk.runs.files import json_value
+from memorisk.cli.show.common import print_json, print_rows
 
 
 def show_pair_search(plan: PairPlan, options: PairPlanOptions, *, as_json: bool) -> None:
     """Print a planned search over all pairs."""
     if as_json:
         told = {"asked": asdict(options), **asdict(plan)}
-        sys.stdout.write(json.dumps(json_value(told), indent=2, ensure_ascii=False) + "\n")
+        print_json(told)
         return
     counts = plan.counts
     lines = [
@@ -36,8 +33,7 @@ def show_pair_search(plan: PairPlan, options: PairPlanOptions, *, as_json: bool)
                 f"({plan.pairs_per_second / 1e6:,.3g} million pairs a second in a search of two seconds or less)",
             )
         )
-    for name, value in [*lines, *_of_cards(plan.gpu)]:
-        Console().print(Text(f"{name}: {value}"), soft_wrap=True)
+    print_rows(Console(), [*lines, *_of_cards(plan.gpu)])
 
 
 def _of_cards(gpu: CardPlan | None) -> list[tuple[str, str]]:

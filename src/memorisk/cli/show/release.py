@@ -1,15 +1,13 @@
 """What the terminal shows of statements, and of runs that were logged."""
 
-import json
-import sys
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from memorisk.cli.show.common import STATUS, print_json
 from memorisk.report.statements.statement import WAYS
 from memorisk.runs.errors import one_line, plural
-from memorisk.runs.files import json_value
 
 if TYPE_CHECKING:  # image libraries come with it
     from memorisk.audits.release.export import Export
@@ -17,17 +15,16 @@ if TYPE_CHECKING:  # image libraries come with it
     from memorisk.audits.release.tracking import TrackedRun
 
 _MOST = 6
-_TITLES = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
 
 
 def show_statement(found: "StatementFiles", *, as_json: bool) -> None:
     """The joint verdict, each run's own, what it is tied to, and where the files lie."""
     statement = found.statement
     if as_json:
-        sys.stdout.write(json.dumps(statement.as_json(), indent=2, ensure_ascii=False) + "\n")
+        print_json(statement.as_json())
         return
     console, verdict = Console(), statement.verdict
-    console.print(Text(_TITLES[verdict.status], style="bold"))
+    console.print(Text(STATUS[verdict.status], style="bold"))
     lines = [*_shortened(verdict.why), *(f"Contradiction: {text}" for text in verdict.contradictions)]
     if verdict.status != "pass":
         lines += [f"{WAYS[verdict.status]}: {text}" for text in _shortened(verdict.what_would_decide)]
@@ -54,7 +51,7 @@ def _shortened(texts: tuple[str, ...]) -> list[str]:
 def show_export(found: "Export", *, as_json: bool) -> None:
     """Show what was written, and what stays behind."""
     if as_json:
-        sys.stdout.write(json.dumps(json_value(vars(found)), indent=2, ensure_ascii=False) + "\n")
+        print_json(vars(found))
         return
     console = Console()
     what = f"{plural(found.images, 'image', 'images')} and metadata.csv" if found.images else "The tensors"
@@ -79,7 +76,7 @@ def _frames(left: dict[str, int]) -> str:
 def show_tracking(found: "list[TrackedRun]", *, as_json: bool) -> None:
     """A line a run and tracker."""
     if as_json:
-        sys.stdout.write(json.dumps(json_value([vars(one) for one in found]), indent=2, ensure_ascii=False) + "\n")
+        print_json([vars(one) for one in found])
         return
     console = Console()
     for one in found:

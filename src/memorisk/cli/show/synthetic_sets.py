@@ -3,8 +3,6 @@
 `show_table_three` puts finished runs of ``memorisk synthesize`` together (paper 004, table 3).
 """
 
-import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,11 +16,10 @@ from memorisk.audits.filter.result import FilterNumbers, FilterSummary
 from memorisk.audits.quality.page import transfer_warnings
 from memorisk.audits.quality.result import Quality
 from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary
+from memorisk.cli.show.common import percent, print_json, print_list, print_rows
 from memorisk.report.columns import is_missing, power
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
-from memorisk.runs.files import json_value
-from memorisk.statistics.intervals import Proportion
 
 if TYPE_CHECKING:
     from memorisk.audits.filter.run import FilterPlan
@@ -35,7 +32,7 @@ def show_generated_set(made: "GeneratedSet", *, as_json: bool) -> None:
     """How many images of what, and where they lie."""
     summary = made.summary
     if as_json:
-        _json(summary)
+        print_json(summary)
         return
     console = Console()
     lines = [
@@ -45,8 +42,7 @@ def show_generated_set(made: "GeneratedSet", *, as_json: bool) -> None:
         *(("note", note) for note in summary["notes"]),
         ("set", str(made.folder)),
     ]
-    for name, value in lines:
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    print_rows(console, lines)
 
 
 def show_generate_plan(plan: "GeneratePlan", *, as_json: bool) -> None:
@@ -54,7 +50,7 @@ def show_generate_plan(plan: "GeneratePlan", *, as_json: bool) -> None:
     from memorisk.audits.classifier.dry_run import duration
 
     if as_json:
-        _json(asdict(plan))
+        print_json(asdict(plan))
         return
     console = Console()
     lines = [
@@ -66,30 +62,23 @@ def show_generate_plan(plan: "GeneratePlan", *, as_json: bool) -> None:
         ("bytes", f"about {plan.bytes:,}"),
         *plan.cost.rows(),
     ]
-    for name, value in lines:
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    print_rows(console, lines)
 
 
 def _counts(classes: dict[str, int]) -> str:
     return ", ".join(f"{name} {n:,}" for name, n in classes.items())
 
 
-def _json(value: Any) -> None:
-    sys.stdout.write(json.dumps(json_value(value), indent=2, ensure_ascii=False) + "\n")
-
-
 def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, its numbers, and where set and report lie."""
     if as_json:
-        _json(result.verdict)
+        print_json(result.verdict)
         return
     from memorisk.audits.filter.verdict import is_weak_alone  # here, since it loads images
     from memorisk.audits.filter.wording import HEADLINES, UNGUARANTEED, WEAKLY
 
     console, n = Console(), from_json(FilterSummary, result.summary).numbers
-    for name, value in _filter_lines(n):
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
-    console.print()
+    print_rows(console, _filter_lines(n))
     headline = HEADLINES[result.status][1]
     if result.status == "undecided" and n.sets.filtered:
         headline = WEAKLY if is_weak_alone(result.status, n) else UNGUARANTEED
@@ -106,17 +95,13 @@ def _show_verdict(console: Console, result: Result, n: FilterNumbers, headline: 
         unpromised_words,
     )  # here, since it loads images
 
+    console.print()
     console.print(Text(headline.upper(), style="bold"))
     for reason in result.why:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if n.sets.n_kept_images:
-        console.print(Text(UNNOTICED))
-        for told in (unpromised_words(n.promise), *([WEAK] if n.promise.weak_features else [])):
-            console.print(Text(f"  {told}"), soft_wrap=True)
-    if result.what_would_decide:
-        console.print(Text(WAYS_OUT[result.status]))
-        for way in result.what_would_decide:
-            console.print(Text(f"  {way}"), soft_wrap=True)
+        print_list(console, UNNOTICED, [unpromised_words(n.promise), *([WEAK] if n.promise.weak_features else [])])
+    print_list(console, WAYS_OUT.get(result.status, ""), result.what_would_decide)
     if n.sets.n_kept_images:
         console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
 
@@ -124,7 +109,7 @@ def _show_verdict(console: Console, result: Result, n: FilterNumbers, headline: 
 def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
     """What would be compared and could be promised."""
     if as_json:
-        _json(to_json(plan))
+        print_json(to_json(plan))
         return
     from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
     from memorisk.audits.generated.terms import Terms
@@ -142,8 +127,7 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
         *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
-    for name, value in lines:
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    print_rows(console, lines)
 
 
 def _filter_lines(n: FilterNumbers) -> list[tuple[str, str]]:
@@ -156,8 +140,8 @@ def _filter_lines(n: FilterNumbers) -> list[tuple[str, str]]:
     if n.sets.filtered:
         lines += exposed_lines(n)
     if (real := n.real_rejected) is not None:
-        limits = f"{100 * real.low:.1f} to {100 * real.high:.1f} %"
-        lines.append(("real images of new people that would be rejected", f"{100 * real.estimate:.1f} % ({limits})"))
+        share = percent(real.estimate, real.low, real.high)
+        lines.append(("real images of new people that would be rejected", share))
     return lines
 
 
@@ -181,15 +165,13 @@ def _screening_lines(n: FilterNumbers) -> list[tuple[str, str]]:
 def show_synthesis(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, its numbers, and where set and report lie."""
     if as_json:
-        _json(result.verdict)
+        print_json(result.verdict)
         return
     from memorisk.audits.synthesize.page import HEADLINES, NOTHING  # here, since it loads images
 
     console, loop = Console(), from_json(LoopSummary, result.summary).numbers
     n = loop.filter
-    for name, value in _synthesis_lines(loop):
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
-    console.print()
+    print_rows(console, _synthesis_lines(loop))
     _show_verdict(console, result, n, (NOTHING if n.nothing_kept else HEADLINES[result.status])[1], out)
     if n.sets.filtered:
         console.print(Text(f"Ledger: {out / 'ledger.csv'}"), soft_wrap=True)
@@ -199,12 +181,12 @@ def show_synthesis(result: Result, out: Path, *, as_json: bool) -> None:
 def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
     """What would be drawn and could be promised."""
     if as_json:
-        _json(to_json(plan))
+        print_json(to_json(plan))
         return
     from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
     from memorisk.audits.generated.terms import Terms
 
-    console = Console()
+    console, new = Console(), plan.new_rejected
     lines = [
         ("generator", plan.generator),
         ("images that are to pass", f"{plan.images:,}, up to {plan.most_tries:,} tries each"),
@@ -222,14 +204,13 @@ def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
             for f in plan.families
         ),
         ("identities missing for the guarantee", f"{plan.missing:,}"),
-        *([("rejected of new patients", _share_of(plan.new_rejected))] if plan.new_rejected else []),
+        *([("rejected of new patients", percent(new.estimate, new.low, new.high, 0))] if new else []),
         ("seconds of drawing", f"{plan.seconds:,.0f} if all pass at once, {plan.most_seconds:,.0f} at most "
                                f"(by a batch of {plan.first_batch:,})"),
         *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]  # fmt: skip
-    for name, value in lines:
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    print_rows(console, lines)
 
 
 def show_table_three(table: pd.DataFrame, *, as_json: bool) -> None:
@@ -237,7 +218,7 @@ def show_table_three(table: pd.DataFrame, *, as_json: bool) -> None:
     from memorisk.audits.synthesize.table_three import rate_words  # here, since it loads networks
 
     if as_json:
-        _json(table.to_dict(orient="records"))
+        print_json(table.to_dict(orient="records"))
         return
     console = Console()
     for row in table.to_dict(orient="records"):
@@ -289,16 +270,10 @@ def _synthesis_lines(n: LoopNumbers) -> list[tuple[str, str]]:
     return lines
 
 
-def _share_of(real: Proportion) -> str:
-    """A share with its limits."""
-    share, low, high = (100 * value for value in (real.estimate, real.low, real.high))
-    return f"{share:.0f} % ({low:.0f} to {high:.0f} %)"
-
-
 def show_quality(found: Quality, *, as_json: bool) -> None:
     """A line a figure, beside held-out real images, and where the report lies."""
     if as_json:
-        _json(found.as_json())
+        print_json(found.as_json())
         return
     console = Console()
     for line in (*_quality_lines(found.figures), *(() if found.transfer is None else _compared(found.transfer))):
@@ -310,7 +285,7 @@ def show_quality(found: Quality, *, as_json: bool) -> None:
 def show_quality_plan(plan: "QualityPlan", *, as_json: bool) -> None:
     """What would be measured."""
     if as_json:
-        _json(asdict(plan))
+        print_json(asdict(plan))
         return
     console = Console()
     lines = [
@@ -323,8 +298,7 @@ def show_quality_plan(plan: "QualityPlan", *, as_json: bool) -> None:
         *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
-    for name, value in lines:
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    print_rows(console, lines)
 
 
 def _quality_lines(frame: pd.DataFrame) -> Iterator[str]:

@@ -15,9 +15,10 @@ from memorisk.cli.show.common import print_json, signed
 
 if TYPE_CHECKING:
     from memorisk.audits.classifier.result import DefenceResult
+    from memorisk.studies.engine.study import FinishedStudy
+    from memorisk.studies.engine.tables import TableLayout
     from memorisk.studies.rare_distinctive.plan import StudyPlan
-    from memorisk.studies.rare_distinctive.study import StudyResult
-    from memorisk.studies.unique_features.study import UniquePlan, UniqueResult
+    from memorisk.studies.unique_features.study import UniquePlan
     from memorisk.training.classifiers.command import TrainedClassifiers
     from memorisk.training.run import Trained, TrainingPlan
 
@@ -158,14 +159,16 @@ def show_study_plan(plan: "StudyPlan") -> None:
     )
 
 
-def show_study(result: "StudyResult", out: Path) -> None:
+def show_study(result: "FinishedStudy", layout: "TableLayout", out: Path) -> None:
     """Print every table as the paper lays it out, what failed, and where the rest lies."""
+    from memorisk.studies.engine.study import NOT_RUN_YET
     from memorisk.studies.engine.tables import tables_markdown
-    from memorisk.studies.rare_distinctive.study import NOT_RUN_YET
-    from memorisk.studies.rare_distinctive.tables import LAYOUT
 
+    sys.stdout.write(tables_markdown(result.tables, layout) + "\n")
     failed = [f"{why}: {n}" if why == NOT_RUN_YET else f"failed: {n}: {why}" for n, why in result.failed.items()]
-    _show_tables(tables_markdown(result.tables, LAYOUT), failed, out)
+    console = Console()
+    for line in (*failed, f"report: {out / 'report.html'}"):
+        console.print(Text(line), soft_wrap=True)
 
 
 def show_unique_features_plan(plan: "UniquePlan") -> None:
@@ -188,22 +191,6 @@ def show_unique_features_plan(plan: "UniquePlan") -> None:
         console.print(Text(line))
     total = f"{sum(plan.trainings.values()):,} trainings"
     console.print(Text(f"{total}; how long each lasts is known only when its validation loss stops falling"))
-
-
-def show_unique_features(result: "UniqueResult", out: Path) -> None:
-    """Print every table as the paper lays it out, what failed, and where the rest lies."""
-    from memorisk.studies.engine.tables import tables_markdown
-    from memorisk.studies.unique_features.tables import LAYOUT
-
-    failed = [f"failed: {name}: {why}" for name, why in result.failed.items()]
-    _show_tables(tables_markdown(result.tables, LAYOUT), failed, out)
-
-
-def _show_tables(text: str, failed: Iterable[str], out: Path) -> None:
-    sys.stdout.write(text + "\n")
-    console = Console()
-    for line in (*failed, f"report: {out / 'report.html'}"):
-        console.print(Text(line), soft_wrap=True)
 
 
 def _gain(paired: dict[str, Any]) -> str:

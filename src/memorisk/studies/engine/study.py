@@ -18,6 +18,8 @@ from memorisk.runs.workload import Progress
 from memorisk.studies.engine.tables import TABLES, StudyTable, TableLayout, table_frames, tables_markdown
 
 REPORT = "report.html"
+NOT_RUN_YET = "not run yet"
+"""Why a cell is not there that did not fail."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

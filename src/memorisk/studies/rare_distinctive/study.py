@@ -30,7 +30,7 @@ from memorisk.runs.folder import CONFIG, RunFolder, check_out_folder, is_hidden,
 from memorisk.runs.settings import setting_names
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.studies.engine.runner import named_progress, run_cells
-from memorisk.studies.engine.study import FinishedStudy, Study, StudyReport, check_entry, run_study
+from memorisk.studies.engine.study import NOT_RUN_YET, FinishedStudy, Study, StudyReport, check_entry, run_study
 from memorisk.studies.rare_distinctive.config import StudyConfig, read_study, slug
 from memorisk.studies.rare_distinctive.page import study_page
 from memorisk.studies.rare_distinctive.results import DEFENCES, StudyRuns, part_name
@@ -93,7 +93,6 @@ def _check_seeds(name: str, folder: Path, before: ClassifierOptions, now: Classi
         )
 
 
-NOT_RUN_YET = "not run yet"
 _CLUSTER_SETTINGS = setting_names(ClusterOptions)
 CELLS, VERDICT = "cells", "verdict.json"
 

@@ -1,0 +1,260 @@
+"""What the terminal shows of classifier audits: verdict, plan, check of images, comparison, explanation."""
+
+from __future__ import annotations
+
+from math import inf, isnan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from memorisk.cli.show.common import STATUS, limits, plain_console, print_json, print_reasons, signed
+from memorisk.report.numbers import to_json
+from memorisk.runs.errors import one_line, plural
+
+if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
+    from memorisk.audits.classifier.attack_numbers import TargetAudit
+    from memorisk.audits.classifier.comparison import Comparison
+    from memorisk.audits.classifier.dry_run import DryRun
+    from memorisk.audits.classifier.explanations.result import Explanation
+    from memorisk.audits.classifier.pages.wording import ResultView
+    from memorisk.audits.classifier.result import ClassOutlook, RarestAgainstTop
+    from memorisk.images.set_check import ImageCheck
+    from memorisk.report.result import Result
+
+MOST_NAMED = 12
+"""Largest number of classes that a line names; the others are counted."""
+
+
+def show_result(result: Result, out: Path, *, as_json: bool) -> None:
+    """The verdict in a sentence, the class table, and where the report lies."""
+    if as_json:
+        print_json(result.verdict)
+        return
+    from memorisk.audits.classifier.pages.wording import ResultView
+    from memorisk.report.statements.statement import WAYS
+
+    reading = ResultView.of(result, redact=False)
+    summary, verdict = reading.summary, reading.verdict
+    console = plain_console()
+    console.print(_class_table(result))
+    learned = summary.utility is None or summary.utility.beats_guessing is not False
+    if summary.rarest_vs_top is not None and learned:  # of models that learned nothing nothing can be said
+        console.print(_rarest(summary.rarest_vs_top), soft_wrap=True)
+    for sentence in () if summary.intervention is None else summary.intervention.sentences:
+        console.print(Text(sentence), soft_wrap=True)
+    if summary.target is not None:
+        console.print(_target(summary.target, verdict.rule.attack_gate), soft_wrap=True)
+    reasons, noticed = verdict.why or ("no reason given",), _noticed(reading)
+    why = (*reasons, *noticed) if result.status == "fail" else (*noticed, *reasons)
+    print_reasons(console, STATUS[result.status], why, WAYS.get(result.status, ""), verdict.what_would_decide)
+    notes = [reading.two_lists(), summary.images.training_sentence]
+    if summary.groups_given is False:
+        notes.append("No patient ids were given: every image stands for itself (--group-from, --group-column).")
+    for note in filter(None, notes):
+        console.print(Text(f"Note: {note}"), soft_wrap=True)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def _noticed(reading: ResultView) -> list[str]:
+    """What the audit would have noticed of one patient, and in which classes nobody; a pass says it as a reason."""
+    if reading.status == "pass":
+        return []
+    from memorisk.audits.classifier.pages.wording import UNFLAGGED
+    from memorisk.statistics.verdicts.verdict import power_sentence
+
+    told, units, found = [], reading.summary.units, reading.summary.noticeable
+    if found is not None:
+        text = power_sentence(found.gap_nats, found.simulated, units, one_line(found.label, 40))
+        told.append(f"{UNFLAGGED.format(unit=units.one)}{text}" if reading.status == "fail" else text)
+    if untested := reading.untestable()["label"].tolist():
+        named = ", ".join(one_line(label, 40) for label in untested[:MOST_NAMED])
+        more = f" and {len(untested) - MOST_NAMED} more" if len(untested) > MOST_NAMED else ""
+        classes = plural(len(untested), "class", "classes")
+        told.append(f"a single {units.one} can go unnoticed in {classes}: {named}{more}")
+    return told
+
+
+def _class_table(result: Result) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class")
+    for name in ("images", "share", "scored", "mean M", "95 % interval", "flagged"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("tier", no_wrap=True)
+    from memorisk.audits.classifier.evidence import flagged_counts
+
+    table_of_classes = result.per_class.assign(flagged=flagged_counts(result.per_class))
+    for row in table_of_classes.sort_values("frequency", kind="stable").to_dict("records"):
+        flagged = "not tested" if row["flagged"] != row["flagged"] else f"{row['flagged']:.0f}"
+        table.add_row(
+            _cell(row["label"]),
+            str(row["n"]),
+            f"{row['frequency']:.1%}",
+            str(row["n_scored"]),
+            signed(row["mean"]),
+            limits(row["low"], row["high"]),
+            flagged,
+            str(row["tier"]),
+        )
+    return table
+
+
+def _cell(label: str) -> Text:
+    """A label that stays on its line and gives way to the numbers where the terminal is narrow."""
+    return Text(one_line(label, 40), no_wrap=True, overflow="ellipsis")
+
+
+def _target(found: TargetAudit, gate: float | None) -> Text:
+    """What each attack finds in the very model that is to be released; the gate is what its AUC is compared with."""
+    from memorisk.statistics.verdicts.tiers import format_against_gates
+
+    def written(value: float) -> str:
+        return "unknown" if isnan(value) else format_against_gates(value, *([] if gate is None else [gate]))
+
+    aucs = ", ".join(
+        f"{name.replace('_', ' ')} {written(a.auc.estimate)} ({written(a.auc.low)} to {written(a.auc.high)})"
+        for name, a in found.attacks.items()
+    )
+    return Text(f"Attacks on the very model, AUC (95 % interval), 0.5 is a coin: {aucs}")
+
+
+def _rarest(found: RarestAgainstTop) -> Text:
+    rarest, top = one_line(found.label_rarest, 40), one_line(found.label_top, 40)
+    if rarest == top:
+        return Text(f"The rarest class ({rarest}, n = {found.n_rarest}) has the largest mean M too.")
+    return Text(
+        f"The rarest class ({rarest}, n = {found.n_rarest}, M {signed(found.mean_rarest_nats)}) is not the most "
+        f"memorized ({top}, n = {found.n_top}, M {signed(found.mean_top_nats)}): difference "
+        f"{signed(found.difference_nats)}, 95 % interval {limits(found.low_nats, found.high_nats)}"
+        f"{'.' if found.low_nats > 0 else ', which chance may explain.'}"
+    )
+
+
+def show_dry_run(found: DryRun, *, as_json: bool) -> None:
+    """The plan and its cost."""
+    if as_json:
+        print_json(to_json(found) | {"cost": found.cost.as_json()})
+        return
+    from memorisk.audits.classifier.dry_run import duration
+
+    console = plain_console()
+    console.print(Text(f"design {found.design}, seeds {', '.join(map(str, found.seeds))}"), soft_wrap=True)
+    for name, number in found.parts.items():
+        console.print(Text(f"{number:>14,} images in {name}"))
+    for line in found.cost.lines():
+        console.print(Text(line))
+    if found.bytes_until_the_end:
+        console.print(Text(f"{found.bytes_until_the_end:>14,} bytes of changed images, until the end"))
+    if found.seconds is not None:
+        console.print(Text(f"about {duration(found.seconds)} of training on this machine"), soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class")
+    for name in ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("a single patient\nnoticed from", justify="right", no_wrap=True)
+    table.add_column("could anybody\nbe flagged?")
+    for row in found.classes:
+        shortest, gap = row.smallest_list, row.noticeable_gap_nats
+        table.add_row(
+            _cell(row.label),
+            str(row.n_images),
+            str(row.n_groups_scored),
+            str(row.n_test_groups),
+            "none" if isnan(shortest) else f"{shortest:.0f}",
+            f"{gap:.2g} nats" if gap < inf else "no gap",
+            _could(row),
+        )
+    console.print(table)
+    hint = "Noticed: with probability 0.8, at best: the more trainings differ by chance, the larger the gap must be."
+    console.print(Text(hint), soft_wrap=True)
+    if any(row.smallest_list > row.n_groups_scored for row in found.classes):
+        hint = "Where no list is as short as the class is large, more --models make one possible."
+        console.print(Text(hint), soft_wrap=True)
+    if alone := found.without_partner.n_groups:
+        text = "have no partner in this run: not scored, so that the audit cannot pass."
+        console.print(Text(f"{alone:,} groups ({found.without_partner.n_images:,} images) {text}"), soft_wrap=True)
+    if found.not_auditable:
+        names = ", ".join(one_line(n, 40) for n in found.not_auditable)
+        console.print(Text(f"too small to be audited: {names}"), soft_wrap=True)
+    for note in found.notes:
+        console.print(Text(f"note: {note}"), soft_wrap=True)
+
+
+def _could(row: ClassOutlook) -> str:
+    """Whether a class could have a list; the reason where it is another than its length."""
+    if row.testable:
+        return "yes"
+    return "no" if row.smallest_list > row.n_groups_scored else f"no: {one_line(row.why_not)}"
+
+
+def show_check(found: ImageCheck, *, as_json: bool) -> None:
+    """Everything that `images check` found."""
+    if as_json:
+        print_json(found.to_dict())
+        return
+    from memorisk.images.set_check_text import render_text
+
+    text = render_text(found)
+    plain_console().print(Text(text if isinstance(text, str) else "\n".join(text)), soft_wrap=True)
+
+
+def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> None:
+    """Class by class: before, after, difference with its interval."""
+    if as_json:
+        print_json({"per_class": found.per_class.to_dict("records"), "notes": found.notes})
+        return
+    console = plain_console()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class")
+    for name in ("groups", "first", "second", "difference", "95 % interval", "flagged"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in found.per_class.to_dict("records"):
+        table.add_row(
+            _cell(row["label"]),
+            str(row["n_groups"]),
+            signed(row["mean_first"]),
+            signed(row["mean_second"]),
+            signed(row["difference"]),
+            limits(row["low"], row["high"]),
+            " -> ".join(
+                str(row[f"flagged_{n}"]) if row[f"testable_{n}"] else "not tested" for n in ("first", "second")
+            ),
+        )
+    console.print(table)
+    for note in found.notes:
+        console.print(Text(note), soft_wrap=True)
+    if out is not None:
+        console.print(Text(f"Tables: {out}"), soft_wrap=True)
+
+
+def show_explanation(found: Explanation, out: Path, *, as_json: bool) -> None:
+    """Rho of the ratio within classes by feature space, the probes in a sentence, and where the page lies."""
+    if as_json:
+        print_json(found.as_json())
+        return
+    from memorisk.audits.classifier.explanations.page import probe_sentence
+
+    console = plain_console()
+    table = Table(box=None, pad_edge=False)
+    for name in ("features", "score"):
+        table.add_column(name)
+    for name in ("rho within classes", "95 % interval", "p", "rho raw", "groups"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in found.associations.to_dict("records"):
+        if row["form"] == "pairwise":
+            table.add_row(
+                _cell(row["features"]),
+                _cell(row["score"]),
+                signed(row["rho_residual"], 3),
+                limits(row["low_residual"], row["high_residual"], 3),
+                "unknown" if row["p"] != row["p"] else f"{row['p']:.4f}",
+                signed(row["rho"], 3),
+                str(row["n_groups"]),
+            )
+    console.print(table)
+    if found.layers is not None:
+        console.print(Text(probe_sentence(found.layers)), soft_wrap=True)
+    for note in found.summary.notes:
+        console.print(Text(note), soft_wrap=True)
+    console.print(Text(f"Page: {out / 'explain.html'}"), soft_wrap=True)
