@@ -201,7 +201,7 @@ class TestRuns:
         assert sum(said in note for note in later.notes) == 1
         for page in (run / "watch" / "report.html", tmp_path / "later" / "report.html"):
             assert page.read_text().count(said) == 1
-            assert "Other people than these are not looked at" in page.read_text()
+            assert "Training patients that this watch does not cover" in page.read_text()
         assert watched_run[1].warnings == ()
 
     def test_the_watch_never_sees_the_test_part(self, watched_run):

@@ -12,7 +12,7 @@ NULL_SAMPLE = 4000  # values kept for the figure of members beside the null
 
 
 def image_table(evidence: Evidence, findings: list[ClassFindings], per_group: pd.DataFrame) -> pd.DataFrame:
-    """A row an item: its losses, M, p-value, whether its group is flagged, and Feldman-Zhang's memorization."""
+    """Return a row for each item: losses, M, p-value, whether its group is flagged, Feldman-Zhang's memorization."""
     items, sign = evidence.items, evidence.sign
     m = memorization(evidence.gap, sign)
     seen = np.where(sign > 0, evidence.loss_a, np.where(sign < 0, evidence.loss_b, np.nan))

@@ -234,7 +234,7 @@ class Privacy:
 
 @dataclass(frozen=True, kw_only=True)
 class Intervention:
-    """What ``--intervene`` did, with a sentence a target class; the table ``intervention`` has its numbers."""
+    """What ``--intervene`` did, with a sentence for each target class; the table ``intervention`` has its numbers."""
 
     name: str = ""
     description: str = ""
@@ -402,7 +402,7 @@ class DefenceResult:
     """Several regimes side by side."""
 
     table: pd.DataFrame
-    """A row a regime; columns as `retraining.defences.DEFENCE_COLUMNS` says."""
+    """A row for each regime; columns as `retraining.defences.DEFENCE_COLUMNS` says."""
     results: dict[str, Result]
     """The whole audit of each."""
     reference: str

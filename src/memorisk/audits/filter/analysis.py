@@ -184,11 +184,7 @@ def _summary(
 ) -> FilterSummary:
     sets = evidence.sets
     return FilterSummary(
-        names=SetNames(
-            training=hidden.source(sets.train.manifest.name),
-            synthetic=hidden.source(sets.asked.name),
-            calibration="" if sets.calibration is None else hidden.source(sets.calibration.manifest.name),
-        ),
+        names=set_names(sets, hidden.source(sets.asked.name), hidden),
         shape=sets.train.images.shape[1:],
         numbers=numbers,
         setup=ScreeningSetup(
@@ -198,6 +194,18 @@ def _summary(
             versions=versions(),
         ),
     )
+
+
+def set_names(sets: FilterSets, synthetic: str, hidden: Pseudonyms) -> SetNames:
+    """Name the sets as a report may.
+
+    Args:
+        sets: The images.
+        synthetic: What the synthetic set may be called.
+        hidden: Replaces the names of the real sets, or leaves them.
+    """
+    calibration = "" if sets.calibration is None else hidden.source(sets.calibration.manifest.name)
+    return SetNames(training=hidden.source(sets.train.manifest.name), synthetic=synthetic, calibration=calibration)
 
 
 def described_detectors(opened: Sequence[ScreeningDetector]) -> tuple[DetectorSummary, ...]:

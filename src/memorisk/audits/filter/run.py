@@ -344,7 +344,7 @@ def _write_kept_set(
 
 
 def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, names: Pseudonyms) -> None:
-    """Write a row a synthetic image, with its file in the kept set, as Parquet and as CSV."""
+    """Write a row for each synthetic image, with its file in the kept set, as Parquet and as CSV."""
     files = KeptRows.of(evidence.sets, evidence.decision, names).files
     known = dict(zip(names.names(evidence.sets.asked.images), files, strict=True))
     table = result.per_image.assign(file=[known.get(image, "") for image in result.per_image["image"]])

@@ -28,7 +28,7 @@ class FilterTables:
         self.names = detector_names(evidence.detectors)
 
     def per_image(self) -> pd.DataFrame:
-        """A row a synthetic image, those that could not be read among them."""
+        """Return a row for each synthetic image, those that could not be read among them."""
         decision, sets = self.e.decision, self.e.sets
         n, place = len(decision.reason), decision.place
         table = pd.DataFrame(
@@ -90,7 +90,7 @@ class FilterTables:
         return pd.DataFrame(found | self._match(np.zeros(len(rows), np.int64), np.zeros(len(rows), bool), len(rows)))
 
     def per_group(self) -> pd.DataFrame:
-        """A row a training patient to whom a rejected image points, the closest pair first."""
+        """Return a row for each training patient to whom a rejected image points, the closest pair first."""
         columns = ["group", "n_images", "n_rejected", "n_singled_out", "identical", "detector", "score", "threshold"]
         columns += ["training_image", "synthetic_image"]
         screened = self.e.screened
@@ -144,12 +144,12 @@ class FilterTables:
         )
 
     def scores(self) -> pd.DataFrame:
-        """A row a synthetic image that could be read and a detector."""
+        """Return a row for each synthetic image that could be read and a detector."""
         assert self.e.screened is not None
         return self._pairs(self.e.sets.synthetic.manifest.images, None, self.e.screened.synthetic)
 
     def real_images(self) -> pd.DataFrame:
-        """A row a calibration image and a detector."""
+        """Return a row for each calibration image and a detector."""
         assert self.e.screened is not None
         if self.e.sets.calibration is None:
             return pd.DataFrame()
@@ -174,7 +174,7 @@ class FilterTables:
         return self._ordered(pd.concat(parts, ignore_index=True), "detector", "image")
 
     def calibration(self) -> pd.DataFrame:
-        """A row a positive pair and a detector."""
+        """Return a row for each positive pair and a detector."""
         thresholds = None if self.e.screened is None else self.e.screened.thresholds
         parts = [
             pd.DataFrame(
@@ -196,7 +196,7 @@ class FilterTables:
         )
 
     def guarantees(self) -> pd.DataFrame:
-        """A row a detector and a family; before scores are known, a row a family."""
+        """Return a row for each detector and a family; before scores are known, a row for each family."""
         rows = [
             {"detector": "", "family": family.name, "words": family.words, **_counts(found)}
             for family, found in zip(self.e.families, self.e.counted, strict=True)
@@ -225,7 +225,7 @@ class FilterTables:
         return pd.DataFrame(rows)
 
     def detectors(self) -> pd.DataFrame:
-        """A row a detector: what it rejects, and what it alone rejects."""
+        """Return a row for each detector: what it rejects, and what it alone rejects."""
         screened = self.e.screened
         assert screened is not None
         reaches = screened.reaches(screened.synthetic)
@@ -245,7 +245,7 @@ class FilterTables:
         )
 
     def diversity(self) -> pd.DataFrame:
-        """A row a detector and a set of images; at equal numbers of images below ``equal``."""
+        """Return a row for each detector and a set of images; at equal numbers of images below ``equal``."""
         rows = [
             {
                 "detector": self.names[found.detector],

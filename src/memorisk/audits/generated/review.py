@@ -142,7 +142,7 @@ def write_review(folder: Path, pairs: pd.DataFrame) -> Path | None:
 
     Args:
         folder: The run folder.
-        pairs: A row a pair, `COLUMNS`.
+        pairs: A row for each pair, `COLUMNS`.
 
     Returns:
         The file that holds the pairs that are not judged yet, or all where none was filled before; None where all

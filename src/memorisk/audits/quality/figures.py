@@ -38,7 +38,7 @@ class QualityTable:
     """The figures of a set of synthetic images.
 
     Attributes:
-        table: A row a figure: ``figure`` (one of `FIGURES`), ``name`` (with features and numbers of images),
+        table: A row for each figure: ``figure`` (one of `FIGURES`), ``name`` (with features and numbers of images),
             ``better`` ("lower" or "higher"), ``estimate``, ``low``, ``high``; ``reference``, ``reference_low``,
             ``reference_high``: the same figure of ``n_reference`` held-out real images; ``same_number``,
             ``same_number_low``, ``same_number_high``: of as many synthetic images, which is what compares with it;

@@ -27,8 +27,9 @@ class Quality:
     """What was measured.
 
     Attributes:
-        figures: A row a figure and feature space, as `QualityTable.table`.
-        transfer: A row a measure of classifiers trained on synthetic and on real images; None without a classifier.
+        figures: A row for each figure and feature space, as `QualityTable.table`.
+        transfer: A row for each measure of classifiers trained on synthetic and on real images; None without a
+            classifier.
         described: Of each feature space: a sentence on its encoder.
         numbers: Images and patients.
         notes: What was assumed or left out.

@@ -106,7 +106,7 @@ def run_transfer(data: TransferData, options: QualityOptions, folder: Path, prog
         progress: Called with (stage, done, total).
 
     Returns:
-        A row a measure: ``measure``, and estimate, low and high of ``synthetic``, ``real`` and ``difference``,
+        A row for each measure: ``measure``, and estimate, low and high of ``synthetic``, ``real`` and ``difference``,
         ``n_train``, ``n_test``, ``n_patients``, ``n_trainings``, ``classifier``; of each arm ``missing_ARM``, the
         classes that it was not shown, in words, and ``one_answer_ARM``, how many of its trainings answer one class for
         every image.

@@ -399,7 +399,7 @@ def track(
         with_report: Log ``report.html``, too, which may show images and ids.
 
     Returns:
-        A row a run and tracker.
+        A row for each run and tracker.
 
     Raises:
         InputError: A run is unfinished or changed, or a tracker cannot be had; then nothing was logged.

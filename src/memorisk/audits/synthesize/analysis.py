@@ -3,8 +3,8 @@
 The evidence is what the filter says of everything drawn, what the kept images bound, and what an auditor says. Kept
 images are read back from their files for the final audit.
 
-``per_image`` is the ledger: a row an image ever drawn. ``tables/attempts``: a row an attempt. The rest is as
-`audits.filter.analysis` has it. Pictures of the closest pairs are made only when the user asked: rejected images
+``per_image`` is the ledger: a row for each image ever drawn. ``tables/attempts``: a row for each attempt. The rest is
+as `audits.filter.analysis` has it. Pictures of the closest pairs are made only when the user asked: rejected images
 are drawn once more, and not written.
 """
 
@@ -16,10 +16,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.analysis import FilterEvidence, closest_pairs, described_detectors, numbers_of
+from memorisk.audits.filter.analysis import (
+    FilterEvidence,
+    closest_pairs,
+    described_detectors,
+    numbers_of,
+    set_names,
+)
 from memorisk.audits.filter.calibration import CalibratedThreshold, Family
 from memorisk.audits.filter.decisions import Decision, diversity_of, real_share
-from memorisk.audits.filter.result import SetNames
 from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
@@ -231,7 +236,7 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> LoopNumb
 
 
 def kept_table(result: Result) -> pd.DataFrame:
-    """``manifest.csv``: a row a kept image, by its place."""
+    """``manifest.csv``: a row for each kept image, by its place."""
     if "number" not in result.per_image:
         return pd.DataFrame({name: pd.Series(dtype=object) for name in ("image", "path", "label")})
     kept = booleans(result.per_image, "kept")  # the ledger's order is that of places
@@ -284,7 +289,7 @@ def _ledger(table: pd.DataFrame, evidence: LoopEvidence, names: Pseudonyms, opti
 
 
 def _attempts(table: pd.DataFrame) -> pd.DataFrame:
-    """A row an attempt: images drawn, rejected and kept."""
+    """Return a row for each attempt: images drawn, rejected and kept."""
     attempt, kept = table["attempt"].to_numpy(dtype=np.int64), table["kept"].to_numpy(dtype=bool)
     drawn, passed = np.bincount(attempt), np.bincount(attempt[kept], minlength=int(attempt.max()) + 1)
     columns = {"n_drawn": drawn, "n_rejected": drawn - passed, "n_kept": passed}
@@ -296,11 +301,7 @@ def _summary(
 ) -> LoopSummary:
     sets = evidence.filtered.sets
     return LoopSummary(
-        names=SetNames(
-            training=names.source(sets.train.manifest.name),
-            synthetic=evidence.config.name,
-            calibration="" if sets.calibration is None else names.source(sets.calibration.manifest.name),
-        ),
+        names=set_names(sets, evidence.config.name, names),
         shape=sets.train.images.shape[1:],
         numbers=numbers,
         generator=replace(evidence.config, details={}),

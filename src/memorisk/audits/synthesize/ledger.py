@@ -31,7 +31,7 @@ class Block:
     """Images that were drawn and screened together."""
 
     plan: pd.DataFrame
-    """A row an image: `training.generators.draws.plan_draws`."""
+    """A row for each image: `training.generators.draws.plan_draws`."""
     hashes: np.ndarray
     """[n] of the pixels as they were compared."""
     matches: tuple[Matches, ...]
@@ -103,7 +103,7 @@ class Ledger:
 
     @property
     def plan(self) -> pd.DataFrame:
-        """A row a drawn image."""
+        """Return a row for each drawn image."""
         return pd.concat([block.plan for block in self.blocks], ignore_index=True)
 
     @property

@@ -32,8 +32,8 @@ def table_three(runs: Sequence[str | Path]) -> pd.DataFrame:
         runs: Run folders of ``memorisk synthesize`` that came to their end.
 
     Returns:
-        A row a run: run, generator, conditioning, n, features, memorized_by, memorized_at, paired, no_rate (why it has
-        no MemRate; empty where it has one); and of every figure
+        A row for each run: run, generator, conditioning, n, features, memorized_by, memorized_at, paired, no_rate (why
+        it has no MemRate; empty where it has one); and of every figure
         (``fid``, ``irs``, ``memrate``) ``_before``, ``_kept`` and ``_reference``, each with ``_low`` and ``_high``.
 
     Raises:

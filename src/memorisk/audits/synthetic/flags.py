@@ -60,7 +60,7 @@ def flag_pairs(evidence: SyntheticEvidence, found: Findings, paired: tuple[Paire
 
 
 def singled_pairs(view: DetectorView, one: DetectorFindings) -> pd.DataFrame:
-    """A row a pair of rows that a detector singles out, the one that chance explains least first.
+    """Return a row for each pair of rows that a detector singles out, the one that chance explains least first.
 
     Columns ``synthetic``, ``train``, ``distance``, ``other_distance`` (to the next real image of anybody else; NaN
     where the synthetic image is nearer to another one), ``lead`` and ``expected``, the training patients whom chance
@@ -136,7 +136,7 @@ def _paired(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFi
 
 
 def review_table(flags: list[Flag], evidence: SyntheticEvidence, found: Findings, names: Pseudonyms) -> pd.DataFrame:
-    """A row a pair: who found it, and what a person said of it; judged pairs are there whether found or not.
+    """Return a row for each pair, found or judged: who found it, and what a person said of it.
 
     Pairs that are singled out come first, and the most alike ones of each part (`PixelCopies.alike`) before others.
 

@@ -290,7 +290,7 @@ def _usual_figure(result: Result, detector: str, head: bool) -> Figure:
 
 
 def _published(found: Published, terms: Terms) -> list[dict[str, str]]:
-    """A row a statistic: value, what stands beside it, what it cannot tell."""
+    """Return a row for each statistic: value, what stands beside it, what it cannot tell."""
     known = []
     if (gap := found.wasserstein) is not None:
         beside = f"p {probability(gap.p_value)}, {count(gap.n_second)} held-out {terms.units}"

@@ -49,7 +49,7 @@ class SyntheticTables:
         }
 
     def per_image(self, clusters: Clusters) -> pd.DataFrame:
-        """A row a synthetic image, by the first detector."""
+        """Return a row for each synthetic image, by the first detector."""
         first = self.images_by_detector().iloc[: len(self.image)].drop(columns=["detector", "image"])
         table = pd.DataFrame(
             {
@@ -68,7 +68,7 @@ class SyntheticTables:
         return self._ordered(table, "image")
 
     def images_by_detector(self) -> pd.DataFrame:
-        """A row a detector and synthetic image."""
+        """Return a row for each detector and synthetic image."""
         return self._by_detector(self._image_rows)
 
     def _image_rows(self, view: DetectorView, found: DetectorFindings) -> dict[str, np.ndarray]:
@@ -89,7 +89,7 @@ class SyntheticTables:
         }
 
     def per_group(self) -> pd.DataFrame:
-        """A row a training patient, by the detector that comes nearest to listing them."""
+        """Return a row for each training patient, by the detector that comes nearest to listing them."""
         found = self.found
         unit, n_images = np.unique(found.patients, return_counts=True)
         pixel = np.unique(found.patients[self.c.identical[(self.c.identical >= 0) & ~self.c.in_both]])
@@ -147,7 +147,7 @@ class SyntheticTables:
         )
 
     def held_out(self) -> pd.DataFrame:
-        """A row a detector and held-out patient: what the p-values are made of."""
+        """Return a row for each detector and held-out patient: what the p-values are made of."""
         unit, counts = np.unique(self.found.held_patients, return_counts=True)
         names = self.key.names(unit)
 
@@ -159,7 +159,7 @@ class SyntheticTables:
         return self._by_detector(rows, "group")
 
     def real_images(self) -> pd.DataFrame:
-        """A row a detector and real image: its distance to the set, and of the other direction what figure 3 needs."""
+        """Return a row for each detector and real image: its distance to the set, and what figure 3 needs."""
         n, m = len(self.train_image), len(self.held_image)
         part = np.array(["training"] * n + ["held out"] * m, dtype=object)
 
@@ -178,7 +178,7 @@ class SyntheticTables:
         return self._by_detector(rows, "part", "image")
 
     def plants(self) -> pd.DataFrame:
-        """A row a detector and planted copy; ``found`` by that detector, ``found_by_any`` by all or by its pixels."""
+        """Return a row for each detector and planted copy; ``found_by_any`` is by all detectors or by pixels."""
         planted, power = self.plant, self.found.power
         pasted = planted.base >= 0
         base = np.full(planted.n, "", dtype=object)
@@ -206,7 +206,7 @@ class SyntheticTables:
         return self._by_detector(rows, "kind", "group")
 
     def kinds(self) -> pd.DataFrame:
-        """A row a kind of copy: how many were found, by any detector."""
+        """Return a row for each kind of copy: how many were found, by any detector."""
         table = _kinds(self.plant, self.found.power)
         table["median_distance"] = [
             float(np.median(v)) if len(v := self._plant_distances(0, kind)) else np.nan for kind in table["kind"]
@@ -222,7 +222,7 @@ class SyntheticTables:
         return table
 
     def kinds_by_detector(self) -> pd.DataFrame:
-        """A row a detector and kind."""
+        """Return a row for each detector and kind."""
         parts = [
             _kinds(self.plant, one.power).assign(detector=view.name)
             for view, one in zip(self.views, self.found.by, strict=True)
@@ -230,7 +230,7 @@ class SyntheticTables:
         return pd.concat(parts, ignore_index=True)
 
     def singled_out(self) -> pd.DataFrame:
-        """A row a detector and pair that it singles out, the one that chance explains least first."""
+        """Return a row for each detector and pair that it singles out, the one that chance explains least first."""
         parts = []
         for view, one in zip(self.views, self.found.by, strict=True):
             pairs = singled_pairs(view, one)
@@ -248,7 +248,7 @@ class SyntheticTables:
         return pd.concat(parts, ignore_index=True)
 
     def exposures(self) -> pd.DataFrame:
-        """A row a training image of a listed patient and the synthetic image that is nearest to it, by detector."""
+        """Return a row for each training image of a listed patient, with the nearest synthetic image, by detector."""
         parts = []
         for view, one in zip(self.views, self.found.by, strict=True):
             assert one.exposed is not None
@@ -266,7 +266,7 @@ class SyntheticTables:
         return pd.concat(parts, ignore_index=True)
 
     def clusters(self, clusters: Clusters) -> pd.DataFrame:
-        """A row a cluster: how many images, whom they expose, and the first of them."""
+        """Return a row for each cluster: how many images, whom they expose, and the first of them."""
         return pd.DataFrame(
             {
                 "cluster": np.arange(1, len(clusters.images) + 1),
@@ -278,7 +278,7 @@ class SyntheticTables:
         )
 
     def unread(self) -> pd.DataFrame:
-        """A row an image that could not be read, or has no file."""
+        """Return a row for each image that could not be read, or has no file."""
         rows = []
         for part, (undecoded, missing) in self.skipped.items():
             rows += [(part, self.key.names([i])[0], str(why)) for i, why in
@@ -288,7 +288,7 @@ class SyntheticTables:
         return pd.DataFrame(rows, columns=["part", "image", "reason"], dtype=object)
 
     def pairs(self) -> pd.DataFrame:
-        """Synthetic images with equal or nearly equal pixels, a row a pair, training and held-out ones."""
+        """Synthetic images with equal or nearly equal pixels, a row for each pair, training and held-out ones."""
         rows = []
         c = self.c
         for part, same, ids, groups in (
@@ -358,7 +358,7 @@ class SyntheticTables:
 
 
 def _kinds(plants: Plants, power: PlantPower | None) -> pd.DataFrame:
-    """A row a kind: planted, patients, found, with an interval."""
+    """Return a row for each kind: planted, patients, found, with an interval."""
     rows = []
     for kind in PLANT_KINDS.values():
         share = None if power is None else power.kinds.get(kind.name)
@@ -384,7 +384,7 @@ def _some(names: np.ndarray, most: int = 20) -> str:
 
 
 def detector_table(evidence: SyntheticEvidence, found: Findings) -> pd.DataFrame:
-    """A row a detector: its list, its test of the set as a whole, the copies that it finds alone.
+    """Return a row for each detector: its list, its test of the set as a whole, the copies that it finds alone.
 
     Of a head also the patients with a pair of P > 0.5, training and held out: the latter are its false alarms.
     """
@@ -429,7 +429,7 @@ def _above_half(view: DetectorView, distance: np.ndarray, patients: np.ndarray) 
 def paired_table(
     evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...], names: Pseudonyms
 ) -> pd.DataFrame:
-    """A row a detector and pair: a synthetic image, the training image it was conditioned on, how alike they are."""
+    """Return a row for each detector and pair of a synthetic image and its source: how alike they are."""
     pairing, sets = evidence.pairing, evidence.sets
     assert pairing is not None
     parts = []
@@ -450,7 +450,7 @@ def paired_table(
 
 
 def spread_table(evidence: SyntheticEvidence) -> pd.DataFrame:
-    """A row a detector with a head, kind of pair and bin of the logit: the pairs in it."""
+    """Return a row for each detector with a head, kind of pair and bin of the logit: the pairs in it."""
     rows = [
         (view.name, kind, float(low), float(high), int(n))
         for view in evidence.views

@@ -1,8 +1,8 @@
 """The log of all evaluations of a training, and the trackers that show them.
 
-``looks.parquet`` holds a row an evaluation and is a table that a killed training finds again. ``watch.jsonl`` holds
-the same as lines for whoever follows it, ``listed.parquet`` whom each evaluation listed. The first is written last:
-what stands in it is done.
+``looks.parquet`` holds a row for each evaluation and is a table that a killed training finds again. ``watch.jsonl``
+holds the same as lines for whoever follows it, ``listed.parquet`` whom each evaluation listed. The first is written
+last: what stands in it is done.
 
 Trackers are TensorBoard or MLflow, which log into a folder and nowhere else. Nothing is sent anywhere
 (`audits.tracker_libraries`); MLflow's store is a folder.

@@ -160,7 +160,7 @@ class MemorizationWatch:
     def warnings(self) -> tuple[tuple[str, str], ...]:
         """What limits every share and must not be missed: a title and a sentence or two each."""
         found = [("Every patient counts by one image", self.real.counted.words)]
-        found += [("Other people than these are not looked at", doubt) for doubt in self._doubts]
+        found += [("Training patients that this watch does not cover", doubt) for doubt in self._doubts]
         return tuple((title, text) for title, text in found if text)
 
     def know(self, generator: Generator) -> None:

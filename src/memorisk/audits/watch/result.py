@@ -95,7 +95,7 @@ class Evaluation:
 
 
 def evaluation_table(looks: Sequence[Evaluation]) -> pd.DataFrame:
-    """A row a look."""
+    """Return a row for each look."""
     return pd.DataFrame([asdict(look) for look in looks], columns=[f.name for f in fields(Evaluation)])
 
 

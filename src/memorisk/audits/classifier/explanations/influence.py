@@ -39,7 +39,7 @@ def influence_view(
         most: Images on the page.
 
     Returns:
-        A row an image, the most influential first: ``image, label, self_influence, share, rank_in_class``.
+        A row for each image, the most influential first: ``image, label, self_influence, share, rank_in_class``.
 
     Raises:
         InputError: Lengths differ, or the folder holds other files.

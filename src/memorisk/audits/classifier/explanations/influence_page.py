@@ -35,7 +35,7 @@ def influence_page(
 
     Args:
         found: From `memorisk.scores.influence.self_influence`.
-        table: A row an image, the most influential first.
+        table: A row for each image, the most influential first.
         pixels: Of the first of these images, in this order; None for no pictures.
         most: Images on the page.
     """

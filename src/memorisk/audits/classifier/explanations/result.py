@@ -32,9 +32,9 @@ class LayerFindings:
     """What the layers tell of M.
 
     Attributes:
-        probes: A row a layer and kind of probe: ``layer, kind, auroc, low, high, fold_mean, fold_sd, shuffled, n,
-            n_groups, width``.
-        distances: A row a layer: ``layer, high, high_low, high_high, low, low_low, low_high, difference,
+        probes: A row for each layer and kind of probe: ``layer, kind, auroc, low, high, fold_mean, fold_sd, shuffled,
+            n, n_groups, width``.
+        distances: A row for each layer: ``layer, high, high_low, high_high, low, low_low, low_high, difference,
             difference_low, difference_high, n_high, n_low, n_groups``.
         reliability: How well M of the other seeds repeats, and what a probe could reach at most.
         summary: The probed seed, what was probed, how the layers were chosen.
@@ -74,10 +74,12 @@ class Explanation:
     """What a finished run's M goes with.
 
     Attributes:
-        atypicality: A row a scored image and feature space: ``features, image, label, group, M`` and each score in both
-            forms (``intra, nearest_other, ratio``; ``centroid_...`` is the paper's), ``reason`` where one is missing.
-        associations: A row a feature space, form and score: ``features, form, score, rho, low, high, rho_residual,
-            low_residual, high_residual, p, smallest_p, p_paper, p_paper_residual, n, n_groups, n_movable``.
+        atypicality: A row for each scored image and feature space: ``features, image, label, group, M`` and each score
+            in both forms (``intra, nearest_other, ratio``; ``centroid_...`` is the paper's), ``reason`` where one is
+            missing.
+        associations: A row for each feature space, form and score: ``features, form, score, rho, low, high,
+            rho_residual, low_residual, high_residual, p, smallest_p, p_paper, p_paper_residual, n, n_groups,
+            n_movable``.
         layers: Probes and distances, or None where they were not asked for.
         summary: What was looked at, and what must be said of it.
         redact: The run leaves ids out of its report; so does the page.

@@ -151,7 +151,7 @@ def _settings(arm: Any) -> dict[str, Any]:
 
 
 def defence_table(folder: Path, results: dict[str, Result]) -> pd.DataFrame:
-    """One row a regime, compared with the first (`DEFENCE_COLUMNS`).
+    """Return a row for each regime, compared with the first (`DEFENCE_COLUMNS`).
 
     Args:
         folder: Holds a finished run folder each regime.

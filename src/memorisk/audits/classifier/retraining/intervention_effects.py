@@ -95,8 +95,8 @@ class InterventionEffects:
     """What an intervention showed.
 
     Attributes:
-        table: One row a class (``COLUMNS``).
-        summary: What was done, with a sentence a target class.
+        table: One row for each class (``COLUMNS``).
+        summary: What was done, with a sentence for each target class.
     """
 
     table: pd.DataFrame
@@ -104,7 +104,7 @@ class InterventionEffects:
 
 
 def intervention_table(before: Evidence, after: Evidence, rerun: Evidence, intended: InterventionPlan) -> pd.DataFrame:
-    """One row a class, targeted ones first.
+    """Return a row for each class, targeted ones first.
 
     Args:
         before: The baseline.
