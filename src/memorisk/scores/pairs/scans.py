@@ -15,13 +15,14 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
 
 from memorisk.scores.distances.kernels import compiled
 
 MOST = 2**30
 """No V is as large; none is as small as its negative."""
+GROUP = 32
+"""Pairs of which is asked first whether any matters."""
 CELLS = 1 << 13
 """Of the table that tells a value's bin."""
 
@@ -61,35 +62,22 @@ def _eights(typing, x, y, weight, count):
     return types.float64(x, y, weight, types.int64), generate
 
 
-@intrinsic
-def _sixteen(typing, row, first, floors, place):
-    """Bits of which of sixteen numbers from ``first`` on reach those of ``floors`` from ``place`` on."""
-
-    def generate(context, builder, signature, args):
-        """Write the instructions, as numba asks an intrinsic to."""
-        lanes = ir.VectorType(ir.IntType(32), 16)
-
-        def load(array, start):
-            """Load sixteen numbers."""
-            data = context.make_array(signature.args[array])(context, builder, value=args[array]).data
-            return builder.load(builder.bitcast(builder.gep(data, [args[start]]), lanes.as_pointer()), align=4)
-
-        bits = builder.bitcast(builder.icmp_signed(">=", load(0, 1), load(2, 3)), ir.IntType(16))
-        return builder.zext(bits, ir.IntType(64))
-
-    return types.int64(row, types.int64, floors, types.int64), generate
+@compiled()
+def _reaching(row, floors, first, last):
+    """How many of some whole numbers of a row reach their floors; vectors, since no place is below 0."""
+    count = np.int32(0)
+    for j in range(np.uint64(first), np.uint64(last)):
+        count = np.int32(count + np.int32(row[j] >= floors[j]))
+    return count
 
 
-@compiled(inline="always")
-def _reaching(row, first, last, floors, place):
-    """Bits of which numbers of a row, sixteen at most, reach their floors."""
-    if last - first == 16:
-        return _sixteen(row, first, floors, place)  # pyright: ignore[reportCallIssue]
-    bits = 0
-    for c in range(last - first):
-        if row[first + c] >= floors[place + c]:
-            bits |= 1 << c
-    return bits
+@compiled()
+def _most(row, first, last):
+    """The largest of some whole numbers of a row; vectors, since no place is below 0."""
+    most = np.int32(-MOST)
+    for j in range(np.uint64(first), np.uint64(last)):
+        most = np.int32(max(most, row[j]))
+    return most
 
 
 @compiled()
@@ -231,29 +219,27 @@ def scan_rows(tile, x, y, slack_x, most, base, offset, ids_x, ids_y, weight, bia
         indices: [m, k], updated.
     """
     n, k, evaluated = tile.shape[1], logits.shape[1], 0
-    highest, floors = np.empty(k, np.int64), np.empty(16, np.int32)
+    highest = np.empty(k, np.int64)
     for i in range(len(tile)):
         row, slack = tile[i], slack_x[i] + most
         gap = margin(slack, bias, step)
         floor = np.int32(least_sum(logits[i, k - 1], bias, step, slack))
-        highest[:], floors[:] = -MOST, floor
+        highest[:] = -MOST
         start = max(0, i + offset)
-        for first in range(start, n, 16):
-            bits = _reaching(row, first, min(first + 16, n), floors, 0)
-            while bits:
-                j = first + trailing_zeros(bits)  # pyright: ignore[reportCallIssue]
-                bits &= bits - 1
-                if row[j] > highest[k - 1] and not _same(ids_x, ids_y, i, j):
-                    _raise(row[j], highest)
-                    floors[:] = np.int32(max(floor, highest[k - 1] - gap))
-        for first in range(start, n, 16):
-            bits = _reaching(row, first, min(first + 16, n), floors, 0)
-            while bits:
-                j = first + trailing_zeros(bits)  # pyright: ignore[reportCallIssue]
-                bits &= bits - 1
-                if not _same(ids_x, ids_y, i, j):
-                    _insert(logit(x[i], y[j], weight, bias), base + j, logits[i], indices[i])
-                    evaluated += 1
+        for second in range(2):
+            for first in range(start, n, GROUP):
+                last = min(first + GROUP, n)
+                if _most(row, first, last) < floor:
+                    continue
+                for j in range(first, last):
+                    if row[j] < floor or _same(ids_x, ids_y, i, j):
+                        continue
+                    if second:
+                        _insert(logit(x[i], y[j], weight, bias), base + j, logits[i], indices[i])
+                        evaluated += 1
+                    elif row[j] > highest[k - 1]:
+                        _raise(row[j], highest)
+                        floor = np.int32(max(floor, highest[k - 1] - gap))
     return evaluated
 
 
@@ -274,14 +260,14 @@ def scan_columns(tile, x, y, most, slack_y, base, low, high, offset, ids_x, ids_
     for second in range(2):
         for i in range(len(tile)):
             row = tile[i]
-            for first in range(max(low, i + offset), high, 16):
-                bits = _reaching(row, first, min(first + 16, high), floors, first)
-                while bits:
-                    j = first + trailing_zeros(bits)  # pyright: ignore[reportCallIssue]
-                    bits &= bits - 1
-                    c = j - low
-                    if _same(ids_x, ids_y, i, j):
+            for first in range(max(low, i + offset), high, GROUP):
+                last = min(first + GROUP, high)
+                if not _reaching(row, floors, first, last):
+                    continue
+                for j in range(first, last):
+                    if row[j] < floors[j] or _same(ids_x, ids_y, i, j):
                         continue
+                    c = j - low
                     if second:
                         _insert(logit(x[i], y[j], weight, bias), base + i, logits[c], indices[c])
                         evaluated += 1
@@ -300,19 +286,17 @@ def scan_above(
     Those that reach ``wanted``, at least the threshold, are written to ``rows``, ``columns`` and ``logits`` [m n].
     """
     n, count, n_listed, evaluated = tile.shape[1], 0, 0, 0
-    floors = np.empty(16, np.int32)
     for i in range(len(tile)):
         row, slack = tile[i], slack_x[i] + most
         floor = np.int32(least_sum(threshold, bias, step, slack))
         sure = np.int32(certain_sum(threshold, bias, step, slack))
         keep = np.int32(least_sum(wanted, bias, step, slack))
-        floors[:] = floor
-        for first in range(max(0, i + offset), n, 16):
-            bits = _reaching(row, first, min(first + 16, n), floors, 0)
-            while bits:
-                j = first + trailing_zeros(bits)  # pyright: ignore[reportCallIssue]
-                bits &= bits - 1
-                if _same(ids_x, ids_y, i, j):
+        for first in range(max(0, i + offset), n, GROUP):
+            last = min(first + GROUP, n)
+            if _most(row, first, last) < floor:
+                continue
+            for j in range(first, last):
+                if row[j] < floor or _same(ids_x, ids_y, i, j):
                     continue
                 if row[j] >= sure and row[j] < keep:
                     count += 1
