@@ -269,14 +269,14 @@ class Search:
         code, weights, whitening, p = self.form.definition
         out = np.empty(len(rows))
 
-        def task(first: int) -> None:
+        def task(part: slice) -> None:
             """Some of the pairs, each row of them read once."""
-            part = slice(first, first + PAIRS_PER_THREAD)
-            x, i = self._exact(self.left, rows[part])
-            y, j = self._exact(self.right, columns[part])
+            x, i = self.left.take_once(rows[part])
+            y, j = self.right.take_once(columns[part])
+            x, y = (np.ascontiguousarray(self.form.measure.rows(some)) for some in (x, y))
             some_pairs(code, x, y, i, j, weights, whitening, p, out[part])
 
-        self.workers.run(task, range(0, len(rows), PAIRS_PER_THREAD))
+        self.workers.run_parts(task, len(rows), PAIRS_PER_THREAD)
         return out
 
     def keys(self, distances: FloatArray) -> FloatArray:
@@ -288,11 +288,6 @@ class Search:
     def limit(self, keys: Any, betas: Any) -> Any:
         """The largest values, in float32, whose keys may be at most these; see ``direct``."""
         return (((keys * ROOM + betas) / (1 - self.form.rho)) ** self.form.root * (1 + 1e-6) + 1e-37).float()
-
-    def _exact(self, table: DeviceRows, numbers: Ids) -> tuple[FloatArray, Ids]:
-        """Rows as the definition takes them, each once, and where those of the numbers are."""
-        unique, places = np.unique(numbers, return_inverse=True)
-        return np.ascontiguousarray(self.form.measure.rows(table.take(unique))), places.reshape(-1)
 
 
 class _Nearest:

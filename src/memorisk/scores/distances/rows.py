@@ -96,6 +96,11 @@ class Rows:
         """Rows of these numbers in float64, a copy."""
         return self._float64(self._table[numbers])
 
+    def take_once(self, numbers: NDArray[np.int64]) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Rows of these numbers in float64, each once, and where among them each of the numbers is."""
+        unique, places = np.unique(numbers, return_inverse=True)
+        return np.ascontiguousarray(self.take(unique)), places.reshape(-1)
+
     def columns(self, first: int, last: int) -> FloatArray:
         """Columns ``first`` to ``last`` in float64, a copy."""
         return self._float64(self._table[:, first:last])
@@ -172,6 +177,10 @@ class Team:
         else:
             for _ in self._pool.map(function, tasks):
                 pass
+
+    def run_parts(self, function: Callable[[slice], None], n: int, size: int) -> None:
+        """The function of every part of n things, ``size`` of them at a time."""
+        self.run(lambda first: function(slice(first, min(first + size, n))), range(0, n, size))
 
 
 @lru_cache(maxsize=1)

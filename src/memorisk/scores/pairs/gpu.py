@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.runs.errors import InputError
+from memorisk.scores.distances.gpu import GATHERED_GROUPS, GROUP, PAIRS_PER_THREAD
 from memorisk.scores.distances.rows import FloatArray, Rows, Team, rows_per_block
 from memorisk.scores.pairs.quantization import Grid
 from memorisk.scores.pairs.queries import Ids, PairColumns, Survey, Work
@@ -144,20 +145,18 @@ class Exact:
         self._rows = rows
         self._whole = whole = np.empty((rows.n, rows.d)) if rows.n * rows.d <= EXACT_NUMBERS else None
         if whole is not None:
-            step = rows_per_block(rows.d)
 
-            def read(first: int) -> None:
+            def read(part: slice) -> None:
                 """Read a block."""
-                whole[first : first + step] = rows.block(first, min(first + step, rows.n))
+                whole[part] = rows.block(part.start, part.stop)
 
-            workers.run(read, range(0, rows.n, step))
+            workers.run_parts(read, rows.n, rows_per_block(rows.d))
 
     def take(self, numbers: Any) -> tuple[FloatArray, Any]:
         """A table [*, d] and where in it each of the numbers is."""
         if self._whole is not None:
             return self._whole, numbers
-        unique, places = np.unique(numbers, return_inverse=True)
-        return np.ascontiguousarray(self._rows.take(unique)), places.reshape(-1)
+        return self._rows.take_once(numbers)
 
 
 @contextmanager
@@ -174,12 +173,6 @@ def on_device(device: Any) -> Iterator[None]:
 
 COMPARED_PAIRS = 1 << 24
 """Pairs that are compared with thresholds or edges at once."""
-GROUP = 64
-"""Pairs of which the largest V is looked at first."""
-GATHERED_GROUPS = 1 << 18
-"""Such groups whose pairs are looked at at once."""
-PAIRS_PER_THREAD = 4096
-"""Pairs that one thread evaluates at a time."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -241,13 +234,12 @@ class DevicePass(Pass):
 
         out = np.empty(len(first))
 
-        def task(at: int) -> None:
+        def task(part: slice) -> None:
             """Compute some of the pairs."""
-            part = slice(at, at + PAIRS_PER_THREAD)
             (x, i), (y, j) = (rows.take(ids[part]) for rows, ids in zip(self.exact, (first, second), strict=True))
             some_pairs(x, y, i, j, self.head.weight, self.head.bias, out[part])
 
-        self.workers.run(task, range(0, len(first), PAIRS_PER_THREAD))
+        self.workers.run_parts(task, len(first), PAIRS_PER_THREAD)
         return out
 
     def _least(self, values: FloatArray, slack: FloatArray, most: float) -> Any:

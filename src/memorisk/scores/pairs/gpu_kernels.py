@@ -12,9 +12,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
-EACH, SIDE = 8, 16
-PAIRS = EACH * SIDE
-"""Rows of a program's pairs: what blocks are padded to."""
+from memorisk.scores.distances.gpu_kernels import EACH, PAIRS, SIDE
+
 CHUNK = 16
 """Columns added up in float32: what both kinds of columns are padded to."""
 
