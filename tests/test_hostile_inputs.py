@@ -29,7 +29,10 @@ def test_there_are_hundreds_of_them():
     assert len(INPUTS) >= 300
 
 
-@pytest.mark.parametrize("kind", [thorough(kind) if i % 8 else kind for i, kind in enumerate(sorted(KINDS))])
+FEW = {*sorted(KINDS)[::8]} - {"BMP: bomb"}  # which takes seconds; that of PNG is among the few
+
+
+@pytest.mark.parametrize("kind", [kind if kind in FEW else thorough(kind) for kind in sorted(KINDS)])
 def test_the_first_of_a_kind(runner: Runner, kind: str):
     outcome = runner.run(KINDS[kind])
     assert not outcome.breaches(KINDS[kind]), outcome

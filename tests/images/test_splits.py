@@ -120,7 +120,7 @@ SIZES = [1] * 7 + [2] * 4 + [3, 3, 7, 12]
 
 
 @pytest.mark.parametrize("fractions", [(0.7, 0.15, 0.15), thorough(POOL_AND_TEST)])
-@pytest.mark.parametrize("sizes", [SIZES, [1, 2, 3, 4, 5, 6, 7]], ids=["mixed", "seven"])
+@pytest.mark.parametrize("sizes", [SIZES, thorough([1, 2, 3, 4, 5, 6, 7])], ids=["mixed", "seven"])
 def test_large_and_small_groups_land_in_each_part_equally_often(sizes, fractions):
     """Unconditionally, not only among groups of one size: a part that attracts large groups is no fair null."""
     p = inclusion_p_values(lambda x, g, s: split_by_group(x, g, fractions=fractions, seed=s), sizes, fractions, 1000)

@@ -14,6 +14,7 @@ from memorisk.runs import processes
 from memorisk.runs.processes import SAFE_ENVIRONMENT, child_path, environment_variables, safe_start
 from tests.poison import imported_names, marked, poison
 from tests.runs.clusters import ENVIRONMENT, ROOT, dask_cluster, ray_cluster
+from tests.thorough import thorough
 
 POOL = """
 from memorisk.runs.executors.pool import run_jobs
@@ -95,7 +96,7 @@ def test_the_poison_works(place: Path) -> None:
     assert {"numpy", "PIL", "torch", "multiprocessing", "memorisk", "sitecustomize"} <= imported_names()
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", thorough("spawn")])
 def test_workers_of_a_notebook_and_what_they_start_run_nothing_from_its_folder(place: Path, method: str) -> None:
     found = parent(POOL, place, notebook=True, method=method)
     assert marked(place.parent / "marks") == []

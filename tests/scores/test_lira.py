@@ -9,6 +9,7 @@ from scipy.stats import norm
 from memorisk.runs.errors import InputError
 from memorisk.scores.lira import lira_scores, references_per_side, twin_references
 from memorisk.statistics.roc import auc
+from tests.thorough import thorough
 
 VARIANCES = ("per_example", "pooled_residual", "global")
 OPTIONS = list(itertools.product(("online", "offline"), ("mean", "median"), VARIANCES))
@@ -239,7 +240,7 @@ def half_and_two_sd(aucs):
     return abs(np.mean(aucs) - 0.5) <= 2 * np.std(aucs, ddof=1) / np.sqrt(len(aucs))
 
 
-@pytest.mark.parametrize("seeds", [4, 8])
+@pytest.mark.parametrize("seeds", [4, thorough(8)])
 def test_twin_references_give_half_when_nothing_is_memorized(seeds):
     rng = np.random.default_rng(8)
     aucs = {option: [] for option in OPTIONS}

@@ -11,6 +11,7 @@ from scipy import integrate, stats
 from memorisk.runs.errors import InputError
 from memorisk.statistics.epsilon import group_claim, group_epsilon, group_privacy_epsilon, replace_one_epsilon
 from memorisk.statistics.privacy_accounting import DEFAULT_ORDERS, epsilon_from_rdp, rdp_epsilon, sampled_gaussian_rdp
+from tests.thorough import thorough
 
 DELTA = 1e-5
 TRAININGS = [(1.0, 0.01, 1000), (2.0, 0.1, 500), (0.7, 0.02, 200)]
@@ -60,7 +61,7 @@ def test_patient_epsilon_is_the_accountants_for_one_image_and_rises_with_more(tr
         assert epsilon <= group_privacy_epsilon(accountant(*training), DELTA, size) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("training", "size"), [((1.0, 0.02, 200), 4), ((2.0, 0.1, 100), 2)])
+@pytest.mark.parametrize(("training", "size"), [thorough((1.0, 0.02, 200), 4), ((2.0, 0.1, 100), 2)])
 def test_patient_epsilon_is_above_and_near_dp_accountings_numerical_one(training, size):
     z, q, steps = training
     theirs = PLDAccountant(value_discretization_interval=1e-3)

@@ -19,6 +19,7 @@ from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import two_way_interval
 from tests.audits.made_evidence import twin_evidence
+from tests.thorough import thorough
 
 SIZES = {"a": 24, "b": 40}
 
@@ -190,7 +191,7 @@ def test_hostile_names_are_data(tmp_path):
     assert "\u202e" not in page
 
 
-@pytest.mark.parametrize(("first", "second"), [(3, 3), (3, 8), (8, 8)])
+@pytest.mark.parametrize(("first", "second"), [(3, 3), thorough(3, 8), (8, 8)])
 @pytest.mark.parametrize("noise", [0.1, 0.3])
 def test_a_patients_interval_covers_its_difference(first, second, noise):
     """Alike or unlike spreads, 2,000 patients: never under 95 %, 3 sd of the simulation allowed; not the whole line."""

@@ -404,7 +404,7 @@ def test_an_empty_result_renders_as_undecided():
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
-    "value", [None, "text", thorough(3), thorough([]), thorough({}), [1, 2], thorough({"a": None})]
+    "value", [None, thorough("text"), thorough(3), thorough([]), thorough({}), [1, 2], thorough({"a": None})]
 )
 def test_summary_values_of_another_shape_do_not_break_the_page(value):
     result = make_result(images=60, target=TARGET)

@@ -9,6 +9,7 @@ from memorisk.audits.feature.options import MarkOptions
 from memorisk.images.alterations.mark_controls import make_controls, roughness, similar_text
 from memorisk.images.alterations.marks import LETTERS, Mark, burn, burn_stored, letter, pattern, text_mark
 from memorisk.runs.errors import InputError
+from tests.thorough import thorough
 
 A = [[0, 0, 1, 0, 0], [0, 1, 0, 1, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 1], [1, 0, 0, 0, 1]]
 
@@ -65,7 +66,7 @@ def test_places_and_scale():
         burn(np.zeros((1, 4, 4, 1), np.float32), letter("A"))
 
 
-@pytest.mark.parametrize("name", ["E", "I", "A", "K", "T"])
+@pytest.mark.parametrize("name", ["E", thorough("I"), "A", "K", thorough("T")])
 def test_matched_controls_have_the_marks_pixels_in_another_order_and_its_roughness(name):
     mark = letter(name)
     controls = make_controls(mark, 199, seed=1)

@@ -18,6 +18,7 @@ from memorisk.models.blackbox.preprocessing import preprocessing_from
 from memorisk.runs.errors import InputError
 from tests.models.small_models import HALF, SIZE, expected, images, small, write_export
 from tests.models.test_weights import Payload
+from tests.thorough import thorough
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -63,7 +64,7 @@ def test_the_networks_own_probabilities(dynamic: bool, batch: int, tmp_path: Pat
     assert str(tmp_path) not in str(predictor.describe())
 
 
-@pytest.mark.parametrize("name", ["test_vit", "test_convnext", "test_efficientnet"])
+@pytest.mark.parametrize("name", ["test_vit", thorough("test_convnext"), thorough("test_efficientnet")])
 def test_networks_of_timm(name: str, tmp_path: Path) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)

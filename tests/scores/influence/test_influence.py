@@ -23,9 +23,10 @@ from tests.scores.influence_cases import (
     resnet,
     vit,
 )
+from tests.thorough import thorough
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [thorough(name) if name == "resnet" else name for name in NETWORKS])
 def test_equals_captum_and_autograd(name):
     model = built(NETWORKS[name])
     x, y = data()

@@ -11,6 +11,7 @@ import torch
 from memorisk.runs.errors import InputError
 from memorisk.scores.pairs import above, histogram, jobs, merge, score, search, survey, top
 from tests.scores.pairs.test_pairs import KINDS, WEIGHTS, assert_same, head, table
+from tests.thorough import thorough
 
 GPU = torch.cuda.is_available()
 if not GPU:
@@ -47,7 +48,7 @@ def both(u, v, w, b, *, block=None, **told):
     return found, expected
 
 
-@pytest.mark.parametrize("number", range(18))
+@pytest.mark.parametrize("number", [n if n < 8 else thorough(n) for n in range(18)])
 def test_equals_the_cpu(number):
     """Ties, duplicates, groups, ragged blocks, one table or two, parts of the work: the same bits."""
     kind, weights = KINDS[number % len(KINDS)], WEIGHTS[number // 2 % len(WEIGHTS)]

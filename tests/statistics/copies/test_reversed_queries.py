@@ -15,6 +15,7 @@ from memorisk.statistics.copies.reversed_queries import (
     precedence_p,
     reversed_queries,
 )
+from tests.thorough import thorough
 
 
 def test_p_values_by_loops_with_ties():
@@ -48,7 +49,7 @@ def test_p_at_most_a_level_is_the_specificity_threshold_of_the_held_out():
         np.testing.assert_array_equal(cut.flags(train), image_p_values(train, held) <= level)
 
 
-@pytest.mark.parametrize("spread", [0.6, 1.0, 1.5])
+@pytest.mark.parametrize("spread", [0.6, thorough(1.0), thorough(1.5)])
 def test_the_level_is_exact_whatever_the_spread_of_a_set_made_without_either_part(spread):
     """One patient an audit, so that the counts are binomial; the usual direction beside it."""
     rng, repeats, hits, usual = np.random.default_rng(3), 700, 0, 0

@@ -136,6 +136,7 @@ def test_permuted_labels_give_one_half_where_there_is_signal():
     assert (shuffled != high).any()
 
 
+@pytest.mark.thorough
 def test_the_chance_band_holds_shuffled_labels_at_its_level():
     """What `audit explain` does: one shuffle within classes, five folds of patients, features that know M."""
     rng, repeats = np.random.default_rng(8), 300

@@ -16,6 +16,7 @@ from memorisk.training.classifiers.stacked import fit_stacked, stacking_obstacle
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.predict import predict_logits
 from tests.reordered_sums import ReorderedSums
+from tests.thorough import thorough
 from tests.training.classifiers.test_frozen import rounding_bound
 from tests.training.helpers import Digits, NoisyNet
 
@@ -28,8 +29,10 @@ def networks(name: str = "small_cnn", dtype: torch.dtype = torch.float32) -> lis
     return [create_model(name, num_classes=10, in_chans=1, image_size=8, seed=seed).to(dtype) for seed in SEEDS]
 
 
-@pytest.mark.parametrize("name", ["small_cnn", "small_resnet"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("name", "weighted"),
+    [("small_cnn", False), ("small_cnn", True), thorough("small_resnet", False), ("small_resnet", True)],
+)
 def test_equals_one_after_another(digits: Digits, name: str, weighted: bool) -> None:
     """In float64, where rounding cannot hide a difference of method."""
     options = TrainOptions(epochs=2, lr=1e-3, batch_size=32, class_weights=weighted)

@@ -75,7 +75,7 @@ def normalised(images: np.ndarray, scale: Normalisation | None) -> torch.Tensor:
     ("name", "options"),
     [
         ("mlp1", HOW),
-        ("cnn1", FAST),
+        thorough("cnn1", FAST),
         thorough("mlp1", TrainOptions(epochs=14, lr=0.1, schedule="step", optimizer="nesterov", weight_decay=1e-4)),
         thorough("mlp1", TrainOptions(epochs=14, lr=3e-3, optimizer="adamw")),
     ],
