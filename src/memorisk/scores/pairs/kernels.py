@@ -2,8 +2,8 @@
 
 ``sum W |a - b| = 2 sum W max(a, b) - sum W a - sum W b`` takes two instructions of a processor with AVX-512
 (maximum; products of 16 bits added in 32) for 32 columns, where float32 takes three for 16. The vectors are spelt
-out since numba widens whole numbers to 64 bits, which no such instruction has; on other processors the same code
-becomes what they have.
+out, since what numba makes of whole numbers of 16 bits takes longer (`benchmarks/bench_llvm.py`); on other processors
+the same code becomes what they have.
 
 `round_rows` measures what the rounding took from each row; the bound is in `quantization`.
 """

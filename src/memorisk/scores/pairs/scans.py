@@ -31,7 +31,7 @@ CELLS = 1 << 13
 def _eights(typing, x, y, weight, count):
     """``sum weight |x - y|`` over the first 8 ``count`` numbers: eight running sums, added by halves.
 
-    Spelt out, for no compiler may choose an order of its own; no fused products.
+    Spelt out: numba keeps the order, but not the vectors (`benchmarks/bench_llvm.py`). No fused products.
     """
 
     def generate(context, builder, signature, args):
