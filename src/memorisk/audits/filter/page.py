@@ -14,7 +14,7 @@ import pandas as pd
 
 from memorisk.audits.filter import wording
 from memorisk.audits.filter.result import DetectorSummary, FilterNumbers, FilterSummary, Promise, ScreeningSetup
-from memorisk.audits.filter.verdict import is_weak_alone
+from memorisk.audits.filter.verdict import conclusion
 from memorisk.audits.filter.wording import PIXELS, REASONS, UNREADABLE
 from memorisk.audits.generated.closing import DefinitionRows, footer, repeat_blocks, set_name
 from memorisk.audits.generated.pictures import Pair, picture_gallery
@@ -315,11 +315,7 @@ def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = Non
 
 def _lead(result: Result, n: FilterNumbers) -> list[Block]:
     """Lay out the verdict, the reasons, who is exposed, what can go unnoticed, the ways out, and the main numbers."""
-    kind, headline = wording.HEADLINES[result.status]
-    sentence = wording.SENTENCES[result.status]
-    if result.status == "undecided" and n.sets.filtered:
-        weak = is_weak_alone(result.status, n)
-        headline, sentence = (wording.WEAKLY, wording.KEPT_WEAKLY) if weak else (wording.UNGUARANTEED, wording.KEPT_SO)
+    kind, headline, sentence = conclusion(result.status, n)
     return [Callout(kind, headline, [Paragraph(sentence), *verdict_blocks(result, n)]), Facts(_facts(n))]
 
 

@@ -12,10 +12,12 @@ The gate that stops a pipeline is ``no-guarantee``; where there is a threshold a
 
 from typing import Any
 
+from memorisk.audits.filter import wording
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import FilterNumbers, Promise
 from memorisk.audits.filter.wording import excluded_words, exposed_words
 from memorisk.audits.generated.terms import Terms
+from memorisk.report.blocks import Kind
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
 
@@ -72,6 +74,21 @@ def is_weak_alone(status: str, numbers: FilterNumbers) -> bool:
     kept, promise = numbers.sets.n_kept_images, numbers.promise
     doubts, _ = _doubts(numbers, numbers.terms)
     return bool(status == "undecided" and kept and promise.guarantee and promise.weak_features and not doubts)
+
+
+def conclusion(status: str, numbers: FilterNumbers) -> tuple[Kind, str, str]:
+    """Return the kind of box, the headline and the sentence that conclude a filter.
+
+    Args:
+        status: Of the verdict.
+        numbers: Behind it.
+    """
+    kind, headline = wording.HEADLINES[status]
+    if status != "undecided" or not numbers.sets.filtered:
+        return kind, headline, wording.SENTENCES[status]
+    if is_weak_alone(status, numbers):
+        return kind, wording.WEAKLY, wording.KEPT_WEAKLY
+    return kind, wording.UNGUARANTEED, wording.KEPT_SO
 
 
 def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:

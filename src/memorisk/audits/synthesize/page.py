@@ -177,12 +177,22 @@ def loop_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None,
     )
 
 
+def conclusion(status: str, numbers: LoopNumbers) -> tuple[Kind, str, str]:
+    """Return the kind of box, the headline and the sentence that conclude a loop.
+
+    Args:
+        status: Of the verdict.
+        numbers: Behind it.
+    """
+    if numbers.filter.nothing_kept:
+        return *NOTHING, NOTHING_KEPT
+    return *HEADLINES[status], SENTENCES[status]
+
+
 def _lead(result: Result, n: LoopNumbers) -> list[Block]:
     """Lay out the verdict, the reasons, who is exposed, what can go unnoticed, the ways out, and the main numbers."""
     sets = n.filter.sets
-    (kind, headline), sentence = HEADLINES[result.status], SENTENCES[result.status]
-    if n.filter.nothing_kept:
-        (kind, headline), sentence = NOTHING, NOTHING_KEPT
+    kind, headline, sentence = conclusion(result.status, n)
     facts = [
         Fact("Kept", count(sets.n_kept_images), f"of {count(n.n_asked)}"),
         Fact("Drawn", count(n.n_drawn), f"{count(sets.n_rejected_images)} rejected"),

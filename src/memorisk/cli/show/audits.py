@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from memorisk.audits.feature.page import TITLES, noticeable_sensitivity, sensitivity
+from memorisk.audits.feature.page import SENTENCES, TITLES, noticeable_sensitivity, sensitivity
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.synthetic.result import DetectorRate, PixelPairs, SyntheticNumbers, SyntheticSummary
 from memorisk.audits.watch.result import Evaluation, WatchResult
@@ -49,7 +49,8 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
         lines.append(("M_w, white box", f"{v.m_white_box:.3g}"))
     print_rows(console, lines)
     title = TITLES[v.status][1].upper()
-    print_reasons(console, title, v.why, WAYS.get(v.status, ""), v.what_would_decide)
+    ways = WAYS.get(v.status, "")
+    print_reasons(console, title, v.why, ways, v.what_would_decide, sentence=SENTENCES[v.status])
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 

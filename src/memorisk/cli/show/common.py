@@ -89,7 +89,9 @@ def print_rows(console: Console, rows: Iterable[tuple[str, str]], before: str = 
         console.print(Text(f"{before}{name}: {value}"), soft_wrap=True)
 
 
-def print_reasons(console: Console, title: str, why: Iterable[str], heading: str, ways: Iterable[str]) -> None:
+def print_reasons(
+    console: Console, title: str, why: Iterable[str], heading: str, ways: Iterable[str], *, sentence: str = ""
+) -> None:
     """Print a verdict: its title, its reasons, and what would decide it.
 
     Args:
@@ -98,9 +100,12 @@ def print_reasons(console: Console, title: str, why: Iterable[str], heading: str
         why: The reasons.
         heading: Above the ways, where there are any.
         ways: What would decide it, or settle what is open.
+        sentence: Below the title: what a reader is to conclude.
     """
     console.print()
     console.print(Text(title, style="bold"))
+    if sentence:
+        console.print(Text(sentence), soft_wrap=True)
     for reason in why:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     print_list(console, heading, ways)

@@ -74,19 +74,17 @@ def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(result.verdict)
         return
-    from memorisk.audits.filter.verdict import is_weak_alone  # here, since it loads images
-    from memorisk.audits.filter.wording import HEADLINES, UNGUARANTEED, WEAKLY
+    from memorisk.audits.filter.verdict import conclusion  # here, since it loads images
 
     console, n = Console(), from_json(FilterSummary, result.summary).numbers
     print_rows(console, _filter_lines(n))
-    headline = HEADLINES[result.status][1]
-    if result.status == "undecided" and n.sets.filtered:
-        headline = WEAKLY if is_weak_alone(result.status, n) else UNGUARANTEED
-    _show_verdict(console, result, n, headline, out)
+    _show_verdict(console, result, n, conclusion(result.status, n), out)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
-def _show_verdict(console: Console, result: Result, n: FilterNumbers, headline: str, out: Path) -> None:
+def _show_verdict(
+    console: Console, result: Result, n: FilterNumbers, concluded: tuple[str, str, str], out: Path
+) -> None:
     """Print the verdict of a filter or of a loop: why, what can go unnoticed, the ways out, the kept set."""
     from memorisk.audits.filter.wording import (
         UNNOTICED,
@@ -96,7 +94,9 @@ def _show_verdict(console: Console, result: Result, n: FilterNumbers, headline: 
     )  # here, since it loads images
 
     console.print()
+    _, headline, sentence = concluded
     console.print(Text(headline.upper(), style="bold"))
+    console.print(Text(sentence), soft_wrap=True)
     for reason in result.why:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if n.sets.n_kept_images:
@@ -167,12 +167,12 @@ def show_synthesis(result: Result, out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(result.verdict)
         return
-    from memorisk.audits.synthesize.page import HEADLINES, NOTHING  # here, since it loads images
+    from memorisk.audits.synthesize.page import conclusion  # here, since it loads images
 
     console, loop = Console(), from_json(LoopSummary, result.summary).numbers
     n = loop.filter
     print_rows(console, _synthesis_lines(loop))
-    _show_verdict(console, result, n, (NOTHING if n.nothing_kept else HEADLINES[result.status])[1], out)
+    _show_verdict(console, result, n, conclusion(result.status, loop), out)
     if n.sets.filtered:
         console.print(Text(f"Ledger: {out / 'ledger.csv'}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
