@@ -315,10 +315,9 @@ def test_the_second_process_on_a_run_folder_says_who_holds_it(images, tmp_path, 
 
 
 def test_interrupted_by_the_keyboard_it_says_how_to_go_on(images, tmp_path):
-    flags = ("--models", 2, "--epochs", 100_000, "--processes", 2)
+    flags = ("--models", 2, "--epochs", 100_000, "--processes", 2, "--checkpoint-seconds", 0)
     run = start(memorisk("audit", "classifier", images, "--out", tmp_path / "run", *flags), tmp_path / "cache")
-    wait_for(run, tmp_path, "run/log.jsonl", at_most=120)
-    time.sleep(1)
+    wait_for(run, tmp_path, "run/checkpoints/*.safetensors", at_most=120)  # the workers train
     os.killpg(run.pid, signal.SIGINT)  # as a terminal does, to the workers too
     out, err = run.communicate(timeout=60)
     assert run.returncode == 130

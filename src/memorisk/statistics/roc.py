@@ -199,11 +199,9 @@ def tpr_at_fpr(
         tpr, note = float(np.mean(rates)), ""
 
     def low(tail: float) -> float:
-        return _rate_limit(
-            members, others, [int(scipy.stats.binom.ppf(tail, size, fpr)) - 1 for size in sizes], tail, -1
-        )
+        return _rate_limit(members, others, [int(k) - 1 for k in scipy.stats.binom.ppf(tail, sizes, fpr)], tail, -1)
 
-    most = [int(scipy.stats.binom.ppf(1 - quarter, size, fpr)) for size in sizes]
+    most = [int(k) for k in scipy.stats.binom.ppf(1 - quarter, sizes, fpr)]
     high = _rate_limit(members, others, most, quarter, 1)
     p = 1.0 if value is None else smallest_level(lambda tail: low(tail / 2) > value)
     return TprAtFpr(tpr, low(quarter), high, fpr, m, n, needed, note, p)

@@ -191,6 +191,7 @@ def test_clusters_join_by_a_patient_or_pair_by_pair_and_never_by_a_chain() -> No
     assert (none.images, len(none.cluster)) == ((), 0)
 
 
+@pytest.mark.thorough  # as test_the_same_command_writes_the_same_bytes_and_goes_on_after_a_kill of test_audit
 def test_a_killed_audit_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """Kill -9 while it works; the same command writes what an undisturbed one does."""
     arguments = ("audit", "synthetic", "train.npz", "set.npz", "--held-out", "held.npz", "--plants", 2, "--detector",

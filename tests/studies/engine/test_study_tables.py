@@ -52,14 +52,21 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMORISK_CACHE", str(root / "cache"))
         changed = {"intervene": "edges-only", "classes": ("3", "8")}
-        audit_classifier("digits", out=root / "cnn", model=CNN, models=4, epochs=2, **changed, **QUICK)
-        audit_classifier("digits", out=root / "resnet", model=RESNET, models=4, epochs=1, **QUICK)
+        audit_classifier("digits", out=root / "cnn", model=CNN, models=4, epochs=2, sample=600, **changed, **QUICK)
+        audit_classifier("digits", out=root / "resnet", model=RESNET, models=4, epochs=1, sample=600, **QUICK)
         images = class_folders(root / "set", ["benign", "malignant"], PATIENTS)
         own = {"group_from": r"(.*)_", "model": CNN, "models": 6, "epochs": 2, "lr": 0.01}
         audit_classifier(images, out=root / "patients", **own, **QUICK)
         explain(root / "cnn", features=["before"], permutations=99)
         explain(root / "patients", features=["before"], probes=True, permutations=99)
-        regimes = {"regime": ("full", "dp-full"), "epsilon": (8, 1), "model": CNN, "models": 4, "epochs": 2}
+        regimes = {
+            "regime": ("full", "dp-full"),
+            "epsilon": (8, 1),
+            "model": CNN,
+            "models": 4,
+            "epochs": 2,
+            "sample": 600,
+        }
         memorisk.audit_defences("digits", out=root / "defence", **regimes, **QUICK)
     return root
 
@@ -314,7 +321,7 @@ def test_table_9_counts_patients_where_they_are_named(tables: dict[str, StudyTab
     table = tables["table_9"]
     headings = ["Dataset", "Domain", "Classes", "Images", "Imbalance", "Rarest class"]
     assert table.paper.columns.tolist() == headings
-    assert table.paper.iloc[0].tolist()[:4] == [PLAIN, "n/a", "10", "~1 K"]
+    assert table.paper.iloc[0].tolist()[:4] == [PLAIN, "n/a", "10", "600"]
     digits, patients = (one(table.ours, dataset=d) for d in (PLAIN, HOSTILE))
     assert np.isnan(digits["n_groups"])
     assert (patients["n_groups"], patients["n_images"], patients["images_per_patient"]) == (16, 64, 4)

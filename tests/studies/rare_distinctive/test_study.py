@@ -18,7 +18,7 @@ from memorisk.studies.rare_distinctive.plan import plan_study
 from memorisk.studies.rare_distinctive.study import study_rare_distinctive
 from tests.commands import answer, environment, memorisk, refusal
 
-QUICK = {"epochs": 1, "processes": 1, "discard_weights": True}
+QUICK = {"epochs": 1, "processes": 1, "discard_weights": True, "sample": 400}
 
 
 def config(**changes: object) -> dict:

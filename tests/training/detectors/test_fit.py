@@ -218,6 +218,7 @@ fit_detector(store, *parts(store), store.manifest.groups, TINY, sys.argv[2], pro
 """
 
 
+@pytest.mark.thorough
 def test_killed_by_the_system_it_goes_on_to_the_same_bytes(store: ImageStore, tmp_path: Path) -> None:
     given = [sys.executable, "-c", KILL, tmp_path, tmp_path / "killed"]
     code = subprocess.run(given, env=environment(tmp_path / "cache"), check=False).returncode
