@@ -2,6 +2,7 @@
 
 import os
 import platform
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,13 +17,17 @@ LIBRARIES = ("memorisk", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", 
 
 def versions() -> dict[str, str]:
     """The versions of Python and of the libraries that the numbers depend on; absent ones are left out."""
-    versions_by_name = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            versions_by_name[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions_by_name
+    found = {name: _installed_version(name) for name in LIBRARIES}
+    return {"python": platform.python_version()} | {name: version for name, version in found.items() if version}
+
+
+@cache
+def _installed_version(name: str) -> str | None:
+    """Version of a library; None where it is absent."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def machine() -> dict[str, str | int]:
