@@ -16,7 +16,7 @@ from memorisk.audits.filter import wording
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import FilterNumbers, Promise
 from memorisk.audits.filter.wording import excluded_words, exposed_words
-from memorisk.audits.generated.terms import Terms
+from memorisk.audits.generated.terms import Terms, unread_training
 from memorisk.report.blocks import Kind
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
@@ -138,13 +138,7 @@ def _doubts(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]
             )
         )
     if n := numbers.sets.n_train_unread:
-        found.append(
-            (
-                f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} "
-                "not read: copies of these are not found",
-                "training images that can be read, or a folder without these files if nothing was trained on them",
-            )
-        )
+        found.append(unread_training(n))
     return [why for why, _ in found], [way for _, way in found]
 
 

@@ -115,6 +115,16 @@ WEAK = (
     "trained to find copies, or an encoder."
 )
 AUDIT = "run memorisk audit synthetic on the kept set"
+OWN_COPIES = (
+    "A generator's own copies are another distribution than those of the families: of copies that are stronger, "
+    "changed in other ways, or put together from several patients, nothing is promised."
+)
+NO_PROOF = "That an image was rejected does not show that it is a copy; that it was kept does not show that it is none."
+ONLY_KEPT = "The rest of this folder names training images and people. Only the folder “kept” is meant to be shared."
+NO_PATIENTS = (
+    "No patients are known: every image counts as an identity. If people have several images, the guarantee fails more "
+    "often than stated."
+)
 
 
 def promised_kinds(promise: Promise) -> str:
@@ -192,21 +202,17 @@ def limitations(numbers: FilterNumbers) -> list[Text]:
         numbers: Of the verdict.
     """
     said: list[Text] = [
-        "A generator's own copies are another distribution than those of the families: of copies that are stronger, "
-        "changed in other ways, or put together from several patients, nothing is promised.",
+        OWN_COPIES,
         "The guarantee is of one copy of a new person. Of many copies made by "
         f"{promised_kinds(numbers.promise)}, some are kept: with a miss rate of "
         f"{100 * numbers.promise.miss_rate:.4g} % up to that share of them.",
-        "That an image was rejected does not show that it is a copy; that it was kept does not show that it is none.",
+        NO_PROOF,
         "Metadata in the files, their names and text burnt into the pixels were not looked at, and go along as they "
         "are.",
         "What the generator itself gives away, if it is released, is another question; further images of it have to be "
         "filtered as well.",
-        "The rest of this folder names training images and people. Only the folder “kept” is meant to be shared.",
+        ONLY_KEPT,
     ]
     if not numbers.patients_known:
-        said.append(
-            "No patients are known: every image counts as an identity. If people have several images, the "
-            "guarantee fails more often than stated."
-        )
+        said.append(NO_PATIENTS)
     return [numbers.terms.fill(text) if isinstance(text, str) and "{" in text else text for text in said]

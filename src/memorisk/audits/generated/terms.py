@@ -1,6 +1,8 @@
-"""What a group is called in sentences, and shares and p-values in words."""
+"""What a group is called in sentences; shares, p-values and training images that were not read, in words."""
 
 from dataclasses import dataclass
+
+from memorisk.runs.errors import plural
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,19 @@ class Terms:
 def share(value: float) -> str:
     """Word a share as a whole percentage."""
     return f"{100 * value:.0f} %"
+
+
+def unread_training(n: int) -> tuple[str, str]:
+    """Word that training images were not read, as a doubt, and what would settle it.
+
+    Args:
+        n: Their number.
+    """
+    return (
+        f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not read: "
+        "copies of these are not found",
+        "training images that can be read, or a folder without these files if nothing was trained on them",
+    )
 
 
 def p_words(p: float) -> str:

@@ -17,7 +17,7 @@ from memorisk.audits.filter.page import (
     setup_section,
     verdict_blocks,
 )
-from memorisk.audits.filter.wording import promised_kinds
+from memorisk.audits.filter.wording import NO_PATIENTS, NO_PROOF, ONLY_KEPT, OWN_COPIES, promised_kinds
 from memorisk.audits.generated.closing import DefinitionRows, footer, set_name
 from memorisk.audits.generated.pictures import Pair
 from memorisk.audits.generated.terms import p_words
@@ -122,20 +122,16 @@ def limitations(patients_known: bool) -> list[Text]:
         patients_known: Whether it is known whose each image is.
     """
     said: list[Text] = [
-        "The generator's own copies are another distribution than those of the families: of copies that are stronger, "
-        "changed in other ways, or put together from several patients, nothing is promised.",
-        "That an image was rejected does not show that it is a copy; that it was kept does not show that it is none.",
+        OWN_COPIES,
+        NO_PROOF,
         "The generator itself remembers what it remembers. If it is released, anybody can draw from it what was "
         "rejected here.",
         "What is rejected is missing from the set: images that look like training images without copying them are "
         "drawn again as well, and the set moves away from the training images.",
-        "The rest of this folder names training images and people. Only the folder “kept” is meant to be shared.",
+        ONLY_KEPT,
     ]
     if not patients_known:
-        said.append(
-            "No patients are known: every image counts as an identity. If people have several images, the "
-            "guarantee fails more often than stated."
-        )
+        said.append(NO_PATIENTS)
     return said
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from memorisk.audits.generated.plants import deciding_ways, kinds_words, recall_doubt
 from memorisk.audits.generated.sets import MIN_GREY_LEVELS
-from memorisk.audits.generated.terms import Terms, p_words, share
+from memorisk.audits.generated.terms import Terms, p_words, share, unread_training
 from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.result import Listing, Paired, PixelPairs, Reading, SyntheticNumbers
 from memorisk.report.earlier_verdicts import FORMS
@@ -359,11 +359,7 @@ def _another_kind(numbers: SyntheticNumbers, terms: Terms) -> tuple[str, str] | 
 def _train_unread(reading: Reading) -> tuple[str, str] | None:
     """Doubt training images that were not read: their copies would not be found."""
     if n := reading.n_train_unread:
-        return (
-            f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not "
-            "read: copies of these are not found",
-            "training images that can be read, or a folder without these files if nothing was trained on them",
-        )
+        return unread_training(n)
     if n := reading.n_train_blank:
         return (
             f"{plural(n, 'training image shows', 'training images show')} next to nothing (fewer than "
