@@ -87,7 +87,7 @@ class Form:
     """Relative bound."""
     room: float = BOUND_ROOM
     """Multiplies every beta."""
-    directions: FloatArray = field(default_factory=lambda: NO_DIRECTIONS)
+    directions: NDArray[np.float32] = field(default_factory=lambda: NO_DIRECTIONS)
     """[d, c] of the sketches (`sketch`); empty without them."""
 
     def on_device(self) -> "Form":
@@ -98,13 +98,19 @@ class Form:
     def prepare(self, rows: Rows, first: int, last: int, workers: Team) -> Block:
         """Rows ``first`` to ``last`` made ready, some of them by each thread."""
         size, d = last - first, self.measure.dimension
-        short, own, slack = np.empty((size, d), np.float32), np.empty(size, np.float32), np.empty(size)
-        block = Block(np.empty((size, d)), short, own, slack, empty_sketch(size, self.directions))
+        exact = rows.own(first, last)
+        one = None if exact is None else exact[:1]
+        as_they_are = one is not None and self.measure.rows(one) is one
+        exact = exact if exact is not None and as_they_are else np.empty((size, d))
+        short, norms, slack = np.empty((size, d), np.float32), np.empty(size, np.float32), np.empty(size)
+        block = Block(exact, short, norms, slack, empty_sketch(size, self.directions))
         step = max(1, min(256, -(-size // workers.threads)))
 
         def fill(start: int) -> None:
-            end = min(start + step, size)
-            self._fill(self.measure.rows(rows.block(first + start, first + end)), block.part(start, end))
+            part = block.part(start, min(start + step, size))
+            if not as_they_are:
+                part.exact[:] = self.measure.rows(rows.block(first + start, first + start + len(part.exact)))
+            self._fill(part)
 
         workers.run(fill, range(0, size, step))
         return block
@@ -133,11 +139,11 @@ class Form:
             return self
         return replace(self, directions=find_directions(self, references, queries, k))
 
-    def sketch_bounds(self, queries: Sketch, references: Sketch) -> tuple[float, FloatArray]:
-        """Rho, and [m] betas, of the squared distances of sketches against the keys of sketches in exact arithmetic."""
-        d = self.directions.shape[1] + 1
-        rho = _product_rho(d)
-        return rho, _product_betas(d, rho, queries.own, queries.slack + float(references.slack.max())) * self.room
+    def sketch_bounds(self, queries: Sketch, references: Sketch) -> tuple[float, FloatArray, FloatArray]:
+        """Bounds of the squared distances of sketches: rho, betas [m], and the slacks [m] of the pairs (`sketch`)."""
+        d = self.directions.shape[1]
+        rho, slack = _product_rho(d), queries.slack + float(references.slack.max())
+        return rho, _product_betas(d, rho, queries.own, 0.0 * slack) * self.room, slack
 
     def moved(self, exact: Any) -> tuple[Any, Any]:
         """Rows centred and weighted or whitened, and what the rounding of that may have taken, [m] or 0."""
@@ -152,11 +158,11 @@ class Form:
         same = self.measure.name not in ("cosine", "correlation", "jensenshannon") and self.measure.domain != "softplus"
         return 0.0 if same else (self.measure.dimension + 64) ** 1.5 * 2.0**-50
 
-    def _fill(self, exact: FloatArray, out: Block) -> None:
-        """Fill one part of a block."""
+    def _fill(self, out: Block) -> None:
+        """Fill what a part of a block holds besides the rows of the definition."""
         from memorisk.scores.distances.kernels import round_to_float32
 
-        out.exact[:] = exact
+        exact = out.exact
         if self.definition.weights.size or self.definition.whitening.size:
             moved, floor = self.moved(exact)
             round_to_float32(np.ascontiguousarray(moved), np.zeros(0), self.scale, self.family, self.root, out)
@@ -164,7 +170,7 @@ class Form:
         else:
             round_to_float32(exact, self.centre, self.scale, self.family, self.root, out)
         if out.sketch is not None:
-            sketch_rows(self.directions, out.short, out.slack, out.sketch)
+            sketch_rows(self.directions, out.short, out.own, out.slack, out.sketch)
 
 
 def gamma(n: float) -> float:

@@ -376,8 +376,9 @@ SPARE = 8
 
 @compiled()
 def evaluate_near(
-    tile, x, y, own_x, own_y, betas, lower_betas, distances, ids_x, ids_y, multiplier, power, rho, lower_rho, limits
-):
+    tile, x, y, own_x, own_y, betas, lower_betas, slacks, distances, ids_x, ids_y,
+    multiplier, power, rho, lower_rho, limits,
+):  # fmt: skip
     """Turn squared distances of sketches into values of the family "product" where a pair may be among the nearest.
 
     The reference of the nearest sketch stands for each chunk. The nearest of these are evaluated first: the k-th of
@@ -392,6 +393,7 @@ def evaluate_near(
         own_y: [n].
         betas: [m] absolute bounds of the values.
         lower_betas: [m] those of the sketches.
+        slacks: [m] how much farther apart than their rows sketches may be.
         distances: [m, k] of the nearest up to here, ascending.
         ids_x: As in `scan_nearest`, and so the next three.
         ids_y: See there.
@@ -410,7 +412,7 @@ def evaluate_near(
     sketched, where = np.empty(k + SPARE, np.float32), np.empty(k + SPARE, np.int64)
     kept, two = 0, np.float32(2)
     for i in range(len(tile)):
-        row, lower_beta = tile[i], lower_betas[i]
+        row = tile[i]
         key = key_of(distances[i, k - 1], multiplier, power)
         _minima(row, least)
         sketched[:] = np.inf
@@ -434,7 +436,8 @@ def evaluate_near(
                 if value < lowest[k - 1]:
                     _lower(value, lowest)
         key = min(key, _upper(lowest[k - 1], rho, betas[i], 1.0))
-        bound = _limit(key, lower_rho, lower_beta, 1.0)
+        reach = math.sqrt(key * ROOM) + slacks[i]
+        bound = _limit(reach * reach, lower_rho, lower_betas[i], 1.0)
         limits[i] = _limit(key, rho, betas[i], 1.0)
         for j in range(n):
             row[j] = row[j] if row[j] <= bound else np.float32(np.inf)

@@ -250,11 +250,11 @@ def nearest(
         if some.sketch is None or kept > MOST_KEPT * n_pairs:
             evaluate(form, some, others, tile)
         else:
-            lower_rho, lower_betas = form.sketch_bounds(some.sketch, others.sketch)
+            lower_rho, lower_betas, slacks = form.sketch_bounds(some.sketch, others.sketch)
             np.matmul(some.sketch.short, others.sketch.short.T, out=tile)
             squares_from_products(some.sketch.own, others.sketch.own, tile)
             kept += evaluate_near(
-                tile, some.short, others.short, some.own, others.own, betas, lower_betas, distances[rows], *ids,
+                tile, some.short, others.short, some.own, others.own, betas, lower_betas, slacks, distances[rows], *ids,
                 form.multiplier, form.power, form.rho, lower_rho, limits,
             )  # fmt: skip
             n_pairs += tile.size

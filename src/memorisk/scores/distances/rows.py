@@ -92,6 +92,16 @@ class Rows:
         part.flags.writeable = False
         return part
 
+    def own(self, first: int, last: int) -> FloatArray | None:
+        """Rows ``first`` to ``last`` of the table itself, not to be written to; None where compiled code needs a copy.
+
+        A table that may not be written to is another type to a compiled function, which would be compiled once more.
+        """
+        table = self._table
+        if self._tensor or table.dtype != np.float64 or not (table.flags.c_contiguous and table.flags.writeable):
+            return None
+        return table[first:last]
+
     def take(self, numbers: NDArray[np.int64]) -> FloatArray:
         """Rows of these numbers in float64, a copy."""
         return self._float64(self._table[numbers])

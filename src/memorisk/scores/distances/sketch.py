@@ -1,14 +1,13 @@
 """Lower bounds of Euclidean distances from a few directions: most pairs need no product over all columns.
 
-The sketch of a row x is phi(x) = (P'x, |x - P P'x|), with P [d, c] the leading principal directions of some references
-(a range finder, Halko, Martinsson and Tropp 2011, algorithm 4.4). For P of orthonormal columns |phi(x) - phi(y)| is at
-most |x - y|, by Pythagoras and the triangle inequality of what is left, whatever the directions are: they decide how
-many pairs are left out, never which neighbours are found.
+The sketch of a row x is P'x, with P [d, c] leading principal directions of some references (a range finder, Halko,
+Martinsson and Tropp 2011, algorithm 4.4). No direction is longer than 1 and none is counted twice, |P'z| <= |z| for all
+z, so that sketches are at most as far apart as their rows, whatever the directions are: they decide how many pairs are
+left out, never which neighbours are found.
 
-Rounding: with v = 2^-53, a computed P'x is off by at most 8 (d + 64) v |x| and the squares of what is left by at most
-e |x|^2, e = 64 (d + 64) v, so that its root is off by at most e^(1/2) |x|; float32 then takes 2^-24 of each number.
-`drift` is their sum. Sketches are rows of c + 1 columns to which the bound of the family "product" (`bounds`) applies,
-with `drift` times the norm added to the slack of each row.
+A sketch is computed in float32. It is off by at most gamma(d) c^(1/2) |x| in any order of addition (`bounds`), and by
+what the row itself lost when it was rounded: ``slack``. With s the slacks of both rows, two rows of key K have sketches
+of squared distance at most (K^(1/2) + s)^2.
 """
 
 from dataclasses import dataclass
@@ -34,7 +33,9 @@ COST = 6 * DIRECTIONS
 """Pairs a row, queries and references counted alike, below which sketches cost more than they save."""
 MOST_KEPT = 0.125
 """Share of the pairs kept above which the product over all columns is quicker."""
-NO_DIRECTIONS = np.empty((0, 0))
+SHRINKAGE = 2.0**-18
+"""Taken from the length of each direction: more than what rounding them to float32 can add."""
+NO_DIRECTIONS = np.empty((0, 0), np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,26 +43,26 @@ class Sketch:
     """Sketches of the rows of a block."""
 
     short: NDArray[np.float32]
-    """[m, c + 1] phi of each row, rounded."""
+    """[m, c] P'x of each row."""
     own: NDArray[np.float32]
     """[m] squared norms."""
     slack: FloatArray
-    """[m] distance of each from phi of the definition's row."""
+    """[m] distance of each from the sketch of the definition's row in exact arithmetic."""
 
     def part(self, first: int, last: int) -> "Sketch":
         """Return some of the rows."""
         return Sketch(self.short[first:last], self.own[first:last], self.slack[first:last])
 
 
-def empty_sketch(size: int, directions: FloatArray) -> Sketch | None:
+def empty_sketch(size: int, directions: NDArray[np.float32]) -> Sketch | None:
     """Room for the sketches of a block, or None where there are no directions."""
     if not directions.size:
         return None
-    short = np.empty((size, directions.shape[1] + 1), np.float32)
+    short = np.empty((size, directions.shape[1]), np.float32)
     return Sketch(short, np.empty(size, np.float32), np.empty(size))
 
 
-def find_directions(form: "Form", references: Rows, queries: int, k: int) -> FloatArray:
+def find_directions(form: "Form", references: Rows, queries: int, k: int) -> NDArray[np.float32]:
     """Leading principal directions of at most ``SAMPLE`` references, [d, c]; empty where they would not pay.
 
     Args:
@@ -81,29 +82,32 @@ def find_directions(form: "Form", references: Rows, queries: int, k: int) -> Flo
     sample = sample.astype(np.float32)
     basis = sample.T @ np.random.default_rng(0).normal(size=(len(sample), DIRECTIONS)).astype(np.float32)
     basis, _ = np.linalg.qr((sample.T @ (sample @ basis)).astype(np.float64))
-    error = np.linalg.norm(basis.T @ basis - np.eye(basis.shape[1]))
-    return np.ascontiguousarray(basis) if error < 2.0**-45 else NO_DIRECTIONS
+    directions = ((1.0 - SHRINKAGE) * basis).astype(np.float32)
+    wide = directions.astype(np.float64)
+    excess = np.linalg.norm(wide.T @ wide - (1.0 - SHRINKAGE) ** 2 * np.eye(wide.shape[1]))
+    return directions if excess < SHRINKAGE else NO_DIRECTIONS
 
 
-def drift(d: int) -> float:
-    """Bound the distance of a sketch in float32 from that of the same row in exact arithmetic, a share of its norm."""
-    return (64 * (d + 64) * 2.0**-53) ** 0.5 + 2.0**-22
-
-
-def sketch_rows(directions: FloatArray, short: NDArray[np.float32], slack: FloatArray, out: Sketch) -> None:
+def sketch_rows(
+    directions: NDArray[np.float32],
+    short: NDArray[np.float32],
+    own: NDArray[np.float32],
+    slack: FloatArray,
+    out: Sketch,
+) -> None:
     """Fill the sketches of some rows.
 
     Args:
         directions: [d, c].
         short: [m, d] rows in float32.
+        own: [m] their squared norms.
         slack: [m] distances of these from the rows of the definition.
         out: [m] of them, written.
     """
-    rows = short.astype(np.float64)
-    along = rows @ directions
-    squares = np.einsum("ij,ij->i", rows, rows)
-    out.short[:, :-1] = along
-    out.short[:, -1] = np.sqrt(np.maximum(squares - np.einsum("ij,ij->i", along, along), 0.0))
-    rounded = out.short.astype(np.float64)
-    out.own[:] = np.einsum("ij,ij->i", rounded, rounded)
-    out.slack[:] = slack + drift(len(directions)) * np.sqrt(squares)
+    from memorisk.scores.distances.bounds import UNIT
+
+    d, c = directions.shape
+    np.matmul(short, directions, out=out.short)
+    out.own[:] = np.square(out.short, dtype=np.float64).sum(axis=1)
+    # gamma(d), with room for the rounding of the norm
+    out.slack[:] = slack + (d + 8) * UNIT / (1 - (d + 8) * UNIT) * (1 + 2.0**-10) * np.sqrt(c * own.astype(np.float64))
