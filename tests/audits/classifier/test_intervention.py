@@ -30,6 +30,8 @@ from tests.audits.made_evidence import twin_evidence
 from tests.commands import answer, environment, memorisk, refusal
 from tests.thorough import thorough
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SIZES = {"plain": 60, "sky": 60, "moss": 40}
 RECIPE = {"models": 8, "epochs": 40, "lr": 0.003, "processes": 1, "split_seed": 3}
 QUICK = RECIPE | {"models": 6, "epochs": 2}

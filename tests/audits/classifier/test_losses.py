@@ -15,6 +15,8 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from tests.audits.made_evidence import twin_evidence
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 RECIPE = Path(__file__).resolve().parents[3] / "recipes" / "losses_sklearn.py"
 TEXT = ("image", "label", "group", "split", "role")
 

@@ -15,6 +15,7 @@ from memorisk.cli.main import main
 from memorisk.report.result import Result
 from memorisk.training.classifiers.jobs import LOGITS
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
 MODULE = '''

@@ -11,7 +11,6 @@ import pytest
 from memorisk.audits.classifier.pages.audit import classifier_page
 from memorisk.audits.classifier.pages.wording import HEADLINES
 from memorisk.report.columns import capitalized
-from memorisk.report.figures import memorization as figures
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from tests.audits.classifier_results import HOSTILE, TARGET, hostile_result, make_result
@@ -27,13 +26,6 @@ def browser():
         pytest.skip("no Chromium on this machine (apt-get install chromium)")
     with Chromium(path) as running:
         yield running
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    """No figures, where only words are read; tests/report draws them from such values, other tests here whole pages."""
-    for name in ("interval_plot", "frequency_plot", "null_against_members", "roc_log", "p_value_histogram"):
-        monkeypatch.setattr(figures, name, lambda *_, **__: "<svg></svg>")
 
 
 def page_text(result: Result, **options) -> str:
