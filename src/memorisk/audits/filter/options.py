@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from memorisk.audits.generated.options import refuse_sample
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
@@ -81,8 +82,7 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
         """
         ImageOptions.validate(self)
         self.check_cluster()
-        if self.sample is not None:
-            raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
+        refuse_sample(self)
         check_between(self, "miss_rate", "confidence")
         check_seeds(self, "seed")
         self._check_lists()

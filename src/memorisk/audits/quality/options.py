@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from memorisk.audits.generated.options import check_held_out, refuse_sample
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
@@ -85,20 +86,12 @@ class QualityOptions(ImageOptions, ClusterOptions):
         """
         ImageOptions.validate(self)
         self.check_cluster()
-        if self.sample is not None:
-            raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
+        refuse_sample(self)
         check_between(self, "level")
         check_seeds(self, "seed", below=1 << 31)
         check_counts(self, classifier_epochs=1, classifier_seeds=1, batch_size=2, threads=1)
         self._check_lists()
-        if self.held_out is not None and self.held_out_split is not None:
-            raise InputError("held_out and held_out_split both say which images are held out: give one of them")
-        if self.train_split is not None and self.held_out_split is None:
-            raise InputError("train_split goes with held_out_split: which part of TRAIN is held out?")
-        if self.held_out_split is not None and self.held_out_split == (self.train_split or "train"):
-            raise InputError(
-                f"held_out_split and train_split are both {self.held_out_split!r}; name two parts of TRAIN"
-            )
+        check_held_out(self)
         if self.classifier is not None and self.held_out is None and self.held_out_split is None:
             raise InputError("classifier is tested on held-out real images: name them with held_out or held_out_split")
 

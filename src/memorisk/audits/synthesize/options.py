@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.audits.filter.options import ScreeningOptions, plain_settings
+from memorisk.audits.generated.options import refuse_two_held_out
 from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import Balance, HeldOutSplit, Paired, PlantKinds, grouped
@@ -63,8 +64,7 @@ class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
         if not self.generator:
             raise InputError("no generator is given: what draws the images, as in generator FOLDER")
         check_counts(self, images=1, most_tries=1, threads=1)
-        if self.held_out is not None and self.held_out_split is not None:
-            raise InputError("held_out and held_out_split both say which images are held out: give one of them")
+        refuse_two_held_out(self)
         if self.held_out_split is not None and self.held_out_split in (self.trained_on, self.calibration_split):
             raise InputError(
                 f"held_out_split {self.held_out_split!r} is used for something else: name a part of its own"

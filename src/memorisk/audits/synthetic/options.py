@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from memorisk.audits.generated.options import check_held_out, refuse_sample
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
@@ -95,23 +96,17 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
         """
         ImageOptions.validate(self)
         self.check_cluster()
-        if self.sample is not None:
-            raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
+        refuse_sample(self)
         check_between(self, "level", "recall")
         check_counts(self, plants=0)
         assert self.kinds  # every name is one of a kind's
         check_seeds(self, "seed")
-        if self.held_out is not None and self.held_out_split is not None:
-            raise InputError("held_out and held_out_split both say which images are held out: give one of them")
+        check_held_out(self)
         if self.detector and (self.features, self.measure) != (AUTO, AUTO):
             raise InputError("detector says what compares images, each with its own measure: leave features and "
                              "measure out")  # fmt: skip
         if len(set(self.detector)) < len(self.detector):
             raise InputError("a detector is named twice: name each once, since they share the level")
-        if self.train_split is not None and self.held_out_split is None:
-            raise InputError("train_split goes with held_out_split: which part of TRAIN is held out?")
-        if self.held_out_split is not None and self.held_out_split == self.trained_on:
-            raise InputError(f"held_out_split and train_split are both {self.trained_on!r}; name two parts of TRAIN")
 
     @property
     def sources(self) -> tuple[str, ...]:
