@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.generated.knowledge import detector_notes
+from memorisk.audits.generated.options import check_saved_features
 from memorisk.audits.generated.plants import PlantedSet
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.synthetic.options import AUTO, SyntheticOptions
@@ -111,22 +112,15 @@ def _with_folder(detector: PairDetector) -> str:
 
 
 def _check_saved(detectors: Sequence[PairDetector], options: SyntheticOptions, sets: Sets) -> None:
-    """Require files of features for all sets, or for none.
+    """Require that a file of features stands by itself, and that there is one for every set.
 
     Raises:
         InputError: They are not.
     """
-    beside = {"synthetic_features": options.synthetic_features, "held_out_features": options.held_out_features}
-    if not any(detector.source.kind == "saved" for detector in detectors):
-        if given := [name for name, path in beside.items() if path is not None]:
-            raise InputError(f"{given[0]} belongs to a file of features of TRAIN: name that with features")
-        return
-    if len(detectors) > 1:
+    saved = any(detector.source.kind == "saved" for detector in detectors)
+    if saved and len(detectors) > 1:
         raise InputError("a file of features stands by itself, since no known copy has any: leave the others out")
-    if options.synthetic_features is None:
-        raise InputError("features of TRAIN are saved ones: name those of SYNTHETIC with synthetic_features")
-    if sets.held is not None and options.held_out_split is None and options.held_out_features is None:
-        raise InputError("features of TRAIN are saved ones: name those of the held-out images with held_out_features")
+    check_saved_features(options, saved=saved, held_out=sets.held is not None)
 
 
 def can_plant(options: SyntheticOptions) -> bool:

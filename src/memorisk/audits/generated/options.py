@@ -1,4 +1,4 @@
-"""What the settings of audits of generated images must agree on: several sets, of which one is held out."""
+"""What the settings of audits of generated images must agree on: several sets, one held out, saved features of all."""
 
 from typing import Protocol
 
@@ -20,6 +20,15 @@ class _HeldOut(Protocol):
 class _Divided(_HeldOut, Protocol):
     @property
     def train_split(self) -> str | None: ...
+
+
+class _Featured(Protocol):
+    @property
+    def synthetic_features(self) -> object: ...
+    @property
+    def held_out_features(self) -> object: ...
+    @property
+    def held_out_split(self) -> str | None: ...
 
 
 def refuse_sample(options: _Sampled) -> None:
@@ -53,3 +62,25 @@ def check_held_out(options: _Divided) -> None:
         raise InputError("train_split goes with held_out_split: which part of TRAIN is held out?")
     if options.held_out_split is not None and options.held_out_split == (options.train_split or "train"):
         raise InputError(f"held_out_split and train_split are both {options.held_out_split!r}; name two parts of TRAIN")
+
+
+def check_saved_features(options: _Featured, *, saved: bool, held_out: bool) -> None:
+    """Require files of features for all sets, or for none.
+
+    Args:
+        options: They name the files beside that of TRAIN.
+        saved: Whether features of TRAIN lie in a file; with a split it holds both parts.
+        held_out: Whether there are held-out images.
+
+    Raises:
+        InputError: A file is missing, or stands alone.
+    """
+    beside = {"synthetic_features": options.synthetic_features, "held_out_features": options.held_out_features}
+    if not saved:
+        if given := [name for name, path in beside.items() if path is not None]:
+            raise InputError(f"{given[0]} belongs to a file of features of TRAIN: name that with features")
+        return
+    if options.synthetic_features is None:
+        raise InputError("features of TRAIN are saved ones: name those of SYNTHETIC with synthetic_features")
+    if held_out and options.held_out_split is None and options.held_out_features is None:
+        raise InputError("features of TRAIN are saved ones: name those of the held-out images with held_out_features")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.audits.generated.options import check_saved_features
 from memorisk.audits.generated.sets import (
     HELD_OUT,
     SYNTHETIC,
@@ -154,13 +155,7 @@ def _sources(options: QualityOptions, sets: Sets) -> list[FeatureSource]:
     saved = [source for source in sources if source.kind == "saved"]
     if saved and len(sources) > 1:
         raise InputError("a file of features stands by itself: leave the other features out")
-    if saved and options.synthetic_features is None:
-        raise InputError("features of TRAIN are saved ones: name those of SYNTHETIC with synthetic_features")
-    split = options.held_out_split is not None  # the file of TRAIN holds both parts
-    if saved and sets.held is not None and not split and options.held_out_features is None:
-        raise InputError("features of TRAIN are saved ones: name those of the held-out images with held_out_features")
-    if not saved and (options.synthetic_features or options.held_out_features):
-        raise InputError("synthetic_features and held_out_features belong to a file of features of TRAIN")
+    check_saved_features(options, saved=bool(saved), held_out=sets.held is not None)
     return sources
 
 
