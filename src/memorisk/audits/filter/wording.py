@@ -151,7 +151,8 @@ def exposed_words(numbers: FilterNumbers) -> str:
         beside = terms.fill(NEW_PATIENTS, share=share, low=low, high=high)
     ways = ((BY_PIXELS, exposed.n_identical_patients), (BY_SCORE, exposed.n_singled_patients))
     by = ", ".join(terms.fill(way, n=count(n)) for way, n in ways if n)
-    told = [f"The rejected images expose {terms.counted(exposed.n_exposed_patients)}{f': {by}' if by else ''}."]
+    whom = f"{terms.counted(exposed.n_exposed_patients)}: {by}" if by else "nobody for certain"
+    told = [f"The rejected images expose {whom}."]
     if n := exposed.n_pointed_patients:
         told.append(terms.fill(SIMILAR, n=count(n)))
     return " ".join([*told, WHOLE_SET, f"{beside}."])
