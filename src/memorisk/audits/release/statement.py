@@ -17,8 +17,8 @@ from memorisk.audits.release.set_descriptions import (
     describe_loop,
     describe_quality,
     describe_synthetic,
-    describe_watch,
 )
+from memorisk.audits.release.watch_descriptions import describe_watch
 from memorisk.images.file_hashes import unread_rows
 from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope

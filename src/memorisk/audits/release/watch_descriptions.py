@@ -1,0 +1,81 @@
+"""What a statement says of a watch: of a training that was looked at, and of no set. A watch never clears anything."""
+
+from typing import Any
+
+from memorisk.audits.release.integrity import FinishedAudit
+from memorisk.audits.release.model_descriptions import OF_IMAGES, SEEDED, count_or_none, settings_of_run
+from memorisk.audits.release.set_descriptions import AUDIT_IT
+from memorisk.report.statements.statement import FAIL, UNDECIDED, AuditStatement, Figure, Method, Part, Subject
+from memorisk.statistics.multiple_testing import should_stop
+
+_NO_PROOF = "a watch looks at few images while the generator changes: it shows memorization and never rules it out"
+
+
+def describe_watch(run: FinishedAudit) -> AuditStatement:
+    """Describe a watch: a failure where its rule said stop, else undecided.
+
+    Args:
+        run: Of that kind.
+    """
+    looks: list[dict[str, Any]] = run.tables["looks"].to_dict("records")  # pyright: ignore[reportAssignmentType]
+    made, last = run.config["run"], looks[-1]
+    exceeded = [bool(look["exceeded"]) for look in looks]
+    patience = int(made.get("patience", 1))
+    stop = next((look for i, look in enumerate(looks) if should_stop(exceeded[: i + 1], patience)), None)
+    speaks = [look for look in looks if look["exceeded"] or look["share_low"] > look["nominal"] or look["listed"] > 0]
+    why = []
+    if stop is not None:
+        why.append(f"memorization was shown at step {stop['step']:,}; earlier steps may have memorized, too")
+    elif speaks:
+        why.append(f"step {speaks[0]['step']:,} by itself points to memorization, though the rule did not say stop")
+    return AuditStatement(
+        kind="watch",
+        question="Does the generator begin to memorize while it is trained?",
+        status=UNDECIDED if stop is None else FAIL,
+        gate=str(made.get("stop_on", "")),
+        why=tuple(why if stop is not None else [*why, _NO_PROOF]),
+        what_would_decide=() if stop is not None else (AUDIT_IT,),
+        subject=Subject(what="training", why="A training was looked at, and no set that is to be released."),
+        data=(
+            Part(part="training", fingerprint=str(made["training"]), units=count_or_none(last["n_train"])),
+            Part(part="held out", fingerprint=str(made["held_out"]), units=count_or_none(last["n_held"])),
+        ),
+        units="patients",
+        n_units=count_or_none(last["n_train"]),
+        n_models=None,
+        level=float(made["error"]),
+        correction="one error for all looks of the training",
+        figures=tuple(_evaluation_figures(looks, last)),
+        not_examined=("Images that were not drawn for a look.", *OF_IMAGES),
+        assumptions=(
+            "Held-out images are a random part, by patient, of the data that the generator is trained on.",
+            "They had no part in the training; as they may have ended it, they cannot serve the final audit.",
+            SEEDED,
+        ),
+        limits=("Memorization grows and is shown late: earlier steps may have memorized, too.",),
+        method=Method(
+            name="Memorized share of training patients beside held-out ones, look by look, and a stopping rule",
+            source="METHODS section 5, applied to every look",
+            page="watch.md",
+        ),
+        seeds=(int(made.get("seed", 0)),),
+        settings=settings_of_run(made, ("images", "looks", "nominal", "level", "stop_on", "error", "patience")),
+        versions={},
+        run_sha256=run.sha256,
+    )  # fmt: skip
+
+
+def _evaluation_figures(looks: list[dict[str, Any]], last: dict[str, Any]) -> list[Figure]:
+    n = count_or_none(last["n_train"])
+    return [
+        Figure(name="looks", title="Looks", value=len(looks)),
+        Figure(name="step", title="Last step looked at", value=last["step"]),
+        Figure(
+            name="memorized_share", title="Memorized share at the last look", value=last["share"],
+            low=last["share_low"], high=last["share_high"], confidence=0.95, p_value=last["p_value"], n=n,
+            unit="patients",
+        ),
+        Figure(name="nominal", title="The same of a generator that memorized nothing", value=last["nominal"]),
+        Figure(name="listed", title="Training patients listed at the last look", value=last["listed"], n=n,
+               unit="patients"),
+    ]  # fmt: skip
