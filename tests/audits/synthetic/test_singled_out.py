@@ -13,6 +13,8 @@ from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.nulls import unit_p_values
 from tests.audits.synthetic.making import parts, store_of, write_sets
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 COPIED = 3
 PASSES = {"plants": 12, "recall": 0.2, "plant_kinds": ("exact", "flipped", "noised")}
 
