@@ -18,7 +18,7 @@ from memorisk.runs.files import read_json
 from memorisk.statistics.epsilon import replace_one_epsilon
 from tests.commands import answer
 
-QUICK = {"model": "small_cnn", "models": 6, "epochs": 3, "processes": 1, "fail_on": "never"}
+QUICK = {"model": "small_cnn", "models": 6, "epochs": 2, "sample": 900, "processes": 1, "fail_on": "never"}
 
 
 @pytest.fixture(scope="module")
