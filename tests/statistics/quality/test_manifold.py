@@ -54,6 +54,28 @@ def test_copies_lie_on_edges_that_are_counted_in_any_blocks(monkeypatch):
     assert precision_recall(real, synthetic, intervals=False).precision.estimate == 1
 
 
+@pytest.mark.parametrize("kind", ["far from the origin", "of many sizes", "tiny", "huge", "all but the same"])
+def test_balls_are_those_of_the_definition_where_float32_cannot_tell(kind):
+    rng = np.random.default_rng(3)
+    real, synthetic = (rng.normal(size=(n, 40)) for n in (70, 60))
+    synthetic[:20] = real[:20] + 1e-9 * rng.normal(size=(20, 40))
+    if kind == "far from the origin":
+        real, synthetic = real + 1e5, synthetic + 1e5
+    elif kind == "of many sizes":
+        real, synthetic = (values * 10.0 ** rng.integers(-6, 6, (len(values), 1)) for values in (real, synthetic))
+    elif kind == "all but the same":
+        real, synthetic = (real[:1] + 1e-8 * values for values in (real, synthetic))
+    else:
+        real, synthetic = (values * (1e-40 if kind == "tiny" else 1e40) for values in (real, synthetic))
+    parts = [ImageSubset(np.arange(70), np.arange(60)), ImageSubset(np.arange(0, 70, 2), np.arange(0, 60, 3))]
+    for found, part in zip(count_in_balls(real, synthetic, 4, parts), parts, strict=True):
+        centres, others = real[part.centres], synthetic[part.others]
+        inside = cdist(centres, others) <= np.sort(cdist(centres, centres), axis=1)[:, 4, None]
+        assert found.others == inside.any(axis=0).mean()
+        assert found.balls == inside.any(axis=1).mean()
+        assert found.pairs == inside.sum() / len(others)
+
+
 def test_duplicates_have_balls_of_radius_zero():
     real = np.repeat(np.arange(3.0), 5)[:, None]
     assert precision_recall(real, np.array([[0.0]] * 4 + [[0.5]] * 4), intervals=False).precision.estimate == 0.5

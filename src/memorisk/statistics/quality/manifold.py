@@ -20,8 +20,8 @@ images than this, and gets the (wide) jackknife that leaves out a group of units
 from.
 
 The ball about an image reaches to its k-th nearest neighbour in its own set, itself not counted, and is closed: an
-exact copy of a neighbour is inside. Distances are compared by matrix products in float64, block by block, and every
-pair within rounding of a ball's edge again by definition, so that ties are ties.
+exact copy of a neighbour is inside. Distances are compared by matrix products in float32, block by block, and every
+pair within rounding of a ball's edge again by definition in float64, so that ties are ties.
 
 Intervals need the same counts from parts of both sets. All parts are counted in one pass over the pairs; the
 neighbours within a part come from one list, or are looked for again where the list is too short.
@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.scores.distances import fit_measure, nearest, rowwise
+from memorisk.scores.distances.bounds import gamma
 from memorisk.statistics.quality.figures import (
     Codes,
     FloatArray,
@@ -48,7 +49,6 @@ from memorisk.statistics.quality.figures import (
 
 Mask = NDArray[np.bool_]
 _AT_ONCE = 1 << 22  # pairs in a block: 32 MiB
-_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,22 +140,28 @@ class _Pairs:
         self.centres, self.others = centres, others
         self.measure = fit_measure("euclidean", centres)
         middle = centres.mean(axis=0)
-        self.x, self.y = centres - middle, others - middle
-        self.x2, self.y2 = np.square(self.x).sum(axis=1), np.square(self.y).sum(axis=1)
+        most = max(float(abs(values - middle).max(initial=0.0)) for values in (centres, others))
+        self.scale = 2.0 ** -np.floor(np.log2(most)) if most > 0 else 1.0
+        self.x, self.y = (((values - middle) * self.scale).astype(np.float32) for values in (centres, others))
+        self.x2, self.y2 = (np.square(values, dtype=np.float64).sum(axis=1) for values in (self.x, self.y))
+        # Off by at most gamma(d) (x^2 + y^2) for the product, 4 units for the rounding of both rows, 5 for the sums.
+        self.rounding = gamma(centres.shape[1] + 16)
 
-    def squared(self, start: int, stop: int) -> FloatArray:
-        """[b, n] of a block of the others."""
+    def squared(self, start: int, stop: int) -> NDArray[np.float32]:
+        """[b, n] of a block of the others, of rows that are scaled."""
         values = self.y[start:stop] @ self.x.T
-        values *= -2.0
-        values += self.y2[start:stop, None]
-        values += self.x2
+        values *= np.float32(-2.0)
+        values += self.y2[start:stop, None].astype(np.float32)
+        values += self.x2.astype(np.float32)
         return values
 
-    def within(self, squared: FloatArray, rows: Codes, columns: Codes, radius: FloatArray) -> Mask:
+    def within(self, squared: NDArray[np.float32], rows: Codes, columns: Codes, radius: FloatArray) -> Mask:
         """[b, c] whether others lie in the balls of some centres; pairs at the edge by definition."""
-        edge, unsure = np.square(radius), _ROUNDING * (self.y2.max(initial=0.0) + self.x2[columns])
-        inside = squared <= edge - unsure
-        i, j = np.nonzero(inside != (squared <= edge + unsure))
+        edge, unsure = np.square(radius * self.scale), self.rounding * self.x2[columns] + 2.0**-100
+        low, high = ((edge - unsure).astype(np.float32), (edge + unsure).astype(np.float32))
+        own = (self.rounding * (1 + 2.0**-10) * self.y2[rows, None]).astype(np.float32)
+        inside = squared + own <= np.nextafter(low, np.float32(-np.inf))
+        i, j = np.nonzero(inside != (squared - own <= np.nextafter(high, np.float32(np.inf))))
         if len(i):
             distance = rowwise(self.centres[columns[j]], self.others[rows[i]], self.measure)
             inside[i, j] = distance <= radius[j]
