@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.classifier.attack_table import ALL, paper_attacks, reference_attacks, without_trainings
 from memorisk.audits.classifier.evidence import Evidence, Items, stack_evidence
+from memorisk.audits.classifier.tables.attacks import ALL, paper_attacks, reference_attacks, without_trainings
 from memorisk.statistics.roc import seed_auc_jackknife
 
 SEEDS = (4, 8)

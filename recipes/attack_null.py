@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.classifier.attack_table import AttackScores, paper_attacks, reference_attacks
 from memorisk.audits.classifier.evidence import Evidence, Items, stack_evidence
+from memorisk.audits.classifier.tables.attacks import AttackScores, paper_attacks, reference_attacks
 from memorisk.scores.twin_attacks import MEMBER, NEITHER, NON_MEMBER, gaussian_likelihood_ratio
 from memorisk.statistics.roc import seed_auc_jackknife
 

@@ -29,16 +29,16 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.analysis import PER_CLASS, class_findings, verdict_table
-from memorisk.audits.classifier.attack_table import (
+from memorisk.audits.classifier.evidence import Context, Evidence, Items
+from memorisk.audits.classifier.options import NOTICE, AnalysisOptions
+from memorisk.audits.classifier.tables.attacks import (
     ALL,
     attack_rows,
     attacks_for_verdict,
     paper_attacks,
     reference_attacks,
 )
-from memorisk.audits.classifier.evidence import Context, Evidence, Items
-from memorisk.audits.classifier.memorization_table import is_asymmetric
-from memorisk.audits.classifier.options import NOTICE, AnalysisOptions
+from memorisk.audits.classifier.tables.classes import is_asymmetric
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.randomization import studentized
 from memorisk.statistics.verdicts.attack_verdict import attack_findings

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from memorisk.audits.classifier.attack_table import (
+from memorisk.audits.classifier.evidence import Evidence
+from memorisk.audits.classifier.tables.attacks import (
     ALL,
     attack_table,
     attacks_for_verdict,
@@ -14,7 +15,6 @@ from memorisk.audits.classifier.attack_table import (
     reference_attacks,
     without_trainings,
 )
-from memorisk.audits.classifier.evidence import Evidence
 from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores
 from memorisk.scores.twin_attacks import MEMBER, NON_MEMBER

@@ -10,10 +10,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.attack_numbers import ALL, Replication
-from memorisk.audits.classifier.attack_table import attack_table, attacks_for_verdict
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncovered_images
-from memorisk.audits.classifier.image_table import count_images, describe_models, image_table, null_sample
-from memorisk.audits.classifier.memorization_table import ClassFindings, audit_class, is_asymmetric, list_groups
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.wording import ATTACKS
 from memorisk.audits.classifier.result import (
@@ -28,7 +25,10 @@ from memorisk.audits.classifier.result import (
     Unscored,
     Utility,
 )
-from memorisk.audits.classifier.utility import utility_on_test
+from memorisk.audits.classifier.tables.attacks import attack_table, attacks_for_verdict
+from memorisk.audits.classifier.tables.classes import ClassFindings, audit_class, is_asymmetric, list_groups
+from memorisk.audits.classifier.tables.images import count_images, describe_models, image_table, null_sample
+from memorisk.audits.classifier.tables.utility import utility_on_test
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result

@@ -25,10 +25,10 @@ from memorisk.audits.classifier.attack_numbers import (
     TargetAudit,
     TargetVerdict,
 )
-from memorisk.audits.classifier.attack_table import AttackScores, attack_row
 from memorisk.audits.classifier.evidence import WHOLE, Evidence
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.tables.attacks import AttackScores, attack_row
 from memorisk.audits.classifier.trainings import Recipe, score_passes
 from memorisk.images.containers.safetensors import tensors_of
 from memorisk.images.store import ImageStore

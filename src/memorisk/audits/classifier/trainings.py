@@ -13,10 +13,10 @@ import numpy as np
 
 from memorisk.audits.classifier.analysis import class_findings
 from memorisk.audits.classifier.evidence import Context, Evidence, margin_of_loss, stack_evidence
-from memorisk.audits.classifier.memorization_table import ClassFindings
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import VALIDATION, Plan, make_placebo
 from memorisk.audits.classifier.result import Placebo, PlaceboRepeat, PlaceboShare
+from memorisk.audits.classifier.tables.classes import ClassFindings
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.models.classifiers.zoo import is_download

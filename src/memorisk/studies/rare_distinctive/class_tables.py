@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.attack_table import STRONGEST
+from memorisk.audits.classifier.tables.attacks import STRONGEST
 from memorisk.models.classifiers.specs import SPECS
 from memorisk.report.columns import column_numbers, column_texts, largest_first, rows
 from memorisk.runs.errors import InputError, one_line

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.attack_table import paper_attacks
 from memorisk.audits.classifier.evidence import Evidence
 from memorisk.audits.classifier.result import INTERVENTION_TABLE as TABLE
 from memorisk.audits.classifier.result import Intervention
+from memorisk.audits.classifier.tables.attacks import paper_attacks
 from memorisk.report.columns import booleans, column_numbers, rows
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence
-from memorisk.audits.classifier.memorization_table import ClassFindings
 from memorisk.audits.classifier.result import ImageCounts, ModelsTrained, NullSample
+from memorisk.audits.classifier.tables.classes import ClassFindings
 from memorisk.scores.memorization import feldman_zhang, memorization
 
 NULL_SAMPLE = 4000  # values kept for the figure of members beside the null

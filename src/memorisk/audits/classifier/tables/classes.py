@@ -1,7 +1,7 @@
 """Test one class at a time, and tabulate classes and groups (METHODS section 1, "Null and p-value").
 
 A class has its memorization, null, list and mean. The null is not pooled over classes: a pooled null rejects 11 %
-at nominal 5 % in rare classes and 4 % in common ones. `image_table` holds the images, `utility` the models' accuracy.
+at nominal 5 % in rare classes and 4 % in common ones. `images` holds the images, `utility` the models' accuracy.
 """
 
 from dataclasses import dataclass, replace
