@@ -275,8 +275,18 @@ def test_opacus_accountant_finds_what_ours_does(epsilon: float) -> None:
         cross_check(replace(privacy, noise_multiplier=0.9 * privacy.noise_multiplier))
 
 
-@pytest.mark.parametrize(("n", "batch", "epochs"), [(1216, 64, 8), (60, 20, 2), (50_000, 512, 30), (400, 400, 60)])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 50.0])
+RECIPES = [(1216, 64, 8), (60, 20, 2), (50_000, 512, 30), (400, 400, 60)]
+BUDGETS = [8.0, 1.0, 0.1, 50.0]
+
+
+@pytest.mark.parametrize(
+    ("n", "batch", "epochs", "epsilon"),
+    [
+        (*recipe, budget) if i == k else thorough(*recipe, budget)
+        for i, recipe in enumerate(RECIPES)
+        for k, budget in enumerate(BUDGETS)
+    ],
+)
 def test_own_accounting_stands_in_for_opacus(monkeypatch, n: int, batch: int, epochs: int, epsilon: float) -> None:
     private_options = replace(OPTIONS, epochs=epochs, batch_size=batch, epsilon=(epsilon,))
     asked = privacy_of.__wrapped__(n, private_options)
