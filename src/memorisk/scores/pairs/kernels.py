@@ -47,6 +47,11 @@ def _folded(builder, vector):
     return builder.add(even, odd)
 
 
+def _data(context, builder, signature, args, place):
+    """Return a pointer to the start of an array."""
+    return context.make_array(signature.args[place])(context, builder, value=args[place]).data
+
+
 @intrinsic
 def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
     """``sum W max`` of two rows of x by four of y over columns from ``first`` to ``last``, into ``out`` [8].
@@ -97,20 +102,40 @@ def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
     return types.void(x, long, long, y, long, long, long, long, whole, long, long, out), generate
 
 
-@compiled(inline="always")
-def _needed(sums, own_y, floors_y, j, floor_x, floor_x2, own_x, own_x2):
+@intrinsic
+def _needed(typing, sums, own_y, floors_y, j, floor_x, floor_x2, own_x, own_x2):
     """Tell if ``2 sums - own_y`` reaches the row's floor or ``2 sums - own_x`` the column's, in any of eight pairs.
 
-    Floors have the other own sum added to them; ``own_y`` and ``floors_y`` go on for 3 numbers beyond the last. Every
-    number is cut to 32 bits again, so that vectors are as wide as they can be.
+    Floors have the other own sum added to them; ``own_y`` and ``floors_y`` go on for 3 numbers beyond the last.
     """
-    hit = np.int32(0)
-    own, floors = own_y[j : j + 4], floors_y[j : j + 4]
-    for c in range(4):
-        one, other = np.int32(2 * sums[c]), np.int32(2 * sums[c + 4])
-        hit |= np.int32(np.int32(one - own[c]) >= floor_x) | np.int32(np.int32(one - own_x) >= floors[c])
-        hit |= np.int32(np.int32(other - own[c]) >= floor_x2) | np.int32(np.int32(other - own_x2) >= floors[c])
-    return hit != 0
+
+    def generate(context, builder, signature, args):
+        """Write the instructions, as numba asks an intrinsic to."""
+        eight, four = ir.VectorType(_WORD, 8), ir.VectorType(_WORD, 4)
+        start = builder.bitcast(_data(context, builder, signature, args, 0), eight.as_pointer())
+        double = builder.load(start, align=4)
+        double = builder.add(double, double)
+
+        def columns(place):
+            """Four numbers for both rows."""
+            where = builder.gep(_data(context, builder, signature, args, place), [args[3]])
+            vector = builder.load(builder.bitcast(where, four.as_pointer()), align=4)
+            return _pick(builder, vector, vector, [0, 1, 2, 3, 0, 1, 2, 3])
+
+        def rows(place):
+            """One number for each of the two rows."""
+            vector = ir.Constant(eight, ir.Undefined)
+            for lane in range(8):
+                vector = builder.insert_element(vector, args[place + lane // 4], ir.Constant(_WORD, lane))
+            return vector
+
+        by_row = builder.icmp_signed(">=", builder.sub(double, columns(1)), rows(4))
+        by_column = builder.icmp_signed(">=", builder.sub(double, rows(6)), columns(2))
+        bits = builder.bitcast(builder.or_(by_row, by_column), ir.IntType(8))
+        return builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(8), 0))
+
+    word = types.int32
+    return types.boolean(sums, own_y, floors_y, types.int64, word, word, word, word), generate
 
 
 @compiled()
@@ -161,7 +186,9 @@ def signed_sums(x, y, own_x, own_y, rest, whole, stages, stage, floors_x, floors
                 j2, j3, j4 = min(j + 1, n - 1), min(j + 2, n - 1), min(j + 3, n - 1)
                 _larger(x, i, o, y, j, j2, j3, j4, whole, 0, first, sums)  # pyright: ignore[reportCallIssue]
                 if early:
-                    if not _needed(sums, own, floors, j, row[i], row[o], column[i], column[o]):
+                    if not _needed(  # pyright: ignore[reportCallIssue]
+                        sums, own, floors, j, row[i], row[o], column[i], column[o]
+                    ):
                         continue
                     _larger(x, i, o, y, j, j2, j3, j4, whole, first, d, more)  # pyright: ignore[reportCallIssue]
                 needed += 8
@@ -188,7 +215,9 @@ def shares_needed(x, y, own_x, own_y, rest, whole, stages, floors_x, floors_y, s
                 row, column, own, floors = _prepared(
                     own_x[some, s], own_y[others, s], rest[some, s], floors_x[some], floors_y[others]
                 )
-                if not _needed(sums, own, floors, 0, row[0], row[1], column[0], column[1]):
+                if not _needed(  # pyright: ignore[reportCallIssue]
+                    sums, own, floors, 0, row[0], row[1], column[0], column[1]
+                ):
                     break
                 shares[s] += 1
     if cells:
