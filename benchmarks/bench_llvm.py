@@ -1,14 +1,15 @@
 """What numba alone loses where `memorisk.scores.pairs` spells out instructions of LLVM's, over whole searches.
 
-    python benchmarks/bench_llvm.py [--n 3000] [--d 512] [--rounds 12]
+    python benchmarks/bench_llvm.py [--n 3000] [--d 512] [--rounds 12] [--only kernels._needed]
 
-Two functions write LLVM by hand, ``kernels._larger`` and ``scans._eights``. Here stands the fastest form of each that
-numba was made to take. Every search runs in turn with the module as it is and with a copy of it in which one of them is
-exchanged, on one thread, n vectors of d features:
+Three functions write LLVM by hand, ``kernels._larger``, ``kernels._needed`` and ``scans._eights``. Here stands the
+fastest form of each that numba was made to take. Every search runs in turn with the module as it is and with a copy of
+it in which one of them is exchanged, on one thread, n vectors of d features:
 
 - top and histogram: the ten most similar of every row and 100 bins, random features;
 - top: the ten most similar alone;
 - above: pairs with p >= 0.5 alone, features of identities; above, none: the same of random features, all far below;
+- above, many, and above, none of many: these two of 16,125 vectors, for the function that only they use;
 - score: the logits of 512 rows with all, by definition.
 
 Answers must be equal. A ratio is processor time with numba alone over that as it is: the median of the rounds with its
@@ -23,10 +24,11 @@ import argparse
 import ast
 import importlib.util
 import inspect
+import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,7 +46,7 @@ from memorisk.scores.pairs.quantization import check_head, find_grid
 
 RESULT, FULL = Path(__file__).parent / "results" / "llvm.json", (3000, 512)
 LIMIT = 1.10
-ROWS = 512
+ROWS, MANY = 512, 16_125
 
 
 def _larger(x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
@@ -63,6 +65,16 @@ def _larger(x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
     out[0], out[1], out[2], out[3], out[4], out[5], out[6], out[7] = s0, s1, s2, s3, s4, s5, s6, s7
 
 
+def _needed(sums, own_y, floors_y, j, floor_x, floor_x2, own_x, own_x2):
+    hit = np.int32(0)
+    own, floors = own_y[j : j + 4], floors_y[j : j + 4]
+    for c in range(4):
+        one, other = np.int32(2 * sums[c]), np.int32(2 * sums[c + 4])
+        hit |= np.int32(np.int32(one - own[c]) >= floor_x) | np.int32(np.int32(one - own_x) >= floors[c])
+        hit |= np.int32(np.int32(other - own[c]) >= floor_x2) | np.int32(np.int32(other - own_x2) >= floors[c])
+    return hit != 0
+
+
 def _eights(x, y, weight, count):
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     for t in range(0, 8 * count, 8):
@@ -79,6 +91,7 @@ def _eights(x, y, weight, count):
 
 EXCHANGED: dict[str, tuple[ModuleType, Callable[..., Any]]] = {
     "kernels._larger": (kernels, _larger),
+    "kernels._needed": (kernels, _needed),
     "scans._eights": (scans, _eights),
 }
 
@@ -102,8 +115,8 @@ def exchanged(module: ModuleType, function: Callable[..., Any], folder: str) -> 
     return copy
 
 
-def searches(n: int, d: int) -> dict[str, Callable[[], list[Any]]]:
-    """Each search, and the arrays that it answers with."""
+def searches(name: str, n: int, d: int) -> dict[str, Callable[[], list[Any]]]:
+    """Each search of a function, and the arrays that it answers with."""
     w, random, people = weights(d), vectors("random", n, d), vectors("identities", n, d)
     edges = edges_of(random, w)
 
@@ -113,6 +126,12 @@ def searches(n: int, d: int) -> dict[str, Callable[[], list[Any]]]:
         pairs = [] if found.pairs is None else [found.pairs.first, found.pairs.second, found.pairs.logit]
         return [*top, *pairs, *([] if found.counts is None else [found.counts])]
 
+    if name == "kernels._needed":
+        random, people = (vectors(kind, MANY, d) for kind in ("random", "identities"))
+        return {
+            "above, many": lambda: asked(people, threshold=0.0),
+            "above, none of many": lambda: asked(random, threshold=0.0),
+        }
     return {
         "top and histogram": lambda: asked(random, k=K, edges=edges),
         "top": lambda: asked(random, k=K),
@@ -145,14 +164,15 @@ def city_block(d: int, rounds: int) -> dict[str, float]:
     return {"ratio_median": middle, "ratio_low": low, "ratio_high": high}
 
 
-def bench(n: int, d: int, rounds: int) -> dict[str, Any]:
-    """The ratio of every function in every search."""
+def bench(names: Sequence[str], n: int, d: int, rounds: int) -> dict[str, Any]:
+    """The ratio of every one of these functions in every search."""
     result: dict[str, Any] = {}
-    for name, (module, function) in EXCHANGED.items():
+    for name in names:
+        module, function = EXCHANGED[name]
         result[name] = {}
         with tempfile.TemporaryDirectory() as folder:
             sides = (module, exchanged(module, function, folder))
-            for search, ask in searches(n, d).items():
+            for search, ask in searches(name, n, d).items():
                 ratios = []
                 for number in range(rounds + 1):  # the first compiles
                     took, answers = [0.0, 0.0], [[], []]
@@ -177,9 +197,13 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=FULL[0])
     parser.add_argument("--d", type=int, default=FULL[1])
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--only", choices=sorted(EXCHANGED), help="one function; the others' ratios stay as they were")
     given = parser.parse_args()
-    ratios = bench(given.n, given.d, given.rounds)
-    city = city_block(given.d, given.rounds)
+    known = json.loads(RESULT.read_text("utf-8")) if given.only and RESULT.is_file() else {}
+    ratios = known.get("numba_over_llvm", {}) | bench(
+        [given.only] if given.only else list(EXCHANGED), given.n, given.d, given.rounds
+    )
+    city = known.get("city_block") or city_block(given.d, given.rounds)
     spare = [name for name, found in ratios.items() if max(r["ratio_median"] for r in found.values()) <= LIMIT]
     if (given.n, given.d) == FULL:
         told = {
