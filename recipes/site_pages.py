@@ -299,7 +299,9 @@ PAGES: dict[str, Page] = {
             "memorisk study rare-distinctive": "its file is that of study.md, where it is run",
             "memorisk study unique-features": "its file is that of unique-features.md, where it is run",
             "memorisk study generators": "its file is that of study-generators.md, where it is run",
-            "memorisk report": Expected((0,), "report-redacted.html"),
+            "memorisk report": Expected((0,), "report.html"),
+            "memorisk report RUN --redact": Expected((0,), "report-redacted.html"),
+            "memorisk statement": Expected(AUDIT),
             "memorisk gate STATEMENT": "stands for the command of release.md, where it is run",
             "python recipes/dependencies.py": Expected((0,), "licence", in_checkout=True),
         },
@@ -360,6 +362,7 @@ PAGES: dict[str, Page] = {
     ),
     "study-generators.md": Page(given=_SCANS, always=("scans",), yaml=short_generators),
     "costs.md": Page(commands={"memorisk audit classifier digits": Expected(says="trainings")}),
+    "near-copies.md": Page(commands={"python recipes/near_copies.py": "its output is results/near_copies.md"}),
     "licences.md": Page(commands={"python recipes/dependencies.py": "asks the package index"}),
     "offline.md": Page(
         commands={
