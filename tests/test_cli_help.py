@@ -63,7 +63,7 @@ def test_help_is_short_and_says_where_the_rest_is(
 ) -> None:
     """Besides what every command has (arguments, --out, --dry-run, --json and so on), some twenty options at most."""
     monkeypatch.setenv("COLUMNS", "1000")  # no text is wrapped, so that a row is an option
-    for one in (app, app.meta):  # each keeps the console that it made for an earlier test
+    for one in (app, app.meta, *(inner for _, inner in commands_of(app))):  # each keeps an earlier test's console
         monkeypatch.setattr(one, "_fallback_console", None)
     n_options = len([one for one in LEAVES[name].assemble_argument_collection() if one.show])
     shown = {flag: answer(capsys, *name.split(), flag)[1] for flag in ("--help", "--help-all")}
