@@ -93,6 +93,10 @@ def test_everything_planted_is_found(planted):
         "sets of equal images across splits": 1,
         "pairs nearly the same across labels": 1,
     }
+    assert "group" in near["across"]
+    assert render_text(check)[1].endswith(
+        "; but 1 pair of images of different groups is nearly the same (below): one person under two ids, or a copy"
+    )
 
 
 def test_a_clean_set_is_ok(tmp_path):

@@ -203,6 +203,19 @@ def test_groups_that_say_nothing_are_refused(tmp_path: Path) -> None:
     partly = load_manifest(_csv(tmp_path, "image,patient\n1,2\n2,\n3,\n"))
     assert partly.groups.tolist() == ["2", "2 (alone)", "3"]  # not the group of another
     assert "2 images have no group; each is its own." in partly.notes
+    assert partly.groups_given
+    assert partly.n_without_group == 2
+
+
+@pytest.mark.parametrize("value", ["NA", "N/A", "nan", "NaN", "<NA>", "None", "null", "Unknown", "-", "?"])
+def test_an_id_that_means_none_makes_no_person(tmp_path: Path, value: str) -> None:
+    _pictures(tmp_path, *(f"{k}.png" for k in range(1, 5)))
+    path = _csv(tmp_path, f"image,patient\n1,p\n2,p\n3,{value}\n4,{value}\n")
+    with pytest.raises(InputError, match=r"^2 images have the patient id .* looks like none .* leave such ids empty"):
+        load_manifest(path)
+    left_empty = load_manifest(_csv(tmp_path, "image,patient\n1,p\n2,p\n3,\n4,\n"))
+    assert left_empty.groups.tolist() == ["p", "p", "3", "4"]
+    assert left_empty.n_without_group == 2
 
 
 def test_tables_that_cannot_be_used(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from memorisk.runs.files import read_table, write_table
 REQUIRED = ("image", "path", "label", "group")
 RESERVED = (*REQUIRED, "split", "dataset", "member", "frame")
 BUILTIN = "builtin:"
+ALONE = " (alone)"
+"""Follows the name of an image without a group where another image's group has that name."""
 TEXT_FILE = "text and no image"
 NO_PATIENT_PICTURE = "no picture of a patient"
 LINKED_FOLDER = "a link to a folder that is listed where it lies"
@@ -87,6 +89,12 @@ class Manifest:
     def groups_given(self) -> bool:
         """Return whether the source says whose each image is; without that every image is its own group."""
         return bool((self.groups != self.images).any())
+
+    @property
+    def n_without_group(self) -> int:
+        """Images that the source names no group of: they stand under their own name."""
+        images = self.images
+        return int(((self.groups == images) | (self.groups == images + ALONE)).sum())
 
     @property
     def splits(self) -> np.ndarray | None:

@@ -32,7 +32,8 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
     crossing, splits, sizes = (_rows(table) for table in (check.crossing_groups, check.splits, check.sizes))
     return [
         f"{one_line(check.name)}: {check.n:,} images, {len(check.classes):,} classes, {len(check.groups):,} groups",
-        f"problems found - {wrong}" if wrong else f"no problems found{'' if _labelled(check) else _UNLABELLED}",
+        (f"problems found - {wrong}" if wrong else f"no problems found{'' if _labelled(check) else _UNLABELLED}")
+        + _across_groups(check),
         *(f"note: {one_line(note)}" for note in check.notes),
         f"note: {check.near_rule.words}",
         *_missing_data_notes(check),
@@ -54,6 +55,16 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         *_listing("given splits", splits, shown, lambda r: f"{_text(r['split'])}: {_counts(r)}"),
         *_listing("sizes (width x height)", sizes, shown, _size),
     ]
+
+
+def _across_groups(check: ImageCheck) -> str:
+    """What the headline adds where images of two groups are nearly the same: no problem by itself, and often one."""
+    confirmed = check.near.loc[check.near["confirmed"].astype(bool), "across"].tolist()
+    n = sum("group" in roles.split(", ") for roles in confirmed)
+    if not n:
+        return ""
+    pairs = "1 pair of images of different groups is" if n == 1 else f"{n:,} pairs of images of different groups are"
+    return f"; but {pairs} nearly the same (below): one person under two ids, or a copy"
 
 
 def _missing_data_notes(check: ImageCheck) -> list[str]:

@@ -361,6 +361,9 @@ def test_without_patient_ids_a_pass_needs_that_nobody_has_two_images():
     assert found.status == "undecided"
     assert found.verdict["why"][0].startswith("no patient ids were given")
     assert "--one-image-per-patient" in found.verdict["what_would_decide"][0]
+    partly = analyse(evidence, OPTIONS, replace(CONTEXT, n_without_group=7))
+    assert partly.status == "undecided"
+    assert partly.verdict["why"][0].startswith("7 images have no patient id: a patient with images in training")
     passed = analyse(evidence, replace(OPTIONS, one_image_per_patient=True), unknown)
     assert passed.status == "pass"
     assert passed.verdict["why"][-1].startswith("nobody has two images: whoever ran this said so")

@@ -188,6 +188,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "60 % of these leads where a random split has 40 %" in doubts(close)[0]
     assert verdict_of(numbers | close | {"p_ahead": 0.01}, {})["status"] == "fail"
     assert "--one-image-per-patient" in doubts({"patients_known": False})[1]
+    assert doubts({"patients_known": False, "n_without_patient": 1})[0].startswith("1 image has no patient id: ")
     assert "whom the detector was trained on cannot be seen" in doubts({"detector_unseen": True})[0]
     assert "2 files or images of the synthetic set were not read" in doubts({"n_synthetic_unread": 2})[0]
     assert "1 file or image of the training set was not read: copies" in doubts({"n_train_unread": 1})[0]

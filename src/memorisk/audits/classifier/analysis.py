@@ -32,6 +32,7 @@ from memorisk.audits.classifier.tables.utility import utility_on_test
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
+from memorisk.runs.errors import plural
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.exchangeability import compare_unseen_losses
 from memorisk.statistics.intervals import these_groups_interval
@@ -322,6 +323,14 @@ def form_words(evidence: Evidence, context: Context) -> str:
     return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
 
 
+def _unknown_patients(context: Context) -> Finding:
+    """`NO_PATIENTS`; where some images have an id, with how many have none."""
+    if not context.groups_given:
+        return NO_PATIENTS
+    missing = f"{plural(context.n_without_group, 'image has', 'images have')} no patient id"
+    return replace(NO_PATIENTS, why=NO_PATIENTS.why.replace("no patient ids were given", missing))
+
+
 def other_findings(
     context: Context, options: AnalysisOptions, unscored: Unscored, utility: Utility | None, units: UnitNames
 ) -> list[Finding]:
@@ -331,8 +340,8 @@ def other_findings(
     target unlike its twins.
     """
     found = [] if context.random_split else [NOT_RANDOM]
-    if not context.groups_given and not options.one_image_per_patient:
-        found.append(NO_PATIENTS)
+    if (not context.groups_given or context.n_without_group) and not options.one_image_per_patient:
+        found.append(_unknown_patients(context))
     if unscored.n_groups_without_partner:
         reason = f"{unpaired_count(unscored, units)} had no partner, so nothing is known of them"
         way = (

@@ -135,7 +135,9 @@ def describe_plan(
         classes,
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
         None if each is None else each * images / training_processes(options),
-        _cannot_pass(plan, classes, options.notice, store.manifest.groups_given or options.one_image_per_patient),
+        _cannot_pass(
+            plan, classes, options.notice, not store.manifest.n_without_group or options.one_image_per_patient
+        ),
     )
 
 

@@ -371,6 +371,7 @@ class Context:
         weights_kept: Whether the run folder holds the trained weights.
         pseudonymised: Whether ids are keyed hashes.
         groups_given: The data say whose each image is; else every image stands for itself.
+        n_without_group: Images of which they do not say it although they do of others.
         notes: Sentences for the report.
         placebo: What the placebo showed.
         target: What the audit of the very model showed.
@@ -395,6 +396,7 @@ class Context:
     weights_kept: bool = False
     pseudonymised: bool = False
     groups_given: bool = True
+    n_without_group: int = 0
     notes: list[str] = field(default_factory=list)
     placebo: Placebo | None = None
     target: TargetAudit | None = None

@@ -53,6 +53,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     names = names.knowing(config)
     config = names.settings(config)
     check_out_folder(Path(out), config, identity=["run"])
+    alone = evidence.items.group.astype(str) == evidence.items.image.astype(str)
     context = Context(
         design=evidence.design,
         random_split=options.random_split,
@@ -60,7 +61,8 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         data_hash=file_fingerprint(path),
         versions=versions(),
         pseudonymised=options.pseudonymise,
-        groups_given=bool((evidence.items.group.astype(str) != evidence.items.image.astype(str)).any()),
+        groups_given=not alone.all(),
+        n_without_group=0 if alone.all() else int(alone.sum()),
         notes=_notes(evidence),
     )
     found = analyse(evidence, options, context)  # before anything is written: it refuses what the table hides

@@ -250,6 +250,7 @@ def _context(
         weights_kept=not options.discard_weights,
         pseudonymised=options.pseudonymise,
         groups_given=store.manifest.groups_given,
+        n_without_group=store.manifest.n_without_group if store.manifest.groups_given else 0,
         notes=notes,
         placebo=placebo,
         target=target,

@@ -161,6 +161,8 @@ class FilterNumbers:
     promise: Annotated[Promise, INLINE]
     patients_known: bool
     patients_by_word: bool = False
+    n_without_patient: int = 0
+    """Real images without a patient id where others have one."""
     """By ``--one-image-per-patient``."""
     exposed: Annotated[ExposedPatients, INLINE]
     synthetic_rejected: Proportion | None

@@ -256,6 +256,12 @@ class FilterSets:
         return self.train.manifest.groups_given and (self.calibration is None or self.calibration.manifest.groups_given)
 
     @property
+    def n_without_group(self) -> int:
+        """Real images that have no patient id."""
+        others = 0 if self.calibration is None else self.calibration.manifest.n_without_group
+        return self.train.manifest.n_without_group + others
+
+    @property
     def exclusions(self) -> Exclusions:
         """Who does not calibrate, who was counted once, and who looks alike."""
         return Exclusions(left_out=self.left_out, n_merged_patients=self.merged, look_alikes=self.alike.counts)

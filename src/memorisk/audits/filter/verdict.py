@@ -16,7 +16,7 @@ from memorisk.audits.filter import wording
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import FilterNumbers, Promise
 from memorisk.audits.filter.wording import excluded_words, exposed_words
-from memorisk.audits.generated.terms import Terms, unread_training
+from memorisk.audits.generated.terms import Terms, missing_patients, unread_training
 from memorisk.report.blocks import Kind
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
@@ -115,7 +115,8 @@ def _doubts(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]
     elif not numbers.patients_known:
         found.append(
             (
-                "no patient ids were given: the guarantee counts every calibration image as another person",
+                f"{missing_patients(numbers.n_without_patient)}: the guarantee counts every calibration image without "
+                "one as another person",
                 "--group-from or --group-column; or --one-image-per-patient, where nobody has two images",
             )
         )

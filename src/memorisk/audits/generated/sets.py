@@ -190,6 +190,11 @@ class Sets:
         """Whether both real parts say whose each image is."""
         return self.train.manifest.groups_given and (self.held is None or self.held.manifest.groups_given)
 
+    @property
+    def n_without_group(self) -> int:
+        """Real images that have no patient id."""
+        return self.train.manifest.n_without_group + (0 if self.held is None else self.held.manifest.n_without_group)
+
 
 @dataclass(frozen=True)
 class SetReading:

@@ -63,3 +63,8 @@ def unread_training(n: int) -> tuple[str, str]:
 def p_words(p: float) -> str:
     """Word a p-value in a sentence."""
     return "below 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def missing_patients(n: int) -> str:
+    """Say that no image has a patient id, or, where others have one, how many have none: ``n``, above 0."""
+    return f"{plural(n, 'image has', 'images have')} no patient id" if n else "no patient ids were given"

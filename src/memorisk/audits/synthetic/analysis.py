@@ -200,8 +200,9 @@ def numbers_of(
         unlike=None if found.unlike is None else PartsTest(**asdict(found.unlike), together=found.unlike.together),
         unlike_by=views[found.unlike_by].name,
         reading=Reading(
-            patients_known=sets.groups_given or options.one_image_per_patient,
+            patients_known=(sets.groups_given and not sets.n_without_group) or options.one_image_per_patient,
             patients_by_word=options.one_image_per_patient and not sets.groups_given,
+            n_without_patient=sets.n_without_group if sets.groups_given else 0,
             detector_unseen=any(UNKNOWN_TRAINING in view.features.notes for view in views),
             n_synthetic_unread=n_unread(sets.synthetic),
             n_synthetic_blank=int(is_nearly_blank(sets.synthetic).sum()),

@@ -133,6 +133,8 @@ class Reading:
     patients_known: bool
     patients_by_word: bool = False
     """By ``--one-image-per-patient``."""
+    n_without_patient: int = 0
+    """Real images without a patient id where others have one."""
     detector_unseen: bool
     """Whether it cannot be seen whom a detector was trained on."""
     n_synthetic_unread: int

@@ -21,7 +21,7 @@ from typing import Any
 
 from memorisk.audits.generated.plants import deciding_ways, kinds_words, recall_doubt
 from memorisk.audits.generated.sets import MIN_GREY_LEVELS
-from memorisk.audits.generated.terms import Terms, p_words, share, unread_training
+from memorisk.audits.generated.terms import Terms, missing_patients, p_words, share, unread_training
 from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.result import Listing, Paired, PixelPairs, Reading, SyntheticNumbers
 from memorisk.report.earlier_verdicts import FORMS
@@ -297,7 +297,7 @@ def _unknown_patients(reading: Reading) -> tuple[str, str] | None:
     if reading.patients_known:
         return None
     return (
-        "no patient ids were given: a patient with images in training and held out hides copies",
+        f"{missing_patients(reading.n_without_patient)}: a patient with images in training and held out hides copies",
         "--group-from or --group-column; or --one-image-per-patient, where nobody has two images",
     )
 

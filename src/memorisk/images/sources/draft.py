@@ -28,14 +28,16 @@ from memorisk.images.columns import (
     shown_names,
     texts,
 )
-from memorisk.images.manifest import RESERVED, Manifest
+from memorisk.images.manifest import ALONE, RESERVED, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.headers import frame_count, is_stack, is_volume
 from memorisk.images.readers.registry import Kind
 from memorisk.images.sources.files import compose_unicode, plain_stem
-from memorisk.runs.errors import InputError, listed, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, plural, unknown_name
 
 _SHARED_NAMES = ("SeriesInstanceUID", "StudyInstanceUID", "PatientID")
+NO_GROUP = frozenset(("na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing", "unknown", "?", "-", "."))
+"""What programs and people write for a patient id that is not known, in lower case."""
 
 
 def join_labels(draft: "Draft", options: ImageOptions) -> None:
@@ -374,9 +376,16 @@ def _fill_groups(draft: Draft) -> None:
         return
     groups = texts(draft.table["group"])
     known = set(groups)
+    if unknown := sorted(group for group in known if group.strip().casefold() in NO_GROUP):
+        n = sum(group in unknown for group in groups)
+        raise InputError(
+            f"{plural(n, 'image has', 'images have')} the patient id {listed(unknown, 3)}, which looks like none and "
+            "would make one person of them: leave such ids empty, rename them if they are names, or take the ids from "
+            "elsewhere (--group-column, --group-from, --dicom-group)"
+        )
     missing = groups.count("")
     if missing:
-        own = [image if image not in known else f"{image} (alone)" for image in images]
+        own = [image if image not in known else f"{image}{ALONE}" for image in images]
         groups = [group or alone for group, alone in zip(groups, own, strict=True)]
         draft.notes.append(f"{missing:,} images have no group; each is its own.")
     draft.table["group"] = groups
