@@ -99,3 +99,8 @@ def test_the_watch_of_a_training_runs_where_the_training_does(
     asked = ("train", "generator", "digits", "--out", tmp_path / "g", "--watch", "--dry-run", "--watching.images", 9)
     assert answer(capsys, *asked, "--device", "cpu", "--precision", "fp32")[0] == 0
     assert handed == [("cpu", "fp32", 9)]
+
+
+def test_what_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "audit classifier needs --out, which was not given" in refusal(capsys, "audit", "classifier", "digits")
+    assert "--out requires an argument" in refusal(capsys, "audit", "classifier", "digits", "--out")

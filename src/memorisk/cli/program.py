@@ -7,7 +7,15 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter, UnknownOptionError
+from cyclopts import (
+    App,
+    ArgumentCollection,
+    CycloptsError,
+    Group,
+    MissingArgumentError,
+    Parameter,
+    UnknownOptionError,
+)
 
 from memorisk import __version__
 from memorisk.cli.commands import COMMANDS, CONFIG_HELP, EVERYWHERE, GROUPS, NAME, SUMMARY
@@ -124,6 +132,8 @@ def run(words: list[str]) -> int:
     except CycloptsError as error:  # its message on one line, and where help is
         said = " ".join(str(error).split())
         named = said.replace("][", ".")  # as the error writes an option of a file
+        if isinstance(error, MissingArgumentError) and error.argument is not None and error.keyword is None:
+            said = f"{' '.join(error.command_chain or ())} needs {error.argument.name}, which was not given."
         for gone, now in REPLACED.items():
             if isinstance(error, UnknownOptionError) and gone in named:
                 said = f"Unknown option: --{gone}. {now} holds for the watch, too."

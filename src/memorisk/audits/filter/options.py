@@ -110,7 +110,7 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
         for name, values in (("detector", self.detector), ("families", self.families)):
             if not values:
                 raise InputError(
-                    f"no {name} is given: what compares images, as in detector FOLDER"
+                    "no detector is given: name what compares images, a folder that train detector wrote or pixels"
                     if name == "detector"
                     else "families names at least one kind of copy that the guarantee is about"
                 )

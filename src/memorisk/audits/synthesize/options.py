@@ -62,7 +62,7 @@ class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
         ScreeningOptions.validate(self)
         SamplingOptions.validate(self)
         if not self.generator:
-            raise InputError("no generator is given: what draws the images, as in generator FOLDER")
+            raise InputError("no generator is given: name what draws the images, a folder that train generator wrote")
         check_counts(self, images=1, most_tries=1, threads=1)
         refuse_two_held_out(self)
         if self.held_out_split is not None and self.held_out_split in (self.trained_on, self.calibration_split):

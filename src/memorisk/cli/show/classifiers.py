@@ -162,7 +162,7 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
             str(row.n_groups_scored),
             str(row.n_test_groups),
             "none" if isnan(shortest) else f"{shortest:.0f}",
-            f"{gap:.2g} nats" if gap < inf else "no gap",
+            f"{gap:.2g} nats" if gap < inf else "none",
             _could(row),
         )
     console.print(table)

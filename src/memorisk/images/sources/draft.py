@@ -308,7 +308,7 @@ def _matched(pattern: str, role: str, names: list[str], paths: list[str], source
     if failed:
         raise InputError(
             f"{one_line(source)}: {role}_from '{one_line(pattern, 100)}' finds nothing in {len(failed):,} of "
-            f"{len(paths):,} names ({listed(failed)})"
+            f"{len(paths):,} names ({listed(failed)}): give a pattern that finds it in the names of all files"
         )
     return values
 
