@@ -37,7 +37,13 @@ def stated(runs: Path, tmp_path: Path) -> Path:
 def test_what_was_audited_may_go_and_nothing_else(runs: Path, stated: Path, tmp_path: Path, capsys) -> None:
     code, said, _ = answer(capsys, "gate", stated, "--images", "clean")
     assert code == 0
-    assert said == "may be released: pass: clean is what was audited (synthetic); unsigned: as its author claims\n"
+    first, *notes = said.splitlines()
+    assert first == "may be released: pass: clean is what was audited (synthetic); unsigned: as its author claims"
+    assert notes  # what the pass rests on and leaves out
+    assert all(note.startswith("note: synthetic: ") for note in notes)
+    passed = json.loads(stated.read_text())["predicate"]["audits"][0]
+    assert notes[0] == f"note: synthetic: {passed['why'][0]}"
+    assert notes[-1] == f"note: synthetic: {passed['limits'][-1]}"
     shutil.copytree(runs / "clean", tmp_path / "more")
     (tmp_path / "more" / "patients.csv").write_text("a")
     for other in ("copies", tmp_path / "more", "clean/clean0000_0.png"):

@@ -187,6 +187,13 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "98 % of nearest neighbours lie in the same part" in doubts(apart)[0]
     assert "60 % of these leads where a random split has 40 %" in doubts(close)[0]
     assert verdict_of(numbers | close | {"p_ahead": 0.01}, {})["status"] == "fail"
+    copied = {"n_certain_copies": 1, "p_ahead": 0.01}
+    assert any("nearer to the set than every held-out one" in said for said in verdict_of(numbers | copied, {})["why"])
+    beside_others = verdict_of(numbers | apart | copied, {})
+    assert beside_others["status"] == "fail"
+    assert "the very pixels of a training image" in beside_others["why"][0]
+    assert "98 % of nearest neighbours lie in the same part" in beside_others["why"][1]
+    assert len(beside_others["why"]) == 2
     assert "--one-image-per-patient" in doubts({"patients_known": False})[1]
     assert doubts({"patients_known": False, "n_without_patient": 1})[0].startswith("1 image has no patient id: ")
     assert "whom the detector was trained on cannot be seen" in doubts({"detector_unseen": True})[0]

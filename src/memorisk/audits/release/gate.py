@@ -397,4 +397,6 @@ def _notes(statement: Statement, given: Sequence[_ReleaseFiles]) -> Iterator[str
     for number, audit in enumerate(statement.audits):
         if number not in ties:
             yield f"run {number + 1} ({audit.kind}) is about something else than these files"
+        elif audit.status == PASS:  # whose word it rests on and what was tried come first among its reasons
+            yield from (f"{audit.kind}: {said}" for said in (*audit.why[:2], *audit.limits))
     yield from statement.verdict.contradictions

@@ -55,6 +55,8 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
     apart = numbers.unlike is not None and not numbers.unlike.together
     if why and unlike is not None and apart and not numbers.pixels.n_certain:
         status, why, deciding = "undecided", [unlike[0], *why], [unlike[1]]
+    elif why and unlike is not None and apart:  # copies are copies; a list beside another kind of images says nothing
+        why, deciding = [*_failures(numbers, terms, by_distance=False), unlike[0]], [*deciding, unlike[1]]
     elif not why and numbers.sets.held is None:
         status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(terms)]
         for doubt in (_dismissed_copies(numbers.pixels), _near_pairs(numbers.pixels, terms)):
@@ -75,8 +77,8 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
     }
 
 
-def _failures(numbers: SyntheticNumbers, terms: Terms) -> list[str]:
-    """List the reasons to fail."""
+def _failures(numbers: SyntheticNumbers, terms: Terms, *, by_distance: bool = True) -> list[str]:
+    """List the reasons to fail, without those by distance to held-out images where these are of another kind."""
     said, pixels = list[str](), numbers.pixels
     if n := pixels.n_confirmed_pairs:
         said.append(f"a person confirmed {plural(n, 'pair', 'pairs')} as a copy of a training image")
@@ -84,7 +86,7 @@ def _failures(numbers: SyntheticNumbers, terms: Terms) -> list[str]:
         are = "image has" if n == 1 else "images have"
         shared = "" if numbers.sets.held is None else ", and of no held-out one"
         said.append(f"{n:,} synthetic {are} the very pixels of a training image, as it is, mirrored or turned{shared}")
-    if numbers.listing is not None:
+    if numbers.listing is not None and by_distance:
         said += _listed(numbers.listing, terms)
     if pixels.near_p is not None and pixels.near_p <= NEAR_LEVEL:
         said.append(_near_words(pixels, terms))
