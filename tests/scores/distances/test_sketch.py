@@ -24,7 +24,10 @@ def always(monkeypatch, request):
     monkeypatch.setattr(neighbours, "MOST_KEPT", 1.0)
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize(
+    "name",
+    ["cosine", "euclidean", "mahalanobis", *map(thorough, ("correlation", "minkowski", "seuclidean", "sqeuclidean"))],
+)
 @given(case=cases)
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 def test_the_nearest_are_those_by_brute_force(name, always, case):
