@@ -92,9 +92,12 @@ class Manifest:
 
     @property
     def n_without_group(self) -> int:
-        """Images that the source names no group of: they stand under their own name."""
+        """Count the images that stand under their own name, or frames under that of their file: nobody said whose."""
         images = self.images
-        return int(((self.groups == images) | (self.groups == images + ALONE)).sum())
+        if "frame" in self.table:
+            images = np.array([name.rpartition("#")[0] if "#" in name else name for name in images], dtype=object)
+        own = (self.groups == self.images) | (self.groups == images)
+        return int((own | (self.groups == self.images + ALONE) | (self.groups == images + ALONE)).sum())
 
     @property
     def splits(self) -> np.ndarray | None:

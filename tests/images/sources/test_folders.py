@@ -206,6 +206,7 @@ def test_pages_of_stacks(tmp_path: Path) -> None:
     every = load_manifest(tmp_path, ImageOptions(frames="all", frame_step=2))
     assert every.images.tolist() == ["broken.tif", "single.png", "stack.tif#0", "stack.tif#2", "stack.tif#4"]
     assert every.groups.tolist() == ["broken.tif", "single.png", "stack.tif", "stack.tif", "stack.tif"]
+    assert every.n_without_group == 5  # a file is no patient
     assert every.table["frame"].isna().tolist() == [True, True, False, False, False]
     frame = int(every.table["frame"].iloc[3])
     assert read_image(every.file(3), frame=frame).max() == 2
@@ -226,6 +227,7 @@ def test_a_folder_of_volumes(tmp_path: Path) -> None:
     assert every.images.tolist()[:2] == ["sub-01_T1w.nii.gz#0", "sub-01_T1w.nii.gz#2"]
     assert every.table["frame"].tolist() == [0, 2, 4] * 2  # the middle one of five is 2
     assert set(every.groups) == {"sub-01", "sub-02"}
+    assert every.n_without_group == 0
     image = read_image(every.file(1), member=every.table["member"].iloc[1], frame=2)
     np.testing.assert_array_equal(image, read_image(one.file(0), member="coronal"))
 
