@@ -59,7 +59,7 @@ def classifier(
 
 
 def _holds_regimes(out: Path) -> bool:
-    """Whether regimes lie side by side there: one more joins them."""
+    """Return whether regimes lie side by side there: one more joins them."""
     try:
         return (out / "defence.json").is_file()
     except OSError:  # no name for a folder: the audit says so

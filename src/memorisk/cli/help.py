@@ -57,7 +57,7 @@ class HelpFormatter:
 
 
 def _is_further(panel: Any, entry: Any) -> bool:
-    """Whether the short help leaves an option out: it is in a further group, or set as a part of another (a.b)."""
+    """Return whether the short help leaves an option out: in a further group, or a part of another option (a.b)."""
     return str(panel.title).endswith(MORE) or any("." in name for name in entry.positive_names)
 
 

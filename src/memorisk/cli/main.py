@@ -70,7 +70,7 @@ def _run(words: list[str]) -> int:
 
 
 def _imported_by_memorisk(error: ModuleNotFoundError) -> bool:
-    """Whether the import that failed is one of memorisk's own, of another package."""
+    """Return whether the import that failed is one of memorisk's own, of another package."""
     importing = [frame.filename for frame in traceback.extract_tb(error.__traceback__) if frame.filename[:1] != "<"]
     inside = Path(importing[-1]).is_relative_to(Path(__file__).parents[1])
     return inside and (error.name or "").partition(".")[0] != "memorisk"

@@ -45,7 +45,7 @@ def settings_as_keywords(options: Any) -> dict[str, Any]:
 
 
 def with_progress_bar(run: Callable[..., ResultT], *given: Any, **settings: Any) -> ResultT:
-    """What a function with ``progress`` gives, a bar shown meanwhile."""
+    """Return what a function with ``progress`` gives, a bar shown meanwhile."""
     from memorisk.cli.show.common import progress_bar
 
     with progress_bar() as progress:

@@ -292,7 +292,7 @@ def generators(
     executor: EXECUTOR = None,
     cluster: CLUSTER = None,
 ) -> int:
-    """What generators memorize, by kind, training-set size, copies and epochs (paper 003; table 3 of paper 004).
+    """Return what generators memorize, by kind, training-set size, copies and epochs (paper 003; table 3 of paper 004).
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ _INSIDE = re.compile(rf"(?:(.*)[:@=])?((?:{'|'.join(sorted(LIBRARIES))})://.*)",
 
 
 def names_url(values: Mapping[str, Any]) -> bool:
-    """Whether any argument of a command, or any setting among them, is or holds a URL of a storage."""
+    """Return whether any argument of a command, or any setting among them, is or holds a URL of a storage."""
     return any(_holds(value) for value in _flat(values).values())
 
 

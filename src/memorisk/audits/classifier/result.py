@@ -44,7 +44,7 @@ class ImageCounts:
 
     @property
     def training_sentence(self) -> str:
-        """How many images all models saw, so that none was scored; empty where there are none."""
+        """Return how many images all models saw, so that none was scored; empty where there are none."""
         n = self.n_train
         if n is None or n < 1:
             return ""
@@ -142,7 +142,7 @@ class FindingsUtility:
 
     @property
     def words(self) -> str:
-        """How good the models are and how good guessing is, in numbers."""
+        """Return how good the models are and how good guessing is, in numbers."""
         return f"loss of all findings {self.loss_test_nats:.2f} nats, by frequencies {self.loss_guessing_nats:.2f}"
 
 
@@ -161,7 +161,7 @@ class ClassUtility:
 
     @property
     def words(self) -> str:
-        """How good the models are and how good guessing is, in numbers."""
+        """Return how good the models are and how good guessing is, in numbers."""
         return f"balanced accuracy {self.test_balanced_accuracy:.2f}, chance {self.chance:.2f}"
 
 
@@ -288,7 +288,7 @@ class ClassifierSummary:
 
     @property
     def units(self) -> UnitNames:
-        """What a group is called: an image where each stands for itself, else a patient."""
+        """Return what a group is called: an image where each stands for itself, else a patient."""
         n, alone = self.images, not self.groups_given
         if self.groups_given is None:
             alone = n.n_groups is not None and n.n_images == n.n_groups
@@ -410,5 +410,5 @@ class DefenceResult:
 
     @property
     def passed(self) -> bool:
-        """Whether every regime passed its gate."""
+        """Return whether every regime passed its gate."""
         return all(r.status == "pass" for r in self.results.values())

@@ -56,7 +56,7 @@ class MarkAnswers:
 
     @property
     def moves(self) -> bool:
-        """Whether the mark or any control changes an answer by more than rounding."""
+        """Return whether the mark or any control changes an answer by more than rounding."""
         return bool(max(float(self.mark.max()), float(self.controls_mean.max())) > STILL)
 
     @property

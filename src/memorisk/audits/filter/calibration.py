@@ -51,12 +51,12 @@ class Family:
 
     @property
     def copied(self) -> bool:
-        """Whether a pair is an image and a copy of it, not two images."""
+        """Return whether a pair is an image and a copy of it, not two images."""
         return self.name != REIDENTIFICATION
 
     @property
     def words(self) -> str:
-        """As a guarantee names it."""
+        """Return the words by which a guarantee names it."""
         if self.name in PLANTED:
             return f"{self.name} ({find_plant_kind(self.name).description})"
         if not self.copied:

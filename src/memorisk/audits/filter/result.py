@@ -174,12 +174,12 @@ class FilterNumbers:
 
     @property
     def terms(self) -> Terms:
-        """What a patient is called."""
+        """Return what a patient is called."""
         return Terms(self.units)
 
     @property
     def nothing_kept(self) -> bool:
-        """Whether images were screened, and all of them rejected."""
+        """Return whether images were screened, and all of them rejected."""
         return self.sets.filtered and not self.sets.n_kept_images
 
     def in_verdict(self) -> dict[str, Any]:

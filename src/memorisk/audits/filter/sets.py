@@ -50,7 +50,7 @@ class LookAlikes:
 
     @property
     def counts(self) -> LookAlikeCounts:
-        """Who looks alike, and the identities of both readings."""
+        """Return who looks alike, and the identities of both readings."""
         merged = {unit for unit in self.unit.values() if unit >= 0}
         return LookAlikeCounts(
             of_others=self.of_others, of_training=self.of_training, as_given=len(self.unit), as_one=len(merged)
@@ -252,7 +252,7 @@ class FilterSets:
 
     @property
     def groups_given(self) -> bool:
-        """Whether the real parts say whose each image is."""
+        """Return whether the real parts say whose each image is."""
         return self.train.manifest.groups_given and (self.calibration is None or self.calibration.manifest.groups_given)
 
     @property
@@ -263,7 +263,7 @@ class FilterSets:
 
     @property
     def exclusions(self) -> Exclusions:
-        """Who does not calibrate, who was counted once, and who looks alike."""
+        """Return who does not calibrate, who was counted once, and who looks alike."""
         return Exclusions(left_out=self.left_out, n_merged_patients=self.merged, look_alikes=self.alike.counts)
 
     @property

@@ -289,7 +289,7 @@ class DetectorView:
 
     @property
     def has_head(self) -> bool:
-        """Whether it gives probabilities."""
+        """Return whether it gives probabilities."""
         return self.spread is not None
 
     @property

@@ -41,7 +41,7 @@ class KnownPatients:
 
     @property
     def share(self) -> float:
-        """Of the part."""
+        """Return the share of the part."""
         return self.patients / self.of
 
 

@@ -187,7 +187,7 @@ class Sets:
 
     @property
     def groups_given(self) -> bool:
-        """Whether both real parts say whose each image is."""
+        """Return whether both real parts say whose each image is."""
         return self.train.manifest.groups_given and (self.held is None or self.held.manifest.groups_given)
 
     @property

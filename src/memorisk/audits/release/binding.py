@@ -70,7 +70,7 @@ class SetFiles:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is one file."""
+        """Return whether it is one file."""
         return set(self.listing) == {""}
 
     def difference(

@@ -231,7 +231,7 @@ class _ReleaseFiles:
 
     @property
     def sha256(self) -> str:
-        """Of the file, or of the folder's listing."""
+        """Return the checksum of the file, or of the folder's listing."""
         return self.listing[""] if set(self.listing) == {""} else listing_sha256(self.listing)
 
 

@@ -80,7 +80,7 @@ class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
 
     @property
     def audited_by_held_out(self) -> bool:
-        """Whether there are held-out images."""
+        """Return whether there are held-out images."""
         return self.held_out is not None or self.held_out_split is not None
 
     def _check_train_split(self) -> None:

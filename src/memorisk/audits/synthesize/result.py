@@ -106,7 +106,7 @@ class LoopNumbers:
 
     @property
     def bounded(self) -> RegeneratedCopies | None:
-        """What bounds the copies among the kept images: a guarantee, and all training images are known."""
+        """Return what bounds the copies among the kept images: a guarantee, and all training images are known."""
         sets = self.filter.sets
         known = not self.doubts and not sets.n_train_unread
         return self.copies if self.filter.promise.guarantee and sets.n_kept_images and known else None

@@ -110,7 +110,7 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What compares images, as it was named."""
+        """Return what compares images, as it was named."""
         return self.detector or (self.features,)
 
     @property

@@ -186,7 +186,7 @@ class DetectorRate:
 
     @property
     def by_chance(self) -> bool:
-        """Whether it is no larger than chance makes it on held-out images."""
+        """Return whether it is no larger than chance makes it on held-out images."""
         return self.excess is not None and self.excess.low <= 0
 
 
@@ -223,7 +223,7 @@ class SyntheticNumbers:
 
     @property
     def terms(self) -> Terms:
-        """What a patient is called."""
+        """Return what a patient is called."""
         return Terms(self.units)
 
     def in_verdict(self) -> dict[str, Any]:

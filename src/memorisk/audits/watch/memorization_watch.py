@@ -153,12 +153,12 @@ class MemorizationWatch:
 
     @property
     def rule(self) -> str:
-        """Which rule may stop the training and, of ``auto``, why that one, in a sentence."""
+        """Return which rule may stop the training and, of ``auto``, why that one, in a sentence."""
         return rule_words(self.options, self.shared, self.real.n_held, chosen=self.chosen)
 
     @property
     def warnings(self) -> tuple[tuple[str, str], ...]:
-        """What limits every share and must not be missed: a title and a sentence or two each."""
+        """Return what limits every share and must not be missed: a title and a sentence or two each."""
         found = [("Every patient counts by one image", self.real.counted.words)]
         found += [("Training patients that this watch does not cover", doubt) for doubt in self._doubts]
         return tuple((title, text) for title, text in found if text)
@@ -177,7 +177,7 @@ class MemorizationWatch:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What must be said of it, a sentence each."""
+        """Return what must be said of it, a sentence each."""
         said = [text for _, text in self.warnings]
         said += self.real.notes
         needed = held_out_needed(self.options, self.shared)
@@ -311,7 +311,7 @@ class MemorizationWatch:
 
     @property
     def trackers(self) -> list[Tracker]:
-        """Where looks are logged besides."""
+        """Return where looks are logged besides."""
         if self._trackers is None:
             self._trackers = open_trackers(self.options, self.folder)
         return self._trackers

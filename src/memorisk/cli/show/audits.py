@@ -81,7 +81,7 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
 
 
 def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
-    """What would be compared and could be said."""
+    """Print what would be compared and could be said."""
     if as_json:
         print_json(asdict(plan))
         return
@@ -145,7 +145,7 @@ def _identical(pixels: PixelPairs) -> str:
 
 
 def _near(pixels: PixelPairs) -> str:
-    """How many, beside held-out ones."""
+    """Return how many there are, beside held-out ones."""
     held = pixels.n_near_held_patients
     return f"{pixels.n_near_train_patients:,}{'' if held is None else f'; held out {held:,}'}"
 
@@ -216,7 +216,7 @@ def show_watch_within(watch: "MemorizationWatch") -> None:
 
 
 def show_watch_plan(plan: "WatchPlan", *, as_json: bool, within: bool = False) -> None:
-    """What would be looked at; within a training there is nothing of it yet, and it is said whose lines they are."""
+    """Print what would be evaluated; within a training, whose lines these are, too."""
     if as_json:
         print_json(asdict(plan))
         return

@@ -58,7 +58,7 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
 
 
 def _noticed(reading: ResultView) -> list[str]:
-    """What the audit would have noticed of one patient, and in which classes nobody; a pass says it as a reason."""
+    """Print what the audit would have noticed of one patient, and in which classes nobody; a pass has it as a reason."""
     if reading.status == "pass":
         return []
     from memorisk.audits.classifier.pages.wording import UNFLAGGED
@@ -106,7 +106,7 @@ def _cell(label: str) -> Text:
 
 
 def _target(found: TargetAudit, gate: float | None) -> Text:
-    """What each attack finds in the very model that is to be released; the gate is what its AUC is compared with."""
+    """Print what each attack finds in the model that is to be released; its AUC is compared with the gate."""
     from memorisk.statistics.verdicts.tiers import format_against_gates
 
     def written(value: float) -> str:
@@ -182,7 +182,7 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
 
 
 def _could(row: ClassOutlook) -> str:
-    """Whether a class could have a list; the reason where it is another than its length."""
+    """Return whether a class could have a list; the reason where it is another than its length."""
     if row.testable:
         return "yes"
     return "no" if row.smallest_list > row.n_groups_scored else f"no: {one_line(row.why_not)}"

@@ -63,7 +63,7 @@ def show_export(found: "Export", *, as_json: bool) -> None:
 
 
 def _frames(left: dict[str, int]) -> str:
-    """How many frames stay behind, and the first files that hold them."""
+    """Return how many frames stay behind, and the first files that hold them."""
     first = ", ".join(f"{one_line(path, 60)}: {n:,}" for path, n in [*left.items()][:_MOST])
     more = f", and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
     return (

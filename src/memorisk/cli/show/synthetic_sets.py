@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def show_generated_set(made: "GeneratedSet", *, as_json: bool) -> None:
-    """How many images of what, and where they lie."""
+    """Print how many images of what, and where they lie."""
     summary = made.summary
     if as_json:
         print_json(summary)
@@ -46,7 +46,7 @@ def show_generated_set(made: "GeneratedSet", *, as_json: bool) -> None:
 
 
 def show_generate_plan(plan: "GeneratePlan", *, as_json: bool) -> None:
-    """What drawing a set would take."""
+    """Print what drawing a set would take."""
     from memorisk.audits.classifier.dry_run import duration
 
     if as_json:
@@ -107,7 +107,7 @@ def _show_verdict(
 
 
 def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
-    """What would be compared and could be promised."""
+    """Print what would be compared and could be promised."""
     if as_json:
         print_json(to_json(plan))
         return
@@ -146,7 +146,7 @@ def _filter_lines(n: FilterNumbers) -> list[tuple[str, str]]:
 
 
 def _screening_lines(n: FilterNumbers) -> list[tuple[str, str]]:
-    """What was rejected, by whom, and who calibrated it."""
+    """Return what was rejected, by whom, and who calibrated it."""
     from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
 
     rejected = ", ".join(f"{images:,} {reason}" for reason, images in n.sets.rejected.items() if images)
@@ -179,7 +179,7 @@ def show_synthesis(result: Result, out: Path, *, as_json: bool) -> None:
 
 
 def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
-    """What would be drawn and could be promised."""
+    """Print what would be drawn and could be promised."""
     if as_json:
         print_json(to_json(plan))
         return
@@ -283,7 +283,7 @@ def show_quality(found: Quality, *, as_json: bool) -> None:
 
 
 def show_quality_plan(plan: "QualityPlan", *, as_json: bool) -> None:
-    """What would be measured."""
+    """Print what would be measured."""
     if as_json:
         print_json(asdict(plan))
         return

@@ -64,7 +64,7 @@ def _eights(typing, x, y, weight, count):
 
 @compiled()
 def _reaching(row, floors, first, last):
-    """How many of some whole numbers of a row reach their floors; vectors, since no place is below 0."""
+    """Return how many of some whole numbers of a row reach their floors; vectors, since no place is below 0."""
     count = np.int32(0)
     for j in range(np.uint64(first), np.uint64(last)):
         count = np.int32(count + np.int32(row[j] >= floors[j]))

@@ -139,7 +139,7 @@ class TrainJob:
 
     @property
     def done(self) -> bool:
-        """Whether the job has run."""
+        """Return whether the job has run."""
         return self.logits_file.is_file() and (not self.score_augmentations or self.augmented_file.is_file())
 
 

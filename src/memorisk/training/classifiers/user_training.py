@@ -70,7 +70,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def takes_classes(function: Callable[..., Any]) -> bool:
-    """Whether the function names ``num_classes`` among its parameters; it is given only then."""
+    """Return whether the function names ``num_classes`` among its parameters; it is given only then."""
     return CLASSES in _signature(function).parameters
 
 

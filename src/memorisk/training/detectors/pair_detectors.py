@@ -51,7 +51,7 @@ class PairDetector:
 
     @property
     def fits(self) -> bool:
-        """Whether something is fitted on the vectors that it compares, so that they must be named."""
+        """Return whether something is fitted on the vectors that it compares, so that they must be named."""
         return self.source.kind == "pca" or self.measure in ("seuclidean", "mahalanobis", *BINARY, *POSITIVE)
 
     def working_at(self, workplace: ComputeBackend) -> "PairDetector":

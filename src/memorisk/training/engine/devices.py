@@ -120,7 +120,7 @@ _PATIENCE = timedelta(days=2)  # the others wait while the first looks at a snap
 
 
 def is_main() -> bool:
-    """Whether this process is the only one, or the one that writes; known before anything is imported."""
+    """Return whether this process is the only one, or the one that writes; known before anything is imported."""
     return int(os.environ.get("RANK", "0")) == 0
 
 

@@ -198,7 +198,7 @@ def cached_features(plan: FeaturePlan, *, progress: CountProgress | None = None)
 
 
 def _stall_check(plan: FeaturePlan) -> Callable[[], bool]:
-    """Whether whoever computes the features of a plan has got no further for long, asked again and again."""
+    """Return whether whoever computes the features of a plan has got no further for long, asked again and again."""
     signs = LifeSigns()
 
     def stalled() -> bool:
@@ -341,7 +341,7 @@ def _finish(plan: FeaturePlan, values: np.ndarray, first: np.ndarray, n_distinct
 
 
 def _is_complete(folder: Path, n: int) -> bool:
-    """Whether finished, undamaged features lie there."""
+    """Return whether finished, undamaged features lie there."""
     try:
         shape = read_json(folder / META)["shape"]
         return (

@@ -105,7 +105,7 @@ class FeatureWork:
     """Of a job."""
 
     def takes(self, asked: object, n: int, batch: int) -> bool:
-        """Whether so many images are worth the way to the workers."""
+        """Return whether so many images are worth the way to the workers."""
         return isinstance(asked, FeatureSource) and asked.kind in NETWORKS and n > _MAX_LOCAL_BATCHES * batch
 
     def blocks(

@@ -183,7 +183,7 @@ class DistributedSearch:
         return merge(_survey(part, limit) for part in self._answers(job, left.n))
 
     def _leaves(self, left: Any, right: Any) -> bool:
-        """Whether a search is worth the way to the workers; what lies on a GPU stays there."""
+        """Return whether a search is worth the way to the workers; what lies on a GPU stays there."""
         if any(hasattr(table, "detach") for table in (left, right)):
             return False
         n, d = np.shape(left)

@@ -57,7 +57,7 @@ class FoldData:
 
     @property
     def several(self) -> bool:
-        """Whether images may have several labels at once, or none."""
+        """Return whether images may have several labels at once, or none."""
         return _has_several_labels(self.labels)
 
 
@@ -239,5 +239,5 @@ def _train_or_read(
 
 
 def _has_several_labels(labels: np.ndarray) -> bool:
-    """Whether images may have several labels at once, or none."""
+    """Return whether images may have several labels at once, or none."""
     return any(SEPARATOR in label or not label for label in labels.tolist())

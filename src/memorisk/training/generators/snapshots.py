@@ -107,7 +107,7 @@ class Evaluations:
         self.reason: str | None = None
 
     def __call__(self, snapshot: Snapshot) -> bool:
-        """Whether to go on."""
+        """Return whether to go on."""
         if self.keep:
             kept = self.folder / SNAPSHOTS / f"step-{snapshot.step:08}"
             kept.parent.mkdir(mode=0o700, exist_ok=True)

@@ -341,7 +341,7 @@ class ResultView:
 
     @property
     def no_p_values(self) -> bool:
-        """Whether no group has a p-value."""
+        """Return whether no group has a p-value."""
         return len(self.result.per_group) > 0 and bool(np.isnan(column_numbers(self.result.per_group, "p_value")).all())
 
     def flag_statement(self) -> str:

@@ -229,7 +229,7 @@ def _measured(latents: Latents, parts: Division, options: LatentOptions) -> int:
 
 
 def _encodes(latents: Latents) -> bool:
-    """Whether a network makes latents of images."""
+    """Return whether a network makes latents of images."""
     return latents.encoder.kind == "autoencoder"
 
 

@@ -140,7 +140,7 @@ class PairSampler:
 
     @property
     def copies_needed(self) -> bool:
-        """Whether some positive pairs are two augmentations of one file."""
+        """Return whether some positive pairs are two augmentations of one file."""
         return any(one.count[one.able].min(initial=2) < 2 for one in self._sets)
 
     def batch_size(self, asked: int) -> int:

@@ -169,7 +169,7 @@ def _limit_pairs(pairs: Pairs, identity: np.ndarray, seed: int) -> Pairs:
 
 
 def _single_identity(identity: np.ndarray, dataset: np.ndarray) -> bool:
-    """Whether a data set has a single identity, so that it has no negative pair of its own."""
+    """Return whether a data set has a single identity, so that it has no negative pair of its own."""
     return any(len(np.unique(identity[dataset == name])) < 2 for name in np.unique(dataset))
 
 
