@@ -58,7 +58,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
 
 
 def _across_groups(check: ImageCheck) -> str:
-    """Return what the headline adds where images of two groups are nearly the same: no problem itself, and often one."""
+    """Return what the headline adds where images of two groups are nearly the same."""
     confirmed = check.near.loc[check.near["confirmed"].astype(bool), "across"].tolist()
     n = sum("group" in roles.split(", ") for roles in confirmed)
     if not n:

@@ -58,7 +58,7 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
 
 
 def _noticed(reading: ResultView) -> list[str]:
-    """Print what the audit would have noticed of one patient, and in which classes nobody; a pass has it as a reason."""
+    """Return what the audit would have noticed of one patient; nothing of a pass, which has it as a reason."""
     if reading.status == "pass":
         return []
     from memorisk.audits.classifier.pages.wording import UNFLAGGED
