@@ -134,6 +134,18 @@ register_spec(
 )
 register_spec(
     ModelSpec(
+        name="copy_resnet",
+        architecture="copy_resnet",
+        source="memorisk",
+        mean=(0.0, 0.0, 0.0),
+        std=(1.0, 1.0, 1.0),
+        image_size=64,
+        lr=1e-3,
+        note="a small ResNet that standardises each image by itself, made for detectors of copies",
+    )
+)
+register_spec(
+    ModelSpec(
         name="small_vit",
         architecture="small_vit",
         source="memorisk",

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from memorisk.models.classifiers.copy_resnet import CopyResNet
 from memorisk.models.classifiers.small_networks import CifarResNet, SmallCNN, SmallResNet, SqueezeNet, small_vit
 from memorisk.models.classifiers.specs import SPECS, ModelSpec, model_spec
 from memorisk.models.classifiers.unique_features import NAMES, DenseNet100, paper_net
@@ -27,6 +28,7 @@ Builder = Callable[[int, int, int], nn.Module]
 OWN_NETWORKS: dict[str, Builder] = {
     "small_cnn": SmallCNN,
     "small_resnet": SmallResNet,
+    "copy_resnet": CopyResNet,
     "resnet20_cifar": lambda k, c, size: CifarResNet(k, c, blocks=3),
     "resnet56_cifar": lambda k, c, size: CifarResNet(k, c, blocks=9),
     "small_vit": small_vit,
