@@ -107,6 +107,16 @@ def test_a_probability_is_the_heads_and_the_same_both_ways_round(tmp_path: Path)
     assert (found < 1 / (1 + np.exp(-head.bias))).all()
 
 
+def test_the_nearest_are_those_of_all_pairs_by_its_measure(tmp_path: Path) -> None:
+    detector, images = made(tmp_path), patients(tmp_path, n=4).images
+    found = detector.nearest(images[:3], images, k=2, device="cpu")
+    values = detector.embed(images, device="cpu").astype(np.float64)
+    asked = detector.embed(images[:3], device="cpu").astype(np.float64)
+    distances = np.abs(asked[:, None] - values).sum(axis=2)
+    np.testing.assert_array_equal(found.indices, np.argsort(distances, axis=1, kind="stable")[:, :2])
+    np.testing.assert_allclose(found.distances, np.sort(distances, axis=1)[:, :2], rtol=1e-12)
+
+
 def test_latents_are_compared_without_their_images(tmp_path: Path) -> None:
     detector, latents = made(tmp_path), latents_of(patients(tmp_path, n=4))
     found = detector.embed_latents(latents.values, device="cpu")

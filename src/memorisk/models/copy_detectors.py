@@ -4,11 +4,12 @@ A detector gives alike images nearly the same numbers. The copy detector of pape
 ``h(x) = g(f(x))``, a backbone f up to its head and one linear layer g to 128. Siamese detectors over latents are in
 `memorisk.models.lcmem`; `load_detector` opens either. What their folders hold is in `memorisk.models.provenance`.
 
-``detector:FOLDER`` names a detector as a source of features. Those of a Siamese detector are what its head compares,
-always in float32: in bfloat16 they would keep three digits.
+``detector:FOLDER`` names a detector as a source of features, ``default`` the one that comes with memorisk, in
+``models/default_detector``. Those of a Siamese detector are what its head compares, always in float32: in bfloat16
+they would keep three digits.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,12 @@ from torch import nn
 from memorisk.images.store import ImageStore
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.classifiers.zoo import create_model, seeded
-from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, parse_source
+from memorisk.models.encoders.feature_sources import (
+    DEFAULT_DETECTOR_FOLDER,
+    RANDOM,
+    FeatureSource,
+    parse_source,
+)
 from memorisk.models.encoders.networks import (
     Encoder,
     StoredShape,
@@ -43,11 +49,12 @@ from memorisk.models.provenance import (
     read_seen,
     save_detector,
 )
-from memorisk.models.settings import COPY_DETECTOR
+from memorisk.models.settings import COPY_DETECTOR, DEFAULT_DETECTOR
 from memorisk.models.weight_files import read_state_dict
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import file_fingerprint
+from memorisk.scores.distances import Neighbours, fit_measure, nearest
 
 if TYPE_CHECKING:
     from memorisk.models.lcmem import LatentDetector
@@ -116,6 +123,27 @@ class Detector:
             self.network, images, config.preprocessing, config.dimension, config.backbone, device=device, batch=batch
         )
 
+    def nearest(
+        self, queries: np.ndarray, references: np.ndarray, k: int = 1, *, device: str = "auto", batch: int | None = None
+    ) -> Neighbours:
+        """The most likely sources of images among others: the nearest by the detector's measure.
+
+        Args:
+            queries: [Q, H, W, C] uint8 or uint16, of any size.
+            references: [N, h, w, c], of any size.
+            k: Sources of each.
+            device: Where to embed; "auto" is a GPU where there is one.
+            batch: Images at a time.
+
+        Returns:
+            ``indices`` [Q, k] rows of the references, nearest first, and ``distances`` [Q, k]; -1 and inf where there
+            are fewer than k references.
+
+        Raises:
+            InputError: As `embed`; or a k below 1.
+        """
+        return nearest_images(self, queries, references, k, device=device, batch=batch)
+
     def seen_parts(self, store: ImageStore) -> SeenImages:
         """Return which images of a store, or other images of whose patients, this detector was trained or chosen on.
 
@@ -140,6 +168,20 @@ class Detector:
     def save(self, folder: str | Path) -> None:
         """Write the detector to a folder, private and atomic, the configuration last."""
         save_detector(folder, self.network.tensors(), self.seen, self.config)
+
+
+def nearest_images(
+    detector: "Detector | LatentDetector",
+    queries: np.ndarray,
+    references: np.ndarray,
+    k: int,
+    *,
+    device: str,
+    batch: int | None,
+) -> Neighbours:
+    """`Detector.nearest` of any detector, by the measure of its configuration."""
+    asked, known = (detector.embed(images, device=device, batch=batch) for images in (queries, references))
+    return nearest(asked, known, fit_measure(detector.config.measure, known), k)
 
 
 def embed_images(
@@ -256,12 +298,19 @@ def load_detector(folder: str | Path) -> "Detector | LatentDetector":
     """A detector from its folder, every tensor matched by name and shape. Nothing is downloaded.
 
     Args:
-        folder: What `Detector.save` or ``memorisk train detector`` wrote.
+        folder: What `Detector.save` or ``memorisk train detector`` wrote; or the word ``default``, the copy detector
+            that comes with memorisk. A folder of that name is ``./default`` or a `Path`.
 
     Raises:
         InputError: There is none, or its files are damaged, incomplete or of another kind.
+
+    Example:
+        >>> import numpy as np
+        >>> images = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
+        >>> load_detector("default").nearest(images // 2, images).indices[:, 0].tolist()
+        [0, 1, 2]
     """
-    path = Path(folder)
+    path = DEFAULT_DETECTOR_FOLDER if folder == DEFAULT_DETECTOR else Path(folder)
     config = read_config(path)
     if config.kind != COPY_DETECTOR:
         from memorisk.models.lcmem import load_latent_detector
@@ -292,7 +341,7 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
     """
     if size is not None or normalise is not None:
         raise InputError(f"{source.shown}: a detector has its own size and normalisation; leave them out")
-    folder = Path(source.name)
+    folder = source.folder
     config = read_config(folder)
     if not (folder / WEIGHTS).is_file():
         raise InputError(f"{one_line(folder)} holds no whole detector: there is no {WEIGHTS} in it")
@@ -307,14 +356,21 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
         """The detector's network."""
         return load_detector(folder).network, ()
 
-    notes = [f"{source.shown} was trained by {what} ({config.protocol} protocol) from {config.backbone}."]
+    if config.published:
+        notes = [published_sentence(source.shown, config.published)]
+    else:
+        notes = [f"{source.shown} was trained by {what} ({config.protocol} protocol) from {config.backbone}."]
     notes += config.departures
-    if stored != config.stored:
+    if stored != config.stored and not config.published:
         trained, here = (" x ".join(map(str, shape)) for shape in (config.stored, stored))
         notes.append(f"Its training images were stored as {trained}, these are {here}.")
     return Encoder(
         name=f"{source.shown} ({config.backbone}, {what})",
-        weights=f"{config.backbone} from {config.weights}, epoch {config.best_epoch}",
+        weights=(
+            f"version {config.published['version']}"
+            if config.published
+            else f"{config.backbone} from {config.weights}, epoch {config.best_epoch}"
+        ),
         state="trained",
         preprocessing=preprocessing,
         identity={
@@ -330,6 +386,19 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
         load=load,
         mixed=latents is None,
         notes=(*notes, *size_notes(stored, preprocessing.size, made_for, trained=True)),
+    )
+
+
+def published_sentence(name: str, published: Mapping[str, str]) -> str:
+    """Say what a published detector is, and whom its training images show.
+
+    Args:
+        name: Of the detector.
+        published: Of its `DetectorConfig`.
+    """
+    return (
+        f"{name} is the copy detector that comes with memorisk (version {published['version']}, "
+        f"{published['licence']}), trained on {published['data']}."
     )
 
 

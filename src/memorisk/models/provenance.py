@@ -13,7 +13,7 @@ were trained on is kept beside its own.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, unknown_n
 from memorisk.runs.files import atomic_path, fingerprint, json_value, read_json, read_table, write_json, write_table
 
 CONFIG, WEIGHTS, SEEN = "detector.json", "weights.safetensors", "seen.parquet"
-_COLUMNS = ["part", "pixel_hash", "group_hash"]
+COLUMNS = ("part", "pixel_hash", "group_hash")
+"""Of ``seen.parquet``."""
 _LISTED = 3
 
 
@@ -71,6 +72,9 @@ class DetectorConfig:
     """Whether it was known whose each image is."""
     versions: Mapping[str, str]
     """Versions of the libraries."""
+    published: Mapping[str, str] = field(default_factory=dict)
+    """``version``, ``licence`` and ``data`` (what it was trained on, in words) of a detector that is published with
+    memorisk; empty for one that a user trained."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ class SeenImages:
     part: np.ndarray
     """[N] of str: "training", "validation" (chose its epoch), or "" for images and patients that it never met."""
     pixels_compared: bool
-    """Whether images could be compared by their pixels; else only their patients' ids were."""
+    """Whether images could be compared by their pixels, or there are none that were seen; else only their patients' ids
+    were."""
     missing: frozenset[str] | None = None
     """Hashes of training images which the set does not hold, nor, where pixels do not compare, another image of their
     patients; None where that is not known."""
@@ -98,6 +103,7 @@ def match_seen(config: DetectorConfig, seen: pd.DataFrame, store: ImageStore) ->
     """
     alike = tuple(store.images.shape[1:]) == config.stored
     alike &= store.images.dtype.itemsize * 8 == config.depth
+    alike |= seen.empty
     groups = group_hashes(store.manifest.groups, config.data_hash)
     part = np.full(len(groups), "", dtype=object)
     for name in ("validation", "training"):  # an image that was both counts as trained on
@@ -150,7 +156,7 @@ def seen_table(groups: np.ndarray, hashes: np.ndarray, data_hash: str, rows: Map
         rows: Of each part, "training" and "validation".
     """
     of_groups, of_pixels = group_hashes(groups, data_hash), hashes.astype(str)
-    parts = [pd.DataFrame(dict(zip(_COLUMNS, (n, of_pixels[r], of_groups[r]), strict=True))) for n, r in rows.items()]
+    parts = [pd.DataFrame(dict(zip(COLUMNS, (n, of_pixels[r], of_groups[r]), strict=True))) for n, r in rows.items()]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -161,7 +167,7 @@ def read_seen(folder: Path) -> pd.DataFrame:
         InputError: The file is missing or damaged.
     """
     try:
-        return read_table(folder / SEEN).loc[:, _COLUMNS]
+        return read_table(folder / SEEN).loc[:, list(COLUMNS)]
     except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(folder / SEEN)} cannot be read: {one_line(error, 120)}") from None
 
@@ -183,8 +189,9 @@ def read_config(folder: Path) -> DetectorConfig:
     if kind not in DETECTOR_KINDS:
         raise unknown_name("kind of detector", kind, DETECTOR_KINDS)
     form = _form(kind)
-    names = [field.name for field in fields(form)]
-    absent = [name for name in names if name not in description]
+    names = [one.name for one in fields(form) if one.name in description]
+    must = [one.name for one in fields(form) if one.default is one.default_factory is MISSING]
+    absent = [name for name in must if name not in description]
     if absent or description.get("format") != 1:
         what = f"it lacks {', '.join(absent)}" if absent else f"its format is {description.get('format')}"
         raise InputError(f"{one_line(file)} is not of this version of memorisk: {what}")
@@ -360,7 +367,7 @@ def read_training_record(folder: Path) -> TrainingRecord | None:
     try:
         origin = read_json(folder / ORIGIN)
         height, width, channels = (int(n) for n in origin["stored"])
-        table = read_table(folder / SEEN).loc[:, _COLUMNS]
+        table = read_table(folder / SEEN).loc[:, list(COLUMNS)]
         earlier = read_training_record(folder / EARLIER) if origin.get(EARLIER, False) else None
         if earlier is None and origin.get(EARLIER, False):
             raise ValueError(f"{EARLIER}/{ORIGIN}, of what it began with, is missing")

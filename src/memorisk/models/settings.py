@@ -14,6 +14,8 @@ from memorisk.runs.settings import check_counts, check_types
 COPY_DETECTOR = "copy"
 LATENT_DETECTOR_KINDS = ("lcmem", "siamese", "siamese-ntxent")
 DETECTOR_KINDS = (COPY_DETECTOR, *LATENT_DETECTOR_KINDS)
+DEFAULT_DETECTOR = "default"
+"""The copy detector that comes with memorisk, as a user names it; a folder of that name is ``./default``."""
 
 
 @dataclass(frozen=True, kw_only=True)

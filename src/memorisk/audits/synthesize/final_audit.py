@@ -51,7 +51,7 @@ def open_auditor(options: SynthesizeOptions, detectors: list[PairDetector]) -> P
 def _detector_identity(detector: PairDetector) -> Any:
     """Return what identifies a detector, whatever its folder is called."""
     if detector.source.kind == "detector":
-        return file_fingerprint(Path(detector.source.name) / WEIGHTS)
+        return file_fingerprint(detector.source.folder / WEIGHTS)
     return detector.source
 
 

@@ -5,7 +5,8 @@
                                     ``timm:``), its weights a file, ``default``, a timm tag (downloads), or ``none``
 ``transformers:FOLDER``             a network of transformers from a folder (``config.json``, safetensors);
                                     ``transformers:NAME@default`` downloads, ``transformers:FOLDER@none`` is random
-``detector:FOLDER``                 a copy detector of memorisk's (`memorisk.models.copy_detectors`): its embedding
+``default``                         the copy detector that comes with memorisk: its embedding
+``detector:FOLDER``                 a detector that memorisk trained (`memorisk.models.copy_detectors`)
 ``pixels``, ``pixels:32``           pixels in [0, 1], as they are stored or resized to 32 x 32
 ``pca:16``, ``pca:16:32``           16 principal components of those, fitted on reference images only;
                                     ``pca:16@FILE.npz`` applies what was fitted and saved before
@@ -28,6 +29,7 @@ import pandas as pd
 
 from memorisk.models.classifiers.specs import SPECS, ModelSpec, model_spec
 from memorisk.models.classifiers.zoo import is_download
+from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.runs.errors import ARRAY_ERRORS, InputError, listed, one_line, unknown_name
 from memorisk.runs.files import check_characters, read_array, read_table
 from memorisk.runs.size_limits import check_arrays
@@ -135,6 +137,8 @@ def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
 
 SourceKind = Literal["network", "transformers", "detector", "pixels", "pca", "saved"]
 RANDOM, DEFAULT = "none", "default"
+DEFAULT_DETECTOR_FOLDER = Path(__file__).parents[1] / "default_detector"
+"""Files of the detector that comes with memorisk."""
 _PREFIXES = ("timm", "transformers", "detector", "pixels", "pca")
 
 
@@ -147,8 +151,8 @@ class FeatureSource:
     kind: SourceKind
     """Kind of source."""
     name: str
-    """Of a network; the folder or name of one of transformers; the folder of a detector; the path of saved features;
-    else the kind."""
+    """Of a network; the folder or name of one of transformers; the folder of a detector, or "default"; the path of
+    saved features; else the kind."""
     weights: str | None = None
     """A file, "default" or a tag to download, "none" for random ones; of PCA the file of a fit; None if not named."""
     side: int | None = None
@@ -157,10 +161,22 @@ class FeatureSource:
     """Principal components."""
 
     @property
+    def comes_with_memorisk(self) -> bool:
+        """Return whether it is the detector ``default``, which each machine has where memorisk is installed."""
+        return self.kind == "detector" and self.text == DEFAULT_DETECTOR
+
+    @property
+    def folder(self) -> Path:
+        """Folder of a detector, or of a network of transformers."""
+        return DEFAULT_DETECTOR_FOLDER if self.comes_with_memorisk else Path(self.name)
+
+    @property
     def shown(self) -> str:
         """Return the name for a report: files and folders by their names alone, since a path may name people."""
         if self.kind == "saved":
             return Path(self.name).name
+        if self.comes_with_memorisk:
+            return DEFAULT_DETECTOR
         if self.kind == "detector":
             return f"detector:{Path(self.name).resolve().name}"
         name = self.text if self.weights is None else self.text[: -len(self.weights) - 1]
@@ -180,6 +196,8 @@ def parse_source(source: str | Path) -> FeatureSource:
             that are none or below 1.
     """
     text = str(source)
+    if text == DEFAULT_DETECTOR:
+        return FeatureSource(text=text, kind="detector", name=text)
     prefix, colon, _ = text.partition(":")
     head = prefix.partition("@")[0]
     if head == "transformers" and colon:
@@ -238,7 +256,7 @@ def _known_network(name: str) -> None:
             raise  # its own message is about the name or the tag
         import timm
 
-        others = ["pixels", "pca:16", "transformers:FOLDER", "detector:FOLDER"]
+        others = [DEFAULT_DETECTOR, "pixels", "pca:16", "transformers:FOLDER", "detector:FOLDER"]
         raise unknown_name("features", one_line(name, 60), [*others, *SPECS, *timm.list_models()]) from None
 
 

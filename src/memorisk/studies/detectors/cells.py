@@ -122,7 +122,7 @@ def _training_words(source: FeatureSource) -> str:
     """Name the backbone and the loss of a trained detector: many lie in a folder of the same name."""
     from memorisk.models.provenance import read_config
 
-    config = read_config(Path(source.name))
+    config = read_config(source.folder)
     return f"{config.backbone} by {LOSS_NAMES.get(config.loss, config.loss)}"
 
 
@@ -137,7 +137,7 @@ def weights_problem(backbone: Backbone) -> str:
     source = backbone.source
     try:
         if source.kind == "detector":
-            load_detector(source.name)
+            load_detector(source.folder)
         elif source.kind == "network" and source.weights and Path(source.weights).is_file():
             read_state_dict(source.weights)
     except (InputError, OSError) as error:
@@ -257,8 +257,8 @@ def encoder_key(cell: Cell, options: BenchDetectorsOptions, device: str) -> str:
     """Return the key of a cell's features: weights count by their content, not by their path."""
     source = cell.backbone.source
     weights, name = source.weights, cell.backbone.text
-    if source.kind in ("transformers", "detector") and Path(source.name).is_dir():
-        files = sorted(str(path) for path in Path(source.name).iterdir() if path.is_file())
+    if source.kind in ("transformers", "detector") and source.folder.is_dir():
+        files = sorted(str(path) for path in source.folder.iterdir() if path.is_file())
         held = content_fingerprints(files, _hash_folder(options))
         name, weights = source.kind, fingerprint([[Path(file).name, held[file]] for file in files])
     elif weights is not None and Path(weights).is_file():
@@ -353,7 +353,7 @@ def _refuse_leakage(job: CellJob, store: ImageStore) -> None:
     Raises:
         InputError: It was.
     """
-    seen = load_detector(job.cell.backbone.source.name).seen_parts(store).part != ""
+    seen = load_detector(job.cell.backbone.source.folder).seen_parts(store).part != ""
     new = np.isin(job.parts.part, ("test", "null", "test_null"))
     known = len(np.unique(job.parts.groups[seen & new].astype(str)))
     if known:

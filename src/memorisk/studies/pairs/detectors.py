@@ -184,8 +184,8 @@ class BenchmarkDetector:
                 "precision": options.precision,
                 "device": torch.device(device).type,
             }
-            weights = Path(
-                source.name if source.kind in ("transformers", "detector", "saved") else source.weights or ""
+            weights = (
+                source.folder if source.kind in ("transformers", "detector", "saved") else Path(source.weights or "")
             )
             name = source.text.partition("@")[0] if source.kind == "network" else source.kind
             if source.weights and not weights.is_file():

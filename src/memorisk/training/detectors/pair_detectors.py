@@ -15,6 +15,7 @@ from memorisk.models.copy_detectors import Detector, load_detector
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.models.lcmem import LatentDetector
 from memorisk.models.provenance import CONFIG
+from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.distances import find_measure, fit_measure
 from memorisk.scores.distances.measures import BINARY, POSITIVE
@@ -112,7 +113,7 @@ def open_pair_detector(source: str | Path, *, measure: str = AUTO, domain: str |
     """A detector by what a user names.
 
     Args:
-        source: The folder of a detector, with or without ``detector:``, or any source of features
+        source: ``default``, the folder of a detector, with or without ``detector:``, or any source of features
             (`memorisk.models.encoders.feature_sources`).
         measure: Name of one of the 14; "auto" is a detector's own or its head, cosine for encoders, Euclidean for
             pixels, PCA and saved features.
@@ -122,8 +123,9 @@ def open_pair_detector(source: str | Path, *, measure: str = AUTO, domain: str |
         InputError: There is no such source or measure, or the detector's files are damaged.
     """
     text = str(source)
-    found = parse_source(f"detector:{text}" if (Path(text) / CONFIG).is_file() else text)
-    detector = load_detector(found.name) if found.kind == "detector" else None
+    is_folder = text != DEFAULT_DETECTOR and (Path(text) / CONFIG).is_file()
+    found = parse_source(f"detector:{text}" if is_folder else text)
+    detector = load_detector(found.folder) if found.kind == "detector" else None
     head = getattr(detector, "head", None) if measure == AUTO else None
     if head is not None:
         return PairDetector(found, None, None, head, detector)

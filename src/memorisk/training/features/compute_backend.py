@@ -229,6 +229,8 @@ def run_features(job: FeatureJob) -> None:
 
 def needed_files(source: FeatureSource) -> tuple[Path, ...]:
     """Name what workers must see to open an encoder: a file of weights, or a folder."""
+    if source.comes_with_memorisk:
+        return ()
     given = (source.name if source.kind in ("detector", "transformers") else source.weights) or ""
     return (Path(given).resolve(),) if given and Path(given).exists() else ()
 
@@ -265,6 +267,8 @@ def _read_block(job: FeatureJob) -> np.ndarray | None:
 def _absolute(source: FeatureSource) -> FeatureSource:
     """The source with paths that mean the same wherever a worker was started."""
     given: dict[str, str] = {}
+    if source.comes_with_memorisk:
+        return source
     if source.kind in ("detector", "transformers") and Path(source.name).exists():
         given["name"] = str(Path(source.name).resolve())
     if source.kind == "network" and source.weights and Path(source.weights).is_file():
