@@ -1,0 +1,335 @@
+"""The second look at a pair: does a copy lie on its source, by which transform, and how alike is what lies there?
+
+A detector's embedding gives candidates. Here the pixels of each pair are laid on one another:
+
+1. *Details.* Both images are laid on a canvas of `SIDE` pixels a side, their borders kept. A Gaussian of `BLUR` of
+   the side is taken away, and what is left is divided by its local spread, so that blur, brightness and contrast of a
+   copy change little.
+2. *Poses.* Eight positions (quarter turns, mirrored and not), each turned further by `TURNS` and scaled by `SCALES`,
+   are compared at `COARSE` pixels a side at all shifts at once (a product of Fourier transforms). The best one goes on.
+3. *Refinement.* OpenCV's `findTransformECC` (Evangelidis and Psarakis 2008) makes the pose an affine transform. It is
+   kept where it raises the similarity.
+4. *Similarity.* Over windows w of `WINDOWS` of the side, at all places, let r_w be the correlation of the details in
+   it, and a_w the share of the copy that it covers. The similarity is ``tanh(max_w sqrt(a_w) atanh(r_w))``: the
+   correlation that would weigh as much over the whole image. Fisher's ``atanh(r)`` of n independent pixels has a
+   standard deviation of about ``1 / sqrt(n)``, so that a region that was pasted or left free counts by its size.
+
+Steps and constants were chosen by `recipes/alignment.py` on four real sets; it also tells what SIFT with RANSAC finds
+at 224 pixels. How alike two different people are this way, `statistics.copies.alignments` learns from held-out people.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import atan2, cos, degrees, radians, sin, sqrt
+
+import cv2
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from memorisk.runs.errors import InputError
+
+SIDE = 64
+"""Pixels a side of the canvas."""
+COARSE = 32
+"""Pixels a side of the canvas on which poses are compared."""
+BLUR = 0.02
+"""Of the side: coarser structure, which people share, is taken away."""
+TURNS = (0.0, 10.0, -10.0, 20.0, -20.0)
+"""Degrees beyond a quarter turn; 5 degrees off, a detail at the border of the coarse canvas moves by 1.4 pixels."""
+SCALES = (1.0, 0.85, 0.72, 1.18)
+"""Side of the copy's view in the source, relative to the source's."""
+WINDOWS = (1.0, 0.75, 0.5)
+"""Sides of the windows, as shares of the canvas."""
+_SPREAD_FLOOR = 0.1  # of the mean square of details: flat regions stay flat
+_NOISE_FLOOR = 0.02  # likewise, in correlations: a window without details tells nothing
+_CLIP = 3.0
+_STEP = 2  # pixels between windows
+_ECC = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 30, 1e-4)
+_ECC_BLURS = (9, 3)  # pixels a side of the Gaussian: from where a pose of the coarse canvas may be off, to the details
+_SCALE_LIMITS = (0.5, 2.0)
+_MOST_STRETCH = 1.5
+_MIN_DEGREES, _MIN_SHARE = 1.0, 0.02  # below, words say nothing of a turn, a scale or a shift
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """How a copy lies on its source."""
+
+    matrix: NDArray[np.float64]
+    """[2, 3]: ``matrix @ (x, y, 1)`` is the place in the source of the pixel (x, y) of the copy. Centres of pixels are
+    whole numbers, the first one (0, 0), x to the right and y down, as in OpenCV."""
+    overlap: float
+    """Share of the copy's pixels that lie on the source."""
+    similarity: float
+    """Between 0 and 1: see the module."""
+    agreeing: float
+    """Share of the copy that the most telling window covers; 1 where the whole image tells most."""
+    copy_shape: tuple[int, int]
+    """Height and width."""
+    source_shape: tuple[int, int]
+
+    @property
+    def mirrored(self) -> bool:
+        """Return whether the copy is a mirror image."""
+        return bool(np.linalg.det(self.matrix[:, :2]) < 0)
+
+    @property
+    def turn(self) -> float:
+        """Degrees, counterclockwise, by which the source (mirrored left to right first, if it is) is turned."""
+        linear = self.matrix[:, :2] * ([-1, 1] if self.mirrored else [1, 1])
+        left, _, right = np.linalg.svd(linear)
+        rotation = left @ right
+        angle = degrees(atan2(rotation[1, 0], rotation[0, 0]))
+        return -angle if self.mirrored else angle
+
+    @property
+    def scale(self) -> float:
+        """Side of what the copy shows, relative to the source's: 0.8 for a window of 80 % of either side."""
+        area = abs(float(np.linalg.det(self.matrix[:, :2]))) * np.prod(self.copy_shape) / np.prod(self.source_shape)
+        return sqrt(area)
+
+    @property
+    def words(self) -> str:
+        """What was done to the source, in words; "as it lies" where nothing was."""
+        said = ["mirrored"] if self.mirrored else []
+        turn, scale = self.turn, self.scale
+        if abs(turn) >= _MIN_DEGREES:
+            said.append(f"turned by {turn:.0f} degrees")
+        if scale < 1 - _MIN_SHARE:
+            said.append(f"{scale:.0%} of either side")
+        elif scale > 1 + _MIN_SHARE:
+            said.append(f"shrunk to {1 / scale:.0%}")
+        elif max(abs(shift) for shift in self._shift) > _MIN_SHARE:
+            said.append("moved")
+        if self.agreeing < 1:
+            said.append(f"most alike in {self.agreeing:.0%} of the area")
+        return ", ".join(said) or "as it lies"
+
+    @property
+    def _shift(self) -> NDArray[np.float64]:
+        """From the source's centre to where the copy's centre lies, as shares of the source's sides (x, y)."""
+        (height, width), (rows, columns) = self.copy_shape, self.source_shape
+        centre = self.matrix @ [(width - 1) / 2, (height - 1) / 2, 1]
+        return (centre - [(columns - 1) / 2, (rows - 1) / 2]) / [columns, rows]
+
+    def lay(self, source: np.ndarray) -> np.ndarray:
+        """Lay the source on the copy: what it shows at each pixel of the copy, borders repeated.
+
+        Args:
+            source: [h, w, c] uint8 or uint16.
+
+        Returns:
+            [H, W, c] of the source's type, of the copy's height and width.
+        """
+        height, width = self.copy_shape
+        laid = cv2.warpAffine(
+            np.ascontiguousarray(source), self.matrix, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+            borderMode=cv2.BORDER_REPLICATE,
+        )  # fmt: skip
+        return laid.reshape(height, width, source.shape[2])
+
+
+@dataclass(frozen=True, eq=False)
+class SourceDetails:
+    """The details of an image, ready to be compared."""
+
+    shape: tuple[int, int]
+    """Height and width of the image."""
+    to_canvas: NDArray[np.float64]
+    """[3, 3] from its pixels to those of the canvas."""
+    fine: NDArray[np.float32]
+    """[SIDE, SIDE] details."""
+    inside: NDArray[np.bool_]
+    """[SIDE, SIDE] where the image lies."""
+    spectrum: NDArray[np.complex64]
+    """[2 COARSE, COARSE + 1] Fourier transform of the coarse details."""
+
+
+@dataclass(frozen=True, eq=False)
+class CopyDetails:
+    """Likewise of an image that may be a copy, in every pose."""
+
+    plain: SourceDetails
+    spectra: NDArray[np.complex64]
+    """[poses, 2 COARSE, COARSE + 1]"""
+
+
+def source_details(image: np.ndarray) -> SourceDetails:
+    """Compute the details of an image.
+
+    Args:
+        image: uint8 or uint16 [h, w, c], c 1 or 3; colours are averaged.
+
+    Raises:
+        InputError: Pixels of another type or shape.
+    """
+    return _details(image)[0]
+
+
+def copy_details(image: np.ndarray) -> CopyDetails:
+    """Compute the details of an image in every pose; arguments and errors are those of `source_details`."""
+    plain, coarse = _details(image)
+    turned = np.stack([cv2.warpAffine(coarse, pose[:2], (COARSE, COARSE)) for pose in _poses()])
+    turned /= np.maximum(np.sqrt((turned**2).sum(axis=(1, 2), keepdims=True)), 1e-9)
+    return CopyDetails(plain, np.conj(_spectrum(turned)))
+
+
+def align(copy: np.ndarray, source: np.ndarray) -> Alignment | None:
+    """Find the transform by which a copy lies on its source.
+
+    Args:
+        copy: uint8 or uint16 [h, w, c], c 1 or 3.
+        source: Likewise; the two may differ in shape and type.
+
+    Returns:
+        The best alignment, whatever its similarity; None where an image has no details.
+
+    Raises:
+        InputError: Pixels of another type or shape.
+
+    Example:
+        >>> image = np.random.default_rng(0).integers(0, 255, (64, 64, 1)).astype(np.uint8)
+        >>> align(image[:, ::-1], image).words
+        'mirrored'
+    """
+    return align_details(copy_details(copy), source_details(source))
+
+
+def align_details(copy: CopyDetails, source: SourceDetails) -> Alignment | None:
+    """Do what `align` does, of details that are at hand."""
+    pose = _best_pose(copy, source)
+    found = None if pose is None else _similarity(copy.plain, source, pose)
+    if pose is None or found is None:
+        return None
+    refined = _refined(copy.plain, source, pose)
+    better = None if refined is None else _similarity(copy.plain, source, refined)
+    if refined is not None and better is not None and better[0] > found[0]:
+        pose, found = refined, better
+    strength, agreeing, overlap = found
+    matrix = np.linalg.inv(source.to_canvas) @ pose @ copy.plain.to_canvas
+    return Alignment(matrix[:2], overlap, float(np.tanh(max(strength, 0.0))), agreeing, copy.plain.shape, source.shape)
+
+
+def _details(image: np.ndarray) -> tuple[SourceDetails, NDArray[np.float32]]:
+    """Fine details, and coarse ones [COARSE, COARSE]."""
+    if image.ndim != 3 or image.shape[2] not in (1, 3) or image.dtype not in (np.uint8, np.uint16) or not image.size:
+        raise InputError(f"images to align are uint8 or uint16 [h, w, 1 or 3], not {image.dtype} {image.shape}")
+    plane = image.astype(np.float32).mean(axis=2)
+    coarse = _flattened(*_canvas(plane, COARSE)[:2])
+    canvas, inside, to_canvas = _canvas(plane, SIDE)
+    plain = SourceDetails(plane.shape, to_canvas, _flattened(canvas, inside), inside, _spectrum(coarse))
+    return plain, coarse
+
+
+def _canvas(plane: NDArray, side: int) -> tuple[NDArray, NDArray[np.bool_], NDArray[np.float64]]:
+    """An image [h, w] in the middle of a square, where it lies there, and the matrix of its pixels to the square's."""
+    height, width = plane.shape
+    factor = side / max(height, width)
+    rows, columns = max(1, round(height * factor)), max(1, round(width * factor))
+    by_area = cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
+    top, left = (side - rows) // 2, (side - columns) // 2
+    canvas, inside = np.zeros((side, side), np.float32), np.zeros((side, side), bool)
+    canvas[top : top + rows, left : left + columns] = cv2.resize(plane, (columns, rows), interpolation=by_area)
+    inside[top : top + rows, left : left + columns] = True
+    x, y = columns / width, rows / height
+    return canvas, inside, np.array([[x, 0, x / 2 - 0.5 + left], [0, y, y / 2 - 0.5 + top], [0, 0, 1.0]])
+
+
+def _flattened(canvas: NDArray, inside: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Details, divided by their local spread; zeros of an image without details."""
+    weight, sigma = inside.astype(np.float32), max(BLUR * len(canvas), 0.8)
+    rest = (canvas - _blurred(canvas * weight, sigma) / np.maximum(_blurred(weight, sigma), 1e-6)) * weight
+    total = float((rest**2).sum() / weight.sum())
+    if total < 1e-6 * max(1.0, float(np.abs(canvas).max())) ** 2:
+        return np.zeros_like(canvas)
+    local = _blurred(rest**2, 2 * sigma) / np.maximum(_blurred(weight, 2 * sigma), 1e-6)
+    flat = rest / np.sqrt(local + _SPREAD_FLOOR * total)
+    return np.clip(flat, -_CLIP, _CLIP).astype(np.float32)
+
+
+def _blurred(values: NDArray, sigma: float) -> NDArray:
+    return cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_CONSTANT)
+
+
+def _spectrum(values: NDArray) -> NDArray[np.complex64]:
+    """Fourier transform of twice the size: shifts do not wrap around."""
+    return scipy.fft.rfft2(values.astype(np.float32), (2 * COARSE, 2 * COARSE))
+
+
+@lru_cache(maxsize=1)
+def _poses() -> NDArray[np.float64]:
+    """[poses, 3, 3] from the copy's coarse canvas to the source's, about the centre."""
+    centre, found = (COARSE - 1) / 2, []
+    for mirror in (1, -1):
+        for angle in (radians(90 * quarter + turn) for quarter in range(4) for turn in TURNS):
+            for scale in SCALES:
+                linear = scale * np.array([[mirror * cos(angle), -sin(angle)], [mirror * sin(angle), cos(angle)]])
+                found.append(np.vstack([np.c_[linear, centre - linear @ [centre, centre]], [0, 0, 1]]))
+    return np.stack(found)
+
+
+def _best_pose(copy: CopyDetails, source: SourceDetails) -> NDArray[np.float64] | None:
+    """[3, 3] from the copy's canvas to the source's; None where nothing correlates."""
+    products = scipy.fft.irfft2(copy.spectra * source.spectrum, (2 * COARSE, 2 * COARSE))
+    most = COARSE // 2
+    shifts = np.r_[-most : most + 1]
+    near = products[:, shifts[:, None], shifts]
+    pose, y, x = np.unravel_index(int(near.argmax()), near.shape)
+    if near[pose, y, x] <= 0:
+        return None
+    matrix = _poses()[pose].copy()
+    matrix[:2, 2] += shifts[x], shifts[y]
+    factor = SIDE / COARSE
+    enlarge = np.array([[factor, 0, factor / 2 - 0.5], [0, factor, factor / 2 - 0.5], [0, 0, 1]])
+    return enlarge @ matrix @ np.linalg.inv(enlarge)
+
+
+def _refined(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """[3, 3] affine; None where it does not converge, or to a transform that is none of a copy."""
+    found = pose[:2].astype(np.float32)
+    try:
+        for blur in _ECC_BLURS:
+            inside = source.inside.astype(np.uint8)
+            _, found = cv2.findTransformECC(copy.fine, source.fine, found, cv2.MOTION_AFFINE, _ECC, inside, blur)
+    except cv2.error:
+        return None
+    if not np.isfinite(found).all():
+        return None
+    large, small = np.linalg.svd(found[:, :2].astype(np.float64), compute_uv=False)
+    if small < _SCALE_LIMITS[0] or large > _SCALE_LIMITS[1] or large > _MOST_STRETCH * small:
+        return None
+    return np.vstack([found.astype(np.float64), [0, 0, 1]])
+
+
+def _similarity(
+    copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]
+) -> tuple[float, float, float] | None:
+    """Largest ``sqrt(a) atanh(r)`` over windows, the share that the window covers, and the overlap.
+
+    None without details.
+    """
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    laid = cv2.warpAffine(source.fine, pose[:2], (SIDE, SIDE), flags=flags)
+    there = cv2.warpAffine(source.inside.astype(np.float32), pose[:2], (SIDE, SIDE), flags=flags) > 0.5
+    both, total = there & copy.inside, int(copy.inside.sum())
+    one, other = copy.fine.astype(np.float64) * both, laid.astype(np.float64) * both
+    n = int(both.sum())
+    floors = _NOISE_FLOOR * (one**2).sum() / max(n, 1), _NOISE_FLOOR * (other**2).sum() / max(n, 1)
+    if not min(floors) > 0:
+        return None
+    sums = np.zeros((4, SIDE + 1, SIDE + 1))
+    sums[:, 1:, 1:] = np.stack([one * other, one**2, other**2, both]).cumsum(axis=1).cumsum(axis=2)
+    best = -np.inf, 0.0
+    for share in WINDOWS:
+        side = round(share * SIDE)
+        product, first, second, count = (
+            sums[:, side:, side:] - sums[:, :-side, side:] - sums[:, side:, :-side] + sums[:, :-side, :-side]
+        )[:, ::_STEP, ::_STEP]
+        scale = np.sqrt(np.maximum(first, 0) + floors[0] * count) * np.sqrt(np.maximum(second, 0) + floors[1] * count)
+        r = np.divide(product, scale, out=np.zeros_like(product), where=count >= 1)
+        strength = np.sqrt(count / total) * np.arctanh(np.clip(r, -0.999, 0.999))
+        at = int(strength.argmax())
+        if strength.flat[at] > best[0]:
+            best = float(strength.flat[at]), 1.0 if share == 1 else float(count.flat[at] / total)
+    return *best, n / total
