@@ -270,12 +270,12 @@ PAGES: dict[str, Page] = {
                 AUDIT, "dp-lora-8", " --epochs 1 --models 2 --model small_vit"
             ),
             "memorisk train classifier": Expected((0,), "dp-lora-8", " --epochs 1 --model small_vit"),
-            "memorisk filter": Expected(AUDIT, "Report: ", replaced=("FOLDER", "lcmem")),
+            "memorisk filter": Expected(AUDIT, "Report: "),
             "memorisk synthesize": Expected(
                 AUDIT,
                 "Ledger: ",
                 " --sampling-steps 5 --most-tries 2 --families jpeg --miss-rate 0.1",
-                (("--generator FOLDER", "--generator generator"), ("--detector FOLDER", "--detector lcmem")),
+                ("--generator FOLDER", "--generator generator"),
             ),
             "memorisk watch": Expected((0,), cut=" --images 10 --sampling-steps 5"),
             "memorisk train generator DATA --out RUN": Expected((0,), "generator", " --steps 20 --snapshot-every 10"),

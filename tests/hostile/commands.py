@@ -70,7 +70,8 @@ def image(kind: str, name: str, suffix: str, data: bytes | Callable[[], bytes], 
             return ["images", "check", str(root), *labels, *more]
         if turn == 1 or more:
             return audit(root, *labels, *more)
-        return ["audit", "synthetic", str(root), str(sound_images(folder / "made")), "--size", "8", "--out", OUT]
+        made = str(sound_images(folder / "made"))
+        return ["audit", "synthetic", str(root), made, "--size", "8", "--detector", "pixels", "--out", OUT]
 
     return HostileInput(kind, name, make, (1, 2) if turn == 0 else (2,), "bad")
 
@@ -93,7 +94,8 @@ def source_without_labels(kind: str, name: str, file: str, write: Callable[[Path
         """Write it, and images that were made of it."""
         write(folder / file)
         made = sound_images(folder / "made")
-        return ["audit", "synthetic", str(folder / file), str(made), "--size", "8", "--out", OUT]
+        words = ("--size", "8", "--detector", "pixels", "--out", OUT)
+        return ["audit", "synthetic", str(folder / file), str(made), *words]
 
     return HostileInput(kind, name, make, names=file)
 

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import memorisk
+from memorisk.audits.filter.options import filter_options
 from memorisk.audits.generated.knowledge import known_patients
+from memorisk.audits.synthesize.options import synthesize_options
+from memorisk.audits.synthetic.options import synthetic_options
+from memorisk.audits.watch.options import watch_options
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
@@ -18,6 +22,7 @@ from memorisk.models.provenance import read_config
 from memorisk.report.numbers import to_json
 from memorisk.runs.errors import InputError
 from memorisk.scores.distances import fit_measure, pairwise
+from memorisk.studies.pairs.options import copies_options, reid_options
 from memorisk.training.detectors.pair_detectors import open_pair_detector
 from memorisk.training.features.compute_backend import needed_files
 from memorisk.training.features.matrix import load_features
@@ -107,6 +112,15 @@ def test_it_has_seen_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, def
         known = known_patients(default, store)
         assert known is not None
         assert known.patients == 0
+
+
+def test_commands_that_look_for_copies_take_it() -> None:
+    assert synthetic_options({}).sources == ("default",)
+    assert filter_options({"calibration": "new"}).detector == ("default",)
+    assert synthesize_options({"generator": "g"}).detector == ("default",)
+    assert watch_options({}).detector == "default"
+    assert copies_options({}).detectors[0] == "default"
+    assert "default" not in reid_options({}).detectors  # which is about people
 
 
 def test_its_folder_says_what_it_is() -> None:

@@ -40,13 +40,18 @@ from memorisk.models.encoders.networks import (
 )
 from memorisk.models.network_parts import head_names
 from memorisk.models.provenance import (
+    EARLIER,
+    ORIGIN,
     WEIGHTS,
     DetectorConfig,
     SeenImages,
+    TrainingRecord,
     copy_tensors,
+    join_seen,
     match_seen,
     read_config,
     read_seen,
+    read_training_record,
     save_detector,
 )
 from memorisk.models.settings import COPY_DETECTOR, DEFAULT_DETECTOR
@@ -103,6 +108,8 @@ class Detector:
     """Configuration of the detector."""
     seen: pd.DataFrame
     """``part, pixel_hash, group_hash`` of each image that it was trained or chosen on."""
+    earlier: TrainingRecord | None = None
+    """Whom the detector that it began with has seen; None where it began with none, or that one has seen nobody."""
 
     def embed(self, images: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None) -> np.ndarray:
         """The embedding of images, float32 throughout; not normalised to length 1.
@@ -153,7 +160,15 @@ class Detector:
         Args:
             store: The images.
         """
-        return match_seen(self.config, self.seen, store)
+        return join_seen(match_seen(self.config, self.seen, store), self.earlier, store)
+
+    @property
+    def training_record(self) -> TrainingRecord | None:
+        """Whom it has seen, here and earlier, for what begins with it; None for nobody."""
+        how = self.config
+        if self.seen.empty and self.earlier is None:
+            return None
+        return TrainingRecord(self.seen, how.data_hash, how.stored, how.depth, how.groups_given, self.earlier)
 
     @property
     def head(self) -> None:
@@ -167,7 +182,7 @@ class Detector:
 
     def save(self, folder: str | Path) -> None:
         """Write the detector to a folder, private and atomic, the configuration last."""
-        save_detector(folder, self.network.tensors(), self.seen, self.config)
+        save_detector(folder, self.network.tensors(), self.seen, self.config, self.earlier)
 
 
 def nearest_images(
@@ -320,7 +335,19 @@ def load_detector(folder: str | Path) -> "Detector | LatentDetector":
     bare = create_model(config.backbone, num_classes=2, in_chans=channels, image_size=size, weights=RANDOM, seed=0)
     network = new_network(Trunk(bare), config.preprocessing, config.dimension, 0)
     copy_tensors(network.tensors(), read_state_dict(path / WEIGHTS), path)
-    return Detector(network.eval(), config, read_seen(path))
+    return Detector(network.eval(), config, read_seen(path), _read_earlier(path) if config.earlier else None)
+
+
+def _read_earlier(folder: Path) -> TrainingRecord:
+    """Read whom the detector has seen that this one began with.
+
+    Raises:
+        InputError: That is missing or damaged.
+    """
+    found = read_training_record(folder / EARLIER)
+    if found is None:
+        raise InputError(f"{one_line(folder)} holds no whole detector: there is no {EARLIER}/{ORIGIN} in it")
+    return found
 
 
 _CODE = 1  # part of the identity: a change of what a detector computes makes new features

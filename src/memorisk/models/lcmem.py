@@ -46,6 +46,7 @@ from memorisk.models.provenance import (
     WEIGHTS,
     DetectorConfig,
     SeenImages,
+    TrainingRecord,
     copy_tensors,
     join_seen,
     match_seen,
@@ -319,6 +320,11 @@ class LatentDetector:
         """The linear layer over absolute differences; None where features are compared by a measure."""
         layer = self.branch.head
         return None if layer is None else check_head(layer.weight, layer.bias, self.config.dimension)
+
+    @property
+    def earlier(self) -> TrainingRecord | None:
+        """Whom the encoder of its latents has seen; None where that is nobody or not known."""
+        return self.encoder.seen
 
     @property
     def calibration(self) -> dict[str, Any] | None:

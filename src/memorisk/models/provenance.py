@@ -75,6 +75,8 @@ class DetectorConfig:
     published: Mapping[str, str] = field(default_factory=dict)
     """``version``, ``licence`` and ``data`` (what it was trained on, in words) of a detector that is published with
     memorisk; empty for one that a user trained."""
+    earlier: bool = False
+    """Whether the detector that it began with has seen anybody: whom, is in the folder ``earlier``."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,11 @@ def match_seen(config: DetectorConfig, seen: pd.DataFrame, store: ImageStore) ->
 
 
 def save_detector(
-    folder: str | Path, tensors: Mapping[str, torch.Tensor], seen: pd.DataFrame, config: DetectorConfig
+    folder: str | Path,
+    tensors: Mapping[str, torch.Tensor],
+    seen: pd.DataFrame,
+    config: DetectorConfig,
+    earlier: "TrainingRecord | None" = None,
 ) -> None:
     """Write weights, hashes and configuration to a folder, private and atomic, the configuration last.
 
@@ -125,9 +131,13 @@ def save_detector(
         tensors: Of the network, by name.
         seen: As for `match_seen`.
         config: Of the detector.
+        earlier: Whom the detector that it began with has seen.
     """
     target = Path(folder)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if earlier is not None:
+        (target / EARLIER).mkdir(mode=0o700, exist_ok=True)
+        earlier.save(target / EARLIER)
     plain_tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     with atomic_path(target / WEIGHTS) as temporary:
         save_file(plain_tensors, temporary)

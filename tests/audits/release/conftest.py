@@ -25,7 +25,7 @@ from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from tests.audits.made_evidence import twin_evidence
 from tests.audits.synthetic.making import parts
 
-PASSES = {"plant_kinds": ("exact", "flipped")}
+PASSES = {"detector": "pixels", "plant_kinds": ("exact", "flipped")}
 FEATURE = {"mark": "text:DOE", "mark_scale": 1, "text_height": 5, "probes": "held", "size": 24,
            "normalise": "0.5/0.25", "n_controls": 19, "redraws": 1}  # fmt: skip
 OF = {"group_from": r"([a-z]+\d+)_"}
@@ -76,7 +76,7 @@ def _sets() -> None:
     assess_quality("train", "clean", held_out="held", out="runs/quality", features=("pixels",), **OF)
     train, held, made = parts()
     for name, drawn in (("watch", train), ("calm", made)):
-        settings = {"images": 60, "looks": 2, "quality": "none", "stop_on": "share"}
+        settings = {"detector": "pixels", "images": 60, "looks": 2, "quality": "none", "stop_on": "share"}
         with MemorizationWatch(train, held, out=f"runs/{name}", stop=False, **settings) as watch:
             watch.look(100, lambda n, seed, drawn=drawn: drawn[:n])
             watch.report()

@@ -18,6 +18,7 @@ from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
+from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
@@ -27,9 +28,9 @@ from tests.audits.synthetic.making import N_HELD, N_SYNTHETIC, N_TRAIN, parts, s
 from tests.commands import answer, entries, refusal
 
 COPIED = 16
-SMALL = {"plants": 2}
+SMALL = {"detector": "pixels", "plants": 2}
 KEPT = ("exact", "flipped", "noised")
-PASSES = {"recall": 0.2, "plants": 12, "plant_kinds": KEPT}
+PASSES = {"detector": "pixels", "recall": 0.2, "plants": 12, "plant_kinds": KEPT}
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,20 @@ def test_a_summary_is_read_back_and_one_of_an_earlier_version_renders(copies: Re
     page = render_page(synthetic_page(older))
     assert "a correlation of 0.95 counted as nearly identical" in page
     assert "Copies needed to be noticed" not in page
+
+
+def test_the_detector_that_comes_with_memorisk_compares_where_none_is_named(place: Path) -> None:
+    found = run("copies", "runs/default", detector=())
+    summary = from_json(SyntheticSummary, found.summary)
+    assert not summary.numbers.comparison.weak_features
+    (by,) = summary.detectors
+    assert (by.features.source, by.measure) == ("default", "cosine")
+    page = Path("runs/default/report.html").read_text()
+    assert "default is the copy detector that comes with memorisk" in page
+    assert "no image of any person was in its training" in page
+    assert "0 of 120 training patients and 0 of 99 held-out ones" in page
+    for file in Path("runs/default").rglob("*"):
+        assert not file.is_file() or str(DEFAULT_DETECTOR_FOLDER.parent).encode() not in file.read_bytes()
 
 
 def test_images_of_another_kind_do_not_pass(place: Path) -> None:
@@ -344,7 +359,7 @@ def test_saved_features_have_no_power_and_cannot_pass(place: Path) -> None:
     for name, n in (("train", N_TRAIN), ("set", N_SYNTHETIC), ("held", N_HELD)):
         np.savez(place / f"f-{name}.npz", features=rng.normal(size=(n, 3)))
     found = run("clean", "runs/saved", features="f-train.npz", synthetic_features=Path("f-set.npz"),
-                held_out_features=Path("f-held.npz"))  # fmt: skip
+                held_out_features=Path("f-held.npz"), detector=())  # fmt: skip
     v = found.verdict
     assert (found.status, v["recall"], v["n_plants"]) == ("undecided", None, 0)
     assert any("features were computed elsewhere" in why for why in v["why"])
@@ -422,7 +437,8 @@ def test_redacted_and_pseudonymised_runs_name_nobody(place: Path, copies: Result
 
 
 def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ("audit", "synthetic", "copies/train.npz", "copies/set.npz", "--held-out", "copies/held.npz", "--plants", 2)
+    given = ("audit", "synthetic", "copies/train.npz", "copies/set.npz", "--held-out", "copies/held.npz", "--plants", 2,
+             "--features", "pixels")  # fmt: skip
     kinds = ("--plant-kinds", "jpeg", "exact", "--dry-run", "--json", "--out", "runs/kinds")
     assert json.loads(answer(capsys, *given, *kinds)[1])["plants"] == 4
     assert "Did you mean 'jpeg'" in refusal(capsys, *given, "--out", "runs/kinds", "--plant-kinds", "jpg")
@@ -547,7 +563,7 @@ def test_classes_are_counted_where_both_sides_have_them(place: Path) -> None:
         store_of(images, place, name, labels=np.arange(len(images)) % 3)
         for name, images in (("train", train), ("set", synthetic), ("held", held))
     ]
-    found = audit_synthetic(stores[0], stores[1], held_out=stores[2], out="runs/classes", plants=0)
+    found = audit_synthetic(stores[0], stores[1], held_out=stores[2], out="runs/classes", plants=0, detector="pixels")
     assert found.per_class["label"].tolist() == ["0", "1", "2"]
     assert found.per_class["n_training"].sum() == N_TRAIN
     assert found.per_class["n_synthetic"].sum() == N_SYNTHETIC
@@ -574,6 +590,7 @@ def test_chest_x_rays_by_patient(place: Path, shared_data: Path) -> None:
     found = audit_synthetic(
         store_of(pixels[trained], place, "nih", groups=patients[trained]), store_of(synthetic, place, "made"),
         held_out=store_of(pixels[~trained], place, "new", groups=patients[~trained]), out="runs/nih", plants=4,
+        detector="pixels:32",
     )  # fmt: skip
     assert found.verdict["status"] == "fail"
     ahead = set(found.per_group.loc[found.per_group["ahead"], "group"])

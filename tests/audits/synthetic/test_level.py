@@ -38,7 +38,8 @@ def audited(tmp_path: Path, seed: int, measure: str, each: int = 1, near_row: in
     stores = [store_of(i, tmp_path, n) for i, n in ((train, "train"), (synthetic, "set"), (held, "held"))]
     if each > 1:
         stores[0] = store_of(train, tmp_path, "train", groups=np.repeat(np.arange(N_TRAIN), each))
-    sets, options = Sets(*stores, 0, 0, frozenset(), ()), synthetic_options({"plants": 0, "measure": measure})
+    sets = Sets(*stores, 0, 0, frozenset(), ())
+    options = synthetic_options({"features": "pixels", "plants": 0, "measure": measure})
     flat = [(part / 255).reshape(len(part), -1).astype(np.float32) for part in images]
     copies = copies_of_nobody(len(train), N_HELD, N_SYNTHETIC)
     if near_row is not None:
@@ -98,7 +99,7 @@ def test_many_images_a_held_out_patient_make_no_other_hospital(tmp_path: Path) -
     """More images are more often the nearest: by all of them a random split is taken for two data sets."""
     found, by_all, m, n_held, each = [], [], 40, 60, 15
     groups = np.r_[np.arange(m), np.repeat(np.arange(n_held), each) + m]
-    n, options = len(groups), synthetic_options({"plants": 0, "measure": "euclidean"})
+    n, options = len(groups), synthetic_options({"features": "pixels", "plants": 0, "measure": "euclidean"})
     pixels = np.zeros((n, 8, 8, 1), np.uint8)
     for seed in range(80):
         rng = np.random.default_rng([3, seed])

@@ -39,7 +39,7 @@ def test_distances_are_those_of_all_pairs(sets: Sets) -> None:
     patients = np.array([f"p{i // 2}" for i in range(40)], dtype=object)
     table = sets.train.manifest.table.assign(group=patients)
     train = replace(sets.train, manifest=replace(sets.train.manifest, table=table))
-    options = synthetic_options({"plants": 2})
+    options = synthetic_options({"features": "pixels", "plants": 2})
     assert sets.held is not None
     evidence = gather_evidence(replace(sets, train=train), options, no_progress)
     d, plants = evidence.views[0].distances, evidence.plants
@@ -89,7 +89,7 @@ def test_what_is_fitted_does_not_know_which_part_is_which(sets: Sets) -> None:
 
 def test_defaults_by_what_compares(sets: Sets, tmp_path: Path) -> None:
     def words(**settings) -> str:
-        options = synthetic_options(settings)
+        options = synthetic_options({"features": "pixels"} | settings)
         (detector,) = open_detectors(options, sets)
         fitted = fit_similarity(detector, features_of(sets, no_plants(sets.train), options), sets)
         assert isinstance(fitted, MeasureSimilarity)
@@ -104,9 +104,9 @@ def test_defaults_by_what_compares(sets: Sets, tmp_path: Path) -> None:
         words(features="pca:4", measure="braycurtis")
     with pytest.raises(InputError, match="Did you mean 'euclidean'"):
         words(measure="euclidian")
-    large = np.kron(np.asarray(sets.train.images), np.ones((1, 5, 5, 1), np.uint8))
-    grown = replace(sets, train=replace(sets.train, images=large))
-    assert open_detectors(synthetic_options({}), grown)[0].source.shown == "pixels:32"
+    (unnamed,) = open_detectors(synthetic_options({}), sets)
+    assert unnamed.name == "default, cosine"
+    assert words(features="default") == "cosine"
 
 
 def test_saved_features_are_matched_by_id_and_must_be_of_all_sets(sets: Sets, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_images_for_which_a_measure_is_undefined_are_named(sets: Sets) -> None:
     images[9] = 0
     black = replace(sets, synthetic=store_of(images, sets.synthetic.folder.parent.parent, "set"))
     for measure, words in (("cosine", "zero"), ("correlation", "all one number")):
-        options = synthetic_options({"measure": measure, "plants": 0})
+        options = synthetic_options({"features": "pixels", "measure": measure, "plants": 0})
         with pytest.raises(InputError, match=rf"1 image has features that are {words}.*\(set-0009\)"):
             gather_evidence(black, options, no_progress)
 

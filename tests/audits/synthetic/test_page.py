@@ -26,8 +26,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     synthetic[:20] = train[:20]
     ours = store_of(train, place, HOSTILE, groups=[f"{HOSTILE} {row // 2}" for row in range(N_TRAIN)])
     made, theirs = store_of(synthetic, place, "set"), store_of(held, place, "held", groups=[f"h{r}" for r in range(99)])
-    audit_synthetic(ours, made, held_out=theirs, out=place / "full", plants=2, gallery=True)
-    audit_synthetic(store_of(train[20:], place, "train"), made, out=place / "alone", plants=0)
+    audit_synthetic(ours, made, held_out=theirs, out=place / "full", plants=2, detector="pixels", gallery=True)
+    audit_synthetic(store_of(train[20:], place, "train"), made, out=place / "alone", plants=0, detector="pixels")
     sources = pd.DataFrame({"synthetic_image": made.manifest.images[:60], "training_image": ours.manifest.images[:60]})
     sources.to_csv(place / "pairs.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:

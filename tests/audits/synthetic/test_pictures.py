@@ -34,7 +34,9 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit_module, "pair_pictures", keep)
         stores = store_of(train, place, "train"), store_of(synthetic, place, "set"), store_of(held, place, "held")
-        audit_synthetic(stores[0], stores[1], held_out=stores[2], out=place / "run", plants=2, gallery=True)
+        audit_synthetic(
+            stores[0], stores[1], held_out=stores[2], out=place / "run", plants=2, detector="pixels", gallery=True
+        )
     return kept[0]
 
 

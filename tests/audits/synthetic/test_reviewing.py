@@ -44,7 +44,7 @@ def copied_sets(place: Path) -> Sets:
 
 
 def audited(sets: Sets, out: str, **settings) -> Result:
-    given = {"plants": 0, "one_image_per_patient": True} | settings
+    given = {"detector": "pixels", "plants": 0, "one_image_per_patient": True} | settings
     found = audit_synthetic(sets.train, sets.synthetic, held_out=sets.held, out=out, **given)
     assert isinstance(found, Result)
     return found

@@ -16,7 +16,7 @@ from tests.audits.synthetic.making import parts, store_of, write_sets
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 COPIED = 3
-PASSES = {"plants": 12, "recall": 0.2, "plant_kinds": ("exact", "flipped", "noised")}
+PASSES = {"detector": "pixels", "plants": 12, "recall": 0.2, "plant_kinds": ("exact", "flipped", "noised")}
 
 
 @pytest.fixture(autouse=True)

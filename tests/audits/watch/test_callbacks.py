@@ -22,7 +22,7 @@ TRAIN, HELD = 400, 200
 
 def watch_of(digits, out=None, **settings):
     """A watch without FID, of few looks."""
-    settings = {"quality": "none", "looks": 2, "images": 100, **settings}
+    settings = {"detector": "pixels", "quality": "none", "looks": 2, "images": 100, **settings}
     return MemorizationWatch(digits[:TRAIN], digits[TRAIN : TRAIN + HELD], out=out, **settings)
 
 

@@ -63,7 +63,7 @@ def test_it_is_said_with_the_numbers_and_the_way_out(digits, tmp_path):
     rows = watch.real.counted.train
     assert len(rows) == M
     assert look.train_least == pytest.approx(min(distance(train[row], others[:DRAWN]) for row in rows))
-    alike = MemorizationWatch(train, held, quality="none", looks=LOOKS, images=DRAWN, stop_on="test")
+    alike = MemorizationWatch(train, held, detector="pixels", quality="none", looks=LOOKS, images=DRAWN, stop_on="test")
     assert not alike.real.counted.one_each
     assert alike.warnings == ()
 

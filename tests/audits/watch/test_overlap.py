@@ -58,7 +58,13 @@ def test_of_folders_of_images(place, capsys, out, said):
 )
 def test_of_folders_of_logs(place, capsys, folder, said):
     before = files(place)
-    given = {"train": "real/train", "held_out": "real/held", "quality": "none", "stop_on": "never"}
+    given = {
+        "train": "real/train",
+        "held_out": "real/held",
+        "quality": "none",
+        "stop_on": "never",
+        "detector": "pixels",
+    }
     for watch in (watch_training, plan_watch):
         with pytest.raises(InputError, match=f"log_to .*{said}"):
             watch("real/steps", out="out", log="tensorboard", log_to=folder, **given)
@@ -82,7 +88,14 @@ def test_of_folders_of_logs(place, capsys, folder, said):
 )
 def test_of_folders_of_drawn_images(place, capsys, out, said):
     before = files(place)
-    given = {"train": "real/train", "held_out": "real/held", "out": out, "quality": "none", "stop_on": "never"}
+    given = {
+        "train": "real/train",
+        "held_out": "real/held",
+        "out": out,
+        "quality": "none",
+        "stop_on": "never",
+        "detector": "pixels",
+    }
     for watch in (watch_training, plan_watch):
         with pytest.raises(InputError, match=said):
             watch("real/steps", **given)
@@ -101,7 +114,7 @@ def test_of_a_run_the_images_it_was_trained_on(place, monkeypatch):
 
 
 def test_beside_them_and_of_arrays_it_is_free(place, digits):
-    given: dict[str, Any] = {"quality": "none", "stop_on": "never", "images": 4}
+    given: dict[str, Any] = {"detector": "pixels", "quality": "none", "stop_on": "never", "images": 4}
     watch = MemorizationWatch("real/train", "real/held", out="real/watch", **given)
     watch.look(1, digits[16:20, :, :, None])
     assert (place / "real" / "watch" / "looks.parquet").is_file()

@@ -22,7 +22,7 @@ from memorisk.runs.files import read_table
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
-SETTINGS = {"images": 60, "looks": 3, "quality": "none"}
+SETTINGS = {"images": 60, "looks": 3, "quality": "none", "detector": "pixels"}
 
 
 def put(folder, images):
@@ -166,7 +166,7 @@ def watched_run(tmp_path_factory):
 
     out = tmp_path_factory.mktemp("run") / "g"
     how = {"steps": 4, "snapshot_every": 2, "batch_size": 8, "network": "tiny/4", "conditioned_on": "none"}
-    looked = WatchSettings(images=16, sampling_steps=2, sampler="ddim", quality="none")
+    looked = WatchSettings(images=16, sampling_steps=2, sampler="ddim", quality="none", detector="pixels")
     with watch_within("digits", out=out, watching=looked, **how) as watch:
         train_generator("digits", out=out, on_snapshot=watch, keep_snapshots=True, **how)
     return out, watch
@@ -177,7 +177,9 @@ class TestRuns:
         run, watch = watched_run
         assert [look.step for look in watch.looks] == [2, 4]
         assert watch.options.looks == 2
-        later = watch_training(run, images=16, sampling_steps=2, quality="none", out=tmp_path / "later")
+        later = watch_training(
+            run, images=16, sampling_steps=2, quality="none", detector="pixels", out=tmp_path / "later"
+        )
         assert not any(np.isnan(look.held_out_loss) for look in later.looks)  # from the run's history
         no_fid = dict.fromkeys(("fid", "fid_low", "fid_high", "fid_same_number", "fid_held_out"), 0.0)
         shown = [[replace(look, **no_fid) for look in looks] for looks in (watch.looks, later.looks)]
@@ -190,7 +192,10 @@ class TestRuns:
         from memorisk.training.generators.command import train_generator
 
         put(tmp_path / "new", np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8))
-        run, looked = tmp_path / "g", WatchSettings(images=8, sampling_steps=2, quality="none", stop_on="never")
+        run, looked = (
+            tmp_path / "g",
+            WatchSettings(images=8, sampling_steps=2, quality="none", stop_on="never", detector="pixels"),
+        )
         how = {"steps": 2, "snapshot_every": 2, "batch_size": 8, "conditioned_on": "none", "network": "tiny/4"}
         how |= {"weights": str(watched_run[0])}
         with watch_within(tmp_path / "new", out=run, watching=looked, **how) as watch:
@@ -199,7 +204,9 @@ class TestRuns:
         said = f"was trained on {n:,} images that this watch does not hold: copies of those are not found."
         show_watch_within(watch)
         assert said in capsys.readouterr().out.replace("\n", " ")
-        later = watch_training(run, images=8, sampling_steps=2, quality="none", stop_on="never", out=tmp_path / "later")
+        later = watch_training(
+            run, images=8, sampling_steps=2, quality="none", stop_on="never", detector="pixels", out=tmp_path / "later"
+        )
         assert sum(said in note for note in later.notes) == 1
         for page in (run / "watch" / "report.html", tmp_path / "later" / "report.html"):
             assert page.read_text().count(said) == 1

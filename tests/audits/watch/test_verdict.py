@@ -15,7 +15,7 @@ TRAIN, HELD, DRAWN = 200, 120, 60
 
 def watch_of(digits, held=HELD, out=None, **settings):
     """A watch of digits."""
-    settings = {"quality": "none", "looks": 4, "images": DRAWN, **settings}
+    settings = {"detector": "pixels", "quality": "none", "looks": 4, "images": DRAWN, **settings}
     return MemorizationWatch(digits[:TRAIN], digits[TRAIN : TRAIN + held], out=out, **settings)
 
 

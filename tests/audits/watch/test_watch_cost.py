@@ -38,7 +38,7 @@ def given(tmp_path: Path, digits: np.ndarray, store: Path) -> Arguments:
     put(tmp_path / "run" / "step-1", digits[100:140])
     put(tmp_path / "run" / "step-2", np.concatenate([digits[200:209], digits[200:201]]))
     real = {"train": put(tmp_path / "train", train), "held_out": put(tmp_path / "held", digits[49:90])}
-    return {**real, "out": tmp_path / "out", "images": 30, "looks": 4}
+    return {**real, "out": tmp_path / "out", "images": 30, "looks": 4, "detector": "pixels"}
 
 
 def kept(store: Path, name: str) -> int:
@@ -84,6 +84,7 @@ def how() -> Arguments:
 
 def test_looks_at_a_run_draw_and_pass_what_was_counted(tmp_path: Path, store: Path, how: Arguments) -> None:
     run, asked = tmp_path / "g", {"images": 5, "sampling_steps": 3, "sampler": "ddim", "stop_on": "never"}
+    asked |= {"detector": "pixels"}
     within = {"out": run, "watching": WatchSettings(**asked), "sample": 100, **how}
     planned = plan_within("digits", **within).cost
     with counted() as found, watch_within("digits", **within) as watch:

@@ -32,7 +32,7 @@ def copier(digits, share):
 
 def watch_of(digits, out=None, **settings):
     """A watch without FID."""
-    settings = {"quality": "none", "looks": 4, **settings}
+    settings = {"detector": "pixels", "quality": "none", "looks": 4, **settings}
     return MemorizationWatch(digits[:TRAIN], digits[TRAIN : TRAIN + HELD], out=out, **settings)
 
 
@@ -64,9 +64,9 @@ def test_each_rule_stops_what_it_is_about(digits, stop_on, stopped):
 def test_a_rule_that_can_stop_nothing_is_refused_before_anything_is_written(digits, tmp_path):
     few = digits[:100], digits[100:140]
     with pytest.raises(InputError, match="stop_on share needs 104 held-out patients"):
-        MemorizationWatch(*few, out=tmp_path / "w", looks=5, quality="none", stop_on="share")
+        MemorizationWatch(*few, out=tmp_path / "w", looks=5, quality="none", detector="pixels", stop_on="share")
     with pytest.raises(InputError, match="stop_on listed needs 99 held-out patients"):
-        MemorizationWatch(*few, stop_on="listed", looks=5, quality="none")
+        MemorizationWatch(*few, stop_on="listed", looks=5, quality="none", detector="pixels")
     assert not (tmp_path / "w").exists()
     assert MemorizationWatch(*few, looks=5, stop=False, quality="none").real.n_held == 40
     assert MemorizationWatch(*few, looks=5, stop_on="test", quality="none").stop
@@ -74,7 +74,7 @@ def test_a_rule_that_can_stop_nothing_is_refused_before_anything_is_written(digi
 
 def test_a_watch_that_can_never_stop_warns_and_its_looks_say_why(digits):
     with pytest.warns(UserWarning, match="can stop nothing. The rule is never, which auto chose: 5 held-out patients"):
-        watch = MemorizationWatch(digits[:50], digits[200:205], looks=5, quality="none")
+        watch = MemorizationWatch(digits[:50], digits[200:205], looks=5, quality="none", detector="pixels")
     look = watch.look(1, copier(digits, 1.0))
     assert "nan" not in look.words
     assert "no memorized share is known, 0 of 50 patients listed" in look.words
@@ -83,22 +83,26 @@ def test_a_watch_that_can_never_stop_warns_and_its_looks_say_why(digits):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for stop, rule in ((True, "never"), (False, "auto")):  # as it was asked for
-            MemorizationWatch(digits[:50], digits[200:205], looks=5, quality="none", stop=stop, stop_on=rule)
+            MemorizationWatch(
+                digits[:50], digits[200:205], looks=5, quality="none", detector="pixels", stop=stop, stop_on=rule
+            )
         watch_of(digits)
 
 
 def test_a_list_longer_than_all_patients_is_not_promised(digits):
     few = digits[:140], digits[200:240]
-    watch = MemorizationWatch(*few, stop=False, stop_on="listed", looks=5, quality="none")
+    watch = MemorizationWatch(*few, stop=False, stop_on="listed", looks=5, quality="none", detector="pixels")
     assert not any("holds at least" in note for note in watch.notes)
     assert any("can stop nothing: it needs 99 held-out patients" in note for note in watch.notes)
-    watch = MemorizationWatch(digits[:140], digits[200:320], stop_on="listed", looks=5, quality="none")
+    watch = MemorizationWatch(
+        digits[:140], digits[200:320], stop_on="listed", looks=5, quality="none", detector="pixels"
+    )
     assert any("holds at least 116 of 140 training patients" in note for note in watch.notes)
 
 
 @pytest.mark.parametrize(("held", "rule"), [(104, "share"), (103, "test"), (19, "test"), (18, "never")])
 def test_without_a_name_the_rule_is_one_that_can_stop(digits, held, rule):
-    watch = MemorizationWatch(digits[:50], digits[200 : 200 + held], looks=5, quality="none")
+    watch = MemorizationWatch(digits[:50], digits[200 : 200 + held], looks=5, quality="none", detector="pixels")
     assert watch.options.stop_on == rule
     assert any("too few for any rule" in note for note in watch.notes) is (rule == "never")
     assert watch.rule.startswith(f"The rule is {rule}, which auto chose: ")
@@ -107,7 +111,9 @@ def test_without_a_name_the_rule_is_one_that_can_stop(digits, held, rule):
 
 def test_a_report_of_few_held_out_patients_says_that_little_could_have_been_shown(digits, tmp_path):
     """39 of them: no list, no limit of the share; with 300 it is said of neither."""
-    few = MemorizationWatch(digits[:185], digits[200:239], out=tmp_path / "few", looks=5, quality="none")
+    few = MemorizationWatch(
+        digits[:185], digits[200:239], out=tmp_path / "few", looks=5, quality="none", detector="pixels"
+    )
     few.look(10, digits[700:760])
     report = few.report().read_text()
     assert "could hardly have been, with 39 held-out patients" in report

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from memorisk.audits.generated.options import refuse_sample
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
+from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
@@ -38,9 +39,9 @@ AUTO, HALF = "auto", "half"
 class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
     """What a filter and a loop around one are told alike; how images are read is the same for all sets."""
 
-    detector: tuple[str, ...] = ()
-    """Detector that compares images: a folder of `train detector`, or an encoder (docs/features.md). Repeat it for
-    several: an image is rejected by any of them."""
+    detector: tuple[str, ...] = (DEFAULT_DETECTOR,)
+    """Detector that compares images: default (comes with memorisk), a folder of `train detector`, or an encoder
+    (docs/features.md). Repeat it for several: an image is rejected by any of them."""
     measure: str = AUTO
     """Distance measure of an encoder, one of 14; auto: a detector's own measure or head, cosine for encoders,
     euclidean for pixels and PCA."""

@@ -233,7 +233,7 @@ def filter_synthetic(
         calibration: Real images of people whom neither the generator nor a detector has seen.
         progress: Called with (stage, done, total).
         dry_run: Decode the images, count, and return what could be promised, without features.
-        **settings: Any field of `FilterOptions`; ``detector`` is needed.
+        **settings: Any field of `FilterOptions`.
 
     Returns:
         The result, which is also saved in ``out``; or the plan.

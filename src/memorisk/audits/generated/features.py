@@ -17,11 +17,12 @@ from memorisk.audits.generated.knowledge import detector_notes
 from memorisk.audits.generated.options import check_saved_features
 from memorisk.audits.generated.plants import PlantedSet
 from memorisk.audits.generated.sets import Sets
-from memorisk.audits.synthetic.options import AUTO, SyntheticOptions
+from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.models.feature_description import FeatureDescription
 from memorisk.models.provenance import CONFIG
+from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.runs.arrays import scratch_array
 from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.workload import Progress
@@ -29,9 +30,6 @@ from memorisk.scores.distances.rows import rows_per_block
 from memorisk.scores.similarity import Similarity
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from memorisk.training.features.matrix import Features, load_features
-
-AUTO_SIDE = 32
-"""Pixels a side of the default features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +57,14 @@ class FeatureTables:
 
 
 def open_detectors(options: SyntheticOptions, sets: Sets) -> tuple[PairDetector, ...]:
-    """Open what compares images, with ``auto`` settled.
+    """Open what compares images.
 
     Raises:
         InputError: No such source or measure, or files of features for some of the sets only or beside another.
     """
     for text in options.detector:
         _check_folder(text)
-    side = max(sets.train.images.shape[1:3])
-    default = f"pixels:{AUTO_SIDE}" if side > AUTO_SIDE else "pixels"
-    found = tuple(
-        open_pair_detector(default if text == AUTO else text, measure=options.measure, domain=options.domain)
-        for text in options.sources
-    )
+    found = tuple(open_pair_detector(text, measure=options.measure, domain=options.domain) for text in options.sources)
     _check_saved(found, options, sets)
     return found
 
@@ -83,7 +76,7 @@ def _check_folder(text: str) -> None:
         InputError: It is a folder of something else, or is not there.
     """
     path = Path(text.removeprefix("detector:"))
-    if path.is_dir() and not (path / CONFIG).is_file():
+    if text != DEFAULT_DETECTOR and path.is_dir() and not (path / CONFIG).is_file():
         inside = path / "detector"
         way = f"; did you mean {one_line(inside)}?" if (inside / CONFIG).is_file() else ""
         raise InputError(f"{one_line(path)} holds no detector: there is no {CONFIG} in it{way}")
@@ -129,7 +122,7 @@ def can_plant(options: SyntheticOptions) -> bool:
 
 
 def _is_saved(text: str) -> bool:
-    return text != AUTO and not Path(text).is_dir() and parse_source(text).kind == "saved"
+    return not Path(text).is_dir() and parse_source(text).kind == "saved"
 
 
 def measure_features(

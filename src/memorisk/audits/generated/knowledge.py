@@ -64,6 +64,8 @@ def known_patients(detector: Detector | LatentDetector, store: ImageStore) -> Kn
         if not seen.pixels_compared:
             return None
         known = np.isin(store.pixel_hashes.astype(str), detector.seen["pixel_hash"].tolist())
+        if detector.earlier is not None:
+            known |= detector.earlier.parts(store).part != ""
     groups = store.manifest.groups.astype(str)
     return KnownPatients(len(np.unique(groups[known])), len(np.unique(groups)))
 

@@ -132,7 +132,7 @@ def synthesize(
         held_out: Real images of others whom neither has seen, for the audit of the kept set.
         progress: Called with (stage, done, total).
         dry_run: Draw one batch, calibrate, count, and return what could be promised; nothing is written.
-        **settings: Any field of `SynthesizeOptions`; ``detector`` is needed.
+        **settings: Any field of `SynthesizeOptions`.
 
     Returns:
         The result, which is also saved in ``out``; or the plan.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from memorisk.audits.generated.options import check_held_out, refuse_sample
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
+from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
@@ -51,11 +52,12 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
     one_image_per_patient: OneImagePerPatient = False
 
     detector: tuple[str, ...] = ()
-    """Detector that compares images: a folder of `train detector`, or anything that --features takes, with its own
-    measure. Repeat it for several: they share the level, and a patient listed by any of them is listed."""
-    features: str = AUTO
-    """Features to compare, instead of --detector: a detector or encoder (docs/features.md), pixels:SIDE, pca:K, or a
-    file with features of TRAIN; auto: pixels at 32 x 32, a weak detector."""
+    """Detector that compares images: default (comes with memorisk), a folder of `train detector`, or anything that
+    --features takes, with its own measure. Repeat it for several: they share the level, and a patient listed by any of
+    them is listed."""
+    features: str = DEFAULT_DETECTOR
+    """Features to compare, instead of --detector: default (the copy detector that comes with memorisk), another
+    detector or an encoder (docs/features.md), pixels:SIDE (weak), pca:K, or a file with features of TRAIN."""
     synthetic_features: Path | None = None
     """With a file in --features: the file with the features of SYNTHETIC."""
     held_out_features: Path | None = None
@@ -102,7 +104,7 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
         assert self.kinds  # every name is one of a kind's
         check_seeds(self, "seed")
         check_held_out(self)
-        if self.detector and (self.features, self.measure) != (AUTO, AUTO):
+        if self.detector and (self.features, self.measure) != (DEFAULT_DETECTOR, AUTO):
             raise InputError("detector says what compares images, each with its own measure: leave features and "
                              "measure out")  # fmt: skip
         if len(set(self.detector)) < len(self.detector):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.settings import DEFAULT_DETECTOR, SamplingOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import Device, Domain, HeldOutSplit, InputSize, Normalise, Precision, TrainSplit, grouped
 from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
@@ -29,9 +29,9 @@ TrackerName = Literal["tensorboard", "mlflow"]
 class WatchSettings(SamplingOptions):
     """What a watch does, whatever it watches."""
 
-    detector: str = AUTO
-    """Detector that compares images: a folder of `train detector`, or any features (docs/features.md); auto: pixels at
-    32 x 32, a weak detector."""
+    detector: str = DEFAULT_DETECTOR
+    """Detector that compares images: default (comes with memorisk), a folder of `train detector`, or any features
+    (docs/features.md)."""
     measure: str = AUTO
     """Distance measure, one of 14; auto: a detector's own, cosine for encoders, euclidean for pixels and PCA."""
     domain: Domain = None

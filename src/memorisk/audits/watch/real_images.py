@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.features import AUTO_SIDE
 from memorisk.audits.generated.knowledge import detector_notes
 from memorisk.audits.generated.sets import (
     HELD_OUT,
@@ -31,10 +30,11 @@ from memorisk.audits.generated.sets import (
     split_source,
     stack_stores,
 )
-from memorisk.audits.watch.options import AUTO, WatchOptions
+from memorisk.audits.watch.options import WatchOptions
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
+from memorisk.models.copy_detectors import published_sentence
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.storage.locations import cache_folder
 from memorisk.runs.workload import Progress
@@ -246,7 +246,7 @@ def _with_features(
     train: ImageStore, held: ImageStore, shared: frozenset[str], notes: list[str], options: WatchOptions,
     decoded: int, progress: Progress,
 ) -> RealImages:  # fmt: skip
-    detector = _detector(train, options)
+    detector = _detector(options)
     sets = Sets(train, train, held, 0, 0, shared, ())
     load = partial(
         detector.features,
@@ -263,22 +263,21 @@ def _with_features(
             raise InputError(f"{what} images have features that are not finite; leave them out")
     similarity = detector.similarity(np.concatenate([ours.values, theirs.values]))
     told = [*notes, *(n for s in (train, held) for n in s.manifest.notes), *detector_notes(detector, sets)]
+    if detector.detector is not None and (published := detector.detector.config.published):
+        told.append(published_sentence(detector.source.shown, published))
     groups = (store.manifest.groups.astype(str) for store in (train, held))
     counted = image_counts(*groups, seed=options.seed)
     said = tuple(dict.fromkeys(told))
     return RealImages(train, held, detector, ours, theirs, similarity, said, counted, decoded)
 
 
-def _detector(train: ImageStore, options: WatchOptions) -> PairDetector:
-    """Open what compares images, with ``auto`` settled.
+def _detector(options: WatchOptions) -> PairDetector:
+    """Open what compares images.
 
     Raises:
         InputError: No such detector, or saved features, which drawn images have none of.
     """
-    side = max(train.images.shape[1:3])
-    default = f"pixels:{AUTO_SIDE}" if side > AUTO_SIDE else "pixels"
-    text = default if options.detector == AUTO else options.detector
-    found = open_pair_detector(text, measure=options.measure, domain=options.domain)
+    found = open_pair_detector(options.detector, measure=options.measure, domain=options.domain)
     if found.source.kind == "saved":
         raise InputError("a file of features has none of images that are yet to be drawn: name what computes features")
     return found

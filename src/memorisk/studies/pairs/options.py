@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions
+from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.options import Device, Precision, Threads, Words, grouped
@@ -21,7 +22,8 @@ class PairBenchOptions(ImageOptions, ClusterOptions):
     """Settings of both benchmarks."""
 
     detectors: Words = ("mse", "ncc", "ssim")
-    """Detectors: folders, mse, ncc, ssim, random, or features (resnet50@FILE, ...); append =LABEL to name one."""
+    """Detectors: default (comes with memorisk), folders, mse, ncc, ssim, random, or features (resnet50@FILE, ...);
+    append =LABEL to name one."""
     baselines: Literal["none", "table2"] = "none"
     """table2: add all baselines of the paper's table 2. Those without weights are listed with what to provide."""
     download: bool = False
@@ -94,6 +96,9 @@ class BenchReidOptions(PairBenchOptions):
 class BenchCopiesOptions(PairBenchOptions):
     """Everything that `memorisk bench copies` can be told."""
 
+    detectors: Words = (DEFAULT_DETECTOR, "mse", "ncc", "ssim")
+    """Detectors: default (comes with memorisk), folders, mse, ncc, ssim, random, or features (resnet50@FILE, ...);
+    append =LABEL to name one."""
     test_images: int = 1000
     """Random images of each data set to copy; 0 for all."""
     families: Words = ()

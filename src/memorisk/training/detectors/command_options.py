@@ -37,7 +37,8 @@ class DetectorSettings(ImageOptions):
 
     backbone: str | None = None
     """Network and its weights: resnet50@FILE, resnet50@default (downloads) or resnet50@none (random). Required for
-    copy; lcmem by default convnext_tiny@none."""
+    copy, where it may also be a copy detector to go on from, its linear layer too: default (comes with memorisk) or
+    detector:FOLDER; lcmem by default convnext_tiny@none."""
 
     encoder: str | None = None
     """Encoder of the latents: pixels (default), pixels:SIDE or autoencoder:FOLDER. Not for copy."""

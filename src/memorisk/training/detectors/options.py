@@ -41,7 +41,8 @@ class DetectorOptions:
     """Settings of one training of a copy detector."""
 
     backbone: str = ""
-    """Network and its weights, as in resnet50@FILE, resnet50@default (downloads) or resnet50@none (random)."""
+    """Network and its weights, as in resnet50@FILE, resnet50@default (downloads) or resnet50@none (random); or a copy
+    detector to go on from, its linear layer too: default, or detector:FOLDER."""
 
     loss: Literal["triplet", "infonce"] = "triplet"
     """What is learnt from: triplet (margin, the nearest negative) or infonce (temperature, all negatives)."""
@@ -102,7 +103,7 @@ class DetectorOptions:
         """
         check_types(self)
         if not self.backbone:
-            raise InputError("a detector needs a backbone: name it, as in --backbone resnet50@FILE")
+            raise InputError("a detector needs a backbone: name it, as in --backbone default or resnet50@FILE")
         check_counts(self, epochs=1, batch_size=2, frozen_epochs=0, dimension=1, threads=1)
         check_finite(self, "lr", "margin", "temperature")
         check_finite(self, "weight_decay", "checkpoint_seconds", zero=True)

@@ -139,7 +139,8 @@ def run_detector_training(
         record = training.run(target / CHECKPOINT, progress)
     start, best = training.start, record.best_epoch
     _load_best(start.network, record.best)
-    detector = Detector(start.network.cpu().eval(), replace(start.config, best_epoch=best), training.seen())
+    config = replace(start.config, best_epoch=best)
+    detector = Detector(start.network.cpu().eval(), config, training.seen(), start.earlier)
     notes = (*training.notes, *training.afterwards(record))
     fitted = FittedDetector(detector, tuple(map(_with_interval, record.history(training.options.epochs))), best, notes)
     fitted.save(target, training.key)

@@ -1,12 +1,12 @@
 """What a copy detector's training begins with and leaves: images, the untrained detector, the folder.
 
 Images that cannot be trained on are refused, left out or limited, and notes say so. A detector begins with the
-backbone's weights and a new linear layer. Its folder keeps the state of the training until that ends, its history
-after.
+backbone's weights and a new linear layer, or as another copy detector is. Its folder keeps the state of the training
+until that ends, its history after.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -14,9 +14,10 @@ import numpy as np
 
 from memorisk.images.store import ImageStore
 from memorisk.models.copy_detectors import Detector, DetectorNetwork, load_detector, new_network, open_backbone
-from memorisk.models.encoders.networks import Encoder
+from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
+from memorisk.models.encoders.networks import Encoder, StoredShape, open_encoder
 from memorisk.models.lcmem import LatentDetector
-from memorisk.models.provenance import DetectorConfig
+from memorisk.models.provenance import DetectorConfig, TrainingRecord
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import json_value, read_json, write_json
@@ -41,20 +42,28 @@ class InitialDetector:
     encoder: Encoder
     config: DetectorConfig
     notes: tuple[str, ...]
+    earlier: TrainingRecord | None = None
+    """Whom the detector has seen that it is; None for nobody, or where it is a backbone with a new layer."""
 
 
 def build_initial_detector(store: ImageStore, options: DetectorOptions) -> InitialDetector:
-    """The detector that a training starts from: the backbone's weights, and a linear layer drawn from the seed.
+    """The detector that a training starts from.
+
+    The backbone's weights and a linear layer drawn from the seed; or another copy detector, where the backbone is
+    ``default`` or ``detector:FOLDER``.
 
     Args:
         store: The images.
         options: Of the training.
 
     Raises:
-        InputError: The backbone cannot be had.
+        InputError: The backbone cannot be had, or it is a detector of another kind or dimension.
     """
     _, height, width, channels = (int(n) for n in store.images.shape)
     stored, books = (height, width, channels), store.folder.parent.parent
+    source = parse_source(options.backbone)
+    if source.kind == "detector":
+        return _earlier_detector(source, stored, store, options)
     encoder = open_backbone(
         options.backbone,
         stored,
@@ -65,10 +74,40 @@ def build_initial_detector(store: ImageStore, options: DetectorOptions) -> Initi
     )
     trunk, loading = encoder.load()
     network = new_network(trunk, encoder.preprocessing, options.dimension, options.seed)
-    config = DetectorConfig(
+    config = _config(encoder, encoder.name, encoder.weights, stored, store, options)
+    weights = tuple(f"Weights of {encoder.name}: {one_line(note, 300)}." for note in loading)
+    return InitialDetector(network, encoder, config, (*encoder.notes, *weights))
+
+
+def _earlier_detector(
+    source: FeatureSource, stored: StoredShape, store: ImageStore, options: DetectorOptions
+) -> InitialDetector:
+    """Another copy detector, backbone and linear layer, to go on from.
+
+    Raises:
+        InputError: It is of another kind or dimension, or has another size or normalisation than asked for.
+    """
+    encoder = open_encoder(source, stored, size=options.network_size, normalise=options.normalise)
+    found = load_detector(source.folder)
+    if not isinstance(found, Detector):
+        raise InputError(f"{source.shown} is a detector of kind {found.config.kind}: name a copy detector as backbone")
+    if found.config.dimension != options.dimension:
+        raise InputError(f"dimension is {options.dimension}, and {source.shown} gives {found.config.dimension} numbers")
+    for parameter in found.network.trained():
+        parameter.requires_grad_(True)
+    record = found.training_record
+    config = _config(encoder, found.config.backbone, source.shown, stored, store, options)
+    return InitialDetector(found.network, encoder, replace(config, earlier=record is not None), encoder.notes, record)
+
+
+def _config(
+    encoder: Encoder, backbone: str, weights: str, stored: StoredShape, store: ImageStore, options: DetectorOptions
+) -> DetectorConfig:
+    """Describe the detector that a training will leave."""
+    return DetectorConfig(
         kind="copy",
-        backbone=encoder.name,
-        weights=encoder.weights,
+        backbone=backbone,
+        weights=weights,
         weights_fingerprint=encoder.weights_fingerprint,
         preprocessing=encoder.preprocessing,
         stored=stored,
@@ -84,8 +123,6 @@ def build_initial_detector(store: ImageStore, options: DetectorOptions) -> Initi
         groups_given=store.manifest.groups_given,
         versions=versions(),
     )
-    weights = tuple(f"Weights of {encoder.name}: {one_line(note, 300)}." for note in loading)
-    return InitialDetector(network, encoder, config, (*encoder.notes, *weights))
 
 
 def note_on_frozen_backbone(options: DetectorOptions) -> tuple[str, ...]:
