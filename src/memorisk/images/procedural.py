@@ -24,7 +24,7 @@ from types import MappingProxyType
 
 import numpy as np
 from scipy import ndimage
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from memorisk.runs.errors import InputError
 
@@ -165,7 +165,8 @@ def cells(rng: np.random.Generator, side: int) -> np.ndarray:
     seeds = rng.uniform(-1.1, 1.1, (n, 2))
     if rng.random() < 0.5:
         y, x = y + 0.08 * _curve(rng, x + y), x + 0.08 * _curve(rng, x - y)
-    distance, nearest = cKDTree(seeds).query(np.stack([y.ravel(), x.ravel()], axis=1), k=2)
+    found = KDTree(seeds).query(np.stack([y.ravel(), x.ravel()], axis=1), k=2)
+    distance, nearest = (np.asarray(part) for part in found)
     wall = (distance[:, 1] - distance[:, 0]).reshape(side, side)
     values = rng.random(n)[nearest[:, 0]].reshape(side, side)
     form = rng.integers(3)
@@ -291,7 +292,8 @@ def _curve(rng: np.random.Generator, along: np.ndarray) -> np.ndarray:
     number = np.arange(1, 8)
     sizes = rng.standard_normal(7) / number ** rng.uniform(1, 2)
     phases, pace = rng.uniform(0, 2 * np.pi, 7), np.pi * rng.uniform(0.3, 1)
-    return sum(s * np.sin(pace * k * along + p) for k, s, p in zip(number, sizes, phases, strict=True))
+    waves = [s * np.sin(pace * k * along + p) for k, s, p in zip(number, sizes, phases, strict=True)]
+    return np.sum(waves, axis=0)
 
 
 def _power_law(rng: np.random.Generator, n: int, least: float, most: float, exponent: float) -> np.ndarray:
