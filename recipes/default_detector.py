@@ -184,7 +184,7 @@ def write_detector(
         stored=(SIZE, SIZE, 3),
         depth=8,
         dimension=network.projection.out_features,
-        measure="cosine",
+        measure="whitened",
         loss="infonce",
         protocol="corrected",
         recipe=recipe,

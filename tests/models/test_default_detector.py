@@ -80,9 +80,9 @@ def test_the_word_wins_over_a_folder_of_its_name(
         with pytest.raises(InputError, match="default holds no detector"):
             load_detector(another)
     default.save("default")
-    assert open_pair_detector("default").name == "default, cosine"
+    assert open_pair_detector("default").name == "default, whitened"
     for folder in ("./default", "detector:default"):
-        assert open_pair_detector(folder).name == "detector:default, cosine"
+        assert open_pair_detector(folder).name == "detector:default, whitened"
 
 
 def test_it_is_a_source_of_features_without_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ class PairPlanOptions:
     width: int = 512
     """Numbers of a vector."""
     measure: str = HEAD
-    """What compares: head, a Siamese detector's, or one of the 14 measures."""
+    """What compares: head, a Siamese detector's, or one of the measures."""
     neighbours: int = 1
     """Most similar rows that are kept of each."""
     listed: int = 0

@@ -233,7 +233,7 @@ def test_the_command_line(place: Path, capsys, monkeypatch) -> None:
     assert not (place / "cli").exists()
     code, out, _ = answer(capsys, *base, "--detector", "pixels", "--families", "noise:0.1", "--json")
     assert (code, json.loads(out)["status"]) == (1, "undecided")  # a weak detector alone clears no set
-    assert "now asked: ['default, cosine']" in refusal(capsys, *base)  # where none is named
+    assert "now asked: ['default, whitened']" in refusal(capsys, *base)  # where none is named
     assert "Did you mean 'noise'" in refusal(capsys, *base, "--detector", "pixels", "--families", "nose")
     assert "Known: 0.01, 0.1, 0.2, 0.3" in refusal(capsys, *base, "--detector", "pixels", "--families", "noise:9")
     code, out, _ = answer(capsys, "report", "cli", "--redact")

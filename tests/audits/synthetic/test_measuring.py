@@ -105,8 +105,8 @@ def test_defaults_by_what_compares(sets: Sets, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Did you mean 'euclidean'"):
         words(measure="euclidian")
     (unnamed,) = open_detectors(synthetic_options({}), sets)
-    assert unnamed.name == "default, cosine"
-    assert words(features="default") == "cosine"
+    assert unnamed.name == "default, whitened"
+    assert words(features="default").startswith("whitened, Ledoit-Wolf shrinkage")
 
 
 def test_saved_features_are_matched_by_id_and_must_be_of_all_sets(sets: Sets, tmp_path: Path) -> None:

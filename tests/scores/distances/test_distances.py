@@ -47,6 +47,10 @@ def by_scipy(x, r, name, measure, p):
     if name == "mahalanobis":
         covariance = LedoitWolf().fit(r).covariance_ if measure.shrinkage else np.atleast_2d(np.cov(r.T))
         known[name] = {"VI": np.linalg.inv(covariance)}
+    if name == "whitened":
+        x, r = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (x, r))
+        root = np.linalg.cholesky(np.linalg.inv(LedoitWolf().fit(r).covariance_))
+        x, r, name = (x - r.mean(axis=0)) @ root, (r - r.mean(axis=0)) @ root, "cosine"
     if name in BINARY:
         middle = np.median(r, axis=0)
         x, r = x > middle, r > middle
@@ -59,7 +63,7 @@ def by_scipy(x, r, name, measure, p):
 @pytest.mark.parametrize(("n", "d"), [(60, 7), (13, 40), (1, 3)])
 def test_equals_scipy(name, kind, n, d):
     x, r = embeddings(kind, 11, d, 1), embeddings(kind, n, d, 2)
-    if name in ("seuclidean", "mahalanobis") and n < 2:
+    if name in ("seuclidean", "mahalanobis", "whitened") and n < 2:
         pytest.skip("no variance")
     if name in POSITIVE:
         x, r = np.abs(x), np.abs(r)
@@ -75,7 +79,9 @@ def test_equals_scipy(name, kind, n, d):
     defined = ~np.isnan(expected)
     assert defined.all() or name in ("dice", "jensenshannon")
     assert (found[~defined] <= 3e-8 * (name == "jensenshannon")).all()  # 0/0, or the root of a negative rounding error
-    tolerance = {"cosine": 1e-13, "correlation": 1e-13, "jensenshannon": 3e-8}.get(name, 0)  # SciPy's own noise near 0
+    tolerance = {"cosine": 1e-13, "correlation": 1e-13, "whitened": 1e-9, "jensenshannon": 3e-8}.get(
+        name, 0
+    )  # SciPy's own noise near 0
     np.testing.assert_allclose(found[defined], expected[defined], rtol=1e-6, atol=tolerance)
 
 
@@ -240,7 +246,7 @@ def test_refusals():
             fit_measure("euclidean", table)
     with pytest.raises(InputError, match="minkowski's p"):
         fit_measure("minkowski", r, p=0.5)
-    for name in ("seuclidean", "mahalanobis"):
+    for name in ("seuclidean", "mahalanobis", "whitened"):
         with pytest.raises(InputError, match="at least two"):
             fit_measure(name, r[:1])
         with pytest.raises(InputError, match="variance"):

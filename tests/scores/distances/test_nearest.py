@@ -114,8 +114,8 @@ def test_equals_brute_force(name, case):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_column(name):
-    if name == "correlation":
-        pytest.skip("one column is constant")
+    if name in ("correlation", "whitened"):
+        pytest.skip("one column is constant, and unit rows of positive numbers are all 1")
     rng = np.random.default_rng(0)
     x, r = rng.random((30, 1)) + 0.1, rng.random((90, 1)) + 0.1
     r[40:60] = r[:20]

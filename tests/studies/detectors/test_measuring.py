@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from memorisk.scores.distances import MEASURES, pairwise
+from memorisk.scores.distances import PAPER_MEASURES, pairwise
 from memorisk.studies.detectors.measurement import fit_corrected, measure_pools
 from memorisk.studies.detectors.pools import NULLS, POOLS, Parts
 from tests.scores.distances.test_published_distances import as_published
@@ -26,7 +26,7 @@ def space() -> tuple[np.ndarray, dict[str, np.ndarray], Parts]:
     return features, {"weak": near, "strong": near + 0.5 * rng.normal(size=(44, 5)).astype(np.float32)}, parts
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("name", PAPER_MEASURES)
 def test_every_measure_is_the_definition_in_both_forms(name: str, space) -> None:
     features, copies, parts = space
     found = measure_pools(name, features, copies, parts, domain="shift", threads=1)

@@ -10,7 +10,7 @@ import pytest
 
 from memorisk.runs import arrays
 from memorisk.runs.environment import available_memory
-from memorisk.scores.distances import MEASURES
+from memorisk.scores.distances import PAPER_MEASURES
 from memorisk.studies.detectors import benchmark, measurement
 from memorisk.studies.detectors.benchmark import benchmark_detectors, plan_benchmark
 from memorisk.studies.detectors.cells import Cell, read_backbone
@@ -34,7 +34,7 @@ def job(backbone: str = "pixels", loss: str = "none") -> Any:
     """A cell of a default benchmark of 2,000 images, as far as a plan asks it."""
     parts = SimpleNamespace(part=np.zeros(2000), copied=np.zeros(1600), rows=lambda *names: np.arange(1000))
     cell = Cell(read_backbone(backbone), loss, 0)
-    return cast(Any, SimpleNamespace(cell=cell, parts=parts, missing=tuple(MEASURES), options=bench_options({})))
+    return cast(Any, SimpleNamespace(cell=cell, parts=parts, missing=tuple(PAPER_MEASURES), options=bench_options({})))
 
 
 def test_a_covariance_that_does_not_fit_is_left_out_and_the_rest_is_planned() -> None:

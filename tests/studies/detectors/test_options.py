@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.distances import MEASURES
+from memorisk.scores.distances import PAPER_MEASURES
 from memorisk.studies.detectors.cells import grid, read_backbone
 from memorisk.studies.detectors.options import bench_options
 
@@ -15,6 +15,7 @@ from memorisk.studies.detectors.options import bench_options
     [
         ({"measure": "all"}, "Did you mean 'measures'"),
         ({"measures": ("euclidian",)}, "Did you mean 'euclidean'"),
+        ({"measures": ("whitened",)}, "unknown measure of paper 003"),
         ({"losses": ("tripplet",)}, "Did you mean 'triplet'"),
         ({"strengths": ("strongest",)}, "Did you mean 'strong'"),
         ({"backbones": ()}, "give one or more"),
@@ -41,7 +42,7 @@ def test_one_value_stands_for_a_list_and_all_for_every_measure() -> None:
     options = bench_options({"backbones": "pixels", "seeds": 3, "measures": "all", "strengths": "weak"})
     assert options.backbones == ("pixels",)
     assert options.seeds == (3,)
-    assert options.chosen_measures == tuple(MEASURES)
+    assert options.chosen_measures == PAPER_MEASURES
     assert options.strength == "weak"
     assert bench_options({"measures": ("euclidean", "cosine")}).chosen_measures == ("cosine", "euclidean")
 

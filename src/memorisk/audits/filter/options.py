@@ -43,7 +43,7 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
     """Detector that compares images: default (comes with memorisk), a folder of `train detector`, or an encoder
     (docs/features.md). Repeat it for several: an image is rejected by any of them."""
     measure: str = AUTO
-    """Distance measure of an encoder, one of 14; auto: a detector's own measure or head, cosine for encoders,
+    """Distance measure of an encoder, one of 15; auto: a detector's own measure or head, cosine for encoders,
     euclidean for pixels and PCA."""
     input_size: InputSize = None
     normalise: Normalise = None

@@ -260,7 +260,7 @@ def _refuse_not_finite(found: FeatureTables, sets: Sets) -> None:
 def _refuse_degenerate(name: str, found: FeatureTables, sets: Sets) -> None:
     """Refuse, by their ids, images for which a measure is undefined."""
     for ids, values in _parts(found, sets):
-        if name in ("cosine", "jensenshannon"):
+        if name in ("cosine", "jensenshannon", "whitened"):
             bad, what = _rows_where(values, lambda x: ~x.any(axis=1)), "zero"
         elif name == "correlation":
             bad, what = _rows_where(values, lambda x: (x == x[:, :1]).all(axis=1)), "all one number"

@@ -63,7 +63,7 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
     held_out_features: Path | None = None
     """With a file in --features: the file with the features of the held-out images."""
     measure: str = AUTO
-    """Distance measure, one of 14; auto: a detector's own, cosine for encoders, euclidean for pixels, PCA and files."""
+    """Distance measure, one of 15; auto: a detector's own, cosine for encoders, euclidean for pixels, PCA and files."""
     domain: Domain = None
     input_size: InputSize = None
     normalise: Normalise = None

@@ -33,7 +33,7 @@ class WatchSettings(SamplingOptions):
     """Detector that compares images: default (comes with memorisk), a folder of `train detector`, or any features
     (docs/features.md)."""
     measure: str = AUTO
-    """Distance measure, one of 14; auto: a detector's own, cosine for encoders, euclidean for pixels and PCA."""
+    """Distance measure, one of 15; auto: a detector's own, cosine for encoders, euclidean for pixels and PCA."""
     domain: Domain = None
     input_size: InputSize = None
     normalise: Normalise = None

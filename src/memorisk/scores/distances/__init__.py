@@ -1,15 +1,24 @@
-"""Distances between embeddings: the 14 measures of paper 003, exact nearest neighbours, exact histograms.
+"""Distances between embeddings: 14 of paper 003 and ``whitened``, exact nearest neighbours, exact histograms.
 
 Start with `measures` and `neighbours`. `definitions` is what every reported distance is; `bounds` proves what
 `kernels` and `gpu` may leave out. `published_code` repeats paper 003's code with its defects.
 """
 
 from memorisk.scores.distances.fit import finds_copies, fit_measure
-from memorisk.scores.distances.measures import MEASURES, FittedMeasure, Measure, find_measure, pairwise, rowwise
+from memorisk.scores.distances.measures import (
+    MEASURES,
+    PAPER_MEASURES,
+    FittedMeasure,
+    Measure,
+    find_measure,
+    pairwise,
+    rowwise,
+)
 from memorisk.scores.distances.neighbours import Neighbours, histogram, nearest
 
 __all__ = [
     "MEASURES",
+    "PAPER_MEASURES",
     "FittedMeasure",
     "Measure",
     "Neighbours",

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memorisk.scores.distances.measures import BINARY, Definition, FittedMeasure, definition
+from memorisk.scores.distances.measures import BINARY, UNIT_ROWS, Definition, FittedMeasure, definition
 from memorisk.scores.distances.rows import FloatArray, Rows, Team, array_library, convert_like
 from memorisk.scores.distances.sketch import NO_DIRECTIONS, Sketch, empty_sketch, find_directions, sketch_rows
 
@@ -211,7 +211,7 @@ def find_form(measure: FittedMeasure, references: Rows, exact: bool) -> Form:
     }[family]  # fmt: skip
     rho = {"product": _product_rho(d), "sum": gamma(d + 4), "ratio": 2.1 * gamma(d + 6),
            "share": gamma(d + 8), "entropy": 0.0, _NO_FORM: 0.0}[family]  # fmt: skip
-    if measure.name in ("cosine", "correlation"):
+    if measure.name in UNIT_ROWS:
         multiplier, power = 2.0 * scale**2, 1.0
     elif measure.name == "sqeuclidean":
         multiplier, power = scale**2, 1.0
@@ -237,7 +237,7 @@ def _centre_and_size(
         for _, x in references.blocks():
             total = total + measure.rows(x).sum(axis=0)
         centre = total / references.n
-    if measure.measure.family == "entropy" or measure.name in ("cosine", "correlation", *BINARY):
+    if measure.measure.family == "entropy" or measure.name in (*UNIT_ROWS, *BINARY):
         return centre, 1.0
     for _, x in references.blocks():
         rows = measure.rows(x)

@@ -19,7 +19,7 @@ CODES = {
     "braycurtis": BRAYCURTIS, "canberra": CANBERRA, "chebyshev": CHEBYSHEV, "cityblock": CITYBLOCK,
     "correlation": HALF_SQUARED, "cosine": HALF_SQUARED, "dice": DICE, "euclidean": EUCLIDEAN,
     "jensenshannon": JENSEN_SHANNON, "mahalanobis": MAHALANOBIS, "matching": MATCHING, "minkowski": MINKOWSKI,
-    "seuclidean": STANDARDISED, "sqeuclidean": SQUARED,
+    "seuclidean": STANDARDISED, "sqeuclidean": SQUARED, "whitened": HALF_SQUARED,
 }  # fmt: skip
 LN2 = math.log(2.0)
 ROOM = 1.0 + 2.0**-40

@@ -20,7 +20,7 @@ def fit_measure(
     """Fit what a measure takes from the references; queries never change it.
 
     Variance and covariance with ddof = 1; Ledoit-Wolf shrinkage (scikit-learn) where n <= d or the covariance is
-    singular; medians and minima by column.
+    singular, and always for whitened; medians and minima by column.
 
     Args:
         name: One of ``measures.MEASURES``.
@@ -53,10 +53,11 @@ def fit_measure(
         if not 1 <= p < np.inf:
             raise InputError(f"minkowski's p is {p}; give at least 1 (for infinity: chebyshev)")
         parts["p"] = float(p)
-    elif name in ("seuclidean", "mahalanobis"):
+    elif name in ("seuclidean", "mahalanobis", "whitened"):
         if rows.n < 2:
             raise InputError(f"{name} needs at least two references, {rows.n} given")
-        parts |= _fit_variance(rows) if name == "seuclidean" else _fit_whitening(rows)
+        fit = {"seuclidean": _fit_variance, "mahalanobis": _fit_whitening, "whitened": _fit_unit_whitening}[name]
+        parts |= fit(rows)
     fitted = FittedMeasure(measure.name, rows.d, rows.n, **parts)
     fitted.check_rows(rows)
     return fitted
@@ -144,6 +145,21 @@ def _fit_whitening(rows: Rows) -> dict[str, Any]:
         )
     vectors /= np.sqrt(values)
     return {"whitening": np.ascontiguousarray(vectors), "shrinkage": shrinkage}
+
+
+def _fit_unit_whitening(rows: Rows) -> dict[str, Any]:
+    """Mean of the unit rows, and W with ``W W' = S^-1`` of their covariance in Ledoit-Wolf's form."""
+    from sklearn.covariance import LedoitWolf
+
+    rows.refuse("are zero, where whitened is undefined; leave them out", lambda x: (x == 0).all(axis=1))
+    unit = np.concatenate([x / np.linalg.norm(x, axis=1, keepdims=True) for _, x in rows.blocks()])
+    mean = unit.mean(axis=0)
+    shrunk = LedoitWolf(assume_centered=True, store_precision=False).fit(unit - mean)
+    values, vectors = np.linalg.eigh(np.asarray(shrunk.covariance_))
+    if _singular(values, rows.d):
+        raise InputError("the references are all alike; whitened needs variance, choose cosine")
+    whitening = np.ascontiguousarray(vectors / np.sqrt(values))
+    return {"mean": mean, "whitening": whitening, "shrinkage": float(shrunk.shrinkage_)}
 
 
 def _singular(values: np.ndarray, d: int) -> bool:

@@ -1,6 +1,10 @@
-"""The 14 measures of paper 003: direction, domain, fitted parameters, and exact distances of small blocks.
+"""The 14 measures of paper 003 and one more: direction, domain, fitted parameters, exact distances of small blocks.
 
 Names are SciPy's (``scipy.spatial.distance``); METHODS section 3. All are distances: the nearest has the smallest.
+``whitened`` is memorisk's own: the cosine of what images do not share. All scans of a device look alike, so that their
+embeddings lie in a narrow cone, and what tells two people apart is small beside what all share. The mean of the unit
+rows of the references is taken away, and the rest divided by its spread in every direction (the covariance in
+Ledoit-Wolf's form, which any number of references determines), as METHODS section 6 asks of near copies.
 Each `Measure` tells its difference from SciPy. A `FittedMeasure` holds what was fitted on the references: how rows
 become what is compared, saved and loaded bit for bit. `pairwise` and `rowwise` evaluate the definition in float64.
 """
@@ -96,10 +100,19 @@ _MEASURES = (
         "SciPy without V fits it to queries and references together, and gives nan for constant columns", "product",
     ),
     Measure("sqeuclidean", "sum (x - y)^2", _ANY, _NONE, _DEFINED, _SAME, "product"),
+    Measure(
+        "whitened", "cosine of W'(x/|x| - m) and W'(y/|y| - m)", _ANY,
+        "mean m of the references' unit rows, W with W W' the inverse of their covariance in Ledoit-Wolf's form",
+        "zero rows are refused by number", "SciPy has none", "product",
+    ),
 )  # fmt: skip
 
 MEASURES: dict[str, Measure] = {measure.name: measure for measure in _MEASURES}
-"""The 14 measures by name."""
+"""The measures by name."""
+PAPER_MEASURES = tuple(name for name in MEASURES if name != "whitened")
+"""The 14 of paper 003."""
+UNIT_ROWS = ("correlation", "cosine", "whitened")
+"""Measures of rows that are brought to length 1."""
 
 
 def find_measure(name: str) -> Measure:
@@ -117,7 +130,7 @@ FORMAT = "memorisk distance measure 1"
 DOMAINS = ("signed", "shift", "softplus")
 POSITIVE = tuple(name for name, measure in MEASURES.items() if measure.domain == "non-negative")
 BINARY = tuple(name for name, measure in MEASURES.items() if measure.domain == "binary")
-_ARRAYS = ("minimum", "medians", "variance", "whitening")
+_ARRAYS = ("minimum", "medians", "variance", "mean", "whitening")
 _NUMBERS = ("name", "dimension", "references", "domain", "p", "binarise", "shrinkage", "constant_columns")
 
 
@@ -138,7 +151,7 @@ class FittedMeasure:
     binarise: str | None = None
     """"median" for dice and matching."""
     shrinkage: float | None = None
-    """Mahalanobis: Ledoit-Wolf's share of the identity; 0 for the plain covariance."""
+    """Mahalanobis and whitened: Ledoit-Wolf's share of the identity; 0 for the plain covariance."""
     constant_columns: int | None = None
     """Standardised Euclidean: columns of the references that do not vary and are ignored."""
     minimum: FloatArray | None = None
@@ -147,6 +160,8 @@ class FittedMeasure:
     """[d] column medians: true is above."""
     variance: FloatArray | None = None
     """[d], ddof = 1, 0 for constant columns."""
+    mean: FloatArray | None = None
+    """[d] of the references' unit rows, of whitened."""
     whitening: FloatArray | None = None
     """[d, d] W with W W' the inverse covariance."""
 
@@ -180,16 +195,17 @@ class FittedMeasure:
             block: [m, d], checked by `check_rows`; an array, or a tensor on any device for the like of it.
 
         Returns:
-            [m, d]; unit rows for cosine and correlation, shares for jensenshannon, 0 and 1 for dice and matching.
+            [m, d]; unit rows for `UNIT_ROWS`, shares for jensenshannon, 0 and 1 for dice and matching.
         """
         x, xp = self._positive(block), array_library(block)
         if self.medians is not None:
             return xp.asarray(x > convert_like(x, self.medians), dtype=xp.float64)
         if self.name == "correlation":
             x = _centred(x)
-        if self.name in ("cosine", "correlation"):
-            x = x / xp.amax(abs(x), axis=1, keepdims=True)
-            return x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True))
+        if self.name == "whitened":
+            return convert_like(block, self._whitened(x if isinstance(x, np.ndarray) else x.cpu().numpy()))
+        if self.name in UNIT_ROWS:
+            return _unit(x)
         if self.name == "jensenshannon":
             x = x / xp.amax(x, axis=1, keepdims=True)
             return x / x.sum(axis=1, keepdims=True)
@@ -213,7 +229,7 @@ class FittedMeasure:
                 "domain='signed', 'shift' or 'softplus'",
                 lambda x: (x < 0).any(axis=1),
             )
-        if self.name in ("cosine", "jensenshannon"):
+        if self.name in ("cosine", "jensenshannon", "whitened"):
             rows.refuse(f"are zero, where {self.name} is undefined; leave them out", self._zero)
         if self.name == "correlation":
             rows.refuse("are constant, where correlation is undefined; leave them out", self._constant)
@@ -262,12 +278,29 @@ class FittedMeasure:
             return array_library(x).logaddexp(array_library(x).zeros_like(x), x)
         return abs(x) if self.name == "jensenshannon" else x
 
+    def _whitened(self, x: FloatArray) -> FloatArray:
+        """Unit rows less the mean, whitened, to length 1; column by column, so that no row depends on the others."""
+        assert self.mean is not None
+        assert self.whitening is not None
+        rest, whitened = _unit(x) - self.mean, np.zeros((len(x), self.whitening.shape[1]))
+        for column, weights in zip(rest.T, self.whitening, strict=True):
+            whitened += column[:, None] * weights
+        whitened[~rest.any(axis=1), 0] = 1.0  # the mean itself: no direction is its own
+        return _unit(whitened)
+
     def _zero(self, x: FloatArray) -> NDArray[np.bool_]:
         return (self._positive(x) == 0).all(axis=1)
 
     def _constant(self, x: FloatArray) -> NDArray[np.bool_]:
         xp = array_library(x)
         return (xp.amax(x, axis=1) == xp.amin(x, axis=1)) | (_centred(x) == 0).all(axis=1)
+
+
+def _unit(x: FloatArray) -> FloatArray:
+    """Rows brought to length 1."""
+    xp = array_library(x)
+    x = x / xp.amax(abs(x), axis=1, keepdims=True)
+    return x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True))
 
 
 def _centred(x: FloatArray) -> FloatArray:
@@ -279,9 +312,10 @@ def _centred(x: FloatArray) -> FloatArray:
 def _checked_measure(measure: FittedMeasure) -> FittedMeasure:
     """The measure, if names, types and shapes fit each other."""
     d: Any = measure.dimension
-    shapes = {"minimum": (d,), "medians": (d,), "variance": (d,), "whitening": (d, d)}
+    shapes = {"minimum": (d,), "medians": (d,), "variance": (d,), "mean": (d,), "whitening": (d, d)}
     needed = {"minimum": measure.domain == "shift", "medians": measure.binarise is not None,
-              "variance": measure.name == "seuclidean", "whitening": measure.name == "mahalanobis"}  # fmt: skip
+              "variance": measure.name == "seuclidean", "mean": measure.name == "whitened",
+              "whitening": measure.name in ("mahalanobis", "whitened")}  # fmt: skip
     for name, shape in shapes.items():
         array = getattr(measure, name)
         if needed[name] != (array is not None):
@@ -316,7 +350,7 @@ def definition(measure: FittedMeasure) -> Definition:
     weights, whitening = np.zeros(0), np.zeros((0, 0))
     if measure.variance is not None:
         weights = np.divide(1.0, measure.variance, out=np.zeros(measure.dimension), where=measure.variance > 0)
-    if measure.whitening is not None:
+    if measure.name == "mahalanobis" and measure.whitening is not None:
         whitening = np.array(measure.whitening, order="C")
     return Definition(CODES[measure.name], weights, whitening, measure.p or 0.0)
 

@@ -40,7 +40,7 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
     losses: Words = ("none",)
     """Losses that detectors are trained with: none (untrained), triplet, infonce. Pixels and PCA are never trained."""
     measures: Words = (ALL,)
-    """Distance measures by SciPy's names, or all 14 (all)."""
+    """Distance measures by name, or paper 003's 14 (all)."""
     seeds: Numbers = (0,)
     """Random seeds of initial weights and trainings; each makes a detector."""
     strengths: Annotated[tuple[Strength, ...], Parameter(consume_multiple=True)] = ("weak", "strong")
@@ -90,7 +90,7 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
         Raises:
             InputError: A value is outside what its field allows.
         """
-        from memorisk.scores.distances.measures import find_measure
+        from memorisk.scores.distances.measures import PAPER_MEASURES
         from memorisk.studies.detectors.cells import LOSSES
 
         ImageOptions.validate(self)
@@ -103,8 +103,8 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
             if loss not in LOSSES:
                 raise unknown_name("losses", loss, LOSSES)
         for name in self.measures:
-            if name != ALL:
-                find_measure(name)
+            if name != ALL and name not in PAPER_MEASURES:
+                raise unknown_name("measure of paper 003", name, PAPER_MEASURES)
         self.training("unknown@none", "triplet", 0).validate()
         self._check_numbers()
 
@@ -138,9 +138,9 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
     @property
     def chosen_measures(self) -> tuple[str, ...]:
         """Return the measures, in the registry's order."""
-        from memorisk.scores.distances.measures import MEASURES
+        from memorisk.scores.distances.measures import PAPER_MEASURES
 
-        return tuple(name for name in MEASURES if ALL in self.measures or name in self.measures)
+        return tuple(name for name in PAPER_MEASURES if ALL in self.measures or name in self.measures)
 
     @property
     def strength(self) -> str:

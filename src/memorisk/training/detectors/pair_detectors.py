@@ -53,7 +53,13 @@ class PairDetector:
     @property
     def fits(self) -> bool:
         """Return whether something is fitted on the vectors that it compares, so that they must be named."""
-        return self.source.kind == "pca" or self.measure in ("seuclidean", "mahalanobis", *BINARY, *POSITIVE)
+        return self.source.kind == "pca" or self.measure in (
+            "seuclidean",
+            "mahalanobis",
+            "whitened",
+            *BINARY,
+            *POSITIVE,
+        )
 
     def working_at(self, workplace: ComputeBackend) -> "PairDetector":
         """The same, its passes of images and its searches somewhere else."""

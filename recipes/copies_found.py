@@ -1,0 +1,238 @@
+"""Which copies a detector finds, and which it misses: by kind of copy and by kind of image.
+
+    python recipes/copies_found.py DATA [--detectors default pixels:32 squeezenet1_1_caffe@FILE] [--out FILE.md]
+
+DATA holds the sets that `recipes/near_copies.py` names. Of each set up to `REFERENCES` images are the training images,
+and one image each of up to `PEOPLE` other people is held out; images that are nearly the same as one before are left
+out (`memorisk.images.copies.near_copies`). Of `COPIED` training images one copy of each kind is made. A copy is found
+where its nearest training image is its source, nearer than 95 % of the held-out people are to theirs. What a measure
+fits, it fits on training and held-out images alike.
+
+Intervals: Clopper-Pearson over source images for a kind; for the mean over the seven kinds of issue and design a
+Student interval over source images, of which each counts once, by the share of its seven copies that are found.
+No image is printed, and no name of one.
+"""
+
+import argparse
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from scipy import ndimage, stats
+
+from memorisk.images.copies.near_copies import copy_rule, near_copies, thumbnails
+from memorisk.models.copy_detectors import Detector, embed_images, load_detector, open_backbone
+from memorisk.scores.distances import fit_measure, nearest
+from memorisk.statistics.intervals import clopper_pearson
+from near_copies import SETS, Set
+
+REFERENCES, PEOPLE, COPIED, SIDE = 700, 300, 150, 96
+SPECIFICITY = 0.95
+Copy = Callable[[np.ndarray, np.random.Generator, np.ndarray], np.ndarray]
+Embed = Callable[[np.ndarray], np.ndarray]
+
+
+def flipped(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
+    """Left to right or top to bottom."""
+    return np.flip(x, axis=rng.integers(2))
+
+
+def turned(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
+    """By 8 to 20 degrees either way, borders repeated."""
+    angle = rng.uniform(8, 20) * rng.choice([-1, 1])
+    return ndimage.rotate(x, angle, reshape=False, order=1, mode="nearest")
+
+
+def cropped(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
+    """A window of 80 % of either side, enlarged."""
+    window = _window(rng, x.shape, 0.8, 0.8)
+    return _resized(x[window], x.shape[0])
+
+
+def noised(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
+    """Gaussian noise of 6 % of the range, the same in all channels."""
+    return np.clip(x + rng.normal(0, 0.06 * 255, (*x.shape[:2], 1)), 0, 255)
+
+
+def jpeg(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
+    """Quality 20."""
+    stream = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(x)).save(stream, "JPEG", quality=20)
+    return np.asarray(Image.open(stream))
+
+
+def blurred(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
+    """Gaussian of 1.2 pixels of 64."""
+    return ndimage.gaussian_filter(x, (1.2 * x.shape[0] / 64, 1.2 * x.shape[1] / 64, 0))
+
+
+def brightened(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
+    """Contrast times 0.7 or 1.3, and 20 of 255 up or down."""
+    return np.clip(x * rng.choice([0.7, 1.3]) + rng.choice([-20.0, 20.0]), 0, 255)
+
+
+def blended(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
+    """60 % of it and 40 % of a held-out image."""
+    return 0.6 * x + 0.4 * other
+
+
+def pasted(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
+    """A window of 50 to 70 % of either side, set into a held-out image at its place."""
+    window, made = _window(rng, x.shape, 0.5, 0.7), other.copy()
+    made[window] = x[window]
+    return made
+
+
+def covered(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
+    """A grey box over 20 to 35 % of either side."""
+    made = x.copy()
+    made[_window(rng, x.shape, 0.2, 0.35)] = rng.integers(256)
+    return made
+
+
+SEVEN: Mapping[str, Copy] = {
+    "flip": flipped, "turn 8-20°": turned, "crop 80 %": cropped, "noise": noised, "JPEG 20": jpeg, "blur": blurred,
+    "brightness": brightened,
+}  # fmt: skip
+KINDS: Mapping[str, Copy] = {**SEVEN, "blend 60/40": blended, "paste": pasted, "overlay": covered}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One set, ready to be asked."""
+
+    name: str
+    references: np.ndarray
+    held: np.ndarray
+    sources: np.ndarray
+    copies: Mapping[str, np.ndarray]
+
+
+def _window(rng: np.random.Generator, shape: tuple[int, ...], low: float, high: float) -> tuple[slice, slice]:
+    """A window of a share of either side, anywhere."""
+    spans = []
+    for side in shape[:2]:
+        length = max(1, round(float(rng.uniform(low, high)) * side))
+        start = int(rng.integers(side - length + 1))
+        spans.append(slice(start, start + length))
+    return spans[0], spans[1]
+
+
+def _resized(x: np.ndarray, side: int) -> np.ndarray:
+    return np.asarray(Image.fromarray(np.ascontiguousarray(x)).resize((side, side), Image.Resampling.BILINEAR))
+
+
+def parts_of(one: Set, data: Path, seed: int) -> Parts:
+    """Divide a set by person and copy some of its training images."""
+    rng, read, whose = np.random.default_rng(seed), one.reader(data), one.whose(data)
+    people = rng.permutation(np.unique(whose))
+    n_held = min(PEOPLE, len(people) // 3)
+    held = [int(rng.choice(np.flatnonzero(whose == person))) for person in people[:n_held]]
+    left = rng.permutation(np.flatnonzero(np.isin(whose, people[n_held:])))[:REFERENCES]
+    rows = np.concatenate([left, held])
+    pixels = []
+    for row in rows:
+        image = read(int(row))
+        image = np.repeat(image[..., :1], 3, axis=2) if image.shape[2] < 3 else image[..., :3]
+        pixels.append(_resized(image, min(SIDE, *image.shape[:2])))
+    images = np.stack(
+        [image if image.shape == pixels[0].shape else _resized(image, len(pixels[0])) for image in pixels]
+    )
+    small = thumbnails(images)
+    rule = copy_rule(small, whose[rows], images.__getitem__, ids_given=one.ids)
+    same = near_copies(small, rule, images.__getitem__)
+    again = np.maximum(same.first, same.second)[same.confirmed]
+    _, first = np.unique(images.reshape(len(images), -1), axis=0, return_index=True)
+    keep = np.isin(np.arange(len(rows)), first) & ~np.isin(np.arange(len(rows)), again)
+    references, others = images[: len(left)][keep[: len(left)]], images[len(left) :][keep[len(left) :]]
+    sources = rng.permutation(len(references))[:COPIED]
+    copies = {}
+    for name, make in KINDS.items():
+        made = [make(references[s], rng, others[rng.integers(len(others))]) for s in sources]
+        copies[name] = np.stack([np.asarray(image).astype(np.uint8) for image in made])
+    return Parts(one.name, references, others, sources, copies)
+
+
+def hits(parts: Parts, embed: Embed, measure: str) -> dict[str, np.ndarray]:
+    """Whether each copy of each kind is found, [n] bool."""
+    references, held = embed(parts.references), embed(parts.held)
+    fitted = fit_measure(measure, np.concatenate([references, held]))
+    far = np.sort(nearest(held, references, fitted).distances[:, 0])
+    threshold = far[int((1 - SPECIFICITY) * len(far))]  # as many held-out people are nearer than 5 % allow
+    found = {}
+    for name, images in parts.copies.items():
+        near = nearest(embed(images), references, fitted)
+        found[name] = (near.indices[:, 0] == parts.sources) & (near.distances[:, 0] < threshold)
+    return found
+
+
+def open_embed(text: str) -> tuple[Embed, str]:
+    """What embeds images, and the measure that compares."""
+    if text.startswith("pixels"):
+        side = int(text.partition(":")[2] or 32)
+        return lambda x: np.stack([_resized(image, side).ravel() for image in x]).astype(np.float32), "euclidean"
+    if "@" in text:
+        encoder = open_backbone(text, (64, 64, 3))
+        network = encoder.load()[0]
+        width = network(_zeros(encoder.preprocessing.size)).shape[1]
+        return lambda x: embed_images(network, x, encoder.preprocessing, width, text), "cosine"
+    detector = load_detector(text)
+    assert isinstance(detector, Detector)
+    return detector.embed, detector.config.measure
+
+
+def _zeros(size: tuple[int, int]):
+    import torch
+
+    return torch.zeros(1, 3, *size)
+
+
+def cell(found: np.ndarray) -> str:
+    """A share with its interval."""
+    share = clopper_pearson(int(found.sum()), len(found))
+    return f"{found.mean():.2f} ({share.low:.2f}-{share.high:.2f})"
+
+
+def mean_cell(found: Mapping[str, np.ndarray]) -> tuple[float, str]:
+    """The mean over the seven kinds, with a Student interval over source images."""
+    each = np.mean([found[name] for name in SEVEN], axis=0)
+    room = stats.t.ppf(0.975, len(each) - 1) * each.std(ddof=1) / np.sqrt(len(each))
+    return float(each.mean()), f"{each.mean():.2f} ± {room:.2f}"
+
+
+def main() -> None:
+    """Write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--detectors", nargs="+", default=["default", "pixels:32"])
+    parser.add_argument("--sets", nargs="*", help="words of the names of some sets")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    chosen = [s for s in SETS if s.folder and not s.shape and (not given.sets or any(w in s.name for w in given.sets))]
+    lines, divided = [], [parts_of(one, given.data, given.seed) for one in chosen]
+    for text in given.detectors:
+        embed, measure = open_embed(text)
+        shown = text.partition("@")[0]
+        lines += [f"## {shown}, {measure}", "", "| images | " + " | ".join([*KINDS, "mean of seven"]) + " |"]
+        lines += ["|---" * (len(KINDS) + 2) + "|"]
+        means, shares = [], []
+        for parts in divided:
+            found = hits(parts, embed, measure)
+            mean, said = mean_cell(found)
+            means.append(mean)
+            shares.append([found[name].mean() for name in KINDS])
+            lines.append(f"| {parts.name} | " + " | ".join([*(cell(found[name]) for name in KINDS), said]) + " |")
+            print(shown, parts.name, len(parts.references), len(parts.held), said, flush=True)
+        kinds = " | ".join(f"{share:.2f}" for share in np.mean(shares, axis=0))
+        lines += [f"| all sets alike | {kinds} | {np.mean(means):.2f} |", ""]
+        print(shown, "all", f"{np.mean(means):.3f}", kinds, flush=True)
+    if given.out is not None:
+        given.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
