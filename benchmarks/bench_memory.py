@@ -155,6 +155,7 @@ def audit_set(images: int, folder: Path) -> None:
             held_out=folder / "held.npy",
             out=folder / "run",
             store=folder / "store",
+            detector="pixels",
             one_image_per_patient=True,
             progress=peak.progress,
         )

@@ -124,6 +124,7 @@ def audited(images: Path, root: Path, network: str, n: int, batch: int, steps: i
         root / "drawn" / "images",
         held_out=str(root / "test"),
         out=root / "audit",
+        detector="pixels:32",
         device=device,
         fail_on="never",
     )

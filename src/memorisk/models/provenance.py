@@ -34,6 +34,10 @@ COLUMNS = ("part", "pixel_hash", "group_hash")
 _LISTED = 3
 
 
+PUBLISHED = {"version", "licence", "data"}
+"""What is said of a detector that is published."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
     """Configuration of a detector in ``detector.json``."""
@@ -210,7 +214,10 @@ def read_config(folder: Path) -> DetectorConfig:
         preprocessing = Preprocessing(tuple(how["size"]), how["channels"], tuple(how["mean"]), tuple(how["std"]))
         values: dict[str, Any] = {name: tuple(v) if isinstance(v := description[name], list) else v for name in names}
         values["preprocessing"] = preprocessing
-        return form(**values)
+        found = form(**values)
+        if found.published and (lacking := PUBLISHED - set(found.published)):
+            raise ValueError(f"published lacks {', '.join(sorted(lacking))}")
+        return found
     except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(file)} is damaged: {one_line(error, 120)}") from None
 

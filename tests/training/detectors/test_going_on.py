@@ -127,6 +127,10 @@ def test_another_form_is_refused(store: ImageStore, changed: dict, message: str)
         build_initial_detector(store, DetectorOptions(backbone="default", **changed))
 
 
+def test_the_name_of_its_folder_decides_nothing() -> None:
+    assert DetectorOptions(backbone="detector:runs/dino").images_a_step == 128
+
+
 def test_a_folder_that_lost_what_was_seen_earlier_is_refused(second: Path, place: Path) -> None:
     shutil.copytree(second, place / "lost")
     shutil.rmtree(place / "lost" / "earlier")

@@ -117,7 +117,8 @@ class DetectorOptions:
     @property
     def images_a_step(self) -> int:
         """Batch size, filled in."""
-        small = any(name in self.backbone.partition("@")[0].lower() for name in ("clip", "dino"))
+        network = "" if self.backbone.startswith("detector:") else self.backbone.partition("@")[0].lower()
+        small = "clip" in network or "dino" in network
         return self.batch_size or (_TRANSFORMER_BATCH if small else _BATCH)
 
     @property
