@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from memorisk.images.copies.alignment import align
+from memorisk.images.copies.alignment import align, lay
 from memorisk.runs.errors import InputError
 
 
@@ -88,7 +88,7 @@ def test_images_that_are_no_squares(height, width):
     assert found.overlap > 0.9
     turned = align(np.rot90(image), image)  # another shape than the source's
     assert turned.turn == pytest.approx(90, abs=1)
-    assert np.abs(turned.lay(image).astype(int) - np.rot90(image)).mean() < 8
+    assert np.abs(lay(image, turned.matrix, (width, height)).astype(int) - np.rot90(image)).mean() < 8
 
 
 def test_light_blur_noise_and_depth_are_taken_away():
@@ -118,7 +118,7 @@ def test_a_pasted_region_and_an_overlay_count_by_their_size():
 def test_the_source_is_laid_on_the_copy():
     image = picture(6, channels=3)
     copy = seen_through(image, about_centre(image, 12, 0.8, True))
-    laid = align(copy, image).lay(image)
+    laid = lay(image, align(copy, image).matrix, copy.shape[:2])
     assert laid.shape == copy.shape
     assert laid.dtype == copy.dtype
     inner = np.s_[6:-6, 6:-6]

@@ -35,6 +35,24 @@ _NEAREST = 16
 """Neighbours asked for so that a third patient is among them: patients with so many near images are rare."""
 
 
+CANDIDATES = 3
+"""Nearest images of each that the second look lays on it (`recipes/alignment.py` counts the sources among them)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The `CANDIDATES` nearest images of each image, the nearest first; -1 where there are fewer."""
+
+    synthetic: np.ndarray
+    """[S, k] training images."""
+    plants: np.ndarray
+    """[P, k] training images."""
+    held: np.ndarray
+    """[M, k] training images."""
+    synthetic_held: np.ndarray
+    """[S, k] held-out images; [0, k] without."""
+
+
 @dataclass(frozen=True, eq=False)
 class Distances:
     """Nearest neighbours between the sets; plants never count as part of the synthetic set."""
@@ -85,6 +103,8 @@ class Distances:
     alike (`memorisk.statistics.exchangeability`), since whoever has more images is more often the nearest."""
     logits: bool
     """Whether these are minus the logits of a head."""
+    candidates: "Candidates | None" = None
+    """Who is looked at a second time; None where distances are made of nothing but numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,22 +188,30 @@ def measure_distances(
         progress("comparing", stage, _STAGES)
         return _nearest(similarity, queries, references, exclude, device)
 
+    def ask_few(queries: np.ndarray, references: np.ndarray, stage: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distance of the nearest reference, and the rows of the candidates."""
+        progress("comparing", stage, _STAGES)
+        return _few_nearest(similarity, queries, references, device)
+
     n = len(found.train)
     train, train_nearest = ask(found.train, found.synthetic, 0)  # tables one by one: together they would be copied
     held, held_nearest = ask(found.held, found.synthetic, 0)
-    held_to_train, held_to_train_nearest = ask(found.held, found.train, 1)
-    synthetic, ours = ask(found.synthetic, found.train, 1)
-    plants_to_train, _ = ask(found.plants, found.train, 1)
+    held_to_train, held_few = ask_few(found.held, found.train, 1)
+    synthetic, synthetic_few = ask_few(found.synthetic, found.train, 1)
+    ours = synthetic_few[:, 0]
+    plants_to_train, plants_few = ask_few(found.plants, found.train, 1)
     second, _ = ask(found.synthetic, found.train, 2, exclude=(patients[ours], patients))
     among, _ = ask(found.train, found.train, 3, exclude=(patients, patients))
     among_real = among_rows = made_held_nearest = np.empty(0, dtype=np.int64)
     among_lead = made_held = made_held_second = np.empty(0)
+    made_held_few = np.empty((0, CANDIDATES), dtype=np.int64)
     logits, others = isinstance(similarity, HeadSimilarity), np.full(len(found.plants), np.inf)
     if len(found.plants):
         others, _ = ask(found.plants, found.train, 2, exclude=(patients[plants.source], patients))
     if sets.held is not None:
         held_patients = sets.held.manifest.groups.astype(str)
-        made_held, made_held_nearest = ask(found.synthetic, found.held, 3)
+        made_held, made_held_few = ask_few(found.synthetic, found.held, 3)
+        made_held_nearest = made_held_few[:, 0]
         made_held_second, _ = ask(
             found.synthetic, found.held, 3, exclude=(held_patients[made_held_nearest], held_patients)
         )
@@ -214,12 +242,13 @@ def measure_distances(
         plant_source=_to_source(found, similarity, plants, patients),
         plant_other=others,
         held_to_train=held_to_train,
-        held_to_train_nearest=held_to_train_nearest,
+        held_to_train_nearest=held_few[:, 0],
         among_train=among,
         among_real=among_real,
         among_lead=among_lead,
         among_rows=among_rows,
         logits=logits,
+        candidates=Candidates(synthetic_few, plants_few, held_few, made_held_few),
     )
 
 
@@ -249,6 +278,19 @@ def _nearest(
         return np.empty(0), np.empty(0, dtype=np.int64)
     found = similarity.nearest(queries, references, exclude_same=exclude, device=device)
     return -found.scores[:, 0], found.rows[:, 0]
+
+
+def _few_nearest(
+    similarity: Similarity, queries: np.ndarray, references: np.ndarray, device: str
+) -> tuple[FloatArray, np.ndarray]:
+    """Distance of the nearest reference, and the rows of the candidates, [n, k]."""
+    rows = np.full((len(queries), CANDIDATES), -1, dtype=np.int64)
+    if not len(queries):
+        return np.empty(0), rows
+    k = min(CANDIDATES, len(references))
+    found = similarity.nearest(queries, references, k, device=device)
+    rows[:, :k] = found.rows
+    return -found.scores[:, 0], rows
 
 
 def _neighbours(

@@ -41,6 +41,47 @@ def side_by_side(real: np.ndarray, synthetic: np.ndarray, *, mirrored: bool = Fa
     return np.rint(made).astype(np.uint8)
 
 
+def laid_on_one_another(real: np.ndarray, synthetic: np.ndarray, laid: np.ndarray) -> np.ndarray:
+    """A real image and a synthetic one; below them the real one laid on the synthetic one, and their difference.
+
+    Args:
+        real: [H, W, C] uint8 or uint16.
+        synthetic: Likewise; 16 bits are shown from the darkest to the brightest of either pair.
+        laid: [H, W, C], what the real image shows at each pixel of the synthetic one.
+
+    Returns:
+        [2 H + gap, 2 W + gap, C] uint8.
+    """
+    made = side_by_side(real, synthetic)
+    height, width, _ = real.shape
+    below = side_by_side(laid, synthetic)
+    top = len(made) - height
+    made[top:, :width] = below[:height, :width]
+    made[top:, len(made[0]) - width :] = below[top:, :width]
+    return made
+
+
+def aligned_gallery(pairs: Mapping[tuple[str, str, str], np.ndarray]) -> Gallery:
+    """Pairs laid on one another.
+
+    Args:
+        pairs: Pixels (`laid_on_one_another`) by training image, synthetic image, and what was done, in words.
+    """
+    items = [
+        Thumbnail(
+            data_uri=data_uri(pixels, side=PICTURE_SIDE),
+            caption=[["training ", Name(real)], ["synthetic ", Name(made)], [said]],
+            alternative="A training image, a synthetic image, the first laid on the second, and their difference",
+        )
+        for (real, made, said), pixels in pairs.items()
+    ]
+    caption = (
+        "Confirmed pairs: training image, synthetic image; below them the training image laid on the synthetic one, "
+        "and the difference that is left."
+    )
+    return Gallery(items=items, caption=caption)
+
+
 def picture_gallery(pairs: Mapping[Pair, np.ndarray], title: str, mirrored: frozenset[Pair]) -> Gallery:
     """Pairs of images with their difference.
 

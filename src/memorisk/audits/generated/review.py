@@ -23,7 +23,8 @@ from memorisk.runs.tables import write_csv
 
 CONFIRM, DISMISS = "confirm", "dismiss"
 ANSWERS = ("verdict", "by", "reason")
-COLUMNS = ("synthetic_image", "training_image", "patient", "found_by", "score", "pair", *ANSWERS)
+COLUMNS = ("synthetic_image", "training_image", "patient", "found_by", "score", "alignment", "pair", *ANSWERS)
+_MAY_LACK = ("patient", "found_by", "score", "alignment")
 
 Contents = tuple[str, str]
 """Hashes of the pixels of a synthetic and a training image."""
@@ -103,7 +104,7 @@ def read_review(path: Path | None, sets: Sets, names: Pseudonyms) -> Review:
     if path is None:
         return NO_REVIEW
     table = read_described(path, quoted=True)
-    lacking = [name for name in COLUMNS if name not in table and name not in ("patient", "found_by", "score")]
+    lacking = [name for name in COLUMNS if name not in table and name not in _MAY_LACK]
     if lacking:
         raise InputError(f"{one_line(path)} is no review.csv of an audit: it lacks the column {lacking[0]}")
     made, real = (

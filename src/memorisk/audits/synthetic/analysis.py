@@ -18,10 +18,11 @@ from memorisk.audits.generated.plants import kinds_promise, missed_kinds
 from memorisk.audits.generated.sets import is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import Findings, compute_findings, held_out_for_kinds
-from memorisk.audits.synthetic.flags import Clusters, Flag, copy_clusters, flag_pairs, review_table
+from memorisk.audits.synthetic.flags import Clusters, Flag, aligned_flags, copy_clusters, flag_pairs, review_table
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.pixel_counts import LiteratureStatistics
 from memorisk.audits.synthetic.result import (
+    AlignedPairs,
     CellTest,
     Comparison,
     DetectorRate,
@@ -43,6 +44,7 @@ from memorisk.audits.synthetic.result import (
     SyntheticSettings,
     SyntheticSummary,
 )
+from memorisk.audits.synthetic.second_look import SecondLook, look_again
 from memorisk.audits.synthetic.tables import SyntheticTables, detector_table, paired_table, spread_table
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.alterations.plants import PLANT_KINDS
@@ -50,36 +52,44 @@ from memorisk.images.copies.near_copies import NO_PAIRS, near_copies
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
+from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.reversed_queries import ReversedQueries, held_out_needed
 from memorisk.statistics.copies.tails import copies_for_power
 
 
-def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, names: Pseudonyms) -> Result:
-    """Compute statistics, verdict and tables.
+def analyse_synthetic(
+    evidence: SyntheticEvidence, options: SyntheticOptions, names: Pseudonyms, progress: Progress = no_progress
+) -> Result:
+    """Compute statistics, take a second look at flagged pairs, and make verdict and tables.
 
     Args:
         evidence: Of the images.
         options: Levels, and what a pass needs.
         names: Replaces ids, or leaves them.
+        progress: Called with (stage, done, total) of the second look.
     """
     distances = [view.distances for view in evidence.views]
     found = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)
     paired = _paired(evidence, found, options)
     flags = flag_pairs(evidence, found, paired)
+    look = look_again(evidence, found, ((flag.synthetic, flag.train) for flag in flags), options.seed, progress)
+    flags = [*aligned_flags(look), *flags]
     clusters = _clusters(flags, evidence, found)
-    numbers = numbers_of(evidence, found, options, paired, len(clusters.images))
+    numbers = numbers_of(evidence, found, options, paired, len(clusters.images), look)
     made = SyntheticTables(evidence, found, names)
     tables = {
         "detectors": detector_table(evidence, found),
         "real_images": made.real_images(),
         "pairs": made.pairs(),
-        "review": review_table(flags, evidence, found, names),
+        "review": review_table(flags, evidence, found, names, look),
         "clusters": made.clusters(clusters),
     }
     if found.asked is not None:
         tables |= {"held_out": made.held_out(), "exposures": made.exposures(), "singled_out": made.singled_out()}
     if evidence.plants.n:
         tables |= {"plants": made.plants(), "kinds": made.kinds()}
+    if look is not None:
+        tables["alignments"] = made.alignments(look)
     if len(evidence.views) > 1:
         tables |= {"images_by_detector": made.images_by_detector()}
         tables |= {"kinds_by_detector": made.kinds_by_detector()} if evidence.plants.n else {}
@@ -163,6 +173,7 @@ def numbers_of(
     options: SyntheticOptions,
     paired: tuple[PairedFindings, ...] = (),
     n_clusters: int = 0,
+    look: SecondLook | None = None,
 ) -> SyntheticNumbers:
     """The numbers behind the verdict."""
     sets, asked, views = evidence.sets, found.asked, evidence.views
@@ -230,6 +241,26 @@ def numbers_of(
         ),
         paired=_paired_numbers(evidence, paired),
         n_clusters=n_clusters,
+        aligned=None if look is None else _aligned_pairs(look, found),
+    )
+
+
+def _aligned_pairs(look: SecondLook, found: Findings) -> AlignedPairs:
+    """Count what the second look confirms."""
+    confirmed = look.confirmed
+    return AlignedPairs(
+        n_images=look.n_images,
+        n_left=look.n_left,
+        n_pairs=len(confirmed),
+        n_confirmed_images=len({pair.synthetic for pair in confirmed}),
+        n_confirmed_patients=len({found.patients[pair.train] for pair in confirmed}),
+        threshold=look.cut.similarity,
+        expected=look.cut.tail.chance,
+        n_null_people=len(look.null),
+        n_apart_people=look.cut.apart,
+        n_control_images=look.n_control,
+        n_control_beyond=look.n_control_beyond,
+        plants={kind: look.kinds[kind] for kind in PLANT_KINDS if kind in look.kinds},
     )
 
 

@@ -18,6 +18,7 @@ from memorisk.audits.generated.evidence import DetectorView, PairedFindings, Syn
 from memorisk.audits.generated.review import ANSWERS, COLUMNS, DISMISS, pair_keys
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
+from memorisk.audits.synthetic.second_look import SecondLook
 from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
 from memorisk.images.copies.near_copies import thumbnails
 from memorisk.statistics.copies.calibration import group_values
@@ -26,6 +27,7 @@ from memorisk.statistics.pairs.identity_pairs import cliques
 
 SAME_PIXELS, NEAR_PIXELS, AHEAD_OF_HELD_OUT = "same pixels", "nearly the same pixels", "nearer than every held-out one"
 SINGLED = "singled out by"
+ALIGNED = "confirmed by alignment"
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ def flag_pairs(evidence: SyntheticEvidence, found: Findings, paired: tuple[Paire
         *_pixels(evidence),
         *_paired(evidence, found, paired),
     ]
+
+
+def aligned_flags(look: SecondLook | None) -> list[Flag]:
+    """Flags of the pairs that the second look confirms, the most similar first."""
+    confirmed = [] if look is None else look.confirmed
+    return [Flag(pair.synthetic, pair.train, ALIGNED, pair.alignment.similarity) for pair in confirmed]
 
 
 def singled_pairs(view: DetectorView, one: DetectorFindings) -> pd.DataFrame:
@@ -135,16 +143,24 @@ def _paired(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFi
             yield Flag(int(pairing.synthetic[at]), int(pairing.train[at]), reason, float(said.score[at]))
 
 
-def review_table(flags: list[Flag], evidence: SyntheticEvidence, found: Findings, names: Pseudonyms) -> pd.DataFrame:
-    """Return a row for each pair, found or judged: who found it, and what a person said of it.
+def review_table(
+    flags: list[Flag],
+    evidence: SyntheticEvidence,
+    found: Findings,
+    names: Pseudonyms,
+    look: SecondLook | None = None,
+) -> pd.DataFrame:
+    """Return a row for each pair, found or judged: who found it, how it is aligned, and what a person said of it.
 
-    Pairs that are singled out come first, and the most alike ones of each part (`PixelCopies.alike`) before others.
+    Pairs that are singled out or confirmed by alignment come first, and the most alike ones of each part
+    (`PixelCopies.alike`) before others.
 
     Args:
-        flags: Of `flag_pairs`.
+        flags: Of `flag_pairs`, and of `aligned_flags`.
         evidence: For the images and the review.
         found: For the patients and the judged pairs.
         names: Replaces ids, or leaves them.
+        look: What the second look says; None where there was none.
     """
     sets, review = evidence.sets, evidence.review
     pairs: dict[tuple[int, int], list[Flag]] = {}
@@ -155,6 +171,7 @@ def review_table(flags: list[Flag], evidence: SyntheticEvidence, found: Findings
     made, real = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
     contents = list(zip(sets.synthetic.pixel_hashes[made], sets.train.pixel_hashes[real], strict=True))
     said = [review.judged.get(content) for content in contents]
+    aligned = {} if look is None else {(one.synthetic, one.train): one.alignment.words for one in look.confirmed}
     table = pd.DataFrame(
         {
             "synthetic_image": names.names(sets.synthetic.manifest.images[made]),
@@ -162,12 +179,13 @@ def review_table(flags: list[Flag], evidence: SyntheticEvidence, found: Findings
             "patient": names.names(found.patients[real]),
             "found_by": ["; ".join(dict.fromkeys(flag.reason for flag in why)) for why in pairs.values()],
             "score": np.array([why[0].score if why else np.nan for why in pairs.values()], dtype=np.float64),
+            "alignment": [aligned.get(pair, "") for pair in pairs],
             "pair": pair_keys(contents, names),
             **{name: ["" if one is None else getattr(one, name) for one in said] for name in ANSWERS},
         },
         columns=list(COLUMNS),
     )
-    singled = [any(flag.reason.startswith(SINGLED) for flag in why) for why in pairs.values()]
+    singled = [any(flag.reason.startswith((SINGLED, ALIGNED)) for flag in why) for why in pairs.values()]
     table = table.assign(
         dismissed=table["verdict"].to_numpy() == DISMISS,
         others=~np.array(singled, dtype=bool),

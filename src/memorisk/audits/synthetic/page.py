@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.generated.closing import DefinitionRows, footer, repeat_blocks, set_name
-from memorisk.audits.generated.pictures import picture_gallery
+from memorisk.audits.generated.pictures import aligned_gallery, picture_gallery
 from memorisk.audits.generated.plants import least_noticed_kind
 from memorisk.audits.generated.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.pair_sections import (
+    alignment_section,
     cluster_block,
     confirmed_callout,
     paired_section,
@@ -63,6 +64,7 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
         title += [" ", Name(summary.names.synthetic)]
     sections = [
         Section(f"Which {terms.units} are exposed", _exposed(result, summary, pictures, redact), "exposed"),
+        *_second_look(result, summary.numbers, pictures, redact),
         Section("How sure is that", power_section(result, summary), "power"),
         Section("Distances", distance_section(result, summary), "distances"),
         *_paired(result, summary.numbers, pictures, redact),
@@ -83,6 +85,14 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
     )
 
 
+def _second_look(result: Result, n: SyntheticNumbers, pictures: Pictures | None, redact: bool) -> list[Section]:
+    """Lay out the pairs that were laid on one another, where some were."""
+    if n.aligned is None:
+        return []
+    shown = [] if pictures is None or not pictures.aligned else [aligned_gallery(pictures.aligned)]
+    return [Section("Second look", alignment_section(result, n, redact, shown), "second-look")]
+
+
 def _paired(result: Result, n: SyntheticNumbers, pictures: Pictures | None, redact: bool) -> list[Section]:
     """Lay out the pairs of images whose origin was said."""
     if n.paired is None:
@@ -98,7 +108,9 @@ def _lead(result: Result, n: SyntheticNumbers) -> list[Block]:
     """Lay out the verdict, the reasons, what would decide it, and the main numbers."""
     kind, headline = wording.HEADLINES[result.status]
     certain = result.status == "fail" and n.pixels.n_certain
-    blocks: list[Block] = [Paragraph(n.terms.fill(wording.CERTAIN if certain else wording.SENTENCES[result.status]))]
+    aligned = result.status == "fail" and n.aligned is not None and n.aligned.decides and n.aligned.n_pairs
+    sentence = wording.CERTAIN if certain else wording.ON_ONE_ANOTHER if aligned else wording.SENTENCES[result.status]
+    blocks: list[Block] = [Paragraph(n.terms.fill(sentence))]
     blocks += [Heading("Why"), Steps([capitalized(why) for why in result.why])]
     if result.what_would_decide:
         blocks += [Heading(WAYS[result.status]), Steps([capitalized(way) for way in result.what_would_decide])]
@@ -110,6 +122,7 @@ def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
     dismissed = pixels.n_dismissed_identical_images
     return [
         Fact("Images singled out", _count(None if listing is None else listing.n_singled_images)),
+        *_confirmed(n),
         Fact(
             f"{terms.units.capitalize()} listed",
             _count(None if listing is None else listing.n_listed_patients),
@@ -136,6 +149,14 @@ def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
         Fact("Synthetic images", count(sets.n_synthetic_images)),
         Fact(f"Held-out {terms.units}", "none given" if sets.held is None else count(sets.held.n_held_patients)),
     ]
+
+
+def _confirmed(n: SyntheticNumbers) -> list[Fact]:
+    """Count the images that the second look confirms."""
+    if n.aligned is None:
+        return []
+    looked = f"of {count(n.aligned.n_images)} looked at"
+    return [Fact("Confirmed by alignment", count(n.aligned.n_confirmed_images), looked)]
 
 
 def _fewest(power: Power) -> list[Fact]:

@@ -197,6 +197,64 @@ def _judged(table: pd.DataFrame, title: str, terms: Terms, redact: bool) -> list
                            visible_rows=10)]  # fmt: skip
 
 
+def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: Sequence[Block]) -> list[Block]:
+    """Lay out the second look: what was confirmed, by which transform, and what it confirms of planted copies.
+
+    Args:
+        result: For the table of alignments.
+        n: The numbers.
+        redact: Leave out ids.
+        shown: Pictures of confirmed pairs.
+    """
+    aligned, terms = n.aligned, n.terms
+    if aligned is None:
+        return [Paragraph("No pair asked for a second look.")]
+    text = terms.fill(wording.ALIGNED, expected=f"{aligned.expected:g}", n=count(n.sets.n_synthetic_images))
+    if aligned.threshold is None:
+        text += " " + terms.fill(wording.NO_ALIGNMENT_CUT)
+    else:
+        text += (
+            f" That is a similarity of {aligned.threshold:.3f}, from {count(aligned.n_null_people)} held-out "
+            f"{terms.units}. {count(aligned.n_pairs)} pairs of {count(aligned.n_images)} images that were looked at "
+            f"are confirmed; as a control {count(aligned.n_control_images)} images were laid on held-out images, and "
+            f"{count(aligned.n_control_beyond)} of them are as similar."
+        )
+    if aligned.n_left:
+        text += f" {count(aligned.n_left)} more images of flagged pairs were not looked at."
+    if aligned.n_apart_people:
+        text += " " + terms.fill(wording.ALIGNED_APART, n=terms.counted(aligned.n_apart_people))
+    blocks: list[Block] = [Paragraph(text)]
+    table = result.tables["alignments"]
+    chosen = rows(table, booleans(table, "confirmed")).sort_values("similarity", ascending=False, kind="stable")
+    if len(chosen) and not redact:
+        columns = [
+            words("image", "Synthetic image", row=True),
+            words("training_image", "Training image"),
+            *([words("group", "Patient")] if terms.units == "patients" else []),
+            words("alignment", "What was done to the training image", wide=True),
+            number("similarity", "Similarity"),
+            number("overlap", "Overlap", "percent"),
+        ]
+        blocks.append(
+            Table(frame=chosen, columns=columns, caption="Confirmed pairs, the most similar first.",
+                  elsewhere="tables/alignments.parquet", visible_rows=10)
+        )  # fmt: skip
+    blocks += shown
+    if aligned.plants:
+        frame = pd.DataFrame(
+            {"kind": kind, "share": of.estimate, "low": of.low, "high": of.high, "of": of.trials}
+            for kind, of in aligned.plants.items()
+        )
+        columns = [
+            words("kind", "Kind of copy", row=True),
+            number("of", terms.units.capitalize(), "count"),
+            estimate("share", "Confirmed [95 % interval]", "percent", "low", "high"),
+        ]
+        caption = f"Planted copies that were noticed, and confirmed on an image of the right {terms.unit}."
+        blocks.append(Table(frame=frame, columns=columns, caption=caption))
+    return blocks
+
+
 def confirmed_callout(result: Result, numbers: SyntheticNumbers) -> list[Block]:
     """Say that persons saw copies."""
     if not (n := numbers.pixels.n_confirmed_pairs):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, side_by_side
+from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, laid_on_one_another, side_by_side
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.result import Listing, SyntheticSummary
+from memorisk.audits.synthetic.result import MATRIX, Listing, SyntheticSummary
 from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
 from memorisk.images.copies.near_copies import MIRRORED
 from memorisk.images.store import ImageStore
@@ -31,6 +31,9 @@ class Pictures:
     """Of the closest pairs by features that have no equal pixels."""
     paired: dict[Pair, np.ndarray]
     """Of pairs of an image and what it was generated from that a detector takes for one patient."""
+    aligned: dict[tuple[str, str, str], np.ndarray]
+    """Of the most similar pairs that alignment confirms, laid on one another, with what was done; these stand beside
+    the others."""
     mirrored: frozenset[Pair]
     """Pairs whose details agree when the training image is mirrored: so is its difference taken."""
 
@@ -67,7 +70,7 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
     mirrored -= {*_ids(rows(pairs, same & ~turned), "real_image", "image")}
     pictures_of = _Pairs(sets, names, mirrored)
     parts = (pictures_of.of(chosen) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
-    return Pictures(*parts, mirrored=frozenset(mirrored))
+    return Pictures(*parts, aligned=pictures_of.aligned(result), mirrored=frozenset(mirrored))
 
 
 def _memorized(result: Result) -> list[Pair]:
@@ -109,6 +112,24 @@ class _Pairs:
             )
             for pair in pairs
         }
+
+    def aligned(self, result: Result) -> dict[tuple[str, str, str], np.ndarray]:
+        """The most similar pairs that alignment confirms."""
+        if "alignments" not in result.tables:
+            return {}
+        from memorisk.images.copies.alignment import lay  # OpenCV, which a page without pictures does without
+
+        table = result.tables["alignments"]
+        table = rows(table, booleans(table, "confirmed")).sort_values("similarity", ascending=False, kind="stable")
+        found = {}
+        for row in table.head(MAX_PICTURES).to_dict("records"):
+            real = np.asarray(self.sets.train.images[self.real[str(row["training_image"])]])
+            made = np.asarray(self.sets.synthetic.images[self.synthetic[str(row["image"])]])
+            matrix = np.array([float(row[name]) for name in MATRIX]).reshape(2, 3)
+            laid = lay(real, matrix, made.shape[:2])
+            key = str(row["training_image"]), str(row["image"]), str(row["alignment"])
+            found[key] = laid_on_one_another(real, made, laid)
+        return found
 
     @staticmethod
     def _rows(store: ImageStore, names: Pseudonyms) -> dict[str, int]:

@@ -18,6 +18,8 @@ from memorisk.statistics.copies.set_memorization import MemorizationRate
 from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.jackknife import JackknifeInterval
 
+MATRIX = ("matrix_xx", "matrix_xy", "matrix_x", "matrix_yx", "matrix_yy", "matrix_y")
+"""Columns of the table of alignments that hold a transform's numbers, row by row."""
 _OF_THE_PAGE = ("units", "notes", "labels_given")
 
 
@@ -200,6 +202,38 @@ class Paired:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlignedPairs:
+    """The second look: flagged pairs laid on one another (`audits.synthetic.second_look`)."""
+
+    n_images: int
+    """Synthetic images that were looked at."""
+    n_left: int = 0
+    """Synthetic images of flagged pairs that were not."""
+    n_pairs: int
+    """Confirmed pairs."""
+    n_confirmed_images: int
+    n_confirmed_patients: int
+    threshold: float | None
+    """Similarity from which on a pair is confirmed; None where too few people are held out."""
+    expected: float
+    """Synthetic images of the whole set expected beyond it if nobody was copied."""
+    n_null_people: int
+    n_apart_people: int
+    """Held-out people whose images lie on training images, and who are no part of the null."""
+    n_control_images: int
+    """Synthetic images that were laid on held-out images."""
+    n_control_beyond: int
+    """Of these, as similar as a confirmed pair."""
+    plants: Mapping[str, Proportion]
+    """Planted copies that were noticed and confirmed with the right patient, by kind."""
+
+    @property
+    def decides(self) -> bool:
+        """Return whether a confirmed pair fails the set."""
+        return self.threshold is not None and not self.n_control_beyond
+
+
+@dataclass(frozen=True, kw_only=True)
 class SyntheticNumbers:
     """The numbers behind the verdict."""
 
@@ -220,6 +254,8 @@ class SyntheticNumbers:
     data_hash: Fingerprints
     paired: Paired | None
     n_clusters: int
+    aligned: AlignedPairs | None = None
+    """None where no pair asked for a second look."""
 
     @property
     def terms(self) -> Terms:

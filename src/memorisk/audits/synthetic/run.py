@@ -230,7 +230,7 @@ def audit_synthetic(
         _log_start(run, evidence)
         _write_manifests(run, sets, names)
         progress("testing", 0, 0)
-        result = analyse_synthetic(evidence, options, names)
+        result = analyse_synthetic(evidence, options, names, progress)
         write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held}, names)
         result.save(run.path, beside=(FILES,))
         asked = write_review(run.path, result.tables["review"])

@@ -14,6 +14,8 @@ from memorisk.audits.generated.plants import Plants
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.flags import Clusters, singled_pairs
+from memorisk.audits.synthetic.result import MATRIX
+from memorisk.audits.synthetic.second_look import SecondLook
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.near_copies import MIRRORED, ORIENTATIONS
 from memorisk.statistics.copies.calibration import group_values
@@ -335,6 +337,34 @@ class SyntheticTables:
             ascending=[False, False, False, True, True],
             kind="stable",
         ).reset_index(drop=True)
+
+    def alignments(self, look: SecondLook) -> pd.DataFrame:
+        """Return a row for each pair that was laid on one another, the most similar first.
+
+        ``matrix_xx`` to ``matrix_y`` map a pixel (x, y) of the synthetic image to its place in the training image:
+        ``x' = matrix_xx x + matrix_xy y + matrix_x`` and ``y' = matrix_yx x + matrix_yy y + matrix_y``.
+        """
+        pairs, found = look.pairs, [pair.alignment for pair in look.pairs]
+        made = np.array([pair.synthetic for pair in pairs], dtype=np.int64)
+        real = np.array([pair.train for pair in pairs], dtype=np.int64)
+        matrix = np.array([one.matrix.ravel() for one in found], dtype=np.float64).reshape(len(pairs), 6)
+        table = pd.DataFrame(
+            {
+                "image": self.image[made],
+                "training_image": self.train_image[real],
+                "group": self.patient[real],
+                "confirmed": np.array([pair.confirmed for pair in pairs], dtype=bool),
+                "alignment": np.array([one.words for one in found], dtype=object),
+                "similarity": np.array([one.similarity for one in found], dtype=np.float64),
+                "mirrored": np.array([one.mirrored for one in found], dtype=bool),
+                "turn": np.array([one.turn for one in found], dtype=np.float64),
+                "scale": np.array([one.scale for one in found], dtype=np.float64),
+                "overlap": np.array([one.overlap for one in found], dtype=np.float64),
+                "agreeing": np.array([one.agreeing for one in found], dtype=np.float64),
+                **{name: matrix[:, at] for at, name in enumerate(MATRIX)},
+            }
+        )
+        return self._ordered(table, "image", "training_image")
 
     def _by_detector(
         self, rows: Callable[[DetectorView, DetectorFindings], dict[str, np.ndarray]], *order: str

@@ -25,6 +25,11 @@ SENTENCES = {
 }
 CERTAIN = "Do not release the set: it holds {of_one}. The pairs are shown below."
 """Of a failure that pixels or a person settled."""
+ON_ONE_ANOTHER = (
+    "Do not release the set: images of it lie on training images, more alike than images of two {units} are. The pairs "
+    "are shown below."
+)
+"""Of a failure that the second look settled, or shares in."""
 LISTED = (
     "Listed means: nearer to the synthetic images than {units} {whom} the generator never saw, by more than chance "
     "explains. A copy is one reason. A generator that fits a small training set closely comes nearer to all of it "
@@ -35,6 +40,17 @@ SINGLED = (
     "how much nearer than to the next real {unit}. The chance is computed from a tail fitted to the nearest tenth of "
     "the held-out {units}. One such pair keeps a pass away, and fails no set by itself: look at it, and judge it in "
     "review.csv."
+)
+ALIGNED = (
+    "Pairs that ask to be looked at were laid on one another: mirrored or not, turned, scaled and shifted, so that the "
+    "details of the synthetic image agree best with those of the training image, in the whole or in a part. Blur, "
+    "brightness and contrast count little. A pair is confirmed where it is more similar than held-out {units}, each "
+    "laid on the training images nearest to it, let expect of anybody: {expected} of the {n} synthetic images."
+)
+NO_ALIGNMENT_CUT = "Too few held-out {units} tell how alike two different ones can be: no pair can be confirmed."
+ALIGNED_APART = (
+    "Held-out images of {n} lie on a training image as copies do: the same people may have other ids there. They are "
+    "no part of what chance is computed from."
 )
 AHEAD = (
     "Of a random split about {expected} training {units} would be in this table. Most of them are there for another "

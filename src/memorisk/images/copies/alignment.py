@@ -5,8 +5,9 @@ A detector's embedding gives candidates. Here the pixels of each pair are laid o
 1. *Details.* Both images are laid on a canvas of `SIDE` pixels a side, their borders kept. A Gaussian of `BLUR` of
    the side is taken away, and what is left is divided by its local spread, so that blur, brightness and contrast of a
    copy change little.
-2. *Poses.* Eight positions (quarter turns, mirrored and not), each turned further by `TURNS` and scaled by `SCALES`,
-   are compared at `COARSE` pixels a side at all shifts at once (a product of Fourier transforms). The best one goes on.
+2. *Poses.* Eight positions (quarter turns, mirrored and not), each scaled by `SCALES` and turned further
+   by `TURNS`, are compared at `COARSE` pixels a side at all shifts up to half of it at once (a product of Fourier
+   transforms). The best one goes on.
 3. *Refinement.* OpenCV's `findTransformECC` (Evangelidis and Psarakis 2008) makes the pose an affine transform. It is
    kept where it raises the similarity.
 4. *Similarity.* Over windows w of `WINDOWS` of the side, at all places, let r_w be the correlation of the details in
@@ -35,12 +36,15 @@ COARSE = 32
 """Pixels a side of the canvas on which poses are compared."""
 BLUR = 0.02
 """Of the side: coarser structure, which people share, is taken away."""
-TURNS = (0.0, 10.0, -10.0, 20.0, -20.0)
-"""Degrees beyond a quarter turn; 5 degrees off, a detail at the border of the coarse canvas moves by 1.4 pixels."""
 SCALES = (1.0, 0.85, 0.72, 1.18)
 """Side of the copy's view in the source, relative to the source's."""
+TURNS = (10.0, -10.0, 20.0, -20.0)
+"""Degrees beyond a quarter turn; 5 degrees off, a detail at the border of the coarse canvas moves by 1.4 pixels."""
+TURNED_SCALES = (1.0, 0.85)
+"""Scales that are tried with these turns."""
 WINDOWS = (1.0, 0.75, 0.5)
 """Sides of the windows, as shares of the canvas."""
+_MOST_SHIFT = COARSE // 2
 _SPREAD_FLOOR = 0.1  # of the mean square of details: flat regions stay flat
 _NOISE_FLOOR = 0.02  # likewise, in correlations: a window without details tells nothing
 _CLIP = 3.0
@@ -113,22 +117,6 @@ class Alignment:
         centre = self.matrix @ [(width - 1) / 2, (height - 1) / 2, 1]
         return (centre - [(columns - 1) / 2, (rows - 1) / 2]) / [columns, rows]
 
-    def lay(self, source: np.ndarray) -> np.ndarray:
-        """Lay the source on the copy: what it shows at each pixel of the copy, borders repeated.
-
-        Args:
-            source: [h, w, c] uint8 or uint16.
-
-        Returns:
-            [H, W, c] of the source's type, of the copy's height and width.
-        """
-        height, width = self.copy_shape
-        laid = cv2.warpAffine(
-            np.ascontiguousarray(source), self.matrix, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
-            borderMode=cv2.BORDER_REPLICATE,
-        )  # fmt: skip
-        return laid.reshape(height, width, source.shape[2])
-
 
 @dataclass(frozen=True, eq=False)
 class SourceDetails:
@@ -143,7 +131,7 @@ class SourceDetails:
     inside: NDArray[np.bool_]
     """[SIDE, SIDE] where the image lies."""
     spectrum: NDArray[np.complex64]
-    """[2 COARSE, COARSE + 1] Fourier transform of the coarse details."""
+    """[1.5 COARSE, 0.75 COARSE + 1] Fourier transform of the coarse details."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +140,7 @@ class CopyDetails:
 
     plain: SourceDetails
     spectra: NDArray[np.complex64]
-    """[poses, 2 COARSE, COARSE + 1]"""
+    """[poses, 1.5 COARSE, 0.75 COARSE + 1]"""
 
 
 def source_details(image: np.ndarray) -> SourceDetails:
@@ -173,6 +161,24 @@ def copy_details(image: np.ndarray) -> CopyDetails:
     turned = np.stack([cv2.warpAffine(coarse, pose[:2], (COARSE, COARSE)) for pose in _poses()])
     turned /= np.maximum(np.sqrt((turned**2).sum(axis=(1, 2), keepdims=True)), 1e-9)
     return CopyDetails(plain, np.conj(_spectrum(turned)))
+
+
+def lay(source: np.ndarray, matrix: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Lay a source on its copy: what it shows at each pixel of the copy, borders repeated, linear between pixels.
+
+    Args:
+        source: [h, w, c] uint8 or uint16.
+        matrix: [2, 3] of `Alignment`.
+        shape: Height and width of the copy.
+
+    Returns:
+        [height, width, c] of the source's type.
+    """
+    laid = cv2.warpAffine(
+        np.ascontiguousarray(source), matrix, (shape[1], shape[0]), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+        borderMode=cv2.BORDER_REPLICATE,
+    )  # fmt: skip
+    return laid.reshape(shape[0], shape[1], source.shape[2])
 
 
 def align(copy: np.ndarray, source: np.ndarray) -> Alignment | None:
@@ -253,8 +259,8 @@ def _blurred(values: NDArray, sigma: float) -> NDArray:
 
 
 def _spectrum(values: NDArray) -> NDArray[np.complex64]:
-    """Fourier transform of twice the size: shifts do not wrap around."""
-    return scipy.fft.rfft2(values.astype(np.float32), (2 * COARSE, 2 * COARSE))
+    """Fourier transform of a size in which shifts up to `_MOST_SHIFT` do not wrap around."""
+    return scipy.fft.rfft2(values.astype(np.float32), (COARSE + _MOST_SHIFT, COARSE + _MOST_SHIFT))
 
 
 @lru_cache(maxsize=1)
@@ -262,8 +268,10 @@ def _poses() -> NDArray[np.float64]:
     """[poses, 3, 3] from the copy's coarse canvas to the source's, about the centre."""
     centre, found = (COARSE - 1) / 2, []
     for mirror in (1, -1):
-        for angle in (radians(90 * quarter + turn) for quarter in range(4) for turn in TURNS):
-            for scale in SCALES:
+        for quarter in range(4):
+            turned = [(turn, scale) for turn in TURNS for scale in TURNED_SCALES]
+            for turn, scale in [*((0.0, scale) for scale in SCALES), *turned]:
+                angle = radians(90 * quarter + turn)
                 linear = scale * np.array([[mirror * cos(angle), -sin(angle)], [mirror * sin(angle), cos(angle)]])
                 found.append(np.vstack([np.c_[linear, centre - linear @ [centre, centre]], [0, 0, 1]]))
     return np.stack(found)
@@ -271,9 +279,8 @@ def _poses() -> NDArray[np.float64]:
 
 def _best_pose(copy: CopyDetails, source: SourceDetails) -> NDArray[np.float64] | None:
     """[3, 3] from the copy's canvas to the source's; None where nothing correlates."""
-    products = scipy.fft.irfft2(copy.spectra * source.spectrum, (2 * COARSE, 2 * COARSE))
-    most = COARSE // 2
-    shifts = np.r_[-most : most + 1]
+    products = scipy.fft.irfft2(copy.spectra * source.spectrum, (COARSE + _MOST_SHIFT, COARSE + _MOST_SHIFT))
+    shifts = np.r_[-_MOST_SHIFT : _MOST_SHIFT + 1]
     near = products[:, shifts[:, None], shifts]
     pose, y, x = np.unravel_index(int(near.argmax()), near.shape)
     if near[pose, y, x] <= 0:

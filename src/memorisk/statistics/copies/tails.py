@@ -366,7 +366,7 @@ def chance_threshold(
             f"(a tail takes {MIN_TAIL_PAIRS} pairs of them and {_people_needed()} people)"
         )
     in_tail = expected * own / compared
-    apart = _outlying_pairs(z, in_tail)
+    apart = outlying_pairs(z, in_tail)
     rest = z[apart:]
     depths = _depths(len(rest) - 1)
     if not depths:
@@ -382,8 +382,14 @@ def chance_threshold(
     return ChanceThreshold(float(np.tanh(reached[at])), expected, n_people, depths[at], apart, compared)
 
 
-def _outlying_pairs(z: NDArray[np.float64], expected: float) -> int:
-    """Count the largest values that stand apart from the deepest fit; its largest fifth is counted, not measured."""
+def outlying_pairs(z: NDArray[np.float64], expected: float) -> int:
+    """Count the largest values that stand apart from the deepest fit; its largest fifth is counted, not measured.
+
+    Args:
+        z: Values in falling order, all of them in the fit.
+        expected: Values beyond the threshold where none is a copy; those stand apart of which the fit expects fewer
+            than `OUTLIER_SHARE` of it.
+    """
     apart = 0
     while len(z) - apart > MIN_TAIL_PAIRS:
         rest = z[apart:]

@@ -1,0 +1,75 @@
+"""From which similarity on an alignment is a copy and not chance: the cut of the second look.
+
+The second look lays images on one another (`images.copies.alignment`) and keeps for each image the most similar of its
+few nearest images in the other set. Where nobody is copied, a synthetic image is as similar to its nearest training
+images as a held-out person's image is to them, if the generator's images look like those of new people. The null is
+hence one such similarity of each held-out person, the independent units, on Fisher's scale ``z = atanh(similarity)``.
+
+1. *Copies under two ids.* Held-out images that are training images stand apart at the top. They are left out by the
+   rule of near copies (`statistics.copies.tails.outlying_pairs`): values of which an exponential, fitted to the larger
+   half with its largest fifth counted and not measured, expects fewer than 1e-4 of what is expected beyond the cut.
+   Where more than a fifth of that half stand apart, nothing is left out, and the cut lies beyond them.
+2. *Cut.* The largest tenth of what is left is the tail. `tail_cut` gives the value beyond which ``chance`` images in
+   the whole run are expected, with the exact predictive probability of an exponential tail.
+
+Real tails fall faster than exponential ones, so that the cut errs to the safe side; `recipes/alignment.py` counts
+false matches of people who had no part in the cut.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.copies.tails import EXPECTED_PAIRS, TailCut, outlying_pairs, tail_cut
+
+_LARGEST = 1 - 1e-6
+
+
+@dataclass(frozen=True)
+class AlignmentCut:
+    """Similarity beyond which an aligned pair counts as a copy."""
+
+    tail: TailCut
+    """On the scale ``atanh(similarity)``."""
+    apart: int
+    """People who stand apart from all others: their images are taken for copies, and are no part of the tail."""
+
+    @property
+    def similarity(self) -> float | None:
+        """The cut as a similarity; None where these people allow none."""
+        return float(np.tanh(self.tail.cut)) if np.isfinite(self.tail.cut) and self.tail.cut < 10 else None
+
+    def confirmed(self, similarity: ArrayLike) -> np.ndarray:
+        """[...] whether alignments of these similarities are beyond the cut."""
+        cut = self.similarity
+        values = np.asarray(similarity, dtype=np.float64)
+        return np.zeros(values.shape, bool) if cut is None else values > cut
+
+
+def alignment_cut(null: ArrayLike, trials: float, chance: float = EXPECTED_PAIRS) -> AlignmentCut:
+    """Compute the similarity beyond which fewer than ``chance`` images of the run are expected where nobody is copied.
+
+    Args:
+        null: [n] largest similarity of one image of each held-out person with its nearest images; between 0 and 1.
+        trials: Images of the run, each of which may be beyond the cut by chance.
+        chance: Expected number of them.
+
+    Raises:
+        InputError: A similarity is not between 0 and 1, or trials or chance are not positive.
+
+    Source:
+        METHODS section 6, "Near copies"; the module docstring has the steps.
+
+    Example:
+        >>> found = alignment_cut(np.tanh(0.2 - 0.05 * np.log(1 - np.arange(200) / 200)), trials=1000)
+        >>> found.apart, round(found.similarity, 2)
+        (0, 0.7)
+    """
+    values = np.asarray(null, dtype=np.float64)
+    if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
+        raise InputError("similarities of alignments lie between 0 and 1, one for each held-out person")
+    z = np.sort(np.arctanh(np.minimum(values, _LARGEST)))[::-1]
+    apart = outlying_pairs(z[: len(z) // 2 + 1], chance * len(z) / trials) if trials > 0 and len(z) else 0
+    return AlignmentCut(tail_cut(z[apart:], trials, chance), apart)

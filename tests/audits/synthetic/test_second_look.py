@@ -1,0 +1,144 @@
+"""The second look: turned and cropped copies are confirmed on their sources, other people are not, and what follows."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memorisk.audits.generated.sets import Sets
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic.analysis import analyse_synthetic
+from memorisk.audits.synthetic.findings import compute_findings
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.page import synthetic_page
+from memorisk.audits.synthetic.pictures import pair_pictures
+from memorisk.audits.synthetic.result import AlignedPairs, SyntheticSummary
+from memorisk.audits.synthetic.run import gather_evidence
+from memorisk.audits.synthetic.second_look import look_again
+from memorisk.audits.synthetic.verdict import synthetic_verdict
+from memorisk.report.numbers import from_json
+from memorisk.report.page import render_page
+from memorisk.runs.workload import no_progress
+from tests.audits.synthetic.making import store_of
+from tests.images.copies.test_alignment import about_centre, picture, seen_through
+
+N_TRAIN, N_HELD, N_MADE = 40, 40, 30
+MOVED = {0: about_centre(picture(0, 32, 32), 4), 1: about_centre(picture(0, 32, 32), 0, 0.9)}
+"""What is done to the training images of the same numbers to give synthetic images."""
+OPTIONS = SyntheticOptions(plants=3, plant_kinds=("exact", "flipped", "noised"))
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory):
+    """Pictures of nobody in particular, and two moved copies among the synthetic ones."""
+    folder: Path = tmp_path_factory.mktemp("second-look")
+    images = [picture(seed, 32, 32) for seed in range(N_TRAIN + N_HELD + N_MADE)]
+    train, held, made = (np.stack(part) for part in (images[:N_TRAIN], images[N_TRAIN:-N_MADE], images[-N_MADE:]))
+    for row, matrix in MOVED.items():
+        made[row] = seen_through(train[row], matrix)
+    sets = Sets(
+        store_of(train, folder, "train"), store_of(made, folder, "set"), store_of(held, folder, "held"), 0, 0,
+        frozenset(), (),
+    )  # fmt: skip
+    return gather_evidence(sets, OPTIONS, no_progress)
+
+
+def look(evidence, flagged):
+    distances = [view.distances for view in evidence.views]
+    found = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, OPTIONS, evidence.review)
+    return look_again(evidence, found, flagged, seed=0)
+
+
+def test_moved_copies_are_confirmed_and_other_people_are_not(evidence) -> None:
+    said = look(evidence, [(0, 0), (1, 1), (2, 2), (3, 7)])
+    assert said is not None
+    assert {(pair.synthetic, pair.train) for pair in said.confirmed} == {(0, 0), (1, 1)}
+    assert said.n_images == 4
+    assert {pair.synthetic for pair in said.pairs} == {0, 1, 2, 3}
+    assert "turned by 4 degrees" in said.confirmed[0].alignment.words + said.confirmed[1].alignment.words
+    assert said.decides
+    assert said.n_control_beyond == 0
+    assert len(said.null) == N_HELD
+    assert said.plants[evidence.plants.kind == "exact"].all()
+    assert set(said.kinds) == {"exact", "flipped", "noised"}
+
+
+def test_nothing_is_looked_at_where_nothing_asks_for_it(evidence) -> None:
+    assert look(evidence, []) is None
+    without = replace(evidence, sets=replace(evidence.sets, held=None))
+    assert look_again(without, None, [(0, 0)], seed=0) is None  # type: ignore[arg-type]
+    bare = [replace(view, distances=replace(view.distances, candidates=None)) for view in evidence.views]
+    assert look(replace(evidence, views=tuple(bare)), [(0, 0)]) is None
+
+
+def test_a_dismissed_pair_is_not_looked_at(evidence) -> None:
+    dismissed = replace(evidence, copies=replace(evidence.copies, dismissed=frozenset({(0, 0)})))
+    said = look(dismissed, [(0, 0), (1, 1)])
+    assert {(pair.synthetic, pair.train) for pair in said.confirmed} == {(1, 1)}
+    assert look(dismissed, [(0, 0)]) is None
+
+
+def test_synthetic_images_that_lie_on_held_out_images_keep_it_from_deciding(evidence, tmp_path: Path) -> None:
+    sets = evidence.sets
+    made = np.array(sets.synthetic.images)
+    noise = np.random.default_rng(0).integers(-4, 5, made[5].shape)
+    made[5] = np.clip(sets.held.images[0].astype(int) + noise, 0, 255).astype(np.uint8)
+    other = gather_evidence(replace(sets, synthetic=store_of(made, tmp_path, "set")), OPTIONS, no_progress)
+    said = look(other, [(0, 0), (5, 3)])
+    assert said.confirmed
+    assert said.n_control_beyond == 1
+    assert not said.decides
+
+
+def test_the_report_tells_how_pairs_are_aligned(evidence, monkeypatch) -> None:
+    from memorisk.audits.synthetic import analysis, flags
+
+    asked = [flags.Flag(0, 0, "asked", 0.0), flags.Flag(1, 1, "asked", 0.0)]
+    monkeypatch.setattr(analysis, "flag_pairs", lambda *_: asked)
+    names = Pseudonyms.from_options(OPTIONS)
+    result = analyse_synthetic(evidence, OPTIONS, names)
+    assert result.status == "fail"
+    assert any("lie on an image of 2 training images" in why for why in result.why)
+    table = result.tables["alignments"]
+    assert list(table["training_image"][table["confirmed"]]) in (
+        ["train-0000", "train-0001"],
+        ["train-0001", "train-0000"],
+    )
+    review = result.tables["review"].set_index("synthetic_image")
+    assert "% of either side" in review["alignment"]["set-0001"]
+    assert "confirmed by alignment" in review["found_by"]["set-0000"]
+    pictures = pair_pictures(evidence.sets, result, names)
+    assert len(pictures.aligned) == 2
+    shown = next(iter(pictures.aligned.values()))
+    height = evidence.sets.train.images.shape[1]
+    assert shown[height + 2 :, -height:].mean() < 30  # the difference that is left
+    page = render_page(synthetic_page(result, pictures))
+    assert "Second look" in page
+    assert "turned by 4 degrees" in page
+    redacted = render_page(synthetic_page(result, redact=True))
+    assert "train-0000" not in redacted
+    assert "Second look" in redacted
+
+
+def test_confirmed_pairs_fail_only_where_the_control_is_clean(evidence, monkeypatch) -> None:
+    result = analyse_synthetic(evidence, OPTIONS, Pseudonyms.from_options(OPTIONS))
+    numbers = from_json(SyntheticSummary, result.summary).numbers
+    aligned = AlignedPairs(
+        n_images=3, n_pairs=1, n_confirmed_images=1, n_confirmed_patients=1, threshold=0.4, expected=0.01,
+        n_null_people=40, n_apart_people=0, n_control_images=50, n_control_beyond=0, plants={},
+    )  # fmt: skip
+    clean = replace(numbers, aligned=None)
+    without = synthetic_verdict(clean, OPTIONS)
+    status = {}
+    for name, one in (
+        ("decides", aligned),
+        ("control", replace(aligned, n_control_beyond=1)),
+        ("none", replace(aligned, n_pairs=0, n_confirmed_images=0)),
+    ):
+        status[name] = synthetic_verdict(replace(numbers, aligned=one), OPTIONS)
+    assert status["decides"]["status"] == "fail"
+    assert status["none"]["status"] == without["status"]
+    assert status["control"]["status"] == ("fail" if without["status"] == "fail" else "undecided")
+    if without["status"] != "fail":
+        assert any("confirmed by alignment, but 1 of 50" in why for why in status["control"]["why"])
