@@ -5,9 +5,19 @@ from pathlib import Path
 import pytest
 
 from memorisk.audits.classifier.run import audit_classifier
+from memorisk.audits.synthetic import second_look
 from memorisk.report.figures.sheet import Sheet
 
 SMALL = {"models": 6, "epochs": 4, "processes": 1}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_second_look():
+    """A second look at few images, which a hundred small audits take: a pair costs ten milliseconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(second_look, "MOST_IMAGES", 40)
+        patch.setattr(second_look, "_MORE_CONTROLS", 5)
+        yield
 
 
 @pytest.fixture(scope="session")

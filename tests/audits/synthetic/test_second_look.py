@@ -8,6 +8,7 @@ import pytest
 
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic import second_look
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions
@@ -57,9 +58,8 @@ def test_moved_copies_are_confirmed_and_other_people_are_not(evidence) -> None:
     assert said.n_images == 4
     assert {pair.synthetic for pair in said.pairs} == {0, 1, 2, 3}
     assert "turned by 4 degrees" in said.confirmed[0].alignment.words + said.confirmed[1].alignment.words
-    assert said.decides
     assert said.n_control_beyond == 0
-    assert len(said.null) == N_HELD
+    assert len(said.null) == min(N_HELD, second_look.MOST_IMAGES)
     assert said.plants[evidence.plants.kind == "exact"].all()
     assert set(said.kinds) == {"exact", "flipped", "noised"}
 
@@ -79,7 +79,7 @@ def test_a_dismissed_pair_is_not_looked_at(evidence) -> None:
     assert look(dismissed, [(0, 0)]) is None
 
 
-def test_synthetic_images_that_lie_on_held_out_images_keep_it_from_deciding(evidence, tmp_path: Path) -> None:
+def test_synthetic_images_that_lie_on_held_out_images_are_counted_as_the_control(evidence, tmp_path: Path) -> None:
     sets = evidence.sets
     made = np.array(sets.synthetic.images)
     noise = np.random.default_rng(0).integers(-4, 5, made[5].shape)
@@ -88,7 +88,6 @@ def test_synthetic_images_that_lie_on_held_out_images_keep_it_from_deciding(evid
     said = look(other, [(0, 0), (5, 3)])
     assert said.confirmed
     assert said.n_control_beyond == 1
-    assert not said.decides
 
 
 def test_the_report_tells_how_pairs_are_aligned(evidence, monkeypatch) -> None:
@@ -98,7 +97,7 @@ def test_the_report_tells_how_pairs_are_aligned(evidence, monkeypatch) -> None:
     monkeypatch.setattr(analysis, "flag_pairs", lambda *_: asked)
     names = Pseudonyms.from_options(OPTIONS)
     result = analyse_synthetic(evidence, OPTIONS, names)
-    assert result.status == "fail"
+    assert result.status == "undecided"
     assert any("lie on an image of 2 training images" in why for why in result.why)
     table = result.tables["alignments"]
     assert list(table["training_image"][table["confirmed"]]) in (
@@ -121,24 +120,21 @@ def test_the_report_tells_how_pairs_are_aligned(evidence, monkeypatch) -> None:
     assert "Second look" in redacted
 
 
-def test_confirmed_pairs_fail_only_where_the_control_is_clean(evidence, monkeypatch) -> None:
+def test_confirmed_pairs_keep_a_pass_away_and_fail_no_set(evidence) -> None:
     result = analyse_synthetic(evidence, OPTIONS, Pseudonyms.from_options(OPTIONS))
     numbers = from_json(SyntheticSummary, result.summary).numbers
     aligned = AlignedPairs(
         n_images=3, n_pairs=1, n_confirmed_images=1, n_confirmed_patients=1, threshold=0.4, expected=0.01,
         n_null_people=40, n_apart_people=0, n_control_images=50, n_control_beyond=0, plants={},
     )  # fmt: skip
-    clean = replace(numbers, aligned=None)
-    without = synthetic_verdict(clean, OPTIONS)
-    status = {}
-    for name, one in (
-        ("decides", aligned),
-        ("control", replace(aligned, n_control_beyond=1)),
-        ("none", replace(aligned, n_pairs=0, n_confirmed_images=0)),
+    before = synthetic_verdict(replace(numbers, aligned=None), OPTIONS)
+    for one, words in (
+        (aligned, "1 synthetic image lies on an image of 1 training image"),
+        (replace(aligned, n_control_beyond=1), "but 1 of 50 synthetic images lies as well on a held-out image"),
+        (replace(aligned, n_pairs=0, n_confirmed_images=0), None),
     ):
-        status[name] = synthetic_verdict(replace(numbers, aligned=one), OPTIONS)
-    assert status["decides"]["status"] == "fail"
-    assert status["none"]["status"] == without["status"]
-    assert status["control"]["status"] == ("fail" if without["status"] == "fail" else "undecided")
-    if without["status"] != "fail":
-        assert any("confirmed by alignment, but 1 of 50" in why for why in status["control"]["why"])
+        after = synthetic_verdict(replace(numbers, aligned=one), OPTIONS)
+        assert after["status"] == ("undecided" if words and before["status"] == "pass" else before["status"])
+        if before["status"] != "fail":
+            assert (words is not None) == (len(after["why"]) > len(before["why"]))
+            assert words is None or any(words in why for why in after["why"])

@@ -108,9 +108,7 @@ def _lead(result: Result, n: SyntheticNumbers) -> list[Block]:
     """Lay out the verdict, the reasons, what would decide it, and the main numbers."""
     kind, headline = wording.HEADLINES[result.status]
     certain = result.status == "fail" and n.pixels.n_certain
-    aligned = result.status == "fail" and n.aligned is not None and n.aligned.decides and n.aligned.n_pairs
-    sentence = wording.CERTAIN if certain else wording.ON_ONE_ANOTHER if aligned else wording.SENTENCES[result.status]
-    blocks: list[Block] = [Paragraph(n.terms.fill(sentence))]
+    blocks: list[Block] = [Paragraph(n.terms.fill(wording.CERTAIN if certain else wording.SENTENCES[result.status]))]
     blocks += [Heading("Why"), Steps([capitalized(why) for why in result.why])]
     if result.what_would_decide:
         blocks += [Heading(WAYS[result.status]), Steps([capitalized(way) for way in result.what_would_decide])]

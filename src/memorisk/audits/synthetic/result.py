@@ -227,11 +227,6 @@ class AlignedPairs:
     plants: Mapping[str, Proportion]
     """Planted copies that were noticed and confirmed with the right patient, by kind."""
 
-    @property
-    def decides(self) -> bool:
-        """Return whether a confirmed pair fails the set."""
-        return self.threshold is not None and not self.n_control_beyond
-
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticNumbers:

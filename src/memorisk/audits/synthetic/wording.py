@@ -25,11 +25,6 @@ SENTENCES = {
 }
 CERTAIN = "Do not release the set: it holds {of_one}. The pairs are shown below."
 """Of a failure that pixels or a person settled."""
-ON_ONE_ANOTHER = (
-    "Do not release the set: images of it lie on training images, more alike than images of two {units} are. The pairs "
-    "are shown below."
-)
-"""Of a failure that the second look settled, or shares in."""
 LISTED = (
     "Listed means: nearer to the synthetic images than {units} {whom} the generator never saw, by more than chance "
     "explains. A copy is one reason. A generator that fits a small training set closely comes nearer to all of it "
