@@ -27,7 +27,7 @@ from tests.images.copies.test_alignment import about_centre, picture, seen_throu
 N_TRAIN, N_HELD, N_MADE = 40, 40, 30
 MOVED = {0: about_centre(picture(0, 32, 32), 4), 1: about_centre(picture(0, 32, 32), 0, 0.9)}
 """What is done to the training images of the same numbers to give synthetic images."""
-OPTIONS = SyntheticOptions(plants=3, plant_kinds=("exact", "flipped", "noised"))
+OPTIONS = SyntheticOptions(detector=("pixels:32",), plants=3, plant_kinds=("exact", "flipped", "noised"))
 
 
 @pytest.fixture(scope="module")
