@@ -8,8 +8,8 @@ out (`memorisk.images.copies.near_copies`). Of `COPIED` training images one copy
 where its nearest training image is its source, nearer than 95 % of the held-out people are to theirs. What a measure
 fits, it fits on training and held-out images alike.
 
-Intervals: Clopper-Pearson over source images for a kind; for the mean over the seven kinds of issue and design a
-Student interval over source images, of which each counts once, by the share of its seven copies that are found.
+Intervals: Clopper-Pearson over source images for a kind; for the mean over the first seven kinds a Student interval
+over source images, of which each counts once, by the share of its seven copies that are found.
 No image is printed, and no name of one.
 """
 
@@ -37,7 +37,7 @@ Embed = Callable[[np.ndarray], np.ndarray]
 
 def flipped(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
     """Left to right or top to bottom."""
-    return np.flip(x, axis=rng.integers(2))
+    return np.flip(x, axis=int(rng.integers(2)))
 
 
 def turned(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
@@ -213,6 +213,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     chosen = [s for s in SETS if s.folder and not s.shape and (not given.sets or any(w in s.name for w in given.sets))]
+    shown_names = [text.partition("@")[0] + "@FILE" * ("@" in text) for text in given.detectors]
     lines, divided = [], [parts_of(one, given.data, given.seed) for one in chosen]
     for text in given.detectors:
         embed, measure = open_embed(text)
@@ -231,7 +232,15 @@ def main() -> None:
         lines += [f"| all sets alike | {kinds} | {np.mean(means):.2f} |", ""]
         print(shown, "all", f"{np.mean(means):.3f}", kinds, flush=True)
     if given.out is not None:
-        given.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        command = " ".join(["python recipes/copies_found.py DATA --detectors", *shown_names])
+        given.out.write_text("\n".join([*head(command), *lines]) + "\n", encoding="utf-8")
+
+
+def head(command: str) -> list[str]:
+    """The lines above the tables: the command, what was done, and each kind of copy."""
+    paragraphs = [" ".join(text.split()) for text in (__doc__ or "").split("\n\n")[2:4]]
+    kinds = [f"- *{name}*: {' '.join((make.__doc__ or '').split())}" for name, make in KINDS.items()]
+    return ["# Which copies are found", "", f"`{command}`", "", paragraphs[0], "", paragraphs[1], "", *kinds, ""]
 
 
 if __name__ == "__main__":
