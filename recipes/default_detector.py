@@ -41,7 +41,7 @@ from memorisk.training.detectors.contrastive.views import draw_copies, draw_peop
 BACKBONE, SIZE = "copy_resnet", 64
 PREPROCESSING = Preprocessing((SIZE, SIZE), 3, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 PUBLISHED = {
-    "version": "0 (not yet trained)",
+    "version": "1",
     "licence": "Apache-2.0",
     "data": "images that a program drew: no image of any person was in its training",
 }
@@ -230,7 +230,8 @@ def card(config: DetectorConfig, parameters: int, figures: str) -> str:
 
 ## What it is for
 
-It gives an image and an altered copy of it nearly the same numbers, and other images different ones: the detector of
+It gives an image and an altered copy of it nearly the same numbers, a mirrored or quarter-turned copy the same to
+rounding, and other images different ones. It is the detector of
 `memorisk audit synthetic`, `filter`, `watch`, `synthesize` and `bench copies` where no other is named.
 
     memorisk.load_detector("default").nearest(queries, references)

@@ -173,7 +173,7 @@ def pairs(
     width
         Dimension of the vectors.
     measure
-        Measure: head (that of a Siamese detector), or one of the 14 distance measures.
+        Measure: head (that of a Siamese detector), or one of the 15 distance measures.
     neighbours
         Number of most similar images that are kept of each image.
     listed

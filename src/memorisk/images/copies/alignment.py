@@ -15,8 +15,8 @@ A detector's embedding gives candidates. Here the pixels of each pair are laid o
    correlation that would weigh as much over the whole image. Fisher's ``atanh(r)`` of n independent pixels has a
    standard deviation of about ``1 / sqrt(n)``, so that a region that was pasted or left free counts by its size.
 
-Steps and constants were chosen by `recipes/alignment.py` on four real sets; it also tells what SIFT with RANSAC finds
-at 224 pixels. How alike two different people are this way, `statistics.copies.alignments` learns from held-out people.
+Steps and constants were chosen on four real sets (`recipes/alignment.py`). Keypoints with RANSAC were not tried. How
+alike two different people are this way, `statistics.copies.alignments` learns from held-out people.
 """
 
 from dataclasses import dataclass

@@ -121,7 +121,7 @@ def open_pair_detector(source: str | Path, *, measure: str = AUTO, domain: str |
     Args:
         source: ``default``, the folder of a detector, with or without ``detector:``, or any source of features
             (`memorisk.models.encoders.feature_sources`).
-        measure: Name of one of the 14; "auto" is a detector's own or its head, cosine for encoders, Euclidean for
+        measure: Name of one of the 15; "auto" is a detector's own or its head, cosine for encoders, Euclidean for
             pixels, PCA and saved features.
         domain: How braycurtis, canberra and jensenshannon meet negative numbers.
 
