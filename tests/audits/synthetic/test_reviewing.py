@@ -176,7 +176,7 @@ def test_a_changed_image_is_asked_about_again_and_a_copy_left_out_is_told(place:
 def test_what_cannot_be_honoured_is_refused_in_one_line(place: Path) -> None:
     sets = copied_sets(place)
     key = pair_keys([(sets.synthetic.pixel_hashes[0], sets.train.pixel_hashes[0])], NAMES)[0]
-    good = dict(zip(COLUMNS, ("set-0000", "train-0000", "", "", "", key, "dismiss", "A", "why"), strict=True))
+    good = dict(zip(COLUMNS, ("set-0000", "train-0000", "", "", "", "", key, "dismiss", "A", "why"), strict=True))
 
     def refusal(*rows: dict[str, str]) -> str:
         pd.DataFrame(rows).to_csv("review.csv", index=False)
@@ -198,7 +198,7 @@ def test_what_cannot_be_honoured_is_refused_in_one_line(place: Path) -> None:
 
 def test_files_that_somebody_began_to_fill_stay(tmp_path: Path) -> None:
     def pairs(*keys: str) -> pd.DataFrame:
-        rows = [("=image", "train", "p", "listed", 0.5, key, "", "", "") for key in keys]
+        rows = [("=image", "train", "p", "listed", 0.5, "", key, "", "", "") for key in keys]
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
     assert write_review(tmp_path, pairs("a", "b")) == tmp_path / "review.csv"
