@@ -73,7 +73,8 @@ def test_the_order_is_that_of_the_questions_and_pictures_stand_by_their_names(
     browser.open(pages["full"])
     heads = browser.evaluate("[...document.querySelectorAll('.sections h2')].map(h => h.textContent)")
     assert heads == [
-        "Which patients are exposed", "Second look", "How sure is that", "Distances", "Single synthetic images", "Closest pairs",
+        "Which patients are exposed", "Second look", "How sure is that", "Distances",
+        "Single synthetic images", "Closest pairs",
         "Pairs that a person judged",
         "What the p-values rest on", "What was not looked at", "How it was done",
     ]  # fmt: skip
