@@ -8,17 +8,18 @@ step's `FAMILIES` x `MEMBERS` people two views are embedded, and InfoNCE asks fo
 (both ways; temperature `TEMPERATURE`). AdamW, the rate warmed up and then lowered along a cosine; the weights that are
 kept are the moving average. Most steps see views of 48 pixels, the last share sees 64. WORK holds the pictures that
 people are made of, the checkpoint and the log; killed at any step, the same command goes on from the last checkpoint.
-On one core of a laptop a step takes a second to two. The same seed gives the same weights on the same machine.
+The same seed gives the same weights on the same machine. The log ends with the fingerprint of the kept weights.
 
 ``write`` makes of WORK's last checkpoint the folder of the detector, by default that of the package, which the wheel
 brings; never by hand. FIGURES is what was measured, for the model card.
 """
 
 import argparse
+import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,7 @@ def train(work: Path, steps: int, seed: int, pictures: int) -> None:
             tensor.data.copy_(state["network"][name])
             average[name].copy_(state["average"][name])
         optimizer.load_state_dict(state["optimizer"])
+    write_log(work / LOG, [line for line in read_log(work / LOG) if line["step"] <= done and "weights" not in line])
     begun, hits = time.monotonic(), []
     loader = torch.utils.data.DataLoader(Steps(work / PICTURES, done, steps, seed), batch_size=None, num_workers=1)
     for step, views in enumerate(loader, start=done):
@@ -124,13 +126,32 @@ def train(work: Path, steps: int, seed: int, pictures: int) -> None:
         seconds = spent + time.monotonic() - begun
         if (step + 1) % LOGGED == 0:
             line = {"step": step + 1, "loss": round(loss.item(), 4), "first": round(float(np.mean(hits[-LOGGED:])), 4)}
-            with (work / LOG).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line | {"rate": rate, "seconds": round(seconds)}) + "\n")
+            write_log(work / LOG, [*read_log(work / LOG), line | {"rate": rate, "seconds": round(seconds)}])
         if (step + 1) % EVERY == 0 or step + 1 == steps:
             tensors = {name: t.detach() for name, t in live.items()}
             state = {"settings": settings, "step": step + 1, "seconds": seconds, "network": tensors}
             with atomic_path(work / CHECKPOINT) as temporary:
                 torch.save(state | {"average": average, "optimizer": optimizer.state_dict()}, temporary)
+    write_log(work / LOG, [*read_log(work / LOG), {"step": steps, "weights": weights_fingerprint(average)}])
+
+
+def read_log(file: Path) -> list[dict[str, Any]]:
+    """Read the lines of a log; none where there is no file."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+
+
+def write_log(file: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Write the lines of a log, whole or not at all."""
+    write_text(file, "".join(json.dumps(line) + "\n" for line in lines))
+
+
+def weights_fingerprint(tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 of tensors: of each, in the order of their names, the name, the shape and the bytes."""
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        found.update(f"{name} {list(tensors[name].shape)}".encode())
+        found.update(tensors[name].detach().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 def contrast(embeddings: torch.Tensor) -> tuple[torch.Tensor, float]:

@@ -13,7 +13,7 @@ SMALL = {"models": 6, "epochs": 4, "processes": 1}
 
 @pytest.fixture(scope="session", autouse=True)
 def short_second_look():
-    """A second look at few images, which a hundred small audits take: a pair costs ten milliseconds."""
+    """A second look at few images, which a hundred small audits take."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(second_look, "MOST_IMAGES", 40)
         patch.setattr(second_look, "_MORE_CONTROLS", 5)

@@ -9,6 +9,7 @@ A detector gives alike images nearly the same numbers. The copy detector of pape
 they would keep three digits.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -98,8 +99,45 @@ class DetectorNetwork(nn.Module):
         return (parameter for name, parameter in self.named_parameters() if name in names)
 
 
+class SourceSearch(ABC):
+    """The search for the most likely sources of images, which all detectors have."""
+
+    @property
+    @abstractmethod
+    def compared_by(self) -> str:
+        """Measure of its embeddings, by its name in `memorisk.scores.distances`."""
+
+    @abstractmethod
+    def embed(self, images: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None) -> np.ndarray:
+        """The embedding of images, [N, d]."""
+
+    def nearest(
+        self, queries: np.ndarray, references: np.ndarray, k: int = 1, *, device: str = "auto", batch: int | None = None
+    ) -> Neighbours:
+        """Search the most likely sources of images among others: the nearest by the detector's measure.
+
+        What the measure fits, it fits on the references. A head, where there is one, is not asked.
+
+        Args:
+            queries: [Q, H, W, C] uint8 or uint16, of any size.
+            references: [N, h, w, c], of any size.
+            k: Sources of each.
+            device: Where to embed; "auto" is a GPU where there is one.
+            batch: Images at a time.
+
+        Returns:
+            ``indices`` [Q, k] rows of the references, nearest first, and ``distances`` [Q, k]; -1 and inf where there
+            are fewer than k references.
+
+        Raises:
+            InputError: As `embed` and `memorisk.scores.distances.fit_measure`; or a k below 1.
+        """
+        asked, known = (self.embed(images, device=device, batch=batch) for images in (queries, references))
+        return nearest(asked, known, fit_measure(self.compared_by, known), k)
+
+
 @dataclass(frozen=True, eq=False)
-class Detector:
+class Detector(SourceSearch):
     """A copy detector, ready to be asked."""
 
     network: DetectorNetwork
@@ -130,26 +168,10 @@ class Detector:
             self.network, images, config.preprocessing, config.dimension, config.backbone, device=device, batch=batch
         )
 
-    def nearest(
-        self, queries: np.ndarray, references: np.ndarray, k: int = 1, *, device: str = "auto", batch: int | None = None
-    ) -> Neighbours:
-        """The most likely sources of images among others: the nearest by the detector's measure.
-
-        Args:
-            queries: [Q, H, W, C] uint8 or uint16, of any size.
-            references: [N, h, w, c], of any size.
-            k: Sources of each.
-            device: Where to embed; "auto" is a GPU where there is one.
-            batch: Images at a time.
-
-        Returns:
-            ``indices`` [Q, k] rows of the references, nearest first, and ``distances`` [Q, k]; -1 and inf where there
-            are fewer than k references.
-
-        Raises:
-            InputError: As `embed`; or a k below 1.
-        """
-        return nearest_images(self, queries, references, k, device=device, batch=batch)
+    @property
+    def compared_by(self) -> str:
+        """Return the measure of its configuration."""
+        return self.config.measure
 
     def seen_parts(self, store: ImageStore) -> SeenImages:
         """Return which images of a store, or other images of whose patients, this detector was trained or chosen on.
@@ -164,7 +186,7 @@ class Detector:
 
     @property
     def training_record(self) -> TrainingRecord | None:
-        """Whom it has seen, here and earlier, for what begins with it; None for nobody."""
+        """Return whom it has seen, here and earlier, for what begins with it; None for nobody."""
         how = self.config
         if self.seen.empty and self.earlier is None:
             return None
@@ -183,20 +205,6 @@ class Detector:
     def save(self, folder: str | Path) -> None:
         """Write the detector to a folder, private and atomic, the configuration last."""
         save_detector(folder, self.network.tensors(), self.seen, self.config, self.earlier)
-
-
-def nearest_images(
-    detector: "Detector | LatentDetector",
-    queries: np.ndarray,
-    references: np.ndarray,
-    k: int,
-    *,
-    device: str,
-    batch: int | None,
-) -> Neighbours:
-    """`Detector.nearest` of any detector, by the measure of its configuration."""
-    asked, known = (detector.embed(images, device=device, batch=batch) for images in (queries, references))
-    return nearest(asked, known, fit_measure(detector.config.measure, known), k)
 
 
 def embed_images(

@@ -37,7 +37,7 @@ from torch import nn
 
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import create_model, seeded
-from memorisk.models.copy_detectors import DetectorNetwork, embed_images, nearest_images
+from memorisk.models.copy_detectors import DetectorNetwork, SourceSearch, embed_images
 from memorisk.models.encoders.feature_sources import RANDOM
 from memorisk.models.encoders.networks import Trunk
 from memorisk.models.latents import LatentEncoder, load_encoder, save_encoder
@@ -57,7 +57,6 @@ from memorisk.models.provenance import (
 from memorisk.models.weight_files import Note, read_state_dict
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
-from memorisk.scores.distances import Neighbours
 from memorisk.scores.pairs import Head, check_head
 
 SMALLEST_SIDE = 8
@@ -294,7 +293,7 @@ class LatentConfig(DetectorConfig):
 
 
 @dataclass(frozen=True, eq=False)
-class LatentDetector:
+class LatentDetector(SourceSearch):
     """A Siamese detector, ready to be asked."""
 
     branch: LatentNetwork
@@ -323,7 +322,7 @@ class LatentDetector:
 
     @property
     def earlier(self) -> TrainingRecord | None:
-        """Whom the encoder of its latents has seen; None where that is nobody or not known."""
+        """Return whom the encoder of its latents has seen; None where that is nobody or not known."""
         return self.encoder.seen
 
     @property
@@ -350,22 +349,10 @@ class LatentDetector:
             self.network, images, config.preprocessing, config.dimension, config.encoder, device=device, batch=batch
         )
 
-    def nearest(
-        self, queries: np.ndarray, references: np.ndarray, k: int = 1, *, device: str = "auto", batch: int | None = None
-    ) -> Neighbours:
-        """Return the same as `models.copy_detectors.Detector.nearest`; the head, where there is one, is not asked.
-
-        Args:
-            queries: [Q, H, W, C] uint8 or uint16, of any size.
-            references: [N, h, w, c], of any size.
-            k: Sources of each.
-            device: Where to embed; "auto" is a GPU where there is one.
-            batch: Images at a time.
-
-        Raises:
-            InputError: As `embed`; or a k below 1.
-        """
-        return nearest_images(self, queries, references, k, device=device, batch=batch)
+    @property
+    def compared_by(self) -> str:
+        """Return the measure of its configuration."""
+        return self.config.measure
 
     def embed_latents(
         self, latents: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None

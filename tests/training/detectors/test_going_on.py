@@ -108,6 +108,7 @@ def test_the_one_that_comes_with_memorisk_leaves_nobody_behind(store: ImageStore
     assert (found.config.backbone, found.config.weights, found.earlier) == ("copy_resnet", "default", None)
     assert (found.config.published, found.config.earlier) == ({}, False)
     assert found.config.preprocessing.size == (64, 64)
+    assert found.config.measure == default.config.measure == "whitened"
     assert not (place / "from-default" / "earlier").exists()
     moved = np.abs(found.embed(store.images[:3], device="cpu") - default.embed(store.images[:3], device="cpu"))
     assert moved.max() > 0

@@ -95,7 +95,7 @@ class Alignment:
 
     @property
     def words(self) -> str:
-        """What was done to the source, in words; "as it lies" where nothing was."""
+        """Say what was done to the source; "as it lies" where nothing was."""
         said = ["mirrored"] if self.mirrored else []
         turn, scale = self.turn, self.scale
         if abs(turn) >= _MIN_DEGREES:

@@ -13,9 +13,9 @@ later ones combine fields by kernels whose poses turn along,
 
 The pose of an image thus only permutes the answers, and their generalised mean (GeM; Radenovic, Tolias and Chum 2018,
 equation 3; p is learned, from 3 on) forgets the order: all eight poses of an image have the same features, to rounding,
-where its sides are divisible by 16. A step costs what an ordinary convolution with as many channels costs, and an
-eighth of its weights are learned. GeM lies between the mean and the largest value; it finds a copy by a part of it
-better than the mean does (Pizzi et al. 2022, SSCD).
+where its sides are divisible by 16. A layer multiplies as many numbers as an ordinary convolution of as many channels,
+and an eighth of its weights are learned. GeM lies between the mean and the largest value; it finds a copy by a part of
+it better than the mean does (Pizzi et al. 2022, SSCD).
 """
 
 import torch
@@ -106,6 +106,7 @@ class _FirstConvolution(nn.Module):
         self.weight = nn.Parameter(torch.randn(fields, channels, 4, 4) * (2 / (channels * 16)) ** 0.5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Convolve with each kernel in its eight poses."""
         kernels = torch.stack([pose(self.weight, g) for g in range(POSES)], dim=1).flatten(0, 1)
         return F.conv2d(x, _laid_as(kernels, x), stride=2, padding=1)
 
@@ -125,6 +126,7 @@ class _PoseConvolution(nn.Module):
         self.register_buffer("places", places.flatten(), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Convolve with W of the module's formula."""
         out, fields_in, _ = self.weight.shape
         kernels = self.weight[:, :, self.places].reshape(out, fields_in, POSES, POSES, self.side, self.side)
         kernels = kernels.transpose(1, 2).reshape(out * POSES, fields_in * POSES, self.side, self.side)
@@ -144,6 +146,7 @@ class _FieldNorm(nn.Module):
         self.register_buffer("variance", torch.ones(fields * POSES))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalise by the batch's statistics in training, by the running ones in evaluation."""
         mean, variance = self.mean, self.variance
         if not self.training:
             mean, variance = (v.view(-1, POSES).mean(1).repeat_interleave(POSES) for v in (mean, variance))
@@ -164,6 +167,7 @@ class _Block(nn.Module):
             self.shortcut = nn.Sequential(_PoseConvolution(fields_in, fields_out, 1), _FieldNorm(fields_out))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[b, fields in * 8, H, W] to [b, fields out * 8, H, W], or half the sides."""
         if self.halve:
             x = F.avg_pool2d(x, 2, ceil_mode=True)
         y = self.second_norm(self.second(torch.relu(self.first_norm(self.first(x)))))

@@ -279,7 +279,7 @@ class CopyDetectorTraining:
         def look() -> dict[str, float]:
             """Measure the network as it is now."""
             sources = ask(images, rows)
-            found = source_hits(ask(copies, np.arange(len(rows))), sources, options.measure, hashes)
+            found = source_hits(ask(copies, np.arange(len(rows))), sources, self.start.config.measure, hashes)
             seen = retrieval(found, groups, options.seed)
             figures = {"retrieval": seen.share, "hits": seen.of_patients.successes, "patients": seen.of_patients.trials}
             return figures | ({"validation_loss": self._loss_of(sources)} if options.protocol == "paper" else {})
@@ -354,7 +354,7 @@ def measure_training(
     for done, (part, strength) in enumerate(wanted):
         progress("looking for copies", done, len(wanted))
         rows = np.setdiff1d(parts[part], blank_rows(store.images, parts[part]))
-        hits = _hits(ask, store, rows, strength, options)
+        hits = _hits(ask, store, rows, strength, start.config.measure, options.seed)
         found[part][strength] = _figures(hits, groups[rows].astype(str), options.seed)
     progress("looking for copies", len(wanted), len(wanted))
     return found
@@ -365,17 +365,17 @@ def _embedding_function(network: nn.Module, preprocessing: Preprocessing, device
 
 
 def _hits(
-    ask: dict[str, Embed], store: ImageStore, rows: np.ndarray, strength: str, options: DetectorOptions
+    ask: dict[str, Embed], store: ImageStore, rows: np.ndarray, strength: str, measure: str, seed: int
 ) -> dict[str, np.ndarray]:
     """Find copies by each detector, [n] bool; copies are made a block at a time."""
     copies: dict[str, list[np.ndarray]] = {name: [] for name in ask}
     for begin in range(0, len(rows), _BLOCK):
-        some = augmented_copies(store.images, rows[begin : begin + _BLOCK], strength, seed=options.seed)
+        some = augmented_copies(store.images, rows[begin : begin + _BLOCK], strength, seed=seed)
         for name, of in ask.items():
             copies[name].append(of(some, np.arange(len(some))))
     hashes = store.pixel_hashes[rows]
     return {
-        name: source_hits(np.concatenate(copies[name]), of(store.images, rows), options.measure, hashes)
+        name: source_hits(np.concatenate(copies[name]), of(store.images, rows), measure, hashes)
         for name, of in ask.items()
     }
 

@@ -74,7 +74,7 @@ def build_initial_detector(store: ImageStore, options: DetectorOptions) -> Initi
     )
     trunk, loading = encoder.load()
     network = new_network(trunk, encoder.preprocessing, options.dimension, options.seed)
-    config = _config(encoder, encoder.name, encoder.weights, stored, store, options)
+    config = _config(encoder, encoder.name, encoder.weights, options.measure, store, options)
     weights = tuple(f"Weights of {encoder.name}: {one_line(note, 300)}." for note in loading)
     return InitialDetector(network, encoder, config, (*encoder.notes, *weights))
 
@@ -96,24 +96,25 @@ def _earlier_detector(
     for parameter in found.network.trained():
         parameter.requires_grad_(True)
     record = found.training_record
-    config = _config(encoder, found.config.backbone, source.shown, stored, store, options)
+    config = _config(encoder, found.config.backbone, source.shown, found.config.measure, store, options)
     return InitialDetector(found.network, encoder, replace(config, earlier=record is not None), encoder.notes, record)
 
 
 def _config(
-    encoder: Encoder, backbone: str, weights: str, stored: StoredShape, store: ImageStore, options: DetectorOptions
+    encoder: Encoder, backbone: str, weights: str, measure: str, store: ImageStore, options: DetectorOptions
 ) -> DetectorConfig:
-    """Describe the detector that a training will leave."""
+    """Describe the detector that a training will leave; one that goes on keeps the measure of the earlier one."""
+    _, height, width, channels = (int(n) for n in store.images.shape)
     return DetectorConfig(
         kind="copy",
         backbone=backbone,
         weights=weights,
         weights_fingerprint=encoder.weights_fingerprint,
         preprocessing=encoder.preprocessing,
-        stored=stored,
+        stored=(height, width, channels),
         depth=store.images.dtype.itemsize * 8,
         dimension=options.dimension,
-        measure=options.measure,
+        measure=measure,
         loss=options.loss,
         protocol=options.protocol,
         recipe=_recipe(options),

@@ -247,7 +247,7 @@ def _blurred(x: Pixels, deviation: torch.Tensor) -> Pixels:
 
 
 def _jpeg(x: Pixels, quality: torch.Tensor) -> Pixels:
-    """What JPEG's rounding of 8 x 8 cosines leaves of each channel at a quality [n]; the colours are not subsampled."""
+    """Round the 8 x 8 cosines of each channel as JPEG does at a quality [n]; the colours are not subsampled."""
     n, channels, height, width = x.shape
     scale = torch.where(quality < 50, 5000 / quality, 200 - 2 * quality) / 100
     steps = (_LUMINANCE * scale.reshape(n, 1, 1)).clamp(1, 255).reshape(n, 1, 1, 1, 8, 8)
