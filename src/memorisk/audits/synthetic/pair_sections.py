@@ -250,7 +250,8 @@ def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: 
             number("of", terms.units.capitalize(), "count"),
             estimate("share", "Confirmed [95 % interval]", "percent", "low", "high"),
         ]
-        caption = f"Planted copies that were noticed, and confirmed on an image of the right {terms.unit}."
+        right = terms.of_one.replace("training", "right training")
+        caption = f"Planted copies that were noticed, and confirmed on {right}."
         blocks.append(Table(frame=frame, columns=columns, caption=caption))
     return blocks
 
