@@ -1,6 +1,6 @@
 """The detector `default`, which comes with memorisk: its training on procedural images, and its folder.
 
-    python recipes/default_detector.py train WORK [--steps N] [--seed S]
+    python recipes/default_detector.py train WORK [--steps N] [--seed S] [--start FOLDER]
     python recipes/default_detector.py write WORK [--card FIGURES.md] [--out FOLDER]
 
 ``train`` learns to find copies of people that formulas made (`memorisk.training.detectors.contrastive.views`): of each
@@ -84,8 +84,16 @@ def new_detector(seed: int) -> DetectorNetwork:
     return new_network(Trunk(bare), PREPROCESSING, DIMENSION, seed)
 
 
-def train(work: Path, steps: int, seed: int, pictures: int) -> None:
-    """Train from the last checkpoint on; ``work`` holds all."""
+def train(work: Path, steps: int, seed: int, pictures: int, start: Path | None = None) -> None:
+    """Train from the last checkpoint on; ``work`` holds all.
+
+    Args:
+        work: Folder of the training.
+        steps: How many in all.
+        seed: Of the first weights and of all draws.
+        pictures: How many people are made of.
+        start: Folder of the detector whose weights are the first ones; ``None`` draws them.
+    """
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     work.mkdir(parents=True, exist_ok=True)
@@ -94,9 +102,15 @@ def train(work: Path, steps: int, seed: int, pictures: int) -> None:
             np.save(file, procedural_images(pictures, seed=seed))
     network = new_detector(seed).to(memory_format=torch.channels_last).train()
     live = network.tensors()
+    settings = recipe(steps, seed, pictures)
+    if start is not None:
+        earlier = load_detector(start)
+        assert isinstance(earlier, Detector)
+        for name, tensor in earlier.network.tensors().items():
+            live[name].data.copy_(tensor)
+        settings |= {"start": weights_fingerprint(live)}
     average = {name: t.detach().clone() for name, t in live.items()}
     optimizer = torch.optim.AdamW(network.trained(), lr=RATE, weight_decay=DECAY, betas=(0.9, 0.98))
-    settings = recipe(steps, seed, pictures)
     done, spent = 0, 0.0
     if (work / CHECKPOINT).is_file():
         state = torch.load(work / CHECKPOINT, weights_only=True)
@@ -278,13 +292,14 @@ if __name__ == "__main__":
     training.add_argument("--steps", type=int, default=STEPS)
     training.add_argument("--seed", type=int, default=0)
     training.add_argument("--pictures", type=int, default=8000)
+    training.add_argument("--start", type=Path, help="folder of the detector whose weights are the first ones")
     writing = verbs.add_parser("write")
     writing.add_argument("work", type=Path)
     writing.add_argument("--card", type=Path)
     writing.add_argument("--out", type=Path, default=DEFAULT_DETECTOR_FOLDER)
     given = parser.parse_args()
     if given.verb == "train":
-        train(given.work, given.steps, given.seed, given.pictures)
+        train(given.work, given.steps, given.seed, given.pictures, given.start)
     else:
         last = torch.load(given.work / CHECKPOINT, weights_only=True)
         said = "Nothing yet." if given.card is None else given.card.read_text(encoding="utf-8")

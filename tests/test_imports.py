@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUR_EXTRAS = {"dev", "docs", "fuzz"}
 OTHER_NAMES = {
     "mlflow-skinny": "mlflow",
+    "opencv-python-headless": "cv2",
     "pillow": "PIL",
     "pytest-xdist": "xdist",
     "pyyaml": "yaml",

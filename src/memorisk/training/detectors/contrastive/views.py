@@ -3,7 +3,7 @@
 `draw_people` makes families of look-alikes from `memorisk.images.procedural` pictures. A family shares a template, as
 chest X-rays share ribs; each member bends it, and blends a picture of its own into it, everywhere or here and there.
 How far members differ is drawn for each family, from hardly to nearly all: a detector must tell people apart by what
-little they do not share, and must not need it to be always the same.
+little they do not share, and must not need it to be always the same. Some families are dark, or low in contrast.
 
 `draw_copies` makes two views of each member. The first is the image with hardly anything done to it; the second is a
 copy as a generator or a careless hand may make it: turned, cropped, stretched, bent, framed; tones, colours, gradients,
@@ -74,7 +74,8 @@ def draw_people(pictures: torch.Tensor, families: int, members: int, generator: 
     share = torch.where(local, 1.3 * here * share, share).clamp(max=0.9)
     times = spread(draw.chance(families, 0.3)) > 0
     blended = torch.where(times, template * (1 - share + 2 * share * detail), template + share * (detail - template))
-    return blended.clamp(0, 1)
+    contrast = torch.where(spread(draw.chance(families, 0.4)) > 0, spread(draw.log_uniform(families, 0.25, 1)), 1.0)
+    return (contrast * blended + 0.6 * (1 - contrast) * spread(draw.uniform(families))).clamp(0, 1)
 
 
 def draw_copies(people: Pixels, others: Pixels, side: int, generator: torch.Generator) -> tuple[Pixels, Pixels]:
@@ -153,6 +154,11 @@ class _Draws:
             small = F.interpolate(some, (coarse, coarse), mode="bilinear", antialias=True)
             return F.interpolate(small, (side, side), mode="bilinear")
 
+        def noise(some: Pixels, _: torch.Tensor) -> Pixels:
+            drawn = self.normal(*some.shape)
+            grey = self.chance(len(some), 0.5).reshape(-1, 1, 1, 1) > 0
+            return some + each(0.01, 0.25, some) * torch.where(grey, drawn[:, :1], drawn)
+
         x = self.some(x, 0.25 * strength, colours)
         x = self.some(x, 0.15 * strength, lambda s, _: s.mean(1, keepdim=True).expand_as(s))
         x = self.some(x, 0.4, lambda s, _: (s - 0.5) * normal(0.35, s).exp() + 0.5 + normal(0.15, s)).clamp(0, 1)
@@ -160,7 +166,7 @@ class _Draws:
         x = self.some(x, 0.2 * strength, gradient)
         x = self.some(x, 0.35 * strength, lambda s, _: _blurred(s, self.log_uniform(len(s), 0.4, 2.0)))
         x = self.some(x, 0.15 * strength, fewer_pixels)
-        x = self.some(x, 0.35 * strength, lambda s, _: s + each(0.01, 0.14, s) * self.normal(*s.shape)).clamp(0, 1)
+        x = self.some(x, 0.35 * strength, noise).clamp(0, 1)
         return self.some(x, 0.3 * strength, lambda s, _: _jpeg(s, self.uniform(len(s), 8, 70))).clamp(0, 1)
 
 
