@@ -372,8 +372,8 @@ def test_a_run_folder_holds_everything_and_is_private(place: Path, copies: Resul
     for name in ("config.yaml", "log.jsonl", "per_image.parquet", "per_group.parquet", "verdict.json", "report.html"):
         assert name in held
     assert {f"manifests/{n}.parquet" for n in ("training", "synthetic", "held_out")} <= set(held)
-    tables = ("alignments", "clusters", "detectors", "exposures", "held_out", "kinds", "pairs", "plants", "real_images",
-              "review", "singled_out")  # fmt: skip
+    tables = ("clusters", "detectors", "exposures", "held_out", "kinds", "pairs", "plants", "real_images", "review",
+              "singled_out")  # fmt: skip
     assert [name for name in held if name.startswith("tables/")] == [f"tables/{t}.parquet" for t in tables]
     assert (place / "runs" / "copies").stat().st_mode & 0o777 == 0o700
     again = Result.load(place / "runs" / "copies")

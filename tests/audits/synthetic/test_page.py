@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.generated.terms import Terms, p_words, share
+from memorisk.audits.synthetic import analysis, second_look
 from memorisk.audits.synthetic.run import audit_synthetic
 from tests.audits.synthetic.heads import NAME, use_heads
 from tests.audits.synthetic.making import N_TRAIN, parts, store_of
@@ -26,7 +27,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     synthetic[:20] = train[:20]
     ours = store_of(train, place, HOSTILE, groups=[f"{HOSTILE} {row // 2}" for row in range(N_TRAIN)])
     made, theirs = store_of(synthetic, place, "set"), store_of(held, place, "held", groups=[f"h{r}" for r in range(99)])
-    audit_synthetic(ours, made, held_out=theirs, out=place / "full", plants=2, detector="pixels", gallery=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analysis, "look_again", second_look.look_again)
+        patch.setattr(second_look, "MOST_IMAGES", 20)
+        audit_synthetic(ours, made, held_out=theirs, out=place / "full", plants=2, detector="pixels", gallery=True)
     audit_synthetic(store_of(train[20:], place, "train"), made, out=place / "alone", plants=0, detector="pixels")
     sources = pd.DataFrame({"synthetic_image": made.manifest.images[:60], "training_image": ours.manifest.images[:60]})
     sources.to_csv(place / "pairs.csv", index=False)

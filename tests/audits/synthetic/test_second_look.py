@@ -8,9 +8,9 @@ import pytest
 
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic import second_look
+from memorisk.audits.synthetic import analysis, second_look
 from memorisk.audits.synthetic.analysis import analyse_synthetic
-from memorisk.audits.synthetic.findings import compute_findings
+from memorisk.audits.synthetic.findings import compute_findings, with_alignments
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.pictures import pair_pictures
@@ -45,6 +45,13 @@ def evidence(tmp_path_factory: pytest.TempPathFactory):
     return gather_evidence(sets, OPTIONS, no_progress)
 
 
+@pytest.fixture(autouse=True)
+def forty_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than there are, so that all are looked at; an audit takes the second look."""
+    monkeypatch.setattr(second_look, "MOST_IMAGES", 40)
+    monkeypatch.setattr(analysis, "look_again", look_again)
+
+
 def look(evidence, flagged):
     distances = [view.distances for view in evidence.views]
     found = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, OPTIONS, evidence.review)
@@ -52,20 +59,46 @@ def look(evidence, flagged):
 
 
 def test_moved_copies_are_confirmed_and_other_people_are_not(evidence) -> None:
-    said = look(evidence, [(0, 0), (1, 1), (2, 2), (3, 7)])
+    said = look(evidence, [(2, 2), (3, 7)])
     assert said is not None
     assert {(pair.synthetic, pair.train) for pair in said.confirmed} == {(0, 0), (1, 1)}
-    assert said.n_images == 4
-    assert {pair.synthetic for pair in said.pairs} == {0, 1, 2, 3}
+    assert said.n_images == N_MADE
+    assert {pair.synthetic for pair in said.pairs} == set(range(N_MADE))
     assert "turned by 4 degrees" in said.confirmed[0].alignment.words + said.confirmed[1].alignment.words
     assert said.n_control_beyond == 0
-    assert len(said.null) == min(N_HELD, second_look.MOST_IMAGES)
+    assert len(said.null) == N_HELD
+    assert len(said.control) == N_MADE
     assert said.plants[evidence.plants.kind == "exact"].all()
     assert set(said.kinds) == {"exact", "flipped", "noised"}
 
 
-def test_nothing_is_looked_at_where_nothing_asks_for_it(evidence) -> None:
-    assert look(evidence, []) is None
+def test_flagged_images_are_looked_at_first_then_the_nearest(evidence, monkeypatch) -> None:
+    monkeypatch.setattr(second_look, "MOST_IMAGES", 5)
+    said = look(evidence, [(20, 2), (21, 7)])
+    nearest = np.argsort(evidence.views[0].distances.synthetic)
+    assert {pair.synthetic for pair in said.pairs} == {20, 21, *nearest[:3].tolist()}
+    assert said.n_left == 0
+    assert look(evidence, [(row, 0) for row in range(9)]).n_left == 4
+    far = evidence.views[0].distances.plants > evidence.views[0].distances.synthetic[nearest[4]]
+    assert not said.plants[far].any()
+
+
+def test_copies_that_are_confirmed_count_as_noticed(evidence) -> None:
+    distances = [view.distances for view in evidence.views]
+    found = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, OPTIONS, evidence.review)
+    confirmed = np.zeros(evidence.plants.n, bool)
+    confirmed[evidence.plants.kind == "flipped"] = True
+    both = with_alignments(found, [4, 4, 5], confirmed, evidence.plants, seed=0)
+    np.testing.assert_array_equal(both.power.found, found.power.found | confirmed)
+    assert both.power.kinds["flipped"].estimate == 1
+    made = found.singled.copy()
+    made[[4, 5]] = True
+    assert both.bound.found == made.sum()
+    no_plants = replace(found, power=None, bound=None)
+    assert with_alignments(no_plants, [4], confirmed, evidence.plants, seed=0) is no_plants
+
+
+def test_nothing_is_looked_at_without_held_out_images_or_candidates(evidence) -> None:
     without = replace(evidence, sets=replace(evidence.sets, held=None))
     assert look_again(without, None, [(0, 0)], seed=0) is None  # type: ignore[arg-type]
     bare = [replace(view, distances=replace(view.distances, candidates=None)) for view in evidence.views]
@@ -76,7 +109,6 @@ def test_a_dismissed_pair_is_not_looked_at(evidence) -> None:
     dismissed = replace(evidence, copies=replace(evidence.copies, dismissed=frozenset({(0, 0)})))
     said = look(dismissed, [(0, 0), (1, 1)])
     assert {(pair.synthetic, pair.train) for pair in said.confirmed} == {(1, 1)}
-    assert look(dismissed, [(0, 0)]) is None
 
 
 def test_synthetic_images_that_lie_on_held_out_images_are_counted_as_the_control(evidence, tmp_path: Path) -> None:
@@ -91,7 +123,7 @@ def test_synthetic_images_that_lie_on_held_out_images_are_counted_as_the_control
 
 
 def test_the_report_tells_how_pairs_are_aligned(evidence, monkeypatch) -> None:
-    from memorisk.audits.synthetic import analysis, flags
+    from memorisk.audits.synthetic import flags
 
     asked = [flags.Flag(0, 0, "asked", 0.0), flags.Flag(1, 1, "asked", 0.0)]
     monkeypatch.setattr(analysis, "flag_pairs", lambda *_: asked)
@@ -125,7 +157,7 @@ def test_confirmed_pairs_keep_a_pass_away_and_fail_no_set(evidence) -> None:
     numbers = from_json(SyntheticSummary, result.summary).numbers
     aligned = AlignedPairs(
         n_images=3, n_pairs=1, n_confirmed_images=1, n_confirmed_patients=1, threshold=0.4, expected=0.01,
-        n_null_people=40, n_apart_people=0, n_control_images=50, n_control_beyond=0, plants={},
+        n_null_people=40, n_apart=0, n_control_images=50, n_control_beyond=0, plants={},
     )  # fmt: skip
     before = synthetic_verdict(replace(numbers, aligned=None), OPTIONS)
     for one, words in (

@@ -17,7 +17,7 @@ from memorisk.audits.generated.knowledge import UNKNOWN_TRAINING
 from memorisk.audits.generated.plants import kinds_promise, missed_kinds
 from memorisk.audits.generated.sets import is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.findings import Findings, compute_findings, held_out_for_kinds
+from memorisk.audits.synthetic.findings import Findings, compute_findings, held_out_for_kinds, with_alignments
 from memorisk.audits.synthetic.flags import Clusters, Flag, aligned_flags, copy_clusters, flag_pairs, review_table
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.pixel_counts import LiteratureStatistics
@@ -60,7 +60,7 @@ from memorisk.statistics.copies.tails import copies_for_power
 def analyse_synthetic(
     evidence: SyntheticEvidence, options: SyntheticOptions, names: Pseudonyms, progress: Progress = no_progress
 ) -> Result:
-    """Compute statistics, take a second look at flagged pairs, and make verdict and tables.
+    """Compute statistics, take a second look at pairs, and make verdict and tables.
 
     Args:
         evidence: Of the images.
@@ -73,6 +73,9 @@ def analyse_synthetic(
     paired = _paired(evidence, found, options)
     flags = flag_pairs(evidence, found, paired)
     look = look_again(evidence, found, ((flag.synthetic, flag.train) for flag in flags), options.seed, progress)
+    if look is not None:
+        images = [pair.synthetic for pair in look.confirmed]
+        found = with_alignments(found, images, look.plants, evidence.plants, options.seed)
     flags = [*aligned_flags(look), *flags]
     clusters = _clusters(flags, evidence, found)
     numbers = numbers_of(evidence, found, options, paired, len(clusters.images), look)
@@ -257,8 +260,8 @@ def _aligned_pairs(look: SecondLook, found: Findings) -> AlignedPairs:
         threshold=look.cut.similarity,
         expected=look.cut.tail.chance,
         n_null_people=len(look.null),
-        n_apart_people=look.cut.apart,
-        n_control_images=look.n_control,
+        n_apart=look.cut.apart,
+        n_control_images=len(look.control),
         n_control_beyond=look.n_control_beyond,
         plants={kind: look.kinds[kind] for kind in PLANT_KINDS if kind in look.kinds},
     )

@@ -152,7 +152,7 @@ class Findings:
     singled_patients: np.ndarray
     """Sorted training patients whom it is singled out for."""
     power: PlantPower | None
-    """Plants noticed, by any detector or by their pixels; None without plants or held-out images."""
+    """Plants noticed, by any detector, their pixels or the second look; None without plants or held-out images."""
     bound: CopiesBound | None
     """Largest share of the set that copies of the planted kinds can be, in any mixture: by the kind found least."""
     pixels: PixelCounts
@@ -166,6 +166,8 @@ class Findings:
     which most are; None without held-out images."""
     far_by: int
     """The detector by which most do."""
+    plants_confirmed: np.ndarray
+    """[P] plants that the second look confirms."""
 
     @property
     def asked(self) -> ReversedQueries | None:
@@ -212,7 +214,10 @@ def compute_findings(
     if lists and options.level != VERDICT_LEVEL:
         at_verdict = [_lists(d, patients, theirs, VERDICT_LEVEL / number, options.seed)[0] for d in distances]
     made, whose = _singled_by_any(distances, by, patients)
-    power, bound = _power(by, copies, plants, patients, int(made.sum()), len(made), options.seed)
+    power = bound = None
+    if by[0].power is not None:
+        seen = _noticed(by, copies, plants)
+        power, bound = _power(seen, plants, patients, int(made.sum()), len(made), options.seed)
     far = [0 if one.near_new is None else int((one.near_new.share >= FAR_SHARE).sum()) for one in by]
     return Findings(
         by=by,
@@ -235,7 +240,29 @@ def compute_findings(
         unlike_by=int(np.argmin([math.inf if one.unlike is None else one.unlike.p_value for one in by])),
         far=max(far) if lists else None,
         far_by=int(np.argmax(far)),
+        plants_confirmed=np.zeros(plants.n, bool),
     )
+
+
+def with_alignments(
+    found: Findings, images: Sequence[int], confirmed: np.ndarray, plants: Plants, seed: int
+) -> Findings:
+    """Count what the second look confirms as noticed, too.
+
+    Args:
+        found: What the distances say.
+        images: Rows of synthetic images of confirmed pairs.
+        confirmed: [P] plants that are confirmed.
+        plants: The plants.
+        seed: Of the plant drawn from a source with several.
+    """
+    if found.power is None:
+        return found
+    made = found.singled.copy()
+    made[list(images)] = True
+    noticed = found.power.found | confirmed
+    power, bound = _power(noticed, plants, found.patients, int(made.sum()), len(made), seed)
+    return replace(found, power=power, bound=bound, plants_confirmed=confirmed)
 
 
 def _singled_by_any(
@@ -338,20 +365,12 @@ def _singled_out(
 
 
 def _power(
-    by: Sequence[DetectorFindings],
-    copies: PixelCopies,
-    plants: Plants,
-    patients: np.ndarray,
-    noticed: int,
-    n_synthetic: int,
-    seed: int,
-) -> tuple[PlantPower | None, CopiesBound | None]:
-    """Count plants noticed by any detector or by their pixels, and what follows for the set."""
-    if by[0].power is None:
-        return None, None
-    power = plant_power(_noticed(by, copies, plants), patients[plants.source], kinds=plants.kind.tolist(), seed=seed)
+    noticed: np.ndarray, plants: Plants, patients: np.ndarray, n_found: int, n_synthetic: int, seed: int
+) -> tuple[PlantPower, CopiesBound]:
+    """Count plants that are noticed, and what follows for the set where as many images are found by the same rule."""
+    power = plant_power(noticed, patients[plants.source], kinds=plants.kind.tolist(), seed=seed)
     least = min(power.kinds.values(), key=lambda share: share.low)  # holds for any mixture of the kinds
-    return power, copies_bound(noticed, n_synthetic, least)
+    return power, copies_bound(n_found, n_synthetic, least)
 
 
 def _noticed(
@@ -381,7 +400,7 @@ def held_out_for_kinds(
     if any(one.singled is not None and not one.singled.near.n_tail for one in found.by) and now < MIN_HELD_OUT:
         return MIN_HELD_OUT
     for times in (2, 4, 8, 16):
-        noticed = _noticed(found.by, copies, plants, max(MIN_HELD_OUT, times * now))
+        noticed = found.plants_confirmed | _noticed(found.by, copies, plants, max(MIN_HELD_OUT, times * now))
         power = plant_power(noticed, found.patients[plants.source], kinds=plants.kind.tolist(), seed=options.seed)
         if all(kind in power.kinds and power.kinds[kind].low >= options.recall for kind in kinds):
             return max(MIN_HELD_OUT, times * now)

@@ -208,21 +208,21 @@ def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: 
     """
     aligned, terms = n.aligned, n.terms
     if aligned is None:
-        return [Paragraph("No pair asked for a second look.")]
+        return [Paragraph("Nothing was laid on one another: that takes held-out images and a detector of images.")]
     text = terms.fill(wording.ALIGNED, expected=f"{aligned.expected:g}", n=count(n.sets.n_synthetic_images))
     if aligned.threshold is None:
         text += " " + terms.fill(wording.NO_ALIGNMENT_CUT)
     else:
         text += (
             f" That is a similarity of {aligned.threshold:.3f}, from {count(aligned.n_null_people)} held-out "
-            f"{terms.units}. {count(aligned.n_pairs)} pairs of {count(aligned.n_images)} images that were looked at "
-            f"are confirmed; as a control {count(aligned.n_control_images)} images were laid on held-out images, and "
-            f"{count(aligned.n_control_beyond)} of them are as similar."
+            f"{terms.units} and {count(aligned.n_control_images)} synthetic images. {count(aligned.n_pairs)} pairs of "
+            f"{count(aligned.n_images)} images that were looked at are confirmed; {count(aligned.n_control_beyond)} "
+            "synthetic images lie as well on a held-out image."
         )
     if aligned.n_left:
         text += f" {count(aligned.n_left)} more images of flagged pairs were not looked at."
-    if aligned.n_apart_people:
-        text += " " + terms.fill(wording.ALIGNED_APART, n=terms.counted(aligned.n_apart_people))
+    if aligned.n_apart:
+        text += " " + terms.fill(wording.ALIGNED_APART, n=f"{count(aligned.n_apart)} images")
     blocks: list[Block] = [Paragraph(text)]
     table = result.tables["alignments"]
     chosen = rows(table, booleans(table, "confirmed")).sort_values("similarity", ascending=False, kind="stable")
@@ -251,7 +251,7 @@ def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: 
             estimate("share", "Confirmed [95 % interval]", "percent", "low", "high"),
         ]
         right = terms.of_one.replace("training", "right training")
-        caption = f"Planted copies that were noticed, and confirmed on {right}."
+        caption = f"Planted copies that the second look confirms on {right}."
         blocks.append(Table(frame=frame, columns=columns, caption=caption))
     return blocks
 

@@ -203,7 +203,7 @@ class Paired:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignedPairs:
-    """The second look: flagged pairs laid on one another (`audits.synthetic.second_look`)."""
+    """The second look: pairs laid on one another (`audits.synthetic.second_look`)."""
 
     n_images: int
     """Synthetic images that were looked at."""
@@ -214,18 +214,18 @@ class AlignedPairs:
     n_confirmed_images: int
     n_confirmed_patients: int
     threshold: float | None
-    """Similarity from which on a pair is confirmed; None where too few people are held out."""
+    """Similarity from which on a pair is confirmed; None where too few images tell what chance makes."""
     expected: float
     """Synthetic images of the whole set expected beyond it if nobody was copied."""
     n_null_people: int
-    n_apart_people: int
-    """Held-out people whose images lie on training images, and who are no part of the null."""
+    n_apart: int
+    """Images that lie on the other set as copies do, and are no part of the null."""
     n_control_images: int
     """Synthetic images that were laid on held-out images."""
     n_control_beyond: int
     """Of these, as similar as a confirmed pair."""
     plants: Mapping[str, Proportion]
-    """Planted copies that were noticed and confirmed with the right patient, by kind."""
+    """Planted copies that are confirmed with the right patient, by kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +250,7 @@ class SyntheticNumbers:
     paired: Paired | None
     n_clusters: int
     aligned: AlignedPairs | None = None
-    """None where no pair asked for a second look."""
+    """None where nothing could be laid on one another."""
 
     @property
     def terms(self) -> Terms:

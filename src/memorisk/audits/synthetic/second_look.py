@@ -1,17 +1,18 @@
-"""The second look: pairs that a detector flagged are laid on one another, and what lies there is compared.
+"""The second look: synthetic images are laid on training images, and what lies there is compared.
 
-Looked at are synthetic images of pairs that ask for it (`flags.flag_pairs`), each with the flagged training images and
-its `CANDIDATES` nearest by each detector. A pair is confirmed beyond the cut of `statistics.copies.alignments`: fewer
-than `EXPECTED_PAIRS` synthetic images of the whole set are expected there if nobody was copied. Its null is one image
-of each held-out person, laid on its nearest training images.
+Looked at are synthetic images of pairs that ask for it (`flags.flag_pairs`), then those nearest to a training image, up
+to `MOST_IMAGES`; each with its flagged training images and its `CANDIDATES` nearest by each detector. A pair is
+confirmed beyond the cut of `statistics.copies.alignments`: fewer than `EXPECTED_PAIRS` synthetic images of the whole
+set are expected there if nobody was copied.
 
-That is how alike two people are; a generator's images may look otherwise (smooth, of few kinds). As a control the same
-synthetic images, and one of those nearest to each held-out person, are laid on their nearest held-out images, whom the
-generator never saw. What is beyond the cut there is told beside the confirmed pairs. Confirmed pairs are a doubt and
-fail no set: blurred images of new people were beyond the cut more often than stated (`recipes/alignment.py`).
+The null has two parts of up to `MOST_IMAGES` images each: one image of each held-out person, laid on its nearest
+training images, is how alike two people are; random synthetic images, laid on their nearest *held-out* images, are how
+alike this generator's images (smooth, of few kinds) are to people whom it never saw. Images beyond the cut in the
+second part are told beside the confirmed pairs. Confirmed pairs are a doubt and fail no set.
 
-Planted copies that were noticed are looked at likewise; what is confirmed of them with the right person is told by
-kind. Nothing is looked at where no pair asks for it. Pairs that a person dismissed are not looked at.
+Planted copies are looked at likewise. One that is confirmed with the right person, and that would have been looked at,
+counts as noticed: a copy like it would have kept a pass away. Nothing is looked at without held-out images. Pairs that
+a person dismissed are not looked at.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,8 +39,7 @@ from memorisk.statistics.copies.planted_copies import plant_power
 from memorisk.statistics.intervals import Proportion
 
 MOST_IMAGES = 200
-"""Synthetic images that are looked at, and people of either null: the cost does not grow with the set."""
-_MORE_CONTROLS = 50  # synthetic images beside those that are looked at; each is nearest to another held-out person
+"""Synthetic images that are looked at, and images of either part of the null: the cost does not grow with the set."""
 _MOST_FLAGGED = 3  # flagged training images of one synthetic image
 _KEPT = 1024  # details kept in memory: 50 MB at most
 
@@ -63,13 +63,11 @@ class SecondLook:
     """What the second look says."""
 
     cut: AlignmentCut
-    """From held-out images on training images."""
+    """From both parts of the null."""
     null: np.ndarray
     """[people] similarity of one image of each held-out person with its most similar candidate."""
-    n_control: int
-    """Synthetic images that were laid on held-out images."""
-    n_control_beyond: int
-    """Of these, beyond the cut."""
+    control: np.ndarray
+    """[images] of random synthetic images with their most similar held-out candidates."""
     pairs: tuple[AlignedPair, ...]
     """One of each image that was looked at and has details; all confirmed ones, the most similar first."""
     n_images: int
@@ -77,9 +75,14 @@ class SecondLook:
     n_left: int
     """Synthetic images of flagged pairs that were not: more than `MOST_IMAGES`."""
     plants: np.ndarray
-    """[P] whether a planted copy was noticed, and confirmed with the right person."""
+    """[P] whether a planted copy would have been looked at, and is confirmed with the right person."""
     kinds: dict[str, Proportion]
     """Of all plants of each kind, over sources; empty without plants."""
+
+    @property
+    def n_control_beyond(self) -> int:
+        """Synthetic images that lie on a held-out image as confirmed pairs do."""
+        return int(self.cut.confirmed(self.control).sum())
 
     @property
     def confirmed(self) -> list[AlignedPair]:
@@ -94,42 +97,43 @@ def look_again(
     seed: int,
     progress: Progress = no_progress,
 ) -> SecondLook | None:
-    """Lay flagged pairs on one another.
+    """Lay synthetic images on training images.
 
     Args:
         evidence: Of the images.
         found: What the distances say.
         flagged: Rows of pairs that ask for it, the most urgent first.
-        seed: Of the images drawn for the nulls.
+        seed: Of the images drawn for the null.
         progress: Called with (stage, done, total).
 
     Returns:
-        What it says; None where no pair asks for it, where no held-out images were given, or where distances were made
-        without candidates.
+        What it says; None where there are no synthetic images, where no held-out images were given, or where distances
+        were made without candidates.
     """
+    made_images, held_store = evidence.sets.synthetic.images, evidence.sets.held
     few = [view.distances.candidates for view in evidence.views]
     candidates = [each for each in few if each is not None]
-    asked = _asked(flagged, evidence.copies.dismissed)
-    if not asked or evidence.sets.held is None or len(candidates) < len(few):
+    if not len(made_images) or held_store is None or len(candidates) < len(few):
         return None
+    dismissed = evidence.copies.dismissed
+    asked = _asked(flagged, dismissed)
+    orders = [np.argsort(view.distances.synthetic, kind="stable")[:MOST_IMAGES] for view in evidence.views]
     looked = dict(list(asked.items())[:MOST_IMAGES])
+    for made in np.stack(orders, axis=1).ravel().tolist():
+        if len(looked) < MOST_IMAGES:
+            looked.setdefault(made, [])
     of_image = {made: _union(real, (each.synthetic[made] for each in candidates)) for made, real in looked.items()}
     for made, real in of_image.items():
-        of_image[made] = [row for row in real if (made, row) not in evidence.copies.dismissed]
+        of_image[made] = [row for row in real if (made, row) not in dismissed]
     own = {made: set(_union([], (each.synthetic[made] for each in candidates))) for made in looked}
     extra = sum(len(set(real) - own[made]) for made, real in of_image.items())
-    trials = len(evidence.sets.synthetic.images) + extra
-    train, held = _Details(evidence.sets.train), _Details(evidence.sets.held)
-    made_images = evidence.sets.synthetic.images
+    train, held = _Details(evidence.sets.train), _Details(held_store)
     rng = np.random.default_rng([67, seed])
     people = rng.permutation(one_per_group(found.held_patients, seed=seed))[:MOST_IMAGES]
-    held_images = evidence.sets.held.images
-    null = _largest(held_images, people, [each.held for each in candidates], train, progress, "held-out images")
-    cut = alignment_cut(null, trials)
-    nearest = found.held_patients[candidates[0].synthetic_held[:, 0]]
-    others = rng.permutation(one_per_group(nearest, seed=seed))
-    control = np.array(list(dict.fromkeys([*looked, *others.tolist()[:_MORE_CONTROLS]])), dtype=np.int64)
-    on_held = _largest(made_images, control, [each.synthetic_held for each in candidates], held, progress, "a control")
+    null = _largest(held_store.images, people, [c.held for c in candidates], train, progress, "held-out images")
+    some = rng.permutation(len(made_images))[:MOST_IMAGES]
+    control = _largest(made_images, some, [c.synthetic_held for c in candidates], held, progress, "a control")
+    cut = alignment_cut(np.concatenate([null, control]), len(made_images) + extra)
     pairs = []
     for number, (made, real) in enumerate(of_image.items()):
         progress("laying pairs on one another", number, len(of_image))
@@ -137,11 +141,19 @@ def look_again(
         beyond = [pair for pair in aligned if cut.confirmed(pair[1].similarity)] or aligned[:1]
         pairs += [AlignedPair(made, row, how, bool(cut.confirmed(how.similarity))) for row, how in beyond]
     pairs.sort(key=lambda pair: (-pair.alignment.similarity, pair.synthetic, pair.train))
-    plants, kinds = _plants(evidence, found, candidates, train, cut, seed, progress)
-    return SecondLook(
-        cut, null, len(control), int(cut.confirmed(on_held).sum()), tuple(pairs), len(looked), len(asked) - len(looked),
-        plants, kinds,
-    )  # fmt: skip
+    near = np.ones(evidence.plants.n, bool)
+    if len(made_images) >= MOST_IMAGES:
+        sure = MOST_IMAGES // len(orders)  # of each detector's nearest, whatever the others say
+        near = np.any(
+            [
+                view.distances.plants <= view.distances.synthetic[order[sure - 1]]
+                for view, order in zip(evidence.views, orders, strict=True)
+            ],
+            axis=0,
+        )
+    plants, kinds = _plants(evidence, found, candidates, train, cut, near, seed, progress)
+    n_left = max(0, len(asked) - MOST_IMAGES)
+    return SecondLook(cut, null, control, tuple(pairs), len(looked), n_left, plants, kinds)
 
 
 class _Details:
@@ -205,16 +217,17 @@ def _plants(
     candidates: Sequence[Candidates],
     train: _Details,
     cut: AlignmentCut,
+    near: np.ndarray,
     seed: int,
     progress: Progress,
 ) -> tuple[np.ndarray, dict[str, Proportion]]:
-    """[P] which noticed plants are confirmed with the right person, by the first candidate beyond the cut."""
+    """[P] which plants that are near enough are confirmed with the right person, by the first one beyond the cut."""
     plants = evidence.plants
     confirmed = np.zeros(plants.n, bool)
-    if found.power is None or not plants.n:
+    if not plants.n or cut.similarity is None:
         return confirmed, {}
-    for number, at in enumerate(np.flatnonzero(found.power.found)):
-        progress("laying planted copies on their candidates", number, int(found.power.found.sum()))
+    for number, at in enumerate(np.flatnonzero(near)):
+        progress("laying planted copies on their candidates", number, int(near.sum()))
         copy = copy_details(plants.pixels[at])
         for row in _union([], (each.plants[at] for each in candidates)):
             how = align_details(copy, train(row))

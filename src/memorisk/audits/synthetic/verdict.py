@@ -239,7 +239,7 @@ def _aligned(aligned: AlignedPairs | None, terms: Terms) -> tuple[str, str] | No
     return (
         f"{n:,} synthetic {'image lies' if n == 1 else 'images lie'} on an image of "
         f"{terms.counted(aligned.n_confirmed_patients, 'training')}, as it is, turned, mirrored, cropped or in part, "
-        f"more alike than held-out {terms.units} let expect (“Second look”){as_well}",
+        f"more alike than chance lets expect (“Second look”){as_well}",
         "these pairs, looked at (--gallery), and judged in review.csv (--review)",
     )
 

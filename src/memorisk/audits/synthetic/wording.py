@@ -37,15 +37,15 @@ SINGLED = (
     "review.csv."
 )
 ALIGNED = (
-    "Pairs that ask to be looked at were laid on one another: mirrored or not, turned, scaled and shifted, so that the "
-    "details of the synthetic image agree best with those of the training image, in the whole or in a part. Blur, "
-    "brightness and contrast count little. A pair is confirmed where it is more similar than held-out {units}, each "
-    "laid on the training images nearest to it, let expect of anybody: {expected} of the {n} synthetic images."
+    "Synthetic images were laid on their nearest training images: mirrored or not, turned, scaled and shifted, so "
+    "that the details agree best, in the whole or in a part. Blur, brightness and contrast count little. A pair is "
+    "confirmed where it is more similar than chance lets expect of {expected} of the {n} synthetic images. Chance is "
+    "what held-out {units} show, laid on training images, and synthetic images, laid on held-out ones."
 )
-NO_ALIGNMENT_CUT = "Too few held-out {units} tell how alike two different ones can be: no pair can be confirmed."
+NO_ALIGNMENT_CUT = "Too few images tell how alike two different {units} can be: no pair can be confirmed."
 ALIGNED_APART = (
-    "Held-out images of {n} lie on a training image as copies do: the same people may have other ids there. They are "
-    "no part of what chance is computed from."
+    "{n} of these lie on the other set as copies do: the same people may have other ids there, or the generator have "
+    "seen the held-out {units}. They are no part of what chance is computed from."
 )
 AHEAD = (
     "Of a random split about {expected} training {units} would be in this table. Most of them are there for another "
@@ -83,7 +83,8 @@ BLIND = (
 POWER = (
     "Copies of random training images were added to the set without a mark; features and distances were computed for "
     "all images alike. Everything else uses the other images only, and a plant counts as noticed where it would have "
-    "been singled out by the cuts that held-out {units} gave, or has the very pixels of a training image."
+    "been singled out by the cuts that held-out {units} gave, has the very pixels of a training image, or is confirmed "
+    "by the second look."
 )
 NO_POWER = {
     "held_out": "Without held-out images nobody can be singled out, so that nothing can be said of how many copies "

@@ -2,12 +2,15 @@
 
 The second look lays images on one another (`images.copies.alignment`) and keeps for each image the most similar of its
 few nearest images in the other set. Where nobody is copied, a synthetic image is as similar to its nearest training
-images as a held-out person's image is to them, if the generator's images look like those of new people. The null is
-hence one such similarity of each held-out person, the independent units, on Fisher's scale ``z = atanh(similarity)``.
+images as a held-out person's image is to them, if the generator's images look like those of new people; and as similar
+as it is to its nearest held-out images, whatever they look like. The null is hence both: one similarity of each
+held-out person on training images, and those of random synthetic images on held-out images, together, on Fisher's scale
+``z = atanh(similarity)``.
 
-1. *Copies under two ids.* Held-out images that are training images stand apart at the top. They are left out by the
-   rule of near copies (`statistics.copies.tails.outlying_pairs`): values of which an exponential, fitted to the larger
-   half with its largest fifth counted and not measured, expects fewer than 1e-4 of what is expected beyond the cut.
+1. *Copies under two ids.* Images that lie on the other set as copies do stand apart at the top. They are left out by
+   the rule of near copies (`statistics.copies.tails.outlying_pairs`): values of which an exponential, fitted to the
+   larger half with its largest fifth counted and not measured, expects fewer than 1e-4 of what is expected beyond the
+   cut.
    Where more than a fifth of that half stand apart, nothing is left out, and the cut lies beyond them.
 2. *Cut.* The largest tenth of what is left is the tail. `tail_cut` gives the value beyond which ``chance`` images in
    the whole run are expected, with the exact predictive probability of an exponential tail.
@@ -34,7 +37,7 @@ class AlignmentCut:
     tail: TailCut
     """On the scale ``atanh(similarity)``."""
     apart: int
-    """People who stand apart from all others: their images are taken for copies, and are no part of the tail."""
+    """Images that stand apart from all others: they are taken for copies, and are no part of the tail."""
 
     @property
     def similarity(self) -> float | None:
@@ -52,7 +55,7 @@ def alignment_cut(null: ArrayLike, trials: float, chance: float = EXPECTED_PAIRS
     """Compute the similarity beyond which fewer than ``chance`` images of the run are expected where nobody is copied.
 
     Args:
-        null: [n] largest similarity of one image of each held-out person with its nearest images; between 0 and 1.
+        null: [n] largest similarity of each image with its nearest images of people it cannot be of; between 0 and 1.
         trials: Images of the run, each of which may be beyond the cut by chance.
         chance: Expected number of them.
 
@@ -69,7 +72,7 @@ def alignment_cut(null: ArrayLike, trials: float, chance: float = EXPECTED_PAIRS
     """
     values = np.asarray(null, dtype=np.float64)
     if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
-        raise InputError("similarities of alignments lie between 0 and 1, one for each held-out person")
+        raise InputError("similarities of alignments lie between 0 and 1, one for each image")
     z = np.sort(np.arctanh(np.minimum(values, _LARGEST)))[::-1]
     apart = outlying_pairs(z[: len(z) // 2 + 1], chance * len(z) / trials) if trials > 0 and len(z) else 0
     return AlignmentCut(tail_cut(z[apart:], trials, chance), apart)
