@@ -35,7 +35,7 @@ _NEAREST = 16
 """Neighbours asked for so that a third patient is among them: patients with so many near images are rare."""
 
 
-CANDIDATES = 3
+CANDIDATES = 6
 """Nearest images of each that the second look lays on it (`recipes/alignment.py` counts the sources among them)."""
 
 

@@ -1,7 +1,8 @@
 """The second look: synthetic images are laid on training images, and what lies there is compared.
 
 Looked at are synthetic images of pairs that ask for it (`flags.flag_pairs`), then those nearest to a training image, up
-to `MOST_IMAGES`; each with its flagged training images and its `CANDIDATES` nearest by each detector. A pair is
+to `MOST_IMAGES`. Each is laid on its flagged training images, and on the `REFINED` of its `CANDIDATES` nearest by each
+detector on which it lies best before the alignment is refined. A pair is
 confirmed beyond the cut of `statistics.copies.alignments`: fewer than `EXPECTED_PAIRS` synthetic images of the whole
 set are expected there if nobody was copied.
 
@@ -27,11 +28,11 @@ from memorisk.images.copies.alignment import (
     Alignment,
     CopyDetails,
     SourceDetails,
-    align_details,
     copy_details,
+    find_pose,
+    refine,
     source_details,
 )
-from memorisk.images.store import ImageStore
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.alignments import AlignmentCut, alignment_cut
 from memorisk.statistics.copies.calibration import one_per_group
@@ -40,6 +41,8 @@ from memorisk.statistics.intervals import Proportion
 
 MOST_IMAGES = 200
 """Synthetic images that are looked at, and images of either part of the null: the cost does not grow with the set."""
+REFINED = 2
+"""Candidates whose alignment is refined, which costs more than finding a pose."""
 _MOST_FLAGGED = 3  # flagged training images of one synthetic image
 _KEPT = 1024  # details kept in memory: 50 MB at most
 
@@ -117,56 +120,48 @@ def look_again(
         return None
     dismissed = evidence.copies.dismissed
     asked = _asked(flagged, dismissed)
-    orders = [np.argsort(view.distances.synthetic, kind="stable")[:MOST_IMAGES] for view in evidence.views]
     looked = dict(list(asked.items())[:MOST_IMAGES])
+    orders = [np.argsort(view.distances.synthetic, kind="stable") for view in evidence.views]
     for made in np.stack(orders, axis=1).ravel().tolist():
         if len(looked) < MOST_IMAGES:
             looked.setdefault(made, [])
-    of_image = {made: _union(real, (each.synthetic[made] for each in candidates)) for made, real in looked.items()}
-    for made, real in of_image.items():
-        of_image[made] = [row for row in real if (made, row) not in dismissed]
-    own = {made: set(_union([], (each.synthetic[made] for each in candidates))) for made in looked}
-    extra = sum(len(set(real) - own[made]) for made, real in of_image.items())
-    train, held = _Details(evidence.sets.train), _Details(held_store)
+    train, held = KeptDetails(evidence.sets.train.images), KeptDetails(held_store.images)
     rng = np.random.default_rng([67, seed])
     people = rng.permutation(one_per_group(found.held_patients, seed=seed))[:MOST_IMAGES]
     null = _largest(held_store.images, people, [c.held for c in candidates], train, progress, "held-out images")
     some = rng.permutation(len(made_images))[:MOST_IMAGES]
     control = _largest(made_images, some, [c.synthetic_held for c in candidates], held, progress, "a control")
-    cut = alignment_cut(np.concatenate([null, control]), len(made_images) + extra)
+    trials = len(made_images) + sum(map(len, looked.values()))
+    cut = alignment_cut(np.concatenate([null, control]), trials)
     pairs = []
-    for number, (made, real) in enumerate(of_image.items()):
-        progress("laying pairs on one another", number, len(of_image))
-        aligned = _aligned(copy_details(np.asarray(made_images[made])), real, train)
+    for number, (made, flags) in enumerate(looked.items()):
+        progress("laying pairs on one another", number, len(looked))
+        near = [row for row in _union(each.synthetic[made] for each in candidates) if (made, row) not in dismissed]
+        aligned = lay_on_nearest(copy_details(np.asarray(made_images[made])), near, train, flags)
         beyond = [pair for pair in aligned if cut.confirmed(pair[1].similarity)] or aligned[:1]
         pairs += [AlignedPair(made, row, how, bool(cut.confirmed(how.similarity))) for row, how in beyond]
     pairs.sort(key=lambda pair: (-pair.alignment.similarity, pair.synthetic, pair.train))
-    near = np.ones(evidence.plants.n, bool)
-    if len(made_images) >= MOST_IMAGES:
-        sure = MOST_IMAGES // len(orders)  # of each detector's nearest, whatever the others say
-        near = np.any(
-            [
-                view.distances.plants <= view.distances.synthetic[order[sure - 1]]
-                for view, order in zip(evidence.views, orders, strict=True)
-            ],
-            axis=0,
-        )
-    plants, kinds = _plants(evidence, found, candidates, train, cut, near, seed, progress)
+    plants, kinds = _plants(evidence, found, candidates, train, cut, seed, progress)
     n_left = max(0, len(asked) - MOST_IMAGES)
     return SecondLook(cut, null, control, tuple(pairs), len(looked), n_left, plants, kinds)
 
 
-class _Details:
-    """Details of the images of a store, computed when they are asked for, and some of them kept."""
+class KeptDetails:
+    """Details of images, computed when they are asked for, and some of them kept.
 
-    def __init__(self, store: ImageStore) -> None:
-        self.store, self.kept = store, dict[int, SourceDetails]()
+    Args:
+        images: [n] of [h, w, c].
+    """
+
+    def __init__(self, images: Sequence[np.ndarray] | np.ndarray) -> None:
+        self.images, self.kept = images, dict[int, SourceDetails]()
 
     def __call__(self, row: int) -> SourceDetails:
+        """Those of one image."""
         if row not in self.kept:
             if len(self.kept) >= _KEPT:
                 self.kept.pop(next(iter(self.kept)))
-            self.kept[row] = source_details(np.asarray(self.store.images[row]))
+            self.kept[row] = source_details(np.asarray(self.images[row]))
         return self.kept[row]
 
 
@@ -181,14 +176,29 @@ def _asked(flagged: Iterable[Pair], dismissed: frozenset[Pair]) -> dict[int, lis
     return asked
 
 
-def _union(first: Sequence[int], more: Iterable[np.ndarray]) -> list[int]:
+def _union(rows: Iterable[np.ndarray]) -> list[int]:
     """Rows in order, each once, without places that hold none."""
-    return list(dict.fromkeys([*first, *(int(row) for rows in more for row in rows if row >= 0)]))
+    return list(dict.fromkeys(int(row) for some in rows for row in some if row >= 0))
 
 
-def _aligned(copy: CopyDetails, rows: Sequence[int], details: _Details) -> list[tuple[int, Alignment]]:
-    """Alignments with some images, the most similar first."""
-    tried = ((row, align_details(copy, details(row))) for row in rows)
+def lay_on_nearest(
+    copy: CopyDetails, near: Sequence[int], details: KeptDetails, flagged: Sequence[int] = ()
+) -> list[tuple[int, Alignment]]:
+    """Alignments with flagged images and with the best of those that are near.
+
+    Args:
+        copy: Of the image that may be a copy.
+        near: Rows of its nearest images, of which the `REFINED` with the best pose are refined.
+        details: Of the images that the rows count.
+        flagged: Rows of images that are refined whatever their pose.
+
+    Returns:
+        Rows and alignments, the most similar first.
+    """
+    poses = {row: find_pose(copy, details(row)) for row in dict.fromkeys([*flagged, *near])}
+    found = {row: pose for row, pose in poses.items() if pose is not None}
+    best = sorted((row for row in near if row in found), key=lambda row: (-found[row].correlation, row))[:REFINED]
+    tried = ((row, refine(copy, details(row), found[row])) for row in {*best, *flagged} if row in found)
     return sorted(
         ((row, how) for row, how in tried if how is not None), key=lambda pair: (-pair[1].similarity, pair[0])
     )
@@ -198,7 +208,7 @@ def _largest(
     images: Sequence[np.ndarray] | np.ndarray,
     rows: np.ndarray,
     few: Sequence[np.ndarray],
-    details: _Details,
+    details: KeptDetails,
     progress: Progress,
     what: str,
 ) -> np.ndarray:
@@ -206,7 +216,7 @@ def _largest(
     largest = np.zeros(len(rows))
     for number, row in enumerate(rows.tolist()):
         progress(f"laying {what} on their nearest", number, len(rows))
-        aligned = _aligned(copy_details(np.asarray(images[row])), _union([], (each[row] for each in few)), details)
+        aligned = lay_on_nearest(copy_details(np.asarray(images[row])), _union(each[row] for each in few), details)
         largest[number] = aligned[0][1].similarity if aligned else 0.0
     return largest
 
@@ -215,24 +225,34 @@ def _plants(
     evidence: SyntheticEvidence,
     found: Findings,
     candidates: Sequence[Candidates],
-    train: _Details,
+    train: KeptDetails,
     cut: AlignmentCut,
-    near: np.ndarray,
     seed: int,
     progress: Progress,
 ) -> tuple[np.ndarray, dict[str, Proportion]]:
-    """[P] which plants that are near enough are confirmed with the right person, by the first one beyond the cut."""
+    """[P] which plants would be looked at and are confirmed with the right person."""
     plants = evidence.plants
     confirmed = np.zeros(plants.n, bool)
     if not plants.n or cut.similarity is None:
         return confirmed, {}
-    for number, at in enumerate(np.flatnonzero(near)):
-        progress("laying planted copies on their candidates", number, int(near.sum()))
-        copy = copy_details(plants.pixels[at])
-        for row in _union([], (each.plants[at] for each in candidates)):
-            how = align_details(copy, train(row))
-            if how is not None and cut.confirmed(how.similarity):
-                confirmed[at] = found.patients[row] == found.patients[plants.source[at]]
-                break
+    looked = np.flatnonzero(_as_near(evidence))
+    for number, at in enumerate(looked.tolist()):
+        progress("laying planted copies on their candidates", number, len(looked))
+        near = _union(each.plants[at] for each in candidates)
+        aligned = lay_on_nearest(copy_details(plants.pixels[at]), near, train)
+        whose = found.patients[[row for row, how in aligned if cut.confirmed(how.similarity)]]
+        confirmed[at] = found.patients[plants.source[at]] in whose
     power = plant_power(confirmed, found.patients[plants.source], kinds=plants.kind.tolist(), seed=seed)
     return confirmed, dict(power.kinds)
+
+
+def _as_near(evidence: SyntheticEvidence) -> np.ndarray:
+    """[P] whether a plant is as near as the images that are looked at.
+
+    Images are taken in turn by each detector, so that each has its share of the nearest by itself.
+    """
+    share = MOST_IMAGES // len(evidence.views)
+    if len(evidence.sets.synthetic.images) <= share:
+        return np.ones(evidence.plants.n, bool)
+    distances = [view.distances for view in evidence.views]
+    return np.any([d.plants <= np.partition(d.synthetic, share - 1)[share - 1] for d in distances], axis=0)

@@ -7,7 +7,8 @@ A detector's embedding gives candidates. Here the pixels of each pair are laid o
    copy change little.
 2. *Poses.* Eight positions (quarter turns, mirrored and not), each scaled by `SCALES` and turned further
    by `TURNS`, are compared at `COARSE` pixels a side at all shifts up to half of it at once (a product of Fourier
-   transforms). The best one goes on.
+   transforms). The best one goes on. Of several sources whose poses were found, those of the largest correlations
+   are worth a refinement (`Pose.correlation`).
 3. *Refinement.* OpenCV's `findTransformECC` (Evangelidis and Psarakis 2008) makes the pose an affine transform. It is
    kept where it raises the similarity.
 4. *Similarity.* Over windows w of `WINDOWS` of the side, at all places, let r_w be the correlation of the details in
@@ -131,7 +132,17 @@ class SourceDetails:
     inside: NDArray[np.bool_]
     """[SIDE, SIDE] where the image lies."""
     spectrum: NDArray[np.complex64]
-    """[1.5 COARSE, 0.75 COARSE + 1] Fourier transform of the coarse details."""
+    """[1.5 COARSE, 0.75 COARSE + 1] Fourier transform of the coarse details, which have length 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pose:
+    """Where a copy lies on its source best, of the poses that are tried."""
+
+    matrix: NDArray[np.float64]
+    """[3, 3] from the copy's canvas to the source's."""
+    correlation: float
+    """Of the coarse details, above 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +170,7 @@ def copy_details(image: np.ndarray) -> CopyDetails:
     """Compute the details of an image in every pose; arguments and errors are those of `source_details`."""
     plain, coarse = _details(image)
     turned = np.stack([cv2.warpAffine(coarse, pose[:2], (COARSE, COARSE)) for pose in _poses()])
-    turned /= np.maximum(np.sqrt((turned**2).sum(axis=(1, 2), keepdims=True)), 1e-9)
-    return CopyDetails(plain, np.conj(_spectrum(turned)))
+    return CopyDetails(plain, np.conj(_spectrum(_of_length_one(turned))))
 
 
 def lay(source: np.ndarray, matrix: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -204,9 +214,15 @@ def align(copy: np.ndarray, source: np.ndarray) -> Alignment | None:
 
 def align_details(copy: CopyDetails, source: SourceDetails) -> Alignment | None:
     """Do what `align` does, of details that are at hand."""
-    pose = _best_pose(copy, source)
-    found = None if pose is None else _similarity(copy.plain, source, pose)
-    if pose is None or found is None:
+    found = find_pose(copy, source)
+    return None if found is None else refine(copy, source, found)
+
+
+def refine(copy: CopyDetails, source: SourceDetails, first: Pose) -> Alignment | None:
+    """Find the alignment from a pose on; None where nothing is left of the details there."""
+    pose = first.matrix
+    found = _similarity(copy.plain, source, pose)
+    if found is None:
         return None
     refined = _refined(copy.plain, source, pose)
     better = None if refined is None else _similarity(copy.plain, source, refined)
@@ -224,7 +240,7 @@ def _details(image: np.ndarray) -> tuple[SourceDetails, NDArray[np.float32]]:
     plane = image.astype(np.float32).mean(axis=2)
     coarse = _flattened(*_canvas(plane, COARSE)[:2])
     canvas, inside, to_canvas = _canvas(plane, SIDE)
-    plain = SourceDetails(plane.shape, to_canvas, _flattened(canvas, inside), inside, _spectrum(coarse))
+    plain = SourceDetails(plane.shape, to_canvas, _flattened(canvas, inside), inside, _spectrum(_of_length_one(coarse)))
     return plain, coarse
 
 
@@ -254,6 +270,11 @@ def _flattened(canvas: NDArray, inside: NDArray[np.bool_]) -> NDArray[np.float32
     return np.clip(flat, -_CLIP, _CLIP).astype(np.float32)
 
 
+def _of_length_one(values: NDArray) -> NDArray:
+    """[..., h, w] divided by the root of the sum of squares; zeros stay zeros."""
+    return values / np.maximum(np.sqrt((values**2).sum(axis=(-2, -1), keepdims=True)), 1e-9)
+
+
 def _blurred(values: NDArray, sigma: float) -> NDArray:
     return cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_CONSTANT)
 
@@ -277,8 +298,8 @@ def _poses() -> NDArray[np.float64]:
     return np.stack(found)
 
 
-def _best_pose(copy: CopyDetails, source: SourceDetails) -> NDArray[np.float64] | None:
-    """[3, 3] from the copy's canvas to the source's; None where nothing correlates."""
+def find_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
+    """Find the pose with the largest correlation; None where nothing correlates."""
     products = scipy.fft.irfft2(copy.spectra * source.spectrum, (COARSE + _MOST_SHIFT, COARSE + _MOST_SHIFT))
     shifts = np.r_[-_MOST_SHIFT : _MOST_SHIFT + 1]
     near = products[:, shifts[:, None], shifts]
@@ -289,7 +310,7 @@ def _best_pose(copy: CopyDetails, source: SourceDetails) -> NDArray[np.float64] 
     matrix[:2, 2] += shifts[x], shifts[y]
     factor = SIDE / COARSE
     enlarge = np.array([[factor, 0, factor / 2 - 0.5], [0, factor, factor / 2 - 0.5], [0, 0, 1]])
-    return enlarge @ matrix @ np.linalg.inv(enlarge)
+    return Pose(enlarge @ matrix @ np.linalg.inv(enlarge), float(near[pose, y, x]))
 
 
 def _refined(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]) -> NDArray[np.float64] | None:
