@@ -51,7 +51,7 @@ def corner_error(found, true, shape):
     [
         (0, 1.0, False, "as it lies"),
         (0, 1.0, True, "mirrored"),
-        (180, 1.0, True, "mirrored, turned by 180 degrees"),
+        (180, 1.0, True, "mirrored top to bottom"),
         (90, 1.0, False, "turned by 90 degrees"),
         (14, 1.0, False, "turned by 14 degrees"),
         (-17, 1.0, True, "mirrored, turned by 17 degrees"),

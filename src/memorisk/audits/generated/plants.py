@@ -181,7 +181,8 @@ def kinds_promise(power: PlantPower, probability: float) -> str:
     else:
         said = f"if at least {n:,} training patients had been copied in one of these ways, one copy at least"
     return (
-        f"{said} would have been singled out, or seen by its pixels, with probability at least "
+        f"{said} would have been singled out, seen by its pixels or confirmed by the second look, with probability at "
+        "least "
         f"{low if n == 1 else format_against_gates(probability, probability)} ({how}); a generator's own copies may "
         "be of other kinds"
     )

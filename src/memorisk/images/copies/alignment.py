@@ -97,9 +97,11 @@ class Alignment:
     @property
     def words(self) -> str:
         """Say what was done to the source; "as it lies" where nothing was."""
-        said = ["mirrored"] if self.mirrored else []
         turn, scale = self.turn, self.scale
-        if abs(turn) >= _MIN_DEGREES:
+        said = ["mirrored"] if self.mirrored else []
+        if self.mirrored and abs(turn) > 180 - _MIN_DEGREES:
+            said = ["mirrored top to bottom"]
+        elif abs(turn) >= _MIN_DEGREES:
             said.append(f"turned by {turn:.0f} degrees")
         if scale < 1 - _MIN_SHARE:
             said.append(f"{scale:.0%} of either side")
