@@ -1,11 +1,13 @@
 """Does the audit of a synthetic set keep what its report claims? Sets of real images with hidden copies, as the truth.
 
-    python recipes/synthetic_truth.py DATA [--detector SOURCE ...] [--splits 40] [--out docs/results/synthetic_truth.md]
+    python recipes/synthetic_truth.py DATA [--detector SOURCE ...] [--splits 40] [--clean 200]
+        [--out docs/results/synthetic_truth.md]
 
 The patients of a data set are split at random into training, held out and others. The "synthetic set" is all images of
 the others, who are nobody's copies, and one copy each of as many random training patients as the report speaks of, of
 a random one of the seven kinds. The audit hides plants of its own besides. Its claims are then held to what is known:
-copies found at the cut, patients without a copy found at it, and patients without a copy on the list.
+copies found at the cut, patients without a copy found at it, and patients without a copy on the list. As many sets as
+``--clean`` says have no copy; counted is how many of them fail by distance. The second look is not taken.
 
 The audit's own parts are called on features that are computed once for all splits.
 """
@@ -28,6 +30,7 @@ from memorisk.audits.generated.plants import Plants, draw_plants
 from memorisk.audits.generated.sets import Sets, select_rows, stack_stores
 from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
 from memorisk.images.alterations.plants import PLANT_KINDS, plant_copy
 from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches
 from memorisk.images.manifest import Manifest
@@ -37,10 +40,11 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.workload import no_progress
 from memorisk.statistics.copies.tails import CHANCE
+from memorisk.statistics.intervals import clopper_pearson
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
 SIDE, LEVEL = 64, 0.992
-CLAIMS = ("noticed", "chance", "list")
+CLAIMS = ("noticed", "chance", "list", "fails")
 NETWORK = "squeezenet1_1_caffe@{data}/weights_squeezenet_imagenet/squeezenet11_features_derived_oihw.npz"
 TEXT = f"""Real images at {SIDE} px stand for a synthetic set, so that the truth is known: images of other patients, and
 copies of some training patients hidden among them, of seven kinds, drawn anew in every split. *Noticed* is a copy that
@@ -48,8 +52,14 @@ is singled out; claimed is the share of the audit's own plants that would be, R 
 copies varies by itself). *By chance* is the share of audits with another image singled out for a patient without a
 copy; claimed is at most {100 * CHANCE:.0f} %.
 *Wrongly listed* is the share of a list (none where it is empty) without a copy; claimed is at most 10 %. *Flagged
-images* are those of other patients that are said to expose somebody. Intervals are of {100 * LEVEL:.1f} %, over splits
+images* are those of other patients that are said to expose somebody. *Fails, nobody copied*: sets without any copy
+that fail by distance (somebody is listed, or more patients lie nearer than every held-out one than chance explains);
+claimed is at most 10 %. Intervals are of {100 * LEVEL:.1f} %, over splits
 (t); a claim holds where its difference from the truth may be 0, or the share of a list at most 10 %."""
+
+
+KINDS_TEXT = """Noticed by kind in percent: claimed, and the truth less it. A kind has few copies in a split."""
+FAILS = 0.1
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,10 @@ class Split:
     """The truth."""
 
 
+_NONE = np.empty(0, np.int64)
+NOBODY = Plants(np.empty((0, SIDE, SIDE, 3), np.uint8), _NONE.astype(object), _NONE.astype(object), _NONE, _NONE, 0)
+
+
 def worlds(data: Path, store: Path) -> list[World]:
     """Three real sets."""
 
@@ -101,8 +115,8 @@ def worlds(data: Path, store: Path) -> list[World]:
     ]
 
 
-def split(world: World, seed: int) -> Split:
-    """Training, held-out and other patients, and copies of some of the first."""
+def split(world: World, seed: int, *, copied: bool = True) -> Split:
+    """Training, held-out and other patients, and copies of some of the first, or neither copies nor plants."""
     rng = np.random.default_rng([61, seed])
     groups = world.store.manifest.groups.astype(str)
     order = rng.permutation(np.unique(groups))
@@ -110,6 +124,8 @@ def split(world: World, seed: int) -> Split:
     rows = tuple(np.flatnonzero(np.isin(groups, part)) for part in np.split(order, ends))
     train, held, others = (select_rows(world.store, part) for part in rows)
     options = SyntheticOptions(plants=world.plants, seed=seed)
+    if not copied:
+        return Split(Sets(train, others, held, 0, 0, frozenset(), ()), rows, options, NOBODY, NOBODY)
     plants = draw_plants(train, others, world.plants, seed)
     patients = rng.permutation(np.unique(train.manifest.groups.astype(str)))
     n_copied = max(1, math.ceil(world.copied * len(patients)))
@@ -143,8 +159,8 @@ def store_of(pixels: np.ndarray, beside: ImageStore) -> ImageStore:
     return replace(beside, images=pixels, manifest=Manifest(table, None, "copies"), pixel_hashes=hashes)
 
 
-def audited(detector: PairDetector, world: World, splits: Sequence[Split]) -> dict[str, np.ndarray]:
-    """What the report claims, and what is true, [splits] each."""
+def audited(detector: PairDetector, world: World, splits: Sequence[Split], clean: int) -> dict[str, np.ndarray]:
+    """What the report claims, and what is true, [splits] each; and of sets without copies whether they fail."""
     real = detector.features(world.store).values
     made = np.concatenate([pixels for one in splits for pixels in (one.plants.pixels, one.copies.pixels)])
     hidden, at, rows = detector.features(store_of(made, world.store)).values, 0, []
@@ -154,7 +170,21 @@ def audited(detector: PairDetector, world: World, splits: Sequence[Split]) -> di
         train, held, others = (real[part] for part in one.rows)
         unsaid = FeatureTables(train, held, np.concatenate([others, copies]), plants, None, False, (), 0, 0)  # pyright: ignore
         rows.append(held_to_truth(unsaid, detector, one))
-    return {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
+    found = {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
+    fails = [fails_without_copies(real, detector, split(world, 1000 + seed, copied=False)) for seed in range(clean)]
+    return found | {"fails": np.array(fails)}
+
+
+def fails_without_copies(real: np.ndarray, detector: PairDetector, one: Split) -> bool:
+    """Whether a set of other patients fails by distance."""
+    train, held, others = (real[part] for part in one.rows)
+    tables = FeatureTables(train, held, others, real[:0], None, False, (), 0, 0)  # pyright: ignore
+    distances = measure_distances(
+        tables, detector.similarity(np.concatenate([train, held])), one.sets, one.plants, no_progress
+    )
+    pixels = _no_pixels(len(train), len(held), len(others), 0)
+    said = compute_findings(one.sets, [distances], pixels, one.plants, one.options)
+    return bool(said.n_listed_at_verdict or said.p_ahead <= AHEAD_LEVEL)
 
 
 def held_to_truth(found: FeatureTables, detector: PairDetector, one: Split) -> dict[str, float]:
@@ -173,7 +203,12 @@ def held_to_truth(found: FeatureTables, detector: PairDetector, one: Split) -> d
     copied = np.isin(said.unit, groups[one.copies.source])
     assert said.by[0].singled is not None
     by_chance = said.by[0].singled.images[:n_others] & ~np.isin(groups[distances.nearest[:n_others]], said.unit[copied])
-    return {
+    kinds = {}
+    for kind, claimed in said.power.kinds.items():
+        of_kind = one.copies.kind == kind
+        kinds[f"claimed {kind}"] = claimed.estimate
+        kinds[f"true {kind}"] = said.singled[n_others:][of_kind].mean() if of_kind.any() else math.nan
+    return kinds | {
         "train": len(said.unit),
         "held": said.asked.n_held,
         "images": n_others,
@@ -214,7 +249,13 @@ def row_of(name: str, detector: str, found: dict[str, np.ndarray]) -> dict[str, 
     recall = interval(found["true"] - found["claimed"])
     least = stats.binom.ppf(0.996, len(found["chance"]), CHANCE)  # audits that may have another singled out
     wrong = interval(found["wrong"])
-    holds = recall[1] <= 0 <= recall[2], found["chance"].sum() <= least, wrong[1] <= SyntheticOptions().level
+    fails = clopper_pearson(int(found["fails"].sum()), len(found["fails"]))
+    holds = (
+        recall[1] <= 0 <= recall[2],
+        found["chance"].sum() <= least,
+        wrong[1] <= SyntheticOptions().level,
+        fails.low <= FAILS,
+    )
     return {
         "set": name,
         "detector": detector,
@@ -227,8 +268,27 @@ def row_of(name: str, detector: str, found: dict[str, np.ndarray]) -> dict[str, 
         "wrongly listed %": shown(found["wrong"]),
         "audits with a list": f"{int((found['listed'] > 0).sum())}",
         "flagged images %": shown(found["flagged"], 2),
+        "fails, nobody copied": f"{fails.successes} of {fails.trials} "
+        f"({100 * fails.low:.1f} to {100 * fails.high:.1f} %)",
         "claims that hold": " ".join(what for what, held in zip(CLAIMS, holds, strict=True) if held) or "none",
     }
+
+
+def kinds_row(name: str, detector: str, found: dict[str, np.ndarray]) -> dict[str, str]:
+    """Noticed of each kind: claimed, and the truth less it, in percent."""
+    cells = {}
+    for kind in PLANT_KINDS:
+        claimed, true = found[f"claimed {kind}"], found[f"true {kind}"]
+        there = np.isfinite(true)
+        mean, low, high = (100 * value for value in interval((true - claimed)[there]))
+        cells[kind] = f"{100 * claimed.mean():.0f}; {mean:.0f} ({low:.0f} to {high:.0f})"
+    return {"set": name, "detector": detector, **cells}
+
+
+def table(rows: Sequence[dict[str, str]]) -> list[str]:
+    """Lines of Markdown."""
+    heads = list(rows[0])
+    return [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *(f"| {' | '.join(row.values())} |" for row in rows)]
 
 
 def main() -> None:
@@ -239,25 +299,31 @@ def main() -> None:
         "--detector", action="append", default=[], help="beside pixels and SqueezeNet; may be named again"
     )
     parser.add_argument("--splits", type=int, default=40)
+    parser.add_argument("--clean", type=int, default=200, help="sets without a copy")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    sources = {"pixels, 16 x 16": "pixels:16", "SqueezeNet, cosine": NETWORK.format(data=given.data)}
-    rows = []
+    sources = {
+        "default": "default",
+        "pixels, 16 x 16": "pixels:16",
+        "SqueezeNet, cosine": NETWORK.format(data=given.data),
+    }
+    rows, kinds = [], []
     with tempfile.TemporaryDirectory() as name:
         for world in worlds(given.data, Path(name)):
             splits = [split(world, seed) for seed in range(given.splits)]
             for text in (*sources.values(), *given.detector):
                 detector = open_pair_detector(text)
                 label = next((label for label, source in sources.items() if source == text), detector.name)
-                rows.append(row_of(world.name, label, audited(detector, world, splits)))
-                print(rows[-1], flush=True)
-    heads = list(rows[0])
-    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    lines += [f"| {' | '.join(row.values())} |" for row in rows]
+                found = audited(detector, world, splits, given.clean)
+                rows.append(row_of(world.name, label, found))
+                kinds.append(kinds_row(world.name, label, found))
+                print(rows[-1], kinds[-1], flush=True)
+    lines = [*table(rows), "", KINDS_TEXT, "", *table(kinds)]
     named = "".join(f" --detector {Path(text).name}" for text in given.detector)
     page = "\n".join([
         "# What the audit of a synthetic set claims, and what is true", "",
-        f"`python recipes/synthetic_truth.py DATA{named} --splits {given.splits}`", "", TEXT, "", *lines, "",
+        f"`python recipes/synthetic_truth.py DATA{named} --splits {given.splits} --clean {given.clean}`", "", TEXT, "",
+        *lines, "",
     ])  # fmt: skip
     print(page)
     if given.out:
