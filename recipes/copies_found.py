@@ -62,7 +62,7 @@ def turned(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.nda
 def cropped(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
     """A window of 80 % of either side, enlarged."""
     window = _window(rng, x.shape, 0.8, 0.8)
-    return _resized(x[window], x.shape[0])
+    return resized(x[window], x.shape[0])
 
 
 def noised(x: np.ndarray, rng: np.random.Generator, other: np.ndarray) -> np.ndarray:
@@ -134,7 +134,8 @@ def _window(rng: np.random.Generator, shape: tuple[int, ...], low: float, high: 
     return spans[0], spans[1]
 
 
-def _resized(x: np.ndarray, side: int) -> np.ndarray:
+def resized(x: np.ndarray, side: int) -> np.ndarray:
+    """[side, side, 3] of the same type."""
     return np.asarray(Image.fromarray(np.ascontiguousarray(x)).resize((side, side), Image.Resampling.BILINEAR))
 
 
@@ -153,7 +154,7 @@ def read_rows(one: Set, data: Path, rows: np.ndarray) -> list[np.ndarray]:
     for row in rows:
         image = read(int(row))
         image = np.repeat(image[..., :1], 3, axis=2) if image.shape[2] < 3 else image[..., :3]
-        pixels.append(_resized(image, min(SIDE, *image.shape[:2])))
+        pixels.append(resized(image, min(SIDE, *image.shape[:2])))
     return pixels
 
 
@@ -175,9 +176,7 @@ def parts_of(one: Set, data: Path, seed: int) -> Parts:
     left, held = divided_rows(whose, rng)
     rows = np.concatenate([left, held])
     pixels = read_rows(one, data, rows)
-    images = np.stack(
-        [image if image.shape == pixels[0].shape else _resized(image, len(pixels[0])) for image in pixels]
-    )
+    images = np.stack([image if image.shape == pixels[0].shape else resized(image, len(pixels[0])) for image in pixels])
     small = thumbnails(images)
     rule = copy_rule(small, whose[rows], images.__getitem__, ids_given=one.ids)
     same = near_copies(small, rule, images.__getitem__)
@@ -242,7 +241,7 @@ def open_embed(text: str) -> tuple[Embed, str, bool]:
     """What embeds images, the measure that compares, and whether it is a copy detector."""
     if text.startswith("pixels"):
         side = int(text.partition(":")[2] or 32)
-        return lambda x: np.stack([_resized(image, side).ravel() for image in x]).astype(np.float32), "euclidean", False
+        return lambda x: np.stack([resized(image, side).ravel() for image in x]).astype(np.float32), "euclidean", False
     if "@" in text:
         encoder = open_backbone(text, (64, 64, 3))
         network = encoder.load()[0]

@@ -19,7 +19,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +71,15 @@ class Steps(torch.utils.data.Dataset):
         pictures = torch.from_numpy(np.load(self.pictures, mmap_mode="c"))
         drawn = np.random.SeedSequence(self.seed, spawn_key=(step,)).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(drawn >> np.uint64(1)))
-        people = draw_people(pictures, FAMILIES, MEMBERS + BACKGROUNDS, generator)
-        people = people.unflatten(0, (FAMILIES, MEMBERS + BACKGROUNDS))
+        people = self.people(pictures, generator)
         inside, others = (part.flatten(0, 1) for part in people.split([MEMBERS, BACKGROUNDS], dim=1))
         side = SIDES[step >= (1 - LAST_SHARE) * self.steps]
         return torch.cat(draw_copies(inside, others, side, generator))
+
+    def people(self, pictures: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """[FAMILIES, MEMBERS + BACKGROUNDS, 3, 80, 80]; the last of each family are what others are blended with."""
+        drawn = draw_people(pictures, FAMILIES, MEMBERS + BACKGROUNDS, generator)
+        return drawn.unflatten(0, (FAMILIES, MEMBERS + BACKGROUNDS))
 
 
 def new_detector(seed: int) -> DetectorNetwork:
@@ -84,7 +88,14 @@ def new_detector(seed: int) -> DetectorNetwork:
     return new_network(Trunk(bare), PREPROCESSING, DIMENSION, seed)
 
 
-def train(work: Path, steps: int, seed: int, pictures: int, start: Path | None = None) -> None:
+def train(
+    work: Path,
+    steps: int,
+    seed: int,
+    pictures: int,
+    start: Path | None = None,
+    views: Callable[[Path, int, int, int], torch.utils.data.Dataset] = Steps,
+) -> None:
     """Train from the last checkpoint on; ``work`` holds all.
 
     Args:
@@ -93,6 +104,7 @@ def train(work: Path, steps: int, seed: int, pictures: int, start: Path | None =
         seed: Of the first weights and of all draws.
         pictures: How many people are made of.
         start: Folder of the detector whose weights are the first ones; ``None`` draws them.
+        views: Called with the file of pictures, the first step, steps and seed; `Steps` or what is like it.
     """
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -123,12 +135,12 @@ def train(work: Path, steps: int, seed: int, pictures: int, start: Path | None =
         optimizer.load_state_dict(state["optimizer"])
     write_log(work / LOG, [line for line in read_log(work / LOG) if line["step"] <= done and "weights" not in line])
     begun, hits = time.monotonic(), []
-    loader = torch.utils.data.DataLoader(Steps(work / PICTURES, done, steps, seed), batch_size=None, num_workers=1)
-    for step, views in enumerate(loader, start=done):
+    loader = torch.utils.data.DataLoader(views(work / PICTURES, done, steps, seed), batch_size=None, num_workers=1)
+    for step, drawn in enumerate(loader, start=done):
         rate = RATE * min(1, (step + 1) / WARM) * (0.01 + 0.5 * (1 + math.cos(math.pi * step / steps)))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        loss, hit = contrast(network(views.contiguous(memory_format=torch.channels_last)))
+        loss, hit = contrast(network(drawn.contiguous(memory_format=torch.channels_last)))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(list(network.trained()), 1.0)
