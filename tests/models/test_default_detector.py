@@ -3,6 +3,7 @@
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,6 +57,26 @@ def test_it_embeds_images_of_any_size_and_colour(default: Detector) -> None:
         assert np.isfinite(default.embed(images, device="cpu")).all()
     with pytest.raises(InputError, match="needed are uint8 or uint16"):
         default.embed(grey[..., 0])
+
+
+@pytest.mark.parametrize(
+    ("images", "words"),
+    [
+        ([np.zeros((8, 8, 3), np.uint8)], "images are a list; needed is an array"),
+        (np.zeros((2, 8, 8), np.uint8), r"images\[..., None\]"),
+        (np.zeros((2, 8, 8, 4), np.uint8), r"a fourth channel, transparency, is left out"),
+        (np.zeros((2, 3, 8, 8), np.uint8), r"needed are uint8 or uint16 \[N, H, W, C\], C 1 or 3"),
+        (np.zeros((2, 8, 8, 3), np.float32), "images are float32"),
+    ],
+)
+def test_other_arrays_are_refused(images: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load_detector("default").embed(images)
+
+
+def test_a_misspelt_name_is_told_of_the_one_in_the_box() -> None:
+    with pytest.raises(InputError, match=r"defualt holds no detector: there is no such folder.*`default` is the one"):
+        load_detector("defualt")
 
 
 def test_the_nearest_are_those_of_all_pairs(default: Detector) -> None:

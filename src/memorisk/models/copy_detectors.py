@@ -232,10 +232,15 @@ def embed_images(
         [N, d] float32.
 
     Raises:
-        InputError: No images, or colours for a network of grey ones.
+        InputError: Another type or shape, or colours for a network of grey ones.
     """
-    if images.ndim != 4 or images.dtype not in (np.uint8, np.uint16):
-        raise InputError(f"images are {images.dtype} {images.shape}; needed are uint8 or uint16 [N, H, W, C]")
+    if not isinstance(images, np.ndarray):
+        raise InputError(f"images are a {type(images).__name__}; needed is an array [N, H, W, C] (numpy.stack)")
+    if images.ndim != 4 or images.shape[3] not in (1, 3) or images.dtype not in (np.uint8, np.uint16):
+        raise InputError(
+            f"images are {images.dtype} {images.shape}; needed are uint8 or uint16 [N, H, W, C], C 1 or 3 (grey "
+            "images get it by images[..., None]; a fourth channel, transparency, is left out by images[..., :3])"
+        )
     height, width = preprocessing.size
     check_channels(name, images.shape[1:], preprocessing.channels)
     where, top = check_device(device), float(np.iinfo(images.dtype).max)

@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 
 from memorisk.images.store import ImageStore
 from memorisk.models.blackbox.preprocessing import Preprocessing
-from memorisk.models.settings import COPY_DETECTOR, DETECTOR_KINDS
+from memorisk.models.settings import COPY_DETECTOR, DEFAULT_DETECTOR, DETECTOR_KINDS
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, unknown_name
 from memorisk.runs.files import atomic_path, fingerprint, json_value, read_json, read_table, write_json, write_table
 
@@ -194,7 +194,11 @@ def read_config(folder: Path) -> DetectorConfig:
     """
     file = folder / CONFIG
     if not file.is_file():
-        raise InputError(f"{one_line(folder)} holds no detector: there is no {CONFIG} in it")
+        why = f"there is no {CONFIG} in it" if folder.is_dir() else "there is no such folder"
+        raise InputError(
+            f"{one_line(folder)} holds no detector: {why}. A folder of `memorisk train detector` does, and "
+            f"`{DEFAULT_DETECTOR}` is the one that comes with memorisk"
+        )
     try:
         description = read_json(file)
         kind = description["kind"]

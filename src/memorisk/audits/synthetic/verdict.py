@@ -88,6 +88,8 @@ def _failures(numbers: SyntheticNumbers, terms: Terms, *, by_distance: bool = Tr
         are = "image has" if n == 1 else "images have"
         shared = "" if numbers.sets.held is None else ", and of no held-out one"
         said.append(f"{n:,} synthetic {are} the very pixels of a training image, as it is, mirrored or turned{shared}")
+        if n == numbers.sets.n_synthetic_images:
+            said.append("that is the whole set: is it made of the training images themselves?")
     if numbers.listing is not None and by_distance:
         said += _listed(numbers.listing, terms)
     if pixels.near_p is not None and pixels.near_p <= NEAR_LEVEL:

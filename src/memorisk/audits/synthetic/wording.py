@@ -48,8 +48,9 @@ ALIGNED_APART = (
     "seen the held-out {units}. They are no part of what chance is computed from."
 )
 AHEAD = (
-    "Of a random split about {expected} training {units} would be in this table. Most of them are there for another "
-    "reason than chance; which, the audit cannot tell one by one, since too few {units} are held out."
+    "Of a random split about {expected} training {units} would be in this table by chance. The others are here for "
+    "another reason, of which a copy is one. Which these are, the audit cannot tell one by one: too few {units} are "
+    "held out."
 )
 NOBODY = (
     "No held-out images were given. How near a synthetic image lies to a training image says nothing by itself: other "

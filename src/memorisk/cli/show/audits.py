@@ -124,7 +124,8 @@ def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
         lines.append((f"MemRate by {said.detector}", _rate(said)))
     if (recall := power.recall) is not None:
         limits = f"{100 * recall.low:.0f} to {100 * recall.high:.0f} %"
-        lines.append(("planted copies noticed", f"{recall.successes} of {recall.trials} ({limits})"))
+        sources = f"of {recall.trials} {units}, one copy each ({limits})"
+        lines.append(("planted copies noticed", f"{recall.successes} {sources}"))
         each = (f"{kind} {s.successes} of {s.trials}" for kind, s in (power.recall_by_kind or {}).items())
         lines.append(("of each kind", ", ".join(each)))
     return lines
