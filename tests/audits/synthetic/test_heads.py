@@ -197,7 +197,7 @@ def test_what_does_not_go_together_is_refused(place: Path) -> None:
     with pytest.raises(InputError, match="a file of features stands by itself"):
         audited(sets, "run", "f.npz", "pixels")
     (place / "trained" / "detector").mkdir(parents=True)
-    with pytest.raises(InputError, match=r"trained holds no detector: there is no detector.json in it\."):
+    with pytest.raises(InputError, match=r"trained holds no detector: there is no detector.json in it$"):
         audited(sets, "run", "trained")
     (place / "trained" / "detector" / "detector.json").touch()
     with pytest.raises(InputError, match="did you mean trained/detector"):
