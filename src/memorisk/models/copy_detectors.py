@@ -234,7 +234,7 @@ def embed_images(
     Raises:
         InputError: Another type or shape, or colours for a network of grey ones.
     """
-    if not isinstance(images, np.ndarray):
+    if not hasattr(images, "ndim"):
         raise InputError(f"images are a {type(images).__name__}; needed is an array [N, H, W, C] (numpy.stack)")
     if images.ndim != 4 or images.shape[3] not in (1, 3) or images.dtype not in (np.uint8, np.uint16):
         raise InputError(

@@ -1,5 +1,7 @@
 """The network of copy detectors does what its formula says, for any pose of an image, at any size and brightness."""
 
+from functools import cache
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -25,6 +27,7 @@ def images(size: int, n: int = 4) -> torch.Tensor:
     return torch.rand(n, 3, size, size, generator=torch.Generator().manual_seed(size))
 
 
+@cache
 def quotient(g: int, h: int) -> int:
     """The pose that g must follow to be h, found by trying all on a picture."""
     picture = torch.arange(9).reshape(3, 3)
