@@ -4,8 +4,9 @@
 
 DATA holds ``eye_oct``, ``nih_cxr14_64``, ``busi_ultrasound`` and ``ham10000_224``. The people of each set are split at
 random into training, held-out and new ones. New people stand for a set without copies, as they are and changed as a
-generator's images may be (`GENERATORS`). The cut comes from held-out people on training images and from this set on
-held-out images, as in an audit. No image is printed, and no name of one.
+generator's images may be (`GENERATORS`); images of theirs that are training images under another id are left out. The
+cut comes from held-out people on training images and from this set on held-out images, as in an audit. No image is
+printed, and no name of one.
 """
 
 import argparse
@@ -176,6 +177,8 @@ def count(images: np.ndarray, who: np.ndarray, side: int, detector: Detector) ->
     for seed in range(SPLITS):
         rng = np.random.default_rng([71, seed])
         train, held, new = people_of(rng, who)
+        trained = {images[row].tobytes() for row in train}
+        new = np.array([row for row in new if images[row].tobytes() not in trained])  # the same image under another id
         measure = fit_measure(detector.compared_by, vectors[np.r_[train, held]])
         known, unseen = (Sources(images[r], vectors[r], measure, KeptDetails(images[r])) for r in (train, held))
         null = known.best(images[held], vectors[held])

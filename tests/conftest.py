@@ -25,6 +25,17 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _without_second_look() -> Iterator[None]:
+    """No second look, which would lay thousands of pairs on one another in a hundred small audits.
+
+    `tests.audits.synthetic.test_second_look` and the commands that tests start as processes take it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memorisk.audits.synthetic.analysis.look_again", lambda *_: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real image sets beside the project; tests that need it are skipped where it is absent."""

@@ -80,7 +80,7 @@ def undisturbed(images, tmp_path_factory) -> tuple[dict[str, bytes], float, dict
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("times", [5, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see that no worker is left")
 def test_kill_9_at_random_moments_changes_nothing(images, undisturbed, tmp_path, capsys, monkeypatch, times):
     expected, seconds, stages = undisturbed
@@ -388,7 +388,19 @@ def small_commands(sets: dict[str, str]) -> dict[str, tuple[object, ...]]:
     train, made, held = sets["train"], sets["set"], sets["held"]
     dit = ("--network", "tiny/4", "--steps", 3, "--batch-size", 4, "--snapshot-every", 3, "--checkpoint-seconds", 0)
     return {
-        "audit synthetic": ("audit", "synthetic", train, made, "--held-out", held, "--detector", "pixels", "--out"),
+        "audit synthetic": (
+            "audit",
+            "synthetic",
+            train,
+            made,
+            "--held-out",
+            held,
+            "--detector",
+            "pixels",
+            "--plants",
+            "2",
+            "--out",
+        ),
         "filter": ("filter", train, made, "--calibration", held, "--detector", "pixels"),
         "quality": ("quality", train, made, "--held-out", held, "--features", "pixels", "--out"),
         "train generator": ("train", "generator", train, *dit, "--out"),

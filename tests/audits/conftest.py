@@ -5,21 +5,9 @@ from pathlib import Path
 import pytest
 
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.audits.synthetic import analysis
 from memorisk.report.figures.sheet import Sheet
 
 SMALL = {"models": 6, "epochs": 4, "processes": 1}
-
-
-@pytest.fixture(scope="session", autouse=True)
-def without_second_look():
-    """No second look, which would lay thousands of pairs on one another in a hundred small audits.
-
-    `tests.audits.synthetic.test_second_look` and the commands that tests start as processes take it.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analysis, "look_again", lambda *_: None)
-        yield
 
 
 @pytest.fixture(scope="session")

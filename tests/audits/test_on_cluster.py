@@ -64,7 +64,7 @@ def test_a_benchmark_of_detectors(cluster: DaskCluster, tmp_path: Path) -> None:
     assert results(tmp_path / "there") == results(tmp_path / "here")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_study_of_generators(cluster: DaskCluster, tmp_path: Path) -> None:
     pytest.importorskip("diffusers")
     config = {

@@ -34,7 +34,7 @@ def both(cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return both_places({"executor": "dask", "cluster": cluster.address}, tmp_path, monkeypatch)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_audit_of_synthetic_images(both: Both, tmp_path: Path) -> None:
     given = write_sets(tmp_path, copied=12, noise=3)
     headed = small_detector(tmp_path / "headed", stored(Path(given["train"])))

@@ -42,7 +42,7 @@ def trained(folder: Path) -> set[str]:
     return {f"{p.relative_to(folder)} {p.stat().st_mtime_ns}" for p in folder.rglob("logits/*.npy")}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_study_goes_on_and_a_new_seed_or_set_adds_only_its_own(tmp_path: Path) -> None:
     whole = {name: value for name, value in QUICK.items() if name != "sample"}  # whose test part tells from guessing
     first = study_rare_distinctive(config(settings=whole), out=tmp_path / "s")
