@@ -295,9 +295,8 @@ def main() -> None:
     """Print the page, and write it where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
-    parser.add_argument(
-        "--detector", action="append", default=[], help="beside pixels and SqueezeNet; may be named again"
-    )
+    parser.add_argument("--detector", action="append", help="default: default, pixels:16 and SqueezeNet")
+    parser.add_argument("--sets", nargs="*", help="words of the names of some sets")
     parser.add_argument("--splits", type=int, default=40)
     parser.add_argument("--clean", type=int, default=200, help="sets without a copy")
     parser.add_argument("--out", type=Path)
@@ -310,8 +309,10 @@ def main() -> None:
     rows, kinds = [], []
     with tempfile.TemporaryDirectory() as name:
         for world in worlds(given.data, Path(name)):
+            if given.sets and not any(word in world.name for word in given.sets):
+                continue
             splits = [split(world, seed) for seed in range(given.splits)]
-            for text in (*sources.values(), *given.detector):
+            for text in given.detector or sources.values():
                 detector = open_pair_detector(text)
                 label = next((label for label, source in sources.items() if source == text), detector.name)
                 found = audited(detector, world, splits, given.clean)
@@ -319,7 +320,7 @@ def main() -> None:
                 kinds.append(kinds_row(world.name, label, found))
                 print(rows[-1], kinds[-1], flush=True)
     lines = [*table(rows), "", KINDS_TEXT, "", *table(kinds)]
-    named = "".join(f" --detector {Path(text).name}" for text in given.detector)
+    named = "".join(f" --detector {Path(text).name}" for text in given.detector or [])
     page = "\n".join([
         "# What the audit of a synthetic set claims, and what is true", "",
         f"`python recipes/synthetic_truth.py DATA{named} --splits {given.splits} --clean {given.clean}`", "", TEXT, "",
