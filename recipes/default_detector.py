@@ -286,7 +286,7 @@ rounding, and other images different ones. It is the detector of
 
     memorisk.load_detector("default").nearest(queries, references)
 
-It knows copies, not people: it does not tell whether two images show one patient, and is not made to.
+It is made for copies. Whether two images show one patient it tells less surely; LCMem is made for that.
 A detector that is trained on images of your kind (`memorisk train detector --backbone default`) may find more.
 
 ## What was measured
