@@ -83,6 +83,15 @@ def test_flagged_images_are_looked_at_first_then_the_nearest(evidence, monkeypat
     assert not said.plants[far].any()
 
 
+def test_a_copy_counts_only_where_a_place_is_left_for_it(evidence, monkeypatch) -> None:
+    monkeypatch.setattr(second_look, "MOST_IMAGES", 5)
+    distances = evidence.views[0].distances
+    exact = evidence.plants.kind == "exact"
+    assert (distances.plants[exact] < np.sort(distances.synthetic)[4]).all()
+    assert look(evidence, [(20, 2)]).plants[exact].all()
+    assert not look(evidence, [(row, 2) for row in range(10, 15)]).plants.any()
+
+
 def test_copies_that_are_confirmed_count_as_noticed(evidence) -> None:
     distances = [view.distances for view in evidence.views]
     found = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, OPTIONS, evidence.review)

@@ -171,7 +171,7 @@ class Findings:
 
     @property
     def asked(self) -> ReversedQueries | None:
-        """Of the detector with the smallest ``p_ahead``; its numbers of patients and floors are those of all."""
+        """Return those of the detector with the smallest ``p_ahead``; its counts of patients are those of all."""
         return self.by[self.ahead_by].asked
 
 

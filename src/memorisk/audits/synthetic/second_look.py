@@ -2,9 +2,9 @@
 
 Looked at are synthetic images of pairs that ask for it (`flags.flag_pairs`), then those nearest to a training image, up
 to `MOST_IMAGES`. Each is laid on its flagged training images, and on the `REFINED` of its `CANDIDATES` nearest by each
-detector on which it lies best before the alignment is refined. A pair is
-confirmed beyond the cut of `statistics.copies.alignments`: fewer than `EXPECTED_PAIRS` synthetic images of the whole
-set are expected there if nobody was copied.
+detector on which it lies best before the alignment is refined. A pair is confirmed beyond the cut of
+`statistics.copies.alignments`: fewer than `EXPECTED_PAIRS` synthetic images of the whole set are expected there if
+nobody was copied.
 
 The null has two parts of up to `MOST_IMAGES` images each: one image of each held-out person, laid on its nearest
 training images, is how alike two people are; random synthetic images, laid on their nearest *held-out* images, are how
@@ -141,7 +141,8 @@ def look_again(
         beyond = [pair for pair in aligned if cut.confirmed(pair[1].similarity)] or aligned[:1]
         pairs += [AlignedPair(made, row, how, bool(cut.confirmed(how.similarity))) for row, how in beyond]
     pairs.sort(key=lambda pair: (-pair.alignment.similarity, pair.synthetic, pair.train))
-    plants, kinds = _plants(evidence, found, candidates, train, cut, seed, progress)
+    near = _as_near(evidence, MOST_IMAGES - min(len(asked), MOST_IMAGES))
+    plants, kinds = _plants(evidence, found, candidates, train, cut, near, seed, progress)
     n_left = max(0, len(asked) - MOST_IMAGES)
     return SecondLook(cut, null, control, tuple(pairs), len(looked), n_left, plants, kinds)
 
@@ -227,17 +228,17 @@ def _plants(
     candidates: Sequence[Candidates],
     train: KeptDetails,
     cut: AlignmentCut,
+    looked: np.ndarray,
     seed: int,
     progress: Progress,
 ) -> tuple[np.ndarray, dict[str, Proportion]]:
-    """[P] which plants would be looked at and are confirmed with the right person."""
+    """[P] which of the plants that would be looked at are confirmed with the right person."""
     plants = evidence.plants
     confirmed = np.zeros(plants.n, bool)
     if not plants.n or cut.similarity is None:
         return confirmed, {}
-    looked = np.flatnonzero(_as_near(evidence))
-    for number, at in enumerate(looked.tolist()):
-        progress("laying planted copies on their candidates", number, len(looked))
+    for number, at in enumerate(np.flatnonzero(looked).tolist()):
+        progress("laying planted copies on their candidates", number, int(looked.sum()))
         near = _union(each.plants[at] for each in candidates)
         aligned = lay_on_nearest(copy_details(plants.pixels[at]), near, train)
         whose = found.patients[[row for row, how in aligned if cut.confirmed(how.similarity)]]
@@ -246,13 +247,20 @@ def _plants(
     return confirmed, dict(power.kinds)
 
 
-def _as_near(evidence: SyntheticEvidence) -> np.ndarray:
-    """[P] whether a plant is as near as the images that are looked at.
+def _as_near(evidence: SyntheticEvidence, places: int) -> np.ndarray:
+    """[P] whether a plant is as near as the images that are looked at for being near.
 
-    Images are taken in turn by each detector, so that each has its share of the nearest by itself.
+    Images are taken in turn by each detector, so that each has its share of the nearest by itself. Flagged images have
+    taken their places before: a copy beyond those that are left would not be looked at, and counts as not noticed.
+
+    Args:
+        evidence: Of the images.
+        places: How many images are looked at besides flagged ones.
     """
-    share = MOST_IMAGES // len(evidence.views)
-    if len(evidence.sets.synthetic.images) <= share:
+    share = places // len(evidence.views)
+    if len(evidence.sets.synthetic.images) < share:
         return np.ones(evidence.plants.n, bool)
+    if not share:
+        return np.zeros(evidence.plants.n, bool)
     distances = [view.distances for view in evidence.views]
     return np.any([d.plants <= np.partition(d.synthetic, share - 1)[share - 1] for d in distances], axis=0)
