@@ -28,6 +28,18 @@ def test_new_people_are_beyond_the_cut_as_often_as_stated(n, shape):
         assert beyond > 800 * 0.65
 
 
+@pytest.mark.parametrize(("n_made", "told"), [(20, 0.18), (50, 0.10), (200, 0.03), (300, 0.03)])
+def test_a_generator_with_a_wider_tail_is_beyond_the_cut_as_often_as_the_docs_tell(n_made, told):
+    expected, width = [], 0.04
+    for seed in range(400):
+        rng = np.random.default_rng([3, seed])
+        held, made = rng.exponential(width, 200), rng.exponential(2 * width, min(n_made, 200))
+        cut = alignment_cut(np.tanh(np.concatenate([held, made])), n_made).tail.cut
+        expected.append(n_made * np.exp(-cut / (2 * width)))  # exact, of images on training images
+    error = np.std(expected) / np.sqrt(len(expected))
+    assert abs(np.mean(expected) - told) < 3 * error + 0.005  # docs/statistics.md, "Confirmed by alignment"; rounded
+
+
 def test_people_under_two_ids_are_left_out_of_the_tail():
     rng = np.random.default_rng(1)
     null = people(rng, 200)
