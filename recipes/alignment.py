@@ -187,8 +187,7 @@ def count(images: np.ndarray, who: np.ndarray, side: int, detector: Detector) ->
         for name, change in GENERATORS.items():
             made = np.stack([change(image, rng) for image in images[new]])
             theirs = detector.embed(made)
-            both = np.concatenate([similarities(null), similarities(unseen.best(made, theirs))])
-            cut = alignment_cut(both, LOOKED)
+            cut = alignment_cut(similarities(null), similarities(unseen.best(made, theirs)), LOOKED)
             found.cuts.setdefault(name, []).append(cut)
             said = cut.confirmed(similarities(known.best(made, theirs)))
             found.false.setdefault(name, []).extend(said.tolist())

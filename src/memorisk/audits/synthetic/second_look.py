@@ -66,7 +66,7 @@ class SecondLook:
     """What the second look says."""
 
     cut: AlignmentCut
-    """From both parts of the null."""
+    """From the null: both parts, and the second alone."""
     null: np.ndarray
     """[people] similarity of one image of each held-out person with its most similar candidate."""
     control: np.ndarray
@@ -132,7 +132,7 @@ def look_again(
     some = rng.permutation(len(made_images))[:MOST_IMAGES]
     control = _largest(made_images, some, [c.synthetic_held for c in candidates], held, progress, "a control")
     trials = len(made_images) + sum(map(len, looked.values()))
-    cut = alignment_cut(np.concatenate([null, control]), trials)
+    cut = alignment_cut(null, control, trials)
     pairs = []
     for number, (made, flags) in enumerate(looked.items()):
         progress("laying pairs on one another", number, len(looked))
