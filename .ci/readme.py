@@ -1,11 +1,11 @@
 """Run every command of README.md as it is typed there, in order, on small inputs of the names it uses.
 
-Usage: .venv/bin/python .ci/readme.py        (after `make test-all`; ../shared/data beside the project)
+Usage: .venv/bin/python .ci/readme.py [README.md docs/workflows.md]        (../shared/data beside the project)
 
-Commands that only set up, and the demo, run in the checkout; the others in a folder of their own, which holds what the
-README calls DATA, NIH1000, TRAIN, SYNTHETIC, HELD_OUT, ATLAS, metadata.csv, images, dicoms, labels.csv, study.yaml and
-two finished runs. A command this
-file does not know fails: whoever changes the README says here what is expected of it.
+CI runs the README; whoever releases also runs `docs/workflows.md`, which takes a quarter of an hour. Commands that only
+set up, and the demo, run in the checkout; the others in a folder of their own, which holds what the pages call DATA,
+NIH1000, TRAIN, SYNTHETIC, HELD_OUT, ATLAS, metadata.csv, images, dicoms, labels.csv, study.yaml and two finished runs.
+A command this file does not know fails: whoever changes a page says here what is expected of it.
 """
 
 import os
@@ -54,6 +54,10 @@ EXPECTED: dict[str, list[Expected]] = {
     ". .venv/bin/activate": [HERE],
     "python -m pip install": [HERE],
     "memorisk images check DATA": [Expected((0, 1), "class")],
+    "memorisk audit classifier DATA --group-from": [Expected((0, 1), "Report: ", BRIEF)],
+    "memorisk audit synthetic TRAIN SET": [
+        Expected((1,), "Report: ", " --plants 5", ("SET --held-out OTHERS", "SYNTHETIC --held-out HELD_OUT"))
+    ],
     "memorisk audit classifier DATA --out runs/mine --dry-run": [Expected((0,), "trainings")],
     # The hub cannot be reached from everywhere: asked for weights by name, the command trains or says so in one line.
     "memorisk audit classifier DATA --out runs/mine --model resnet50": [
@@ -141,7 +145,7 @@ def inputs(folder: Path) -> None:
     for label, name in enumerate(("benign", "malignant")):
         (folder / "DATA" / name).mkdir(parents=True)
         for k in range(40):
-            Image.fromarray(picture(label, 32)).save(folder / "DATA" / name / f"{k:03}.png")
+            Image.fromarray(picture(label, 32)).save(folder / "DATA" / name / f"{label}{k:03}_0.png")
     shutil.copytree(SHARED / "nih_cxr14_64" / "NIH1000", folder / "NIH1000")
     xrays = sorted((folder / "NIH1000").rglob("*.png"))
     patients = sorted({file.name[:8] for file in xrays})
@@ -195,14 +199,15 @@ def told(command: str, expected: Expected, folder: Path) -> bool:
 
 
 def main() -> int:
-    """All of them; 1 where one is wrong."""
+    """All of the pages named, by default the README's; 1 where one is wrong."""
     os.environ["PATH"] = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     wrong = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["MEMORISK_CACHE"] = str(folder / "cache")
         inputs(folder)
-        for command in commands((ROOT / "README.md").read_text()):
+        pages = sys.argv[1:] or ["README.md"]
+        for command in commands("\n".join((ROOT / page).read_text() for page in pages)):
             key = next((key for key in EXPECTED if command.startswith(key)), None)
             if key is None:
                 print(f"WRONG  {command}: .ci/readme.py does not know what is expected of it")

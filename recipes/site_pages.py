@@ -360,6 +360,9 @@ PAGES: dict[str, Page] = {
             "memorisk report": Expected((0,), "report-redacted.html"),
         },
     ),
+    "workflows.md": Page(
+        commands={"memorisk": "one command reads what another wrote: `.ci/readme.py docs/workflows.md` runs all"},
+    ),
     "study-generators.md": Page(given=_SCANS, always=("scans",), yaml=short_generators),
     "costs.md": Page(commands={"memorisk audit classifier digits": Expected(says="trainings")}),
     "near-copies.md": Page(commands={"python recipes/near_copies.py": "its output is results/near_copies.md"}),
