@@ -9,7 +9,9 @@ interval of the median of ``--pairs`` runs.
 *Memory*: peak of a process that embeds, above one that only loads the detector, at 2,000 images and at four times as
 many, less the images themselves. Limit: the second at most 1.1 times the first plus the vectors.
 *Search*: both sides embedded and the nearest reference of every query, over the same by pixels of 32 a side and
-Euclidean distances: ``--images`` queries and as many references. Limit: 2, as the median of two runs in turn.
+Euclidean distances: ``--images`` queries and as many references, as the median of two runs in turn. Limit: 2, against
+the search that visits every pair, as pixels' search did when the limit was set; against today's, which leaves out most
+pairs by sketches, the ratio is told.
 
 Writes ``benchmarks/results/default.json``.
 """
@@ -19,7 +21,9 @@ import resource
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -31,9 +35,11 @@ from memorisk.models.copy_detectors import Detector, load_detector
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.scores.distances import fit_measure, nearest
+from memorisk.scores.distances.bounds import Form
 from memorisk.training.detectors.contrastive.views import draw_people
 
 RESULT, SIDE, PIXELS = Path(__file__).parent / "results" / "default.json", 64, 32
+EVERY_PAIR = "pixels, every pair"
 PER_SECOND, GROWTH, TIMES = 300, 1.1, 2.0
 FEW = 2000
 
@@ -65,10 +71,16 @@ def as_pixels(images: np.ndarray) -> np.ndarray:
 def search_seconds(by: str, queries: np.ndarray, references: np.ndarray) -> float:
     """Of one search, embedding included."""
     started = time.perf_counter()
-    embed, measure = (as_pixels, "euclidean") if by == "pixels" else (detector().embed, "whitened")
+    embed, measure = (detector().embed, "whitened") if by == "default" else (as_pixels, "euclidean")
     asked, known = embed(queries), embed(references)
-    nearest(asked, known, fit_measure(measure, known))
+    with patch.object(Form, "with_sketches", _every_pair) if by == EVERY_PAIR else nullcontext():
+        nearest(asked, known, fit_measure(measure, known))
     return time.perf_counter() - started
+
+
+def _every_pair(form: Form, *_: object) -> Form:
+    """A form without sketches."""
+    return form
 
 
 def peak(n: int) -> int:
@@ -109,25 +121,27 @@ def main() -> None:
     median = median_interval(rates)
     bare, first, second = peak(0), peak(few), peak(4 * few)
     vectors = 3 * few * ours.config.dimension * 4
-    took = {by: [search_seconds(by, queries, references) for _ in range(2)] for by in ("pixels", "default")}
-    ratio = float(np.median(took["default"]) / np.median(took["pixels"]))
+    took = {by: [] for by in ("pixels", EVERY_PAIR, "default")}
+    for by in (*took, *took):
+        took[by].append(search_seconds(by, queries, references))
+    ratios = {by: float(np.median(took["default"]) / np.median(took[by])) for by in ("pixels", EVERY_PAIR)}
     held = {
         "embedding": bool(median[1] >= PER_SECOND),
         "memory": second <= GROWTH * first + vectors,
-        "search": ratio <= TIMES,
+        "search": ratios[EVERY_PAIR] <= TIMES,
     }
     found = {
         "version": ours.config.published["version"], "images": n, "threads": asked.threads,
         "images_per_second": dict(zip(("median", "low", "high"), median, strict=True)) | {"of": few, "runs": rates},
         "peak_bytes": {"loaded": bare, str(few): first, str(4 * few): second},
-        "search_seconds": took, "search_ratio": ratio,
+        "search_seconds": took, "search_ratios": ratios,
         "limits": {"images_per_second": PER_SECOND, "growth": GROWTH, "search_ratio": TIMES},
         "judged": not asked.small, "held": held, "machine": machine(), "versions": versions(),
     }  # fmt: skip
     write_json(asked.out, found)
     print(f"embedding: {median[0]:.0f} ({median[1]:.0f} to {median[2]:.0f}) images/s, limit {PER_SECOND}")
     print(f"memory: {first - bare:,} bytes at {few:,} images, {second - bare:,} at {4 * few:,}")
-    print(f"search: {ratio:.2f} times pixels, limit {TIMES:g}")
+    print(f"search: {ratios[EVERY_PAIR]:.2f} times {EVERY_PAIR}, limit {TIMES:g}; {ratios['pixels']:.2f} times pixels")
     if not asked.small and not all(held.values()):
         sys.exit("a limit is not held")
 

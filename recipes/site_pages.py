@@ -371,6 +371,7 @@ PAGES: dict[str, Page] = {
         commands={
             "python": "gathers from the package index and the hub",
             "memorisk": "needs weights out of a bundle that was gathered elsewhere",
+            "docker": "needs Docker and a network",
         }
     ),
     "release.md": Page(

@@ -20,7 +20,7 @@ ACTION, WORKFLOW, GITLAB = "action.yml", "github-release-gate.yml", "gitlab-rele
 
 
 def recipe(name: str) -> Any:
-    return yaml.safe_load((CI / name).read_text("utf-8"))
+    return yaml.safe_load(((CI.parents[1] if name == ACTION else CI) / name).read_text("utf-8"))
 
 
 def run(script: str, given: dict[str, str], shell: str = "bash") -> tuple[int, str]:
@@ -108,11 +108,11 @@ def test_the_workflow_is_pinned_and_may_do_little() -> None:
         used = step.get("uses", "./")
         assert used.startswith("./") or re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", used)
     assert all(not step["with"]["persist-credentials"] for step in steps if "checkout" in step.get("uses", ""))
-    (asked,) = [step["with"] for step in steps if step.get("uses", "").endswith("memorisk-gate")]
+    (asked,) = [step["with"] for step in steps if step.get("uses", "").startswith("memorisk/memorisk@")]
     inputs = recipe(ACTION)["inputs"]
     assert set(asked) <= set(inputs)
     assert {name for name, told in inputs.items() if told["required"]} <= set(asked)
-    assert "secrets" not in (CI / WORKFLOW).read_text() + (CI / ACTION).read_text()
+    assert "secrets" not in (CI / WORKFLOW).read_text() + (CI.parents[1] / ACTION).read_text()
 
 
 def test_the_weekly_workflow_is_pinned_and_may_only_read() -> None:
@@ -138,13 +138,9 @@ def test_nothing_is_released_before_the_gate_of_gitlab() -> None:
 @pytest.mark.slow
 def test_the_whole_action_from_an_empty_environment(stated: Path, tmp_path: Path) -> None:
     """Set up as the runner does, from this checkout; it needs a package index."""
-    folder = tmp_path / "runner"
+    folder, checkout = tmp_path / "runner", str(CI.parents[1])
     folder.mkdir()
-    given = {
-        "RUNNER_TEMP": str(folder),
-        "MEMORISK": str(CI.parents[1]),
-        "REQUIREMENTS": str(CI / "gate-requirements.txt"),
-    }
+    given = {"RUNNER_TEMP": str(folder), "MEMORISK": checkout, "ACTION": checkout}
     given |= {"STATEMENT": str(stated), "WEIGHTS": "", "IMAGES": "clean", "REQUIRE": "pass", "KEY": ""}
     for step in recipe(ACTION)["runs"]["steps"]:
         code, said = run(step["run"], given)

@@ -1,0 +1,33 @@
+# memorisk in a container; neither target was built where this was written (docs/offline.md, "In a container").
+#   docker build --target cpu  -t memorisk .        PyTorch's own index for processors: 1 GB in place of 6
+#   docker build --target cuda -t memorisk:cuda .   the lock as it stands; run it with --gpus all
+#   docker run --rm --network none -v "$PWD:/data" --user "$(id -u):$(id -g)" memorisk audit classifier digits --out runs/demo --models 16
+FROM python:3.11-slim-bookworm AS base
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1 HOME=/tmp
+WORKDIR /opt/memorisk
+COPY pyproject.toml README.md LICENSE ./
+COPY locks locks
+COPY recipes/cpu_lock.py recipes/cpu_lock.py
+COPY src src
+RUN python -m pip install --require-hashes -r locks/build.txt
+
+FROM base AS cuda
+RUN python -m pip install --require-hashes -r locks/core.txt \
+ && python -m pip install --require-hashes -r locks/medical.txt \
+ && python -m pip install --no-deps --no-build-isolation .
+WORKDIR /data
+USER 1000
+ENTRYPOINT ["memorisk"]
+
+FROM base AS cpu
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+# The lock's hashes are those of the wheels with CUDA. PyTorch alone comes by version, from its index for processors.
+RUN python recipes/cpu_lock.py locks/core.txt --torch | xargs python -m pip install --no-deps --index-url https://download.pytorch.org/whl/cpu \
+ && python recipes/cpu_lock.py locks/core.txt > core.txt \
+ && python recipes/cpu_lock.py locks/medical.txt > medical.txt \
+ && python -m pip install --no-deps --require-hashes -r core.txt \
+ && python -m pip install --no-deps --require-hashes -r medical.txt \
+ && python -m pip install --no-deps --no-build-isolation .
+WORKDIR /data
+USER 1000
+ENTRYPOINT ["memorisk"]
