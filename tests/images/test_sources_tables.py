@@ -330,3 +330,41 @@ def test_ham10000_as_a_folder_with_joined_labels(shared_data: Path) -> None:
     joined = dict(zip(manifest.table["path"], zip(manifest.labels, manifest.groups, strict=True), strict=True))
     direct = dict(zip(table.table["path"], zip(table.labels, table.groups, strict=True), strict=True))
     assert joined == direct
+
+
+def test_a_table_of_absolute_paths_may_lie_anywhere(tmp_path: Path) -> None:
+    _pictures(tmp_path, "images/a/1.png", "images/b/2.png", "secret.png", "elsewhere/3.png")
+    rows = f"path,label\n{tmp_path}/images/a/1.png,x\n{tmp_path}/images/b/2.png,y\n"
+    found = load_manifest(_csv(tmp_path / "tables", rows))
+    assert found.table["path"].tolist() == ["a/1.png", "b/2.png"]
+    assert found.root == tmp_path / "images"
+    assert any("Every path is absolute" in note for note in found.notes)
+    with pytest.raises(InputError, match=r"1 of 3 rows have no file below .*/images \("):  # not found by its end
+        load_manifest(_csv(tmp_path / "tables", f"{rows}{tmp_path}/images/c/1.png,x\n"))
+    mixed = _csv(tmp_path / "tables", f"{rows}../secret.png,x\n")
+    with pytest.raises(InputError, match=r"3 paths lead out of the folder .* or every path as an absolute one"):
+        load_manifest(mixed)
+    (tmp_path / "images" / "link.png").symlink_to(tmp_path / "elsewhere" / "3.png")
+    with pytest.raises(InputError, match="1 path leads out of the folder"):
+        load_manifest(_csv(tmp_path / "tables", f"{rows}{tmp_path}/images/link.png,x\n"))
+
+
+def test_labels_that_say_nothing_are_left_out_on_request_and_told_otherwise(tmp_path: Path) -> None:
+    _pictures(tmp_path, *(f"{n}.png" for n in range(5)))
+    path = _csv(tmp_path, "image,label\n0,a\n1,NaN\n2,-|b\n3,-\n4,\n")
+    as_it_is = load_manifest(path)
+    assert as_it_is.n == 5
+    assert {note.partition(",")[0] for note in as_it_is.notes if "looks like none" in note} == {
+        "1 images have the label NaN",
+        "2 images have the label -",
+    }
+    found = load_manifest(path, ImageOptions(drop_label=("-", "NaN")))
+    assert found.images.tolist() == ["0", "2", "4"]
+    assert found.labels.tolist() == ["a", "b", ""]
+    assert found.skipped["path"].tolist() == ["1.png", "3.png"]
+    assert not len(found.unread), "they are images that can be read"
+    assert load_manifest(path, ImageOptions(drop_label=("", "-"))).images.tolist() == ["0", "1", "2"]
+    with pytest.raises(InputError, match="drop_label c: no image has this label; those there are: -, NaN, a, b"):
+        load_manifest(path, ImageOptions(drop_label=("c",)))
+    with pytest.raises(InputError, match="leaves out every image"):
+        load_manifest(path, ImageOptions(drop_label=("", "-", "NaN", "a", "b")))

@@ -204,7 +204,7 @@ def test_images_of_different_size_need_a_size(tmp_path, options, row):
     manifest = write_images(tmp_path / "in", 120)
     assert (row in np.linspace(0, 119, 16).astype(int)) == (row == 0)
     Image.new("L", (5, 6)).save(tmp_path / "in" / f"{row:04d}.png")
-    with pytest.raises(InputError, match=r"differ in size.*give size"):
+    with pytest.raises(InputError, match=r"differ in size.*give --size"):
         build_store(manifest, options)
     assert not [f for f in (tmp_path / "cache" / "stores").iterdir() if f.is_dir()]
     assert build_store(manifest, replace(options, size=8)).images.shape == (120, 8, 8, 1)

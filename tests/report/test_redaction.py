@@ -43,11 +43,12 @@ def ids(*values) -> pd.Series:
 def test_redaction_reaches_tables_lists_keys_and_sentences():
     result = Result(
         per_image=pd.DataFrame({"image": ids("scan-77.png", "x"), "group": ids("Miller", "7"), "label": ids("0", "7")}),
-        per_group=pd.DataFrame({"group": ids("Miller", "7"), "M": [1.0, 2.0]}),
+        per_group=pd.DataFrame({"group": ids("Miller", "training"), "M": [1.0, 2.0]}),
         tables={"paths": pd.DataFrame({"path": ids("/home/Miller/scan-77.png"), "size": [3]})},
         summary={
             "notes": ["scan-77.png was skipped", "Millers stay", "7 images"],
             "not_scored_groups": ["somebody"],
+            "data_hash": {"training": "ab", "synthetic": "cd"},
             "by_patient": {"Miller": 0.5, "7": 1.0},
             "not_auditable": ["7"],
             "seeds": [123, 456],
@@ -65,6 +66,7 @@ def test_redaction_reaches_tables_lists_keys_and_sentences():
     assert redacted.summary["notes"] == [f"{REDACTED} was skipped", "Millers stay", "7 images"]
     assert redacted.summary["not_scored_groups"] == 1
     assert redacted.summary["by_patient"] == 2
+    assert redacted.summary["data_hash"] == {"training": "ab", "synthetic": "cd"}  # though a patient is called training
     assert redacted.summary["not_auditable"] == ["7"]  # a class, though a patient is called 7 as well
     assert redacted.summary["seeds"] == [123, 456]
     assert redacted.verdict["why"] == [f"{REDACTED} is flagged"]

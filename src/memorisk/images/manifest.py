@@ -32,6 +32,7 @@ ALONE = " (alone)"
 TEXT_FILE = "text and no image"
 NO_PATIENT_PICTURE = "no picture of a patient"
 LINKED_FOLDER = "a link to a folder that is listed where it lies"
+DROPPED_LABEL = "its label is left out"
 HIDDEN_FILE = "hidden, or left by an operating system"
 
 
@@ -63,10 +64,10 @@ class Manifest:
 
     @property
     def unread(self) -> pd.DataFrame:
-        """List the ``skipped`` files that may hold images: no text, DICOM plan, hidden file or one read elsewhere."""
+        """List the ``skipped`` files that may hold images: no text, DICOM plan, hidden or read elsewhere, dropped."""
         reasons = self.skipped["reason"].astype(str)
         known = (
-            reasons.isin([TEXT_FILE, LINKED_FOLDER, HIDDEN_FILE]) | reasons.str.startswith(NO_PATIENT_PICTURE)
+            reasons.isin([TEXT_FILE, LINKED_FOLDER, HIDDEN_FILE, DROPPED_LABEL]) | reasons.str.startswith(NO_PATIENT_PICTURE)
         ).to_numpy()
         return self.skipped.take(np.flatnonzero(~known))
 
@@ -171,6 +172,49 @@ class Manifest:
 
     def __repr__(self) -> str:
         return f"Manifest({self.name!r}, {self.n:,} images, {len(self.classes)} classes)"
+
+
+_NO_LABEL = frozenset(("na", "n/a", "#n/a", "<na>", "nan", "null", "missing", "unknown", "?", "-", "."))
+"""What programs and people write for a label that is not known, in lower case; "none" may be a finding."""
+
+
+def drop_labels(manifest: Manifest, dropped: Sequence[str]) -> Manifest:
+    """Leave out labels that say nothing, and images that have no other; say of others that they look like none.
+
+    Args:
+        manifest: Of all images.
+        dropped: The labels; one that no image has is refused.
+
+    Raises:
+        InputError: No image has such a label, or no image is left.
+    """
+    held = Counter(part for joined in manifest.labels for part in joined.split("|"))
+    if absent := [label for label in dropped if label not in held]:
+        raise InputError(
+            f"drop_label {one_line(absent[0], 60)}: no image has this label; those there are: "
+            f"{listed(sorted(label for label in held if label), 8)}"
+        )
+    kept = ["|".join(part for part in joined.split("|") if part not in dropped) for joined in manifest.labels]
+    out = [not left and (joined != "" or "" in dropped) for joined, left in zip(manifest.labels, kept, strict=True)]
+    notes = list(manifest.notes)
+    if dropped:
+        gone = manifest.table["path"].to_numpy()[out]
+        if len(gone) == manifest.n:
+            raise InputError("drop_label leaves out every image: name the labels that say nothing, and no others")
+        skipped = pd.DataFrame({"path": gone, "reason": DROPPED_LABEL}, dtype=object)
+        manifest = replace(
+            manifest,
+            table=manifest.table.assign(label=kept).loc[~np.array(out)].reset_index(drop=True),
+            skipped=pd.concat([manifest.skipped, skipped], ignore_index=True),
+        )
+        notes.append(f"{len(gone):,} images are left out: they have no label but {listed(list(dropped), 8)}.")
+    notes += [
+        f"{n:,} images have the label {one_line(label, 60)}, which looks like none and counts as a class; "
+        f"--drop-label {one_line(label, 60)} leaves them out."
+        for label, n in held.items()
+        if label not in dropped and label.strip().casefold() in _NO_LABEL
+    ]
+    return replace(manifest, notes=tuple(notes))
 
 
 def require_labels(manifest: Manifest) -> None:

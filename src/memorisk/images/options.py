@@ -6,7 +6,9 @@ The line below each field is its help on the command line.
 import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.options import grouped
@@ -48,6 +50,8 @@ class ImageOptions:
     """Column with the data set that each image comes from."""
     labels_csv: Path | None = None
     """CSV or Parquet table with labels, matched to files by path, name, name without suffix or SOP instance UID."""
+    drop_label: Annotated[tuple[str, ...], Parameter(allow_leading_hyphen=True)] = ()
+    """Labels that say nothing, as - or unknown: images that have no other are left out and counted."""
     label_from: str | None = None
     """Regular expression that finds the label in a file's path below the source; its first group is the label."""
     group_from: str | None = None
@@ -115,6 +119,7 @@ _OF_REAL_IMAGES = (
     "image_column",
     "path_column",
     "label_column",
+    "drop_label",
     "group_column",
     "split_column",
     "dataset_column",

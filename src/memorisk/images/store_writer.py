@@ -210,7 +210,7 @@ def _sizes_differ(plan: StorePlan, size: tuple[int, ...], row: int, shape: tuple
     path = one_line(plan.manifest.table["path"].iloc[row], 80)
     return InputError(
         f"images differ in size: {path} is {shape[1]} x {shape[0]} pixels, others are {size[1]} x {size[0]}; "
-        "give size (and resize: squash, crop or pad)"
+        "give --size (and --resize squash, crop or pad)"
     )
 
 

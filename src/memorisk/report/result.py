@@ -270,6 +270,8 @@ REDACTED_PAGE = (
 )
 """How a redacted page closes."""
 _SHORTEST_SEARCHED = 4
+_PARTS = frozenset(("training", "train", "val", "test", "synthetic", "held_out", "calibration", "canary"))
+"""Names of parts of a set, which key records of ours; a patient called like one makes no list of ids of these."""
 _HEX_DIGITS = 16
 
 
@@ -333,7 +335,7 @@ def _known_ids(result: Result) -> set[str]:
 def _clean(value: Any, known: set[str], long_ids: list[str]) -> Any:
     """The same structure with ids taken out of its keys, lists and texts."""
     if isinstance(value, dict):
-        if any(k in known for k in value):
+        if any(k in known and k not in _PARTS for k in value):
             return len(value)
         return {k: len(v) if _lists_ids(k, v, known) else _clean(v, known, long_ids) for k, v in value.items()}
     if isinstance(value, list):

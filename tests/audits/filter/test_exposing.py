@@ -12,6 +12,7 @@ from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.result import ExposedPatients, FilterNumbers
 from memorisk.audits.filter.screening import Matches, Screening
 from memorisk.audits.filter.verdict import filter_verdict
+from memorisk.audits.filter.wording import exposed_as
 from memorisk.cli.show.synthetic_sets import show_filter
 from memorisk.images.copies.near_copies import ORIENTATIONS, SamePixels
 from memorisk.report.numbers import from_json, to_json
@@ -106,3 +107,9 @@ def test_a_training_image_mirrored_or_turned_is_a_certain_copy(place: Path) -> N
     assert found.per_image["orientation"].tolist() == list(ORIENTATIONS)
     assert (found.per_image["score"] < found.per_image["threshold"]).sum() > 4  # the detector alone lets them pass
     assert (found.verdict["n_identical"], found.verdict["n_by_score"]) == (8, 0)
+
+
+def test_nobody_is_called_exposed_by_a_score_alone() -> None:
+    by_score = ExposedPatients(n_exposed_patients=2, n_by_score_patients=3, n_singled_patients=2)
+    assert exposed_as(by_score) == "singled out"
+    assert exposed_as(replace(by_score, n_identical_patients=1)) == "exposed"

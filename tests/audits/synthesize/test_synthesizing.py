@@ -239,7 +239,7 @@ def test_without_identities_nothing_is_drawn(place: Path) -> None:
 
 
 def test_colour_size_and_classes(place: Path) -> None:
-    with pytest.raises(InputError, match="16 x 16, and training images are stored at 8 x 8: give size"):
+    with pytest.raises(InputError, match="16 x 16, and training images are stored at 8 x 8: give --size"):
         run(place, "size", f"{HERE}:classes")
     found = run(place, "size", f"{HERE}:classes", size=8, images=40, keep_rejected=True)
     kept = pd.read_parquet(place / "size" / "manifest.parquet")

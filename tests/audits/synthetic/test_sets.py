@@ -96,7 +96,7 @@ def test_grey_and_colour_meet_in_three_channels_and_sizes_must_agree(tmp_path: P
     assert [s.images.shape[3] for s in (sets.train, sets.synthetic, sets.held) if s is not None] == [3, 3, 3]
     assert sets.synthetic.pixel_hashes[0] == sets.train.pixel_hashes[1]  # a grey copy stays one in colour
     large = folder_of(tmp_path / "large", np.kron(synthetic, np.ones((1, 2, 2, 1), np.uint8)), names)
-    with pytest.raises(InputError, match=r"training: 8 x 8 x 1 uint8; synthetic: 16 x 16 x 1 uint8.*give size"):
+    with pytest.raises(InputError, match=r"training: 8 x 8 x 1 uint8; synthetic: 16 x 16 x 1 uint8.*give --size"):
         read(ours, large)
     assert read(ours, large, size=8).synthetic.images.shape[1:] == (8, 8, 1)
 

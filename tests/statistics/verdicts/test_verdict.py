@@ -214,6 +214,19 @@ def test_both_doubts_of_a_class_are_told():
     assert found.why[0] == "class a: the interval of its mean gap M, 0.2 to 0.4 nats, contains 0.3"
 
 
+def test_doubts_stand_by_tier_then_by_how_many_were_scored():
+    rows = [
+        row("few", 0.0, 0.5, "LOW", n_groups_scored=20),
+        row("small", 0.0, 0.5, "insufficient evidence", n_groups_scored=3),
+        row("many", 0.0, 0.5, "LOW", n_groups_scored=90),
+        row("middle", 0.0, 0.5, "MODERATE", n_groups_scored=15),
+        row("worst", 0.1, 0.9, "HIGH", n_groups_scored=12),
+    ]
+    told = verdict(*rows)
+    assert [why.split(":")[0] for why in told.why] == [f"class {n}" for n in ("worst", "middle", "many", "few", "small")]
+    assert [way.split(":")[0] for way in told.what_would_decide] == [why.split(":")[0] for why in told.why]
+
+
 def test_nothing_audited_is_undecided():
     found = decide(pd.DataFrame(columns=list(COLUMNS)))
     assert found.status == "undecided"

@@ -106,6 +106,10 @@ class NullSample:
     null: tuple[float, ...] = ()
 
 
+LEAST_COMPARED = 3
+"""Fewest images of a class that is compared with others."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RarestAgainstTop:
     """The rarest class and the most memorized one, with the difference of their means (top less rarest)."""
@@ -119,6 +123,11 @@ class RarestAgainstTop:
     difference_nats: Annotated[float, Key("difference")] = nan
     low_nats: Annotated[float, Key("low")] = nan
     high_nats: Annotated[float, Key("high")] = nan
+
+    @property
+    def too_rare(self) -> bool:
+        """Return whether the rarest class has too few images for its mean to say anything of the class."""
+        return self.n_rarest is not None and self.n_rarest < LEAST_COMPARED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,7 +140,7 @@ def exposed_facts(n: FilterNumbers) -> list[Fact]:
         alarms = f"false alarms: {percent(real.low)} to {percent(real.high)} of new {n.units}"
     told = f"{count(exposed.n_identical_patients)} by identical pixels, {count(exposed.n_singled_patients)} by a score"
     return [
-        Fact(f"Exposed {n.units}", count(exposed.n_exposed_patients), told),
+        Fact(f"{wording.exposed_as(exposed).capitalize()} {n.units}", count(exposed.n_exposed_patients), told),
         Fact("Similar, not singled out", n.terms.counted(exposed.n_pointed_patients), alarms),
     ]
 

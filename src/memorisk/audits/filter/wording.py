@@ -1,6 +1,6 @@
 """The fixed wording of the filter's report, apart from the layout, so that a checker of its claims reads one file."""
 
-from memorisk.audits.filter.result import Exclusions, FilterNumbers, Promise
+from memorisk.audits.filter.result import Exclusions, ExposedPatients, FilterNumbers, Promise
 from memorisk.audits.generated.terms import Terms
 from memorisk.report.blocks import Kind, Text
 from memorisk.report.columns import count, percent
@@ -152,10 +152,16 @@ def exposed_words(numbers: FilterNumbers) -> str:
     ways = ((BY_PIXELS, exposed.n_identical_patients), (BY_SCORE, exposed.n_singled_patients))
     by = ", ".join(terms.fill(way, n=count(n)) for way, n in ways if n)
     whom = f"{terms.counted(exposed.n_exposed_patients)}: {by}" if by else "nobody for certain"
-    told = [f"The rejected images expose {whom}."]
+    told = [f"The rejected images {'expose' if exposed.n_identical_patients or not by else 'point at'} {whom}."]
     if n := exposed.n_pointed_patients:
         told.append(terms.fill(SIMILAR, n=count(n)))
     return " ".join([*told, WHOLE_SET, f"{beside}."])
+
+
+def exposed_as(exposed: ExposedPatients) -> str:
+    """Call those at whom rejected images point: exposed only where pixels show it, since a score is no proof."""
+    by_score_alone = exposed.n_singled_patients and not exposed.n_identical_patients
+    return "singled out" if by_score_alone else "exposed"
 
 
 def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
@@ -169,7 +175,7 @@ def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
         f"{exposed.n_identical_patients:,} by identical pixels, {exposed.n_singled_patients:,} singled out by a score"
     )
     return [
-        (f"exposed training {units}", f"{exposed.n_exposed_patients:,}: {told}"),
+        (f"{exposed_as(exposed)} training {units}", f"{exposed.n_exposed_patients:,}: {told}"),
         (
             f"training {units} only similar to rejected images, not exposed",
             f"{exposed.n_pointed_patients:,}; {beside}",

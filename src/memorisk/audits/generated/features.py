@@ -62,11 +62,20 @@ def open_detectors(options: SyntheticOptions, sets: Sets) -> tuple[PairDetector,
     Raises:
         InputError: No such source or measure, or files of features for some of the sets only or beside another.
     """
-    for text in options.detector:
-        _check_folder(text)
-    found = tuple(open_pair_detector(text, measure=options.measure, domain=options.domain) for text in options.sources)
+    found = named_detectors(options)
     _check_saved(found, options, sets)
     return found
+
+
+def named_detectors(options: SyntheticOptions) -> tuple[PairDetector, ...]:
+    """Open what compares images by its names alone, so that a misspelt one is refused before images are decoded.
+
+    Raises:
+        InputError: No such source or measure.
+    """
+    for text in options.detector:
+        _check_folder(text)
+    return tuple(open_pair_detector(text, measure=options.measure, domain=options.domain) for text in options.sources)
 
 
 def _check_folder(text: str) -> None:

@@ -99,7 +99,7 @@ def decode_alike(
     shapes = {what: (store.images.shape[1:], store.images.dtype.name) for what, store in stores.items()}
     if len(set(shapes.values())) > 1:
         said = "; ".join(f"{what}: {' x '.join(map(str, shape))} {kind}" for what, (shape, kind) in shapes.items())
-        raise InputError(f"the sets are stored in different forms ({said}): give size, and channels or depth")
+        raise InputError(f"the sets are stored in different forms ({said}): give --size, and --channels or --depth")
     return stores
 
 

@@ -183,7 +183,7 @@ class StoredForm:
         if train.images.dtype != np.uint8:
             raise InputError(f"{name} draws 8-bit images, and training images are stored at 16: leave depth out")
         if options.size is None and tuple(config.size) != (height, width):
-            raise InputError(f"{name} draws images of {drawn}, and training images are stored at {stored}: give size")
+            raise InputError(f"{name} draws images of {drawn}, and training images are stored at {stored}: give --size")
         return cls(PixelRule.of(options), (height, width, channels))
 
     def pixels(self, images: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from memorisk.audits.generated.features import (
     display_names,
     fit_similarity,
     measure_features,
+    named_detectors,
     open_detectors,
 )
 from memorisk.audits.generated.knowledge import detector_notes
@@ -211,6 +212,7 @@ def audit_synthetic(
     if not dry_run:
         check_out_folder(folder, {}, identity=[])
         options.reach_cluster()
+    named_detectors(options)
     names = Pseudonyms.from_options(options)
     reading = SetReading(options.of_real(), options.of_synthetic(), options.trained_on, options.held_out_split)
     sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), progress)

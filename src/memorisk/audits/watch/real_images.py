@@ -79,7 +79,7 @@ def match_channels(images: np.ndarray, like: ImageStore, what: str) -> np.ndarra
     if images.shape[1:] != wanted or images.dtype != like.images.dtype:
         raise InputError(
             f"{what} are {' x '.join(map(str, have))} {images.dtype}, the training images are stored as "
-            f"{' x '.join(map(str, wanted))} {like.images.dtype}: give size, and channels or depth"
+            f"{' x '.join(map(str, wanted))} {like.images.dtype}: give --size, and --channels or --depth"
         )
     return images
 

@@ -121,6 +121,8 @@ def _target(found: TargetAudit, gate: float | None) -> Text:
 
 def _rarest(found: RarestAgainstTop) -> Text:
     rarest, top = one_line(found.label_rarest, 40), one_line(found.label_top, 40)
+    if found.too_rare:
+        return Text(f"The rarest class ({rarest}, n = {found.n_rarest}) has too few images to be compared with others.")
     if rarest == top:
         return Text(f"The rarest class ({rarest}, n = {found.n_rarest}) has the largest mean M too.")
     return Text(

@@ -25,7 +25,7 @@ from pathlib import Path, PurePath
 
 import pandas as pd
 
-from memorisk.images.manifest import BUILTIN, RESERVED, Manifest, sample_manifest
+from memorisk.images.manifest import BUILTIN, RESERVED, Manifest, drop_labels, sample_manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.mnist import digits_manifest
 from memorisk.images.published.registry import load_official
@@ -225,7 +225,7 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
             f"the images are {what}, no source; name a folder, table or file, or a published data set; of a data set "
             "in Python with len() and items by number memorisk.save_dataset makes a folder"
         )
-    manifest = _load(source, local_options(options))
+    manifest = drop_labels(_load(source, local_options(options)), options.drop_label)
     return manifest if options.sample is None else sample_manifest(manifest, options.sample, options.sample_seed)
 
 

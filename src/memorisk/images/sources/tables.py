@@ -1,10 +1,12 @@
 """CSV, TSV and Parquet tables with a row for each image.
 
 The files are looked for below ``image_root``, or beside the table: HAM10000's metadata names images by id, the
-pictures lie in a folder next to it. A path that leaves that folder is refused; rows without a file are refused or,
-on request, counted.
+pictures lie in a folder next to it. A path that leaves that folder is refused: a relative path says nothing of where
+its writer meant it to begin. A table of which every path is absolute says it, and may name any folder. Rows without a
+file are refused or, on request, counted.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,8 +42,12 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
     draft = Draft(table=pd.DataFrame(), root=root, name=path.stem)
     roles = _roles(described, options, path.name, draft)
     files = [v.strip() for v in texts(described[roles["path"]])]
+    above = _folder_above(files, root) if options.image_root is None else None
+    if above is not None:
+        draft.root = above
+        draft.notes.append(f"Every path is absolute: the images are read below {one_line(above, 120)}.")
     draft.table = _table(described, roles, files, path.name)
-    paths = _located(files, draft, options)
+    paths = _located(files, draft, options, search=above is None)
     _leave_out_missing(draft, paths, options)
     if "group" in draft.table:
         own = one_line(roles["image"], 60)
@@ -115,14 +121,28 @@ def _frames(values: list[str], source: str) -> pd.Series:
         raise InputError(f"{one_line(source)}: the column frame holds something other than whole numbers") from None
 
 
-def _located(values: list[str], draft: Draft, options: ImageOptions) -> list[str | None]:
-    """The relative path of each row's file, None where there is none.
+def _folder_above(files: list[str], root: Path) -> Path | None:
+    """The folder above all files of a table that names each by an absolute path; None where one does not.
+
+    It is None, too, where all of them lie below ``root``.
+    """
+    if not all(os.path.isabs(file) and "\0" not in file for file in files):  # noqa: PTH117 (a table may be long)
+        return None
+    above = Path(os.path.commonpath([os.path.dirname(os.path.normpath(file)) for file in files]))  # noqa: PTH120
+    inside = any(above.is_relative_to(base) for base in (root.absolute(), Path(os.path.realpath(root))))
+    return None if inside or not above.is_dir() else above
+
+
+def _located(
+    values: list[str], draft: Draft, options: ImageOptions, *, search: bool = True
+) -> list[str | None]:
+    """The relative path of each row's file, None where there is none; ``search``: also by the end of its path.
 
     Raises:
         InputError: A path leaves the folder, a name fits several files, or two names fit one.
     """
     follow = options.follow_links
-    finder = FileFinder(draft.root, lambda: _image_files(draft.root, follow), follow_links=follow)
+    finder = FileFinder(draft.root, lambda: _image_files(draft.root, follow) if search else (), follow_links=follow)
     known: dict[str, str | None] = {}
     for value in values:
         if value not in known:
@@ -130,7 +150,8 @@ def _located(values: list[str], draft: Draft, options: ImageOptions) -> list[str
     refuse_escape(
         finder.escaping,
         draft.name,
-        "give image_root if the images lie elsewhere, or follow_links if links out of the folder are meant",
+        "give image_root if the images lie elsewhere, or every path as an absolute one; follow_links if links out of "
+        "the folder are meant",
     )
     if finder.ambiguous:
         raise InputError(

@@ -272,7 +272,7 @@ def _image_input(session: Any, title: str, preprocessing: Preprocessing) -> Imag
     if not first and not last:
         raise InputError(
             f"{title} takes images {_shape(only.shape)}; the preprocessing declares [n, {channels}, {height}, "
-            f"{width}]: give size and channels as the file has them"
+            f"{width}]: give --size and --channels as the file has them"
         )
     return ImageInput(only.name, _TYPES[only.type], batch if isinstance(batch, int) else None, last)
 

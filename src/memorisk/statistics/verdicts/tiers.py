@@ -12,6 +12,8 @@ LOW = "LOW"
 MODERATE = "MODERATE"
 HIGH = "HIGH"
 INSUFFICIENT = "insufficient evidence"
+GRAVEST_FIRST = (HIGH, MODERATE, LOW, INSUFFICIENT)
+"""The order in which classes are told."""
 
 MODERATE_FROM = 0.1
 """Smallest mean M, in nats, that is MODERATE."""

@@ -22,7 +22,14 @@ from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple_testing import DEFAULT_Q
 from memorisk.statistics.verdicts.noticeable_gap import GAPS, MAX_SEEDS, MIN_ROOM, PASS_POWER
-from memorisk.statistics.verdicts.tiers import GATES, INSUFFICIENT, MIN_GROUPS, format_against_gates, reaches_gate
+from memorisk.statistics.verdicts.tiers import (
+    GATES,
+    GRAVEST_FIRST,
+    INSUFFICIENT,
+    MIN_GROUPS,
+    format_against_gates,
+    reaches_gate,
+)
 
 PASS = "pass"
 FAIL = "fail"
@@ -121,7 +128,8 @@ def decide(
     Returns:
         Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
         most flagged. Doubts stand in the order in which a user must settle them: findings that come first, seeds,
-        classes, other findings. An empty table is undecided.
+        classes (by tier, the gravest first, then those with most scored groups), other findings. An empty table is
+        undecided.
 
     Raises:
         InputError: Unknown gate, or a missing column.
@@ -148,7 +156,7 @@ def decide(
         if flagged := sum(int(row["flagged"]) for row in rows):
             deciding.insert(ahead, _after_flags(flagged, units))
         return Decision(FAIL, gate, why, deciding, tiers)
-    doubts = [doubt for row in rows for doubt in _doubts(row, gate, notice, units, flips)]
+    doubts = [doubt for row in sorted(rows, key=_gravity) for doubt in _doubts(row, gate, notice, units, flips)]
     if not rows:
         doubts = [("no class was audited", "a class with enough images to be split")]
     elif few is not None:
@@ -216,6 +224,12 @@ def seed_shortage(n_seeds: int) -> tuple[str, str] | None:
     seeds = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}"
     reason = f"{seeds}: too few to tell what a training remembers from how any two trainings differ"
     return reason, f"at least {MIN_SEEDS} seeds (--models {2 * MIN_SEEDS})"
+
+
+def _gravity(row: dict[str, Any]) -> tuple[int, float]:
+    """Return the place of a class among doubts: the gravest tier first, then the class with most scored groups."""
+    n = row.get("n_groups_scored", math.nan)
+    return GRAVEST_FIRST.index(str(row["tier"])), 0.0 if pd.isna(n) else -float(n)
 
 
 def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> tuple[tuple[float, int], str] | None:

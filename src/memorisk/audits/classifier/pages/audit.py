@@ -108,9 +108,15 @@ def _verdict(reading: ResultView) -> list[Block]:
         *([] if reading.unit == "image" else [groups]),
         Fact("Classes", count(len(reading.findings)), reading.tier_note()),
         Fact("Models trained", "not stated" if models is None else count(models), reading.seed_note()),
-        Fact(f"{reading.units.capitalize()} flagged", count(reading.flagged_total), _other_list(reading)),
+        Fact(f"{reading.units.capitalize()} flagged", _flagged(reading), _other_list(reading)),
     ]
     return [Callout(kind, headline, blocks), Facts(items)]
+
+
+def _flagged(reading: ResultView) -> str:
+    """Count who is flagged; where nobody could have been, 0 would look like a finding."""
+    untested = not reading.flagged_total and 0 < len(reading.findings) == len(reading.untestable())
+    return "not tested" if untested else count(reading.flagged_total)
 
 
 def _other_list(reading: ResultView) -> str:

@@ -200,6 +200,8 @@ def _rarest_sentence(pair: RarestAgainstTop) -> Text:
     """Say whether the rarest class is the most memorized one, with the difference and its interval."""
     rarest, top = Name(pair.label_rarest), Name(pair.label_top)
     size = _size(pair.n_rarest, pair.mean_rarest_nats)
+    if pair.too_rare:
+        return ["The rarest class, ", rarest, size, ", has too few images to be compared with others."]
     if pair.label_rarest == pair.label_top:
         return ["The rarest class, ", rarest, size, ", is also the most memorized one."]
     pieces: list[Inline] = ["The rarest class, ", rarest, size, ", is not the most memorized; "]
