@@ -54,5 +54,5 @@ def test_settings_take_what_python_has() -> None:
     assert (options.target, options.seeds, options.classes) == (Path("w.safetensors"), (1, 2), ("0",))
     assert settings_of(FilterOptions, {"threshold": 0.5, "detector": Path("d")}).threshold == ("0.5",)
     assert synthetic_options({"detector": None, "review": "review.csv", "features": Path("f.npy")}).features == "f.npy"
-    with pytest.raises(InputError, match="Did you mean .models"):
+    with pytest.raises(InputError, match=r"Did you mean .models"):
         settings_of(ClassifierOptions, {"modles": 4})
