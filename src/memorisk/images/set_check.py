@@ -28,7 +28,7 @@ from memorisk.images.store_writer import manifest_sources, process_count, row_bl
 from memorisk.runs.errors import plural
 from memorisk.runs.executors.pool import prepare_workers, run_jobs
 from memorisk.runs.files import json_value
-from memorisk.runs.settings import check_names, setting_names
+from memorisk.runs.settings import named_settings, takes_settings
 from memorisk.runs.workload import CountProgress
 
 _ROLES = ("label", "group", "split")
@@ -125,6 +125,7 @@ class ImageCheck:
         )
 
 
+@takes_settings(ImageOptions)
 def check_images(
     source: str | Path | Manifest,
     options: ImageOptions | None = None,
@@ -152,8 +153,7 @@ def check_images(
     Raises:
         InputError: The source cannot be read, or there is no such setting.
     """
-    check_names("setting", settings, setting_names(ImageOptions))
-    options = replace(options or ImageOptions(), **settings)
+    options = replace(options or ImageOptions(), **named_settings(ImageOptions, settings))
     options.validate()
     manifest = source if isinstance(source, Manifest) else load_manifest(source, options)
     prepare_workers("memorisk.images.pixels")

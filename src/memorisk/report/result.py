@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,10 @@ import pandas as pd
 from memorisk.runs.checksums import SEAL, changed_files, sealed_files, write_seal
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import json_value, read_json, read_table, write_json, write_table
+from memorisk.runs.folder import CONFIG, read_config
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _KEY = "memorisk_columns"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -144,6 +148,8 @@ class Result:
     """Verdict for a pipeline: status, gate, why, what would decide it."""
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     """Further tables of one audit, by name."""
+    folder: Path | None = None
+    """The run folder that it was saved in or read from."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "summary", json_value(self.summary))
@@ -157,8 +163,78 @@ class Result:
             to_storable(table, name)  # a table that could not be stored is refused before hours of work hang on it
 
     def __repr__(self) -> str:
-        """Show the summary, without the tables."""
-        return f"Result({self.status}, {len(self.per_class)} classes: {'; '.join(self.why)})"
+        """Show the verdict and how many there are, without the tables."""
+        counted = ((len(self.per_class), "classes"), (len(self.per_image), "images"))
+        size = "".join([f", {n:,} {what}" for n, what in counted if n][:1])
+        return f"Result({self.status}{size}: {'; '.join((redact(self) if self.redacted else self).why)})"
+
+    def _repr_html_(self) -> str:
+        """Show verdict, reasons and classes in a notebook."""
+        from memorisk.report.looks import result_html
+
+        return result_html(self)
+
+    @property
+    def report_path(self) -> Path | None:
+        """The report in the run folder; None where there is none."""
+        found = None if self.folder is None else self.folder / "report.html"
+        return found if found is not None and found.is_file() else None
+
+    @property
+    def redacted(self) -> bool:
+        """Whether the run was made with ``--redact``: it shows neither ids nor images."""
+        known = self.folder is not None and (self.folder / CONFIG).is_file()
+        return known and bool(read_config(self.folder).get("redact"))
+
+    def flagged(self) -> pd.DataFrame:
+        """What the audit flags, worst first, with the files where they are known: see `memorisk.report.looks`.
+
+        Raises:
+            InputError: The audit flags nothing of its kind.
+        """
+        from memorisk.report.looks import flagged_images
+
+        return flagged_images(self)
+
+    def show(self, patient: str, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
+        """Show the images of a patient, with matplotlib: see `memorisk.report.looks.show_patient`.
+
+        Raises:
+            InputError: Nobody of that id is there, the run hides ids or images, or the images are gone.
+        """
+        from memorisk.report.looks import show_patient
+
+        return show_patient(self, patient, axes=axes)
+
+    def plot_classes(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the mean memorization of each class with its interval.
+
+        Raises:
+            InputError: The result is not of a classifier.
+        """
+        from memorisk.report.looks import plot_classes
+
+        return plot_classes(self, ax)
+
+    def plot_roc(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the ROC curve of each attack.
+
+        Raises:
+            InputError: The result is not of a classifier.
+        """
+        from memorisk.report.looks import plot_roc
+
+        return plot_roc(self, ax)
+
+    def plot_distances(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw how near a synthetic set comes to training patients, beside held-out ones.
+
+        Raises:
+            InputError: The result is not of a synthetic set.
+        """
+        from memorisk.report.looks import plot_distances
+
+        return plot_distances(self, ax)
 
     @property
     def status(self) -> str:
@@ -203,6 +279,7 @@ class Result:
         self._save_extra(target / EXTRA_FOLDER)
         write_json(target / "summary.json", self.summary)
         write_json(target / "verdict.json", self.verdict)
+        object.__setattr__(self, "folder", target)
         write_seal(target, [*_CORE_FILES, *(f"{EXTRA_FOLDER}/{name}.parquet" for name in self.tables), *beside])
 
     def _save_extra(self, folder: Path) -> None:
@@ -233,7 +310,7 @@ class Result:
         extra = {p.stem: _read(p) for p in sorted((source / EXTRA_FOLDER).glob("*.parquet"))}
         summary: Mapping[str, Any] = read_json(source / "summary.json")
         verdict: Mapping[str, Any] = read_json(source / "verdict.json")
-        return cls(**core, tables=extra, summary=dict(summary), verdict=dict(verdict))
+        return cls(**core, tables=extra, summary=dict(summary), verdict=dict(verdict), folder=source)
 
 
 def refuse_changed(folder: Path, cure: str = "issue the run's command again") -> None:

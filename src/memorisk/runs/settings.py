@@ -8,11 +8,12 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.options import grouped
@@ -24,6 +25,7 @@ class _Checked(Protocol):
 
 
 Settings = TypeVar("Settings", bound=_Checked)
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def settings_of(options: type[Settings], values: Mapping[str, Any]) -> Settings:
@@ -36,10 +38,93 @@ def settings_of(options: type[Settings], values: Mapping[str, Any]) -> Settings:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    check_names("setting", values, setting_names(options))
-    settings = options(**values)
+    settings = options(**named_settings(options, values))
     settings.validate()
     return settings
+
+
+def named_settings(options: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their names, each as its dataclass has it: text is a path, and one value a tuple, where it wants one.
+
+    Args:
+        options: A dataclass of settings.
+        values: As a caller in Python named them.
+
+    Raises:
+        InputError: A name is unknown.
+    """
+    check_names("setting", values, setting_names(options))
+    hints = _hints(options)
+    return {name: _as_declared(value, hints[name]) for name, value in values.items()}
+
+
+def takes_settings(options: type, *left_out: str) -> Callable[[Function], Function]:
+    """Show the fields of a dataclass of settings in a function's signature, in place of its ``**settings``.
+
+    The function itself stays as it is. ``help``, IPython and notebooks read the signature of what they have loaded;
+    editors read ``memorisk/__init__.pyi``, which is written from these signatures (`recipes/signatures.py`).
+
+    Args:
+        options: The dataclass that the function makes of its settings.
+        *left_out: Fields that the function sets itself.
+    """
+
+    def place(field: Field[Any]) -> int:
+        """Where a field is declared: the class's own come first, then those of its bases."""
+        return next(i for i, kind in enumerate(options.__mro__) if field.name in vars(kind).get("__annotations__", ()))
+
+    def decorate(function: Function) -> Function:
+        """Give a function its signature."""
+        own = inspect.signature(function)
+        kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        taken = {*own.parameters, *left_out}
+        fields_shown = sorted((field for field in fields(options) if field.name not in taken), key=place)
+        function.__signature__ = own.replace(parameters=[*kept, *(_parameter(f, options) for f in fields_shown)])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def _parameter(field: Field[Any], options: type) -> inspect.Parameter:
+    """A field as the keyword of a function."""
+    default = field.default_factory() if field.default_factory is not MISSING else field.default
+    default = inspect.Parameter.empty if default is MISSING else default
+    hint = _given_as(_hints(options)[field.name])
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _given_as(hint: Any) -> Any:
+    """What a caller may give for a setting, which `_as_declared` makes of it what the setting is of."""
+    if get_origin(hint) in (Union, UnionType):
+        return Union[tuple(_given_as(part) for part in get_args(hint))]  # noqa: UP007
+    if get_origin(hint) is tuple and get_args(hint)[-1] is Ellipsis:
+        item = _given_as(get_args(hint)[0])
+        return item | Sequence[item]  # type: ignore[valid-type]
+    return str | Path if hint is Path else hint
+
+
+def _as_declared(value: Any, hint: Any) -> Any:
+    """A value as the type that a setting is of: text and paths for one another, one value or a list for a tuple.
+
+    Numbers among several texts are text, too: YAML makes numbers of classes that are called 0, 1 and 2.
+    """
+    kinds = {hint} if get_origin(hint) is not Union and not isinstance(hint, UnionType) else {*get_args(hint)}
+    several = next((kind for kind in kinds if get_origin(kind) is tuple), None)
+    if several is not None:
+        if value is None:
+            return None if type(None) in kinds else ()
+        if not isinstance(value, list | tuple):
+            if len(kinds - {several, type(None)}):
+                return value
+            value = (value,)
+        of = get_args(several)
+        items = [of[0]] * len(value) if of[-1] is Ellipsis else [*of, *[Any] * len(value)]
+        numbers = (int, float)
+        plain = [str(v) if h is str and isinstance(v, numbers) else v for v, h in zip(value, items, strict=False)]
+        return tuple(_as_declared(v, h) for v, h in zip(plain, items, strict=False))
+    if isinstance(value, str) and Path in kinds and str not in kinds:
+        return Path(value)
+    return str(value) if isinstance(value, Path) and str in kinds and Path not in kinds else value
 
 
 def written_settings(options: type, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,10 +137,7 @@ def written_settings(options: type, config: Mapping[str, Any]) -> dict[str, Any]
     hints, settings = _hints(options), dict[str, Any]()
     for name in setting_names(options):
         if name in config:
-            value = config[name]
-            if isinstance(value, str) and Path in get_args(hints[name]):
-                value = Path(value)
-            settings[name] = tuple(value) if isinstance(value, list) else value
+            settings[name] = _as_declared(config[name], hints[name])
     return settings
 
 

@@ -23,12 +23,13 @@ from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import file_fingerprint, read_table
 from memorisk.runs.folder import check_out_folder, open_run
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.scores.memorization import cross_entropy, logit_margin
 
 LOGIT = "logit:"
 
 
+@takes_settings(LossesOptions)
 def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Result:
     """Run everything after training on a table of losses.
 

@@ -220,10 +220,4 @@ def options_from(settings: dict[str, Any]) -> ClassifierOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    for name in ("seeds", "classes"):
-        if settings.get(name) is not None:
-            several = isinstance(settings[name], list | tuple)
-            settings = settings | {name: tuple(settings[name]) if several else (settings[name],)}
-    if settings.get("classes") is not None:  # YAML makes numbers of classes that are called 0, 1, 2
-        settings = settings | {"classes": tuple(str(c) for c in settings["classes"])}
     return settings_of(ClassifierOptions, settings)

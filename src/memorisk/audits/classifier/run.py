@@ -48,6 +48,7 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.executors.pool import prepare_workers, worker_pool
 from memorisk.runs.files import read_json, write_table
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.classifiers.jobs import warm_up
 
@@ -65,6 +66,7 @@ def thumbnails(store: ImageStore, plan: Plan, result: Result, names: Pseudonyms)
     return {str(image): np.array(store.images[row[image]]) for image in top}
 
 
+@takes_settings(ClassifierOptions)
 def audit_classifier(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, dry_run: bool = False, **settings: Any
 ) -> Result | DryRun:

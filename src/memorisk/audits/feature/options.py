@@ -127,8 +127,4 @@ def feature_options(settings: dict[str, Any]) -> FeatureOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    if isinstance(settings.get("references"), str):
-        settings = settings | {"references": (settings["references"],)}
-    if settings.get("references") is not None:
-        settings = settings | {"references": tuple(str(r) for r in settings["references"])}
     return settings_of(FeatureOptions, settings)

@@ -40,6 +40,7 @@ from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import fingerprint, write_text
 from memorisk.runs.folder import check_out_folder, open_run
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.marks import PaperScore, WhiteBoxScore, paper_score, white_box_score
 from memorisk.statistics.memorization.mark_rank import noticeable_shift, percentile_among, rank_mark, rank_p
@@ -72,6 +73,7 @@ class FeatureEvidence:
     probes: ImageStore | None = None
 
 
+@takes_settings(FeatureOptions)
 def audit_feature(
     models: str | Sequence[str], *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> Result:

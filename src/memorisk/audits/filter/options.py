@@ -3,9 +3,7 @@
 The same class is the command line, the YAML file and the Python keywords.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.audits.generated.options import refuse_sample
@@ -159,20 +157,7 @@ def filter_options(settings: dict[str, Any]) -> FilterOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    return settings_of(FilterOptions, plain_settings(settings))
-
-
-def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the settings of a screening: one name stands for a list of one, and numbers become texts."""
-    given = dict(settings)
-    for name in ("detector", "families", "threshold"):
-        if name in given:
-            value = given[name]
-            several = value if isinstance(value, (list, tuple)) else [value]
-            given[name] = tuple(str(v) for v in several if v is not None)
-    if isinstance(given.get("calibration"), Path):
-        given["calibration"] = str(given["calibration"])
-    return given
+    return settings_of(FilterOptions, settings)
 
 
 def _number(value: str) -> float:

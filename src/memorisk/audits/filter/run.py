@@ -52,6 +52,7 @@ from memorisk.runs.checksums import files_below, listed_checksum
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.tables import write_csv
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.statistics.pairs.guarantee import MissGuarantee
@@ -214,6 +215,7 @@ REPORT, COMPLETION_FILE = "report.html", "filter.json"
 MANIFEST = "manifest"
 
 
+@takes_settings(FilterOptions)
 def filter_synthetic(
     train: Source,
     synthetic: str | Path | Manifest,

@@ -122,14 +122,4 @@ def quality_options(settings: Mapping[str, Any]) -> QualityOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    given = dict(settings)
-    for name in ("features", "figures"):
-        if name in given:
-            value = given[name]
-            given[name] = tuple(str(v) for v in (value if isinstance(value, (list, tuple)) else [value]))
-    if isinstance(given.get("held_out"), Path):
-        given["held_out"] = str(given["held_out"])
-    for name in ("synthetic_features", "held_out_features"):
-        if isinstance(given.get(name), str):
-            given[name] = Path(given[name])
-    return settings_of(QualityOptions, given)
+    return settings_of(QualityOptions, settings)

@@ -45,6 +45,7 @@ from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.training.features.compute_backend import ComputeBackend, open_compute_backend
 from memorisk.training.features.extraction import features_cost
@@ -79,6 +80,7 @@ class QualityPlan:
     notes: tuple[str, ...]
 
 
+@takes_settings(QualityOptions)
 def assess_quality(
     train: Source,
     synthetic: Source,

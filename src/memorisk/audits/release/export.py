@@ -21,7 +21,7 @@ from memorisk.images.store_writer import manifest_sources, process_count
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.runs.locks import folder_lock
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Progress, no_progress
 
 
@@ -38,6 +38,7 @@ class Export:
     """How many frames, pages and slices of files that were read stay behind."""
 
 
+@takes_settings(ImageOptions)
 def release(source: str | Path, out: str | Path, *, progress: Progress = no_progress, **settings: Any) -> Export:
     """Write a set of images, or a safetensors file, anew with nothing in it but pixels, labels or tensors.
 

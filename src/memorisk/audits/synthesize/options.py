@@ -5,10 +5,9 @@ The same class is the command line, the YAML file and the Python keywords.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from memorisk.audits.filter.options import ScreeningOptions, plain_settings
+from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.generated.options import refuse_two_held_out
 from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError
@@ -94,11 +93,4 @@ def synthesize_options(settings: Mapping[str, Any]) -> SynthesizeOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    given = plain_settings(settings)
-    for name in ("held_out", "auditor", "quality"):
-        if isinstance(given.get(name), Path):
-            given[name] = str(given[name])
-    if "plant_kinds" in given:
-        kinds = given["plant_kinds"] or ()
-        given["plant_kinds"] = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-    return settings_of(SynthesizeOptions, given)
+    return settings_of(SynthesizeOptions, settings)

@@ -69,6 +69,7 @@ from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError, one_line
 from memorisk.runs.files import fsync_folder, write_bytes, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.tables import write_csv
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.intervals import Proportion
@@ -111,6 +112,7 @@ class _Calibration:
     """Share of new people whom the thresholds reject."""
 
 
+@takes_settings(SynthesizeOptions)
 def synthesize(
     train: Source,
     out: str | Path,

@@ -151,16 +151,4 @@ def synthetic_options(settings: dict[str, Any]) -> SyntheticOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    for name in ("held_out", "features", "paired"):
-        if isinstance(settings.get(name), Path):
-            settings = settings | {name: str(settings[name])}
-    if "detector" in settings:
-        given = settings["detector"] or ()
-        given = given if isinstance(given, list | tuple) else (given,)
-        settings = settings | {"detector": tuple(str(one) for one in given)}
-    if "plant_kinds" in settings:
-        given = settings["plant_kinds"] or ()
-        settings = settings | {"plant_kinds": (given,) if isinstance(given, str) else tuple(given)}
-    if isinstance(settings.get("review"), str):
-        settings = settings | {"review": Path(settings["review"])}
     return settings_of(SyntheticOptions, settings)

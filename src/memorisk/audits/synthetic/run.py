@@ -52,6 +52,7 @@ from memorisk.report.result import Result
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.files import fingerprint, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.scores.similarity import HeadSimilarity
 from memorisk.statistics.copies.tails import MIN_HELD_OUT
@@ -173,6 +174,7 @@ REPORT = "report.html"
 MANIFESTS: Mapping[str, str] = {TRAIN: "training", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}
 
 
+@takes_settings(SyntheticOptions)
 def audit_synthetic(
     train: Source,
     synthetic: Source,

@@ -32,7 +32,7 @@ from memorisk.audits.pseudonyms import write_listing
 from memorisk.audits.watch.drawn_images import Sample, preserve_random_state, sample_generator, sample_pipeline
 from memorisk.audits.watch.evaluations import LISTED_COLUMNS, EvaluationLog, Tracker, open_trackers
 from memorisk.audits.watch.measurements import EvaluationQuality, distances, evaluation_fields, exceeds_rule, nearness
-from memorisk.audits.watch.options import watch_options
+from memorisk.audits.watch.options import WatchOptions, watch_options
 from memorisk.audits.watch.page import watch_page
 from memorisk.audits.watch.real_images import (
     Images,
@@ -60,6 +60,7 @@ from memorisk.runs.errors import InputError, plural
 from memorisk.runs.files import json_value, write_text
 from memorisk.runs.folder import CONFIG, check_out_folder, private_folder
 from memorisk.runs.locks import folder_lock
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.runs.yaml_files import dump_yaml
 from memorisk.statistics.multiple_testing import ErrorSpending, should_stop
@@ -99,6 +100,7 @@ class MemorizationWatch:
         True
     """
 
+    @takes_settings(WatchOptions)
     def __init__(
         self,
         train: Images,

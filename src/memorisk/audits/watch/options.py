@@ -132,12 +132,4 @@ def watch_options(settings: dict[str, Any]) -> WatchOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    if "log" in settings:
-        given = settings["log"] or ()
-        settings = settings | {"log": (given,) if isinstance(given, str) else tuple(str(one) for one in given)}
-    for name in ("detector", "quality"):
-        if isinstance(settings.get(name), Path):
-            settings = settings | {name: str(settings[name])}
-    if isinstance(settings.get("log_to"), str):
-        settings = settings | {"log_to": Path(settings["log_to"])}
     return settings_of(WatchOptions, settings)

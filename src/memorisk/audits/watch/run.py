@@ -32,7 +32,7 @@ from memorisk.images.sources.registry import refuse_overlap
 from memorisk.models.encoders.feature_sources import parse_source
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
 from memorisk.training.generators.generation import kind_cost
@@ -109,6 +109,7 @@ class WatchPlan:
     """Of what there is to look at now and was not looked at yet; of a training that is followed all planned looks."""
 
 
+@takes_settings(WatchOptions)
 def watch_training(
     run: str | Path,
     *,
@@ -246,6 +247,7 @@ def _ask_to_stop(folder: Path, look: Evaluation, watch: MemorizationWatch) -> No
         write_json(folder / STOP, {"reason": reason, "step": look.step})
 
 
+@takes_settings(TrainGeneratorOptions)
 def watch_within(
     images: str | Path,
     *,

@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import isfunction, signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,13 +30,17 @@ from memorisk.images.columns import USUAL_NAMES, plain_name, texts
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.shards import NOTE
 from memorisk.images.sources.dataset_items import Item, class_names, item_label, plain_items, read_item
+from memorisk.images.sources.in_memory import are_arrays, array_items, is_array, save_table
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import file_fingerprint, fingerprint, fsync_folder
 from memorisk.runs.storage.locations import cache_folder
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 T = TypeVar("T")
-_SOURCES = frozenset(("images", "source", "train", "synthetic", "held_out"))  # parameters that sources are given to
+ImageSource = str | Path | pd.DataFrame | tuple[Any, ...] | np.ndarray | Any
+"""What public functions take for images: a path or name, a table, arrays ``(X, y, groups)``, or a data set."""
+SOURCES = frozenset(("images", "source", "train", "synthetic", "held_out", "calibration"))
+"""Parameters that sources are given to."""
 _SPLIT = re.compile(r"\w+")
 _ROWS = 64  # in a row group
 _REPEATED_ITEMS = 8  # items that are compared with themselves
@@ -51,9 +56,10 @@ def save_dataset(
     """Write a data set that is a Python object where memorisk can read it.
 
     Args:
-        dataset: ``datasets.Dataset`` or ``DatasetDict``; a data set of torchvision, MedMNIST, MONAI or anybody's with
-            ``len()`` and items by number, each an image, ``(image, label)`` or ``{"image": ..., "label": ...}``; or a
-            dictionary of these by split.
+        dataset: A table of pandas with a column of files (``path``, ``file`` and the like); arrays ``(X, y, groups)``
+            or ``X`` alone; ``datasets.Dataset`` or ``DatasetDict``; a data set of torchvision, MedMNIST, MONAI or
+            anybody's with ``len()`` and items by number, each an image, ``(image, label)`` or ``{"image": ...,
+            "label": ...}``; or a dictionary of these by split.
         groups: Whose each image is: the name of a column (of a dictionary's items: of a key), or a value for each
             image, [n]. Columns of a ``datasets`` data set, and keys of items that hold single values, are kept: one
             of a usual name (``patient_id``) is found by itself, and ``group_column`` chooses another later.
@@ -62,7 +68,8 @@ def save_dataset(
 
     Returns:
         A folder of Parquet files, named by its content: the same data set is written once. It holds the images, as a
-        store does: personal data, readable by their owner alone.
+        store does: personal data, readable by their owner alone. Of a table of files a table; the files stay where
+        they are.
 
     Raises:
         InputError: An item holds no image, or another one when it is asked again; values of another number than
@@ -72,6 +79,13 @@ def save_dataset(
         >>> folder = save_dataset(CIFAR10("data"), groups=patients)  # doctest: +SKIP
         >>> memorisk.audit_classifier(folder, out="runs/cifar")  # doctest: +SKIP
     """
+    if isinstance(dataset, pd.DataFrame):
+        if labels is not None or groups is not None:
+            raise InputError("a table names labels and groups by its columns: give them as columns of it")
+        return save_table(dataset, store=None if store is None else Path(store))
+    if are_arrays(dataset):
+        dataset, own_groups = array_items(dataset)
+        groups = own_groups if groups is None else groups
     _refuse_other(dataset)
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"": dataset}
     strange = [split for split in parts if isinstance(dataset, Mapping) and not _SPLIT.fullmatch(str(split))]
@@ -122,6 +136,8 @@ def is_dataset(value: Any, *, as_source: bool = False) -> bool:
     Returns:
         True for data sets of ``datasets`` and of PyTorch, and for a dictionary of them.
     """
+    if isinstance(value, pd.DataFrame) or (isinstance(value, tuple) and are_arrays(value)):
+        return True
     if isinstance(value, dict):
         return bool(value) and all(is_dataset(part, as_source=as_source) for part in value.values())
     if _is_hugging(value):
@@ -137,7 +153,9 @@ def taking_datasets(function: T) -> T:
     """
     if not isfunction(function) or function is save_dataset:
         return function
-    names = list(signature(function).parameters)
+    parameters = signature(function).parameters
+    names = list(parameters)
+    own_arrays = {name for name, p in parameters.items() if np.ndarray in get_args(p.annotation)}
 
     @wraps(function)
     def taking(*values: Any, **named: Any) -> Any:
@@ -145,10 +163,14 @@ def taking_datasets(function: T) -> T:
         store = named.get("store")
         store = next((v.store for v in (*values, *named.values()) if isinstance(v, ImageOptions)), store)
         store = store if isinstance(store, (str, Path)) and "://" not in str(store) else None
+        table_settings = {name: named.get(name) for name in ("image_root", "path_column", "image_column")}
 
         def saved(name: str, value: Any) -> Any:
             """A data set's folder; any other value as it is."""
-            return save_dataset(value, store=store) if is_dataset(value, as_source=name in _SOURCES) else value
+            if isinstance(value, pd.DataFrame) and name in SOURCES:
+                return save_table(value, store=None if store is None else Path(store), **table_settings)
+            arrays = name in SOURCES - own_arrays and is_array(value)
+            return save_dataset(value, store=store) if arrays or is_dataset(value, as_source=name in SOURCES) else value
 
         positional = [saved(name, v) for name, v in zip(names, values, strict=False)] + list(values[len(names) :])
         return function(*positional, **{name: saved(name, v) for name, v in named.items()})

@@ -18,6 +18,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import file_format
 from memorisk.images.sources.draft import Draft, finish_draft, keep_user_columns
 from memorisk.images.sources.files import KIND_BY_SUFFIX, FileFinder, refuse_escape, suffix, walk_files
+from memorisk.images.sources.in_memory import noted_root
 from memorisk.runs.errors import InputError, listed, one_line
 
 
@@ -36,7 +37,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
     described = read_described(path, quoted=quoted)
     if not len(described):
         raise InputError(f"{one_line(path.name)}: no images (the table has no rows)")
-    root = options.image_root if options.image_root is not None else path.parent
+    root = options.image_root or noted_root(path, described, options.store) or path.parent
     if not root.is_dir():
         raise InputError(f"image_root {one_line(root)} is not a folder")
     draft = Draft(table=pd.DataFrame(), root=root, name=path.stem)

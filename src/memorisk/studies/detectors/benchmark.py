@@ -15,6 +15,7 @@ from memorisk.runs.environment import available_cores, available_memory, check_d
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_table
 from memorisk.runs.folder import RunFolder, check_out_folder
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.studies.detectors.cells import (
     CELLS,
@@ -90,6 +91,7 @@ class BenchmarkPlan:
     memory: MemoryPlan
 
 
+@takes_settings(BenchDetectorsOptions)
 def benchmark_detectors(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False, **settings: Any
 ) -> Benchmark:

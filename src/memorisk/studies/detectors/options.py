@@ -154,9 +154,4 @@ def bench_options(settings: dict[str, Any]) -> BenchDetectorsOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    by_name = dict(settings)
-    for name in (*_SEVERAL, "shares"):
-        if name in by_name:
-            value = by_name[name]
-            by_name[name] = (value,) if isinstance(value, str | int) else tuple(value)
-    return settings_of(BenchDetectorsOptions, by_name)
+    return settings_of(BenchDetectorsOptions, settings)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.copy_detection import paired_hits
 from memorisk.statistics.jackknife import JackknifeInterval
@@ -227,6 +228,7 @@ def _add_macro(
     return [*rows, macro]
 
 
+@takes_settings(BenchCopiesOptions)
 def benchmark_copies(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False, **settings: Any
 ) -> PairBenchmark:

@@ -145,7 +145,7 @@ def reid_options(settings: dict[str, Any]) -> BenchReidOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    return settings_of(BenchReidOptions, _as_lists(settings, "detectors") | _paths(settings, "copies"))
+    return settings_of(BenchReidOptions, settings)
 
 
 def copies_options(settings: dict[str, Any]) -> BenchCopiesOptions:
@@ -154,19 +154,4 @@ def copies_options(settings: dict[str, Any]) -> BenchCopiesOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    return settings_of(BenchCopiesOptions, _as_lists(settings, "detectors", "families") | _paths(settings, "reid"))
-
-
-def _as_lists(settings: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The settings, one text alone as a list of one."""
-    by_name = dict(settings)
-    for name in names:
-        if name in by_name:
-            value = by_name[name]
-            by_name[name] = (str(value),) if isinstance(value, str | Path) else tuple(map(str, value))
-    return by_name
-
-
-def _paths(settings: dict[str, Any], name: str) -> dict[str, Any]:
-    """A folder given as text, as a path."""
-    return {name: Path(settings[name])} if settings.get(name) is not None else {}
+    return settings_of(BenchCopiesOptions, settings)

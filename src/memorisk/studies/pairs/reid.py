@@ -21,6 +21,7 @@ import pandas as pd
 from memorisk.models.lcmem import LatentConfig
 from memorisk.report.columns import rows
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.pairs.auc import macro_average, pair_auc, pair_auc_difference
@@ -277,6 +278,7 @@ def _four_digits(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) and np.isfinite(value) else "n/a"
 
 
+@takes_settings(BenchReidOptions)
 def benchmark_reid(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False, **settings: Any
 ) -> PairBenchmark:

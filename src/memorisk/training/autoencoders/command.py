@@ -17,7 +17,7 @@ from memorisk.models.autoencoder import latent_shape
 from memorisk.models.provenance import TrainingRecord
 from memorisk.runs.environment import versions
 from memorisk.runs.folder import RunFolder
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.training.autoencoders.fit import (
     AutoencoderTraining,
@@ -56,6 +56,7 @@ class AutoencoderPlan(TrainingPlan):
     """Of the network."""
 
 
+@takes_settings(TrainAutoencoderOptions)
 def train_autoencoder(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> Trained:

@@ -27,7 +27,7 @@ from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import json_value, read_array, read_json, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, open_run
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.epsilon import replace_one_epsilon
 from memorisk.statistics.quality.utility import against_majority
@@ -64,6 +64,7 @@ class _Data:
     targets: Targets
 
 
+@takes_settings(TrainClassifierOptions)
 def train_classifier(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> TrainedClassifiers:

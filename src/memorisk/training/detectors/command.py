@@ -17,7 +17,7 @@ from memorisk.models.provenance import DetectorConfig
 from memorisk.models.settings import COPY_DETECTOR
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import RunFolder
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.training.autoencoders.latent_store import LATENTS_PREFIX, Latents, load_latents, read_latents
 from memorisk.training.classifiers.joint_jobs import state_bytes
@@ -51,6 +51,7 @@ from memorisk.training.run import (
 DETECTOR = "detector"
 
 
+@takes_settings(TrainDetectorOptions)
 def train_detector(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> Trained:

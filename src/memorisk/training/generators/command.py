@@ -28,7 +28,7 @@ from memorisk.models.generators.generators import Generator, load_generator
 from memorisk.models.latents import open_latents
 from memorisk.runs.environment import versions
 from memorisk.runs.folder import RunFolder
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.training.classifiers.joint_jobs import fit_cost, tensor_bytes
 from memorisk.training.engine.data import Division
@@ -88,6 +88,7 @@ class GeneratorPlan(TrainingPlan):
     """On the disk: ``generator``, its state while it runs, and ``snapshots``."""
 
 
+@takes_settings(TrainGeneratorOptions)
 def train_generator(
     images: str | Path,
     *,

@@ -22,7 +22,7 @@ from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.files import json_value, write_json
 from memorisk.runs.folder import CONFIG, check_out_folder, open_run, read_config
-from memorisk.runs.settings import settings_of
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.draws import (
@@ -83,6 +83,7 @@ class GeneratePlan:
     """Passes are those of a diffusion model's network; what a GAN or a user's function passes is one an image."""
 
 
+@takes_settings(GenerateOptions)
 def generate(
     generator: str | Path | Generator,
     out: str | Path,

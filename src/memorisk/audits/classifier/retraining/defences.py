@@ -26,6 +26,7 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, write_json, write_table, write_text
 from memorisk.runs.folder import check_out_folder, open_run
+from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.memorization import group_table
 from memorisk.statistics.effect_sizes import percent_change
@@ -60,6 +61,7 @@ DEFENCE_COLUMNS = {
 }
 
 
+@takes_settings(ClassifierOptions)
 def audit_defences(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> DefenceResult:

@@ -1,0 +1,153 @@
+"""Images that stand in a program's memory: arrays ``(X, y, groups)``, and tables of pandas with a column of files.
+
+Arrays are items like those of any data set in Python (``images.sources.datasets``). A table is written into the cache
+folder, its text as it stands; the files stay where they are. The paths in it were typed by whoever runs the program, so
+they may lead anywhere: below the current folder where they are relative, as everywhere in Python. A table of the cache
+folder alone has that right, for the folder that memorisk noted in it; of every other table the paths stay inside its
+own folder.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.columns import pick, texts
+from memorisk.runs.errors import InputError, listed, one_line
+from memorisk.runs.files import fingerprint, write_table
+from memorisk.runs.storage.locations import cache_folder
+
+TABLE = "table.parquet"
+_PLACE, _ROOT = "tables", "memorisk_root"
+
+
+class Arrays:
+    """Arrays as items by number, ``image`` or ``(image, label)``."""
+
+    def __init__(self, images: Any, labels: Any = None) -> None:
+        self.images, self.labels = images, labels
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.images[row] if self.labels is None else (self.images[row], self.labels[row])
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is an array or tensor with the dimensions of several images."""
+    return type(value).__module__.partition(".")[0] in ("numpy", "torch") and getattr(value, "ndim", 0) in (3, 4)
+
+
+def are_arrays(value: Any) -> bool:
+    """Return whether a value is an array of images, or ``(X, y, groups)`` of which the last one or two may be left out.
+
+    Args:
+        value: Anything.
+    """
+    return is_array(value) or (isinstance(value, tuple) and 1 <= len(value) <= 3 and is_array(value[0]))
+
+
+def array_items(value: Any) -> tuple[Arrays, Any]:
+    """The items of arrays, and the group of each, or None.
+
+    Args:
+        value: As `are_arrays` knows it.
+
+    Raises:
+        InputError: There are more or fewer labels or groups than images.
+    """
+    images, labels, groups = (*value, None, None)[:3] if isinstance(value, tuple) else (value, None, None)
+    for what, values in (("labels", labels), ("groups", groups)):
+        if values is not None and (not hasattr(values, "__len__") or len(values) != len(images)):
+            n = f"{len(values):,}" if hasattr(values, "__len__") else "no"
+            raise InputError(f"arrays (X, y, groups): X has {len(images):,} images, and there are {n} {what}")
+    labels = list(labels) if isinstance(labels, pd.Series | pd.Index) else labels
+    groups = list(groups) if isinstance(groups, pd.Series | pd.Index) else groups
+    if hasattr(groups, "detach"):
+        groups = np.asarray(groups.detach().cpu())
+    return Arrays(images, labels), groups
+
+
+def save_table(
+    table: pd.DataFrame,
+    *,
+    store: Path | None = None,
+    image_root: str | Path | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+) -> Path:
+    """Write a table into the cache folder, where `memorisk.load_manifest` reads it.
+
+    Args:
+        table: With a column of files; a named index is a column, too.
+        store: The cache folder, as the setting of that name.
+        image_root: The setting of that name: then the table is written as it is.
+        path_column: The setting of that name.
+        image_column: Likewise.
+
+    Returns:
+        The table, in a folder named by its content.
+
+    Raises:
+        InputError: It has no rows, two columns of one name, no column that names images, or files on several drives.
+    """
+    if table.index.name is not None and str(table.index.name) not in map(str, table.columns):
+        table = table.reset_index()
+    columns = [str(column) for column in table.columns]
+    if not len(table):
+        raise InputError("the table of images has no rows")
+    if twice := sorted({name for name in columns if columns.count(name) > 1}):
+        raise InputError(f"the table of images: several columns are called {one_line(twice[0], 60)!r}; rename them")
+    written = pd.DataFrame({name: texts(table.iloc[:, i].tolist()) for i, name in enumerate(columns)})
+    column = image_column if image_column is not None and path_column is None else None
+    column = column or pick(columns, "path", path_column, "the table") or pick(columns, "image", None, "the table")
+    if column is None or column not in columns:
+        raise InputError(
+            f"the table of images: no column that names files among {listed(columns, 12)}; name one with path_column"
+        )
+    root = None
+    if image_root is None:
+        root, written[column] = _rooted(written[column].tolist())
+    key = fingerprint([root, columns, *(written[name].tolist() for name in columns)], length=32)
+    folder = cache_folder(store) / _PLACE / key
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    written.attrs = {} if root is None else {_ROOT: root}
+    try:
+        if not (folder / TABLE).is_file():
+            write_table(folder / TABLE, written)
+    except UnicodeEncodeError:
+        raise InputError("the table of images: a name in it is not UTF-8, which no table holds; rename it") from None
+    return folder / TABLE
+
+
+def _rooted(files: list[str]) -> tuple[str, list[str]]:
+    """The folder above all files of a table, and the files below it, as they were typed where that leads to them.
+
+    Raises:
+        InputError: There is none.
+    """
+    here = os.getcwd()  # noqa: PTH109
+    relative = any(not os.path.isabs(file.strip()) for file in files)  # noqa: PTH117
+    full = [os.path.abspath(file.strip()) for file in files]  # noqa: PTH100
+    try:
+        root = os.path.commonpath([*(os.path.dirname(file) for file in full), *([here] if relative else [])])  # noqa: PTH120
+    except ValueError:
+        raise InputError("the files of the table lie on different drives; put them below one folder") from None
+    return root, full if relative and root != here else files
+
+
+def noted_root(path: Path, table: pd.DataFrame, store: Path | None) -> Path | None:
+    """The folder that the files of a table of the cache folder lie in; None for any other table.
+
+    Args:
+        path: Where the table lies.
+        table: As it was read.
+        store: The cache folder, as the setting of that name.
+    """
+    root = table.attrs.get(_ROOT)
+    if not isinstance(root, str) or path.name != TABLE or path.parent.parent.name != _PLACE:
+        return None
+    return Path(root) if path.parents[2].resolve() == cache_folder(store).resolve() else None

@@ -1,0 +1,336 @@
+"""A result as a notebook shows it: its verdict and classes, those it flags, their images, and plots of its numbers.
+
+Plots draw on axes of matplotlib and give them back; matplotlib, and what reads images, load when they are asked for.
+Of a run with ``--redact`` nothing here shows an id or an image. Of one with ``--pseudonymise`` nothing shows an image
+or a path: its folder does not tell which those are.
+"""
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.report.columns import booleans, column_numbers, column_texts, rows
+from memorisk.report.result import ID_COLUMNS, Result, redact
+from memorisk.runs.errors import InputError, listed, one_line
+from memorisk.runs.files import read_table
+from memorisk.runs.folder import is_hidden, read_config
+from memorisk.runs.settings import written_settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_HEADLINES = {"pass": "Passed", "fail": "Not ready for release", "undecided": "Could not be decided"}
+_CLASS_COLUMNS: Mapping[str, str] = {
+    "label": "Class",
+    "n": "Images",
+    "n_training": "Training images",
+    "n_synthetic": "Synthetic images",
+    "mean": "Mean M",
+    "low": "from",
+    "high": "to",
+    "tier": "Tier",
+    "flagged": "Flagged",
+    "n_exposing": "Exposing",
+    "n_kept": "Kept",
+}
+_MOST_ROWS, _MOST_IMAGES = 30, 24
+_IDS = (*ID_COLUMNS, "patient", "synthetic_image", "training_image", "synthetic_path", "training_path")
+_SETS = {"image": "images", "training": "train", "synthetic": "synthetic"}
+"""The setting that names where images come from, by what they are called in tables."""
+
+
+def result_html(result: Result) -> str:
+    """A result as HTML: verdict, reasons and classes. Text of users is escaped.
+
+    Args:
+        result: Of any audit.
+    """
+    shown = redact(result) if result.redacted else result
+    parts = [f"<p><strong>{html.escape(_HEADLINES.get(shown.status, shown.status))}</strong></p>"]
+    for heading, sentences in (("", shown.why), ("What would decide it", shown.what_would_decide)):
+        if sentences:
+            told = "".join(f"<li>{html.escape(one)}</li>" for one in sentences[:_MOST_ROWS])
+            parts.append(f"{f'<p>{heading}</p>' if heading else ''}<ul>{told}</ul>")
+    columns = [name for name in _CLASS_COLUMNS if name in shown.per_class]
+    if len(shown.per_class) and columns:
+        parts.append(_html_table(shown.per_class.loc[:, columns]))
+    if (report := result.report_path) is not None:
+        parts.append(f"<p>Report: <code>{html.escape(str(report))}</code></p>")
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _html_table(table: pd.DataFrame) -> str:
+    """The first rows of a table."""
+    head = "".join(f"<th>{_CLASS_COLUMNS[str(name)]}</th>" for name in table.columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{html.escape(_cell(value))}</td>' for value in row)}</tr>"
+        for row in table.head(_MOST_ROWS).itertuples(index=False, name=None)
+    )
+    more = f"<p>{len(table) - _MOST_ROWS} more classes in <code>per_class</code></p>" if len(table) > _MOST_ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _cell(value: Any) -> str:
+    """A value of a table as text."""
+    if isinstance(value, float):
+        return "" if np.isnan(value) else f"{value:.3g}"
+    return str(value)
+
+
+def flagged_images(result: Result) -> pd.DataFrame:
+    """What an audit flags, worst first, with the files where they are known.
+
+    Args:
+        result: Of a classifier (its images of flagged patients, by M), of a synthetic set (its pairs, most alike
+            first), or of a filter (rejected images).
+
+    Raises:
+        InputError: It is of another audit.
+    """
+    table = result.per_image
+    if "review" in result.tables:
+        pairs = result.tables["review"]
+        found = rows(pairs, [said != "dismiss" for said in column_texts(pairs, "verdict")])
+    elif "flagged" in table:
+        found = rows(table, booleans(table, "flagged"))
+        found = found.sort_values(["M", "image"], ascending=[False, True], kind="stable")
+    elif "kept" in table:
+        found = rows(table, ~booleans(table, "kept"))
+    else:
+        raise InputError(f"this is a result of audit {result.verdict.get('audit')}, which flags no images")
+    found = found.reset_index(drop=True)
+    if result.redacted:
+        return found.drop(columns=[name for name in _IDS if name in found])
+    return found if result.folder is None else _with_paths(found, result.folder)
+
+
+def _with_paths(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """A table with a column of paths for each column of ids whose files the run names."""
+    config = read_config(folder)
+    if config.get("pseudonymise"):
+        return table
+    for column, manifest, setting, name in (
+        ("image", "manifest.parquet", "images", "path"),
+        ("synthetic_image", "manifests/synthetic.parquet", "synthetic", "synthetic_path"),
+        ("training_image", "manifests/training.parquet", "train", "training_path"),
+    ):
+        if column not in table or name in table or not (folder / manifest).is_file():
+            continue
+        known = read_table(folder / manifest)
+        files = dict(zip(column_texts(known, "image"), column_texts(known, "path"), strict=True))
+        place = Path(str(config.get("image_root") or config.get(setting)))
+        place = place if place.is_dir() else place.parent
+        paths = [files.get(image, "") for image in column_texts(table, column)]
+        table = table.assign(**{name: [str(place / p) if p and (place / p).is_file() else p for p in paths]})
+    return table
+
+
+def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
+    """Show the images of a patient: of a classifier with their M, of a synthetic set beside what exposes them.
+
+    Args:
+        result: As `Result.load` or an audit gave it.
+        patient: The id, as ``group`` of its tables.
+        axes: One for each image; a new figure where none are given.
+
+    Returns:
+        The axes that were drawn on.
+
+    Raises:
+        InputError: Nobody of that id is there, the run hides ids or images, or the images are gone.
+    """
+    patient = str(patient)
+    if result.folder is None:
+        raise InputError("this result has no run folder, which tells where its images are: read it with Result.load")
+    config = read_config(result.folder)
+    hidden = "redact" if result.redacted else "pseudonymise" if config.get("pseudonymise") else None
+    if hidden is not None or any(is_hidden(config.get(name)) for name in _SETS.values()):
+        raise InputError(f"this run was made with {hidden or 'pseudonymise'}: it shows no images")
+    if "images" in config:
+        wanted = _rows_of(result.per_image, "group", patient, result)
+        order = wanted.sort_values("M", ascending=False, kind="stable") if "M" in wanted else wanted
+        titles = {image: f"{image}  M = {m:.2f}" for image, m in zip(order["image"], order.get("M", []), strict=False)}
+        pixels = _pixels(config, "images", list(dict.fromkeys(order["image"]))[:_MOST_IMAGES])
+    elif "train" in config:
+        _rows_of(result.per_group, "group", patient, result)
+        pairs = result.tables.get("review", pd.DataFrame(columns=["patient"]))
+        pairs = rows(pairs, [who == patient for who in column_texts(pairs, "patient")])
+        nearest = rows(result.per_group, [who == patient for who in column_texts(result.per_group, "group")])
+        table = pairs if len(pairs) else nearest
+        real = list(dict.fromkeys(column_texts(table, "training_image")))[: _MOST_IMAGES // 2]
+        made = list(dict.fromkeys(column_texts(table, "synthetic_image")))[: _MOST_IMAGES // 2]
+        pixels = {f"training {name}": one for name, one in _pixels(config, "train", real).items()}
+        pixels |= {f"synthetic {name}": one for name, one in _pixels(config, "synthetic", made).items()}
+        titles = {name: name for name in pixels}
+    else:
+        raise InputError(f"{one_line(result.folder)} names no images of patients to show")
+    return _draw_images({titles.get(name, name): one for name, one in pixels.items()}, axes)
+
+
+def _rows_of(table: pd.DataFrame, column: str, patient: str, result: Result) -> pd.DataFrame:
+    """The rows of a patient.
+
+    Raises:
+        InputError: There are none.
+    """
+    known = column_texts(table, column) if column in table else []
+    found = rows(table, [who == patient for who in known])
+    if not len(found):
+        raise InputError(
+            f"{one_line(patient, 60)!r} is no patient of {one_line(result.folder or '')}; among them are "
+            f"{listed(sorted(set(known)), 4)}"
+        )
+    return found
+
+
+def _pixels(config: Mapping[str, Any], setting: str, images: Sequence[str]) -> dict[str, np.ndarray]:
+    """Images by id, read again from where the run had them.
+
+    Raises:
+        InputError: They are gone.
+    """
+    from memorisk.images.options import ImageOptions, of_synthetic_images
+    from memorisk.images.pixels import PixelRule
+    from memorisk.images.sources.registry import load_manifest
+    from memorisk.images.store_writer import manifest_sources
+
+    names = {field.name for field in fields(ImageOptions)}
+    options = ImageOptions(**written_settings(ImageOptions, {k: v for k, v in config.items() if k in names}))
+    options = of_synthetic_images(options) if setting == "synthetic" else options
+    manifest = load_manifest(str(config[setting]), options)
+    place = {image: row for row, image in enumerate(manifest.images)}
+    if gone := [image for image in images if image not in place]:
+        raise InputError(f"{one_line(config[setting], 120)} has no image {one_line(gone[0], 60)} any more")
+    sources = manifest_sources(manifest.subset(np.array([place[image] for image in images], dtype=np.int64)))
+    rule = PixelRule.of(options)
+    return {image: rule.read(source) for image, source in zip(images, sources, strict=True)}
+
+
+def _draw_images(pixels: Mapping[str, np.ndarray], axes: "Sequence[Axes] | None") -> "list[Axes]":
+    """Draw each image on axes of its own, below its title."""
+    if axes is None:
+        from matplotlib import pyplot as plt
+
+        across = min(6, max(1, len(pixels)))
+        down = -(-len(pixels) // across)
+        _, grid = plt.subplots(down, across, figsize=(2.2 * across, 2.4 * down), squeeze=False)
+        axes = list(grid.flat)
+        for spare in axes[len(pixels) :]:
+            spare.set_axis_off()
+    drawn = list(axes)[: len(pixels)]
+    for place, (title, image) in zip(drawn, pixels.items(), strict=False):
+        grey = image.shape[2] == 1
+        limit = np.iinfo(image.dtype).max if image.dtype == np.uint8 else int(image.max()) or 1
+        place.imshow(image[..., 0] if grey else image / limit, cmap="gray" if grey else None, vmin=0, vmax=limit)
+        place.set_axis_off()
+        place.set_title(one_line(title, 40), fontsize=8, parse_math=False)
+    return drawn
+
+
+def _axes(ax: "Axes | None") -> "Axes":
+    """The axes that were given, or new ones."""
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot as plt
+
+    return plt.subplots(figsize=(6.4, 4.2), layout="constrained")[1]
+
+
+def plot_classes(result: Result, ax: "Axes | None" = None) -> "Axes":
+    """Draw the mean memorization of each class with its interval.
+
+    Args:
+        result: Of a classifier's audit.
+        ax: Where; new axes where none are given.
+
+    Raises:
+        InputError: The result has no memorization of classes.
+    """
+    from memorisk.report.figures.sheet import colour
+
+    table = result.per_class
+    if not {"label", "mean", "low", "high"} <= set(table):
+        raise _lacks(result, "memorization of classes", "plot_distances")
+    mean, low, high = (column_numbers(table, name) for name in ("mean", "low", "high"))
+    ax = _axes(ax)
+    place = np.arange(len(table))
+    ax.hlines(place, low, high, color=colour("blue"), linewidth=2)
+    ax.plot(mean, place, "o", color=colour("blue"))
+    ax.axvline(0, color=colour("muted"), linewidth=0.8)
+    ax.set_yticks(place, [one_line(name, 30) for name in column_texts(table, "label")])
+    for label in ax.get_yticklabels():
+        label.set_parse_math(False)
+    ax.invert_yaxis()
+    ax.set_xlabel("Mean memorization M, with 95 % interval")
+    return ax
+
+
+def plot_roc(result: Result, ax: "Axes | None" = None) -> "Axes":
+    """Draw the ROC curve of each attack, on logarithmic axes.
+
+    Args:
+        result: Of a classifier's audit.
+        ax: Where; new axes where none are given.
+
+    Raises:
+        InputError: The result has no attacks.
+    """
+    from memorisk.report.figures.sheet import DASHES, SERIES, colour
+
+    curves: Mapping[str, Mapping[str, Sequence[float]]] = result.summary.get("roc") or {}
+    if not curves:
+        raise _lacks(result, "attacks with ROC curves", "plot_distances")
+    ax = _axes(ax)
+    smallest = 1.0
+    for i, (name, curve) in enumerate(curves.items()):
+        fpr, tpr = np.asarray(curve["fpr"], dtype=float), np.asarray(curve["tpr"], dtype=float)
+        smallest = min(smallest, *(v[v > 0].min(initial=1.0) for v in (fpr, tpr)))
+        look = {"color": colour(SERIES[i % len(SERIES)]), "linestyle": DASHES[i % len(DASHES)]}
+        ax.step(fpr, tpr, where="post", label=name.replace("_", " "), **look)
+    ends = [smallest, 1.0]
+    ax.plot(ends, ends, color=colour("muted"), linewidth=0.8, linestyle=":", label="guessing")
+    ax.set(xscale="log", yscale="log", xlim=(smallest, 1), ylim=(smallest, 1.15))
+    ax.set(xlabel="False positive rate", ylabel="True positive rate")
+    ax.legend(fontsize=8)
+    return ax
+
+
+def plot_distances(result: Result, ax: "Axes | None" = None) -> "Axes":
+    """Draw how near a synthetic set comes to training patients, beside held-out ones, by the first detector.
+
+    Args:
+        result: Of the audit of a synthetic set.
+        ax: Where; new axes where none are given.
+
+    Raises:
+        InputError: The result has no distances.
+    """
+    from memorisk.report.figures.sheet import colour
+
+    if "real_images" not in result.tables:
+        raise _lacks(result, "distances", "plot_classes")
+    units = "images" if result.summary.get("units") == "images" else "patients"
+    pools = {f"training {units}": column_numbers(result.per_group, "distance")}
+    if (held := result.tables.get("held_out")) is not None and len(held):
+        first = column_texts(held, "detector")[0]
+        held = rows(held, [name == first for name in column_texts(held, "detector")])
+        pools[f"held-out {units}"] = column_numbers(held, "distance")
+    known = {name: values[np.isfinite(values)] for name, values in pools.items()}
+    every = np.concatenate(list(known.values()))
+    edges = np.histogram_bin_edges(every, bins=40)
+    ax = _axes(ax)
+    for (name, values), ink in zip(known.items(), ("red", "blue"), strict=False):
+        ax.stairs(np.histogram(values, edges)[0] / max(len(values), 1), edges, color=colour(ink), label=name)
+    ax.set(xlabel="Distance to the nearest synthetic image", ylabel="Share")
+    ax.legend(fontsize=8)
+    return ax
+
+
+def _lacks(result: Result, what: str, other: str) -> InputError:
+    audit = result.verdict.get("audit") or "another kind"
+    return InputError(f"a result of audit {audit} has no {what}; {other} may be what you want")

@@ -1,0 +1,164 @@
+"""What a notebook shows of a result: verdict, classes, those flagged, their images, plots on the reader's own axes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from matplotlib.figure import Figure
+from PIL import Image
+
+from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
+
+mpl.use("Agg")
+HOSTILE = "<script>$\\frac{1</script>"
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    for i in range(4):
+        pixels = np.full((5, 5), 50 * i, np.uint8)
+        Image.fromarray(pixels).save(folder / f"scan{i}.png")
+    return folder
+
+
+def saved(folder: Path, scans: Path, **config: object) -> Result:
+    """A classifier's result of four images and two patients, in a run folder of its own."""
+    images = [f"scan{i}.png" for i in range(4)]
+    table = pd.DataFrame(
+        {
+            "image": images,
+            "label": ["a", "a", HOSTILE, HOSTILE],
+            "group": ["anna", "anna", "bert", "bert"],
+            "M": [0.1, 2.5, 0.2, 0.4],
+            "flagged": [True, True, False, False],
+        }
+    )
+    result = Result(
+        per_image=table,
+        per_group=pd.DataFrame({"label": ["a"], "group": ["anna"], "flagged": [True]}),
+        per_class=pd.DataFrame(
+            {
+                "label": ["a", HOSTILE],
+                "n": [2, 2],
+                "mean": [1.3, np.nan],
+                "low": [1, 0.0],
+                "high": [2, 0.0],
+                "tier": "HIGH",
+            }
+        ),
+        summary={"roc": {"loss_threshold": {"fpr": [0, 0.5, 1], "tpr": [0, 0.9, 1]}}},
+        verdict={"audit": "classifier", "status": "fail", "why": ["anna is remembered", f"class {HOSTILE} too"]},
+    )
+    result.save(folder)
+    (folder / "config.yaml").write_text(yaml.safe_dump({"images": str(scans), "group_from": None, **config}))
+    table.loc[:, ["image", "group"]].assign(path=images).to_parquet(folder / "manifest.parquet")
+    (folder / "report.html").write_text("report")
+    return Result.load(folder)
+
+
+def test_a_notebook_shows_verdict_and_classes_as_text(tmp_path: Path, scans: Path) -> None:
+    result = saved(tmp_path / "run", scans)
+    shown = result._repr_html_()
+    assert "Not ready for release" in shown
+    assert "<td>a</td><td>2</td><td>1.3</td>" in shown
+    assert "<script" not in shown
+    assert "&lt;script&gt;" in shown
+    assert str(result.report_path) in shown
+    assert "scan" not in shown.replace(str(tmp_path), "")
+    assert repr(result).startswith("Result(fail, 2 classes: anna is")
+
+
+def test_a_set_without_classes_counts_its_images() -> None:
+    result = Result(per_image=pd.DataFrame({"image": ["x"], "distance": [0.5]}), verdict={"audit": "synthetic"})
+    assert repr(result) == "Result(undecided, 1 images: )"
+    assert result.report_path is None
+    with pytest.raises(InputError, match="flags no images"):
+        result.flagged()
+    with pytest.raises(InputError, match="no run folder"):
+        result.show("anna")
+
+
+def test_flagged_images_have_their_files(tmp_path: Path, scans: Path) -> None:
+    flagged = saved(tmp_path / "run", scans).flagged()
+    assert flagged["image"].tolist() == ["scan1.png", "scan0.png"]  # the most memorized first
+    assert flagged["path"].tolist() == [str(scans / "scan1.png"), str(scans / "scan0.png")]
+
+
+def test_flagged_pairs_of_a_synthetic_set(tmp_path: Path, scans: Path) -> None:
+    pairs = {"synthetic_image": ["s1", "s2"], "training_image": ["scan0.png", "scan1.png"], "patient": ["anna", "anna"]}
+    review = pd.DataFrame({**pairs, "verdict": ["", "dismiss"]})
+    run = tmp_path / "run"
+    Result(tables={"review": review}, verdict={"audit": "synthetic"}).save(run)
+    (run / "config.yaml").write_text(yaml.safe_dump({"train": str(scans), "synthetic": str(scans)}))
+    (run / "manifests").mkdir()
+    table = pd.DataFrame({"image": ["scan0.png"], "path": ["scan0.png"]})
+    table.to_parquet(run / "manifests" / "training.parquet")
+    flagged = Result.load(run).flagged()
+    assert flagged["synthetic_image"].tolist() == ["s1"]  # what a person dismissed is left out
+    assert flagged["training_path"].tolist() == [str(scans / "scan0.png")]
+
+
+def test_a_patients_images_are_drawn_most_memorized_first(tmp_path: Path, scans: Path) -> None:
+    result = saved(tmp_path / "run", scans)
+    axes = result.show("anna")
+    assert [ax.get_title() for ax in axes] == ["scan1.png  M = 2.50", "scan0.png  M = 0.10"]
+    assert (np.asarray(axes[0].images[0].get_array()) == 50).all()
+    own = list(Figure().subplots(1, 3))
+    assert result.show("bert", axes=own) == own[:2]
+    with pytest.raises(InputError, match=r"'carl' is no patient.*anna, bert"):
+        result.show("carl")
+    (scans / "scan1.png").unlink()
+    with pytest.raises(InputError, match=r"no image scan1.png any more"):
+        result.show("anna")
+
+
+def test_a_redacted_run_shows_neither_ids_nor_images(tmp_path: Path, scans: Path) -> None:
+    result = saved(tmp_path / "run", scans, redact=True)
+    assert "anna" not in result._repr_html_() + repr(result)
+    assert set(result.flagged()) == {"label", "M", "flagged"}
+    with pytest.raises(InputError, match="redact: it shows no images"):
+        result.show("anna")
+    result = saved(tmp_path / "other", scans, pseudonymise=True)
+    assert "path" not in result.flagged()
+    with pytest.raises(InputError, match="pseudonymise: it shows no images"):
+        result.show("anna")
+
+
+def test_plots_take_and_give_axes(tmp_path: Path, scans: Path) -> None:
+    result = saved(tmp_path / "run", scans)
+    ax = Figure().subplots()
+    assert result.plot_classes(ax) is ax
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", HOSTILE]
+    assert result.plot_roc().get_legend().get_texts()[0].get_text() == "loss threshold"
+    ax.figure.savefig(tmp_path / "classes.png")  # a class may be called as no formula is
+    with pytest.raises(InputError, match="audit classifier has no distances"):
+        result.plot_distances()
+    made = Result(
+        per_group=pd.DataFrame({"group": list("abc"), "distance": [0.0, 1.0, np.nan]}),
+        tables={
+            "real_images": pd.DataFrame({"image": ["x"]}),
+            "held_out": pd.DataFrame({"detector": ["d", "e"], "distance": [2.0, 90.0]}),
+        },
+        verdict={"audit": "synthetic"},
+    )
+    ax = made.plot_distances()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["training patients", "held-out patients"]
+    assert ax.get_xlim()[1] < 3  # the first detector's alone
+    with pytest.raises(InputError, match="no memorization of classes"):
+        made.plot_classes()
+
+
+def test_results_load_no_matplotlib() -> None:
+    code = (
+        "import sys, memorisk; from memorisk.report.result import Result; Result()._repr_html_(); "
+        "assert not {'matplotlib', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
