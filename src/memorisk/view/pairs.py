@@ -228,7 +228,8 @@ def unturned(image: np.ndarray, orientation: str) -> np.ndarray:
 
 def _foreseen_block(found: Foreseen, judged: bool, open_pairs: int) -> Block:
     """The verdict with a review as a box."""
-    left = f" {open_pairs:,} {'pair is' if open_pairs == 1 else 'pairs are'} not judged yet." if open_pairs else ""
+    left = f" {open_pairs:,} {'pair is' if open_pairs == 1 else 'pairs are'} not judged yet."
+    left = left if open_pairs else " All pairs are judged."
     if not judged:
         return Callout("note", "Nothing is judged yet: the verdict is that of the run", [Paragraph(left.strip())])
     if found.status == OPEN:
@@ -242,10 +243,7 @@ def _foreseen_block(found: Foreseen, judged: bool, open_pairs: int) -> Block:
             said += [Heading("What remains, as far as this run's tables tell"), Steps([*map(capitalized, found.why)])]
         return Callout("note", "With this review: to be seen", said)
     kind, headline = HEADLINES[found.status]
-    blocks: list[Block] = [Paragraph(f"Whatever else the repeated audit finds.{left}")] if found.status == "fail" else (
-        [Paragraph(left.strip())] if left else []
-    )  # fmt: skip
-    blocks.append(Steps([capitalized(why) for why in found.why]))
+    blocks = [Paragraph(left.strip()), Steps([capitalized(why) for why in found.why])]
     return Callout(kind, f"With this review: {headline[0].lower()}{headline[1:]}", blocks)
 
 
