@@ -41,7 +41,9 @@ def test_the_link_gives_a_cookie_that_scripts_and_other_sites_cannot_use(client:
     assert client.get("/").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/?token=", "/?token=another", "/compare", "/static/view.js", "/run/0123456789ab"])
+@pytest.mark.parametrize(
+    "path", ["/", "/?token=", "/?token=another", "/compare", "/static/view.js", "/run/0123456789ab"]
+)
 def test_nobody_without_the_token_sees_anything(client: TestClient, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 403
@@ -58,7 +60,9 @@ def test_another_host_is_refused(known: TestClient, host: str) -> None:
     assert known.get("/", headers={"host": host}).status_code == 403
 
 
-@pytest.mark.parametrize("origin", [None, "null", "http://evil.example", f"https://127.0.0.1:{PORT}", "http://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "origin", [None, "null", "http://evil.example", f"https://127.0.0.1:{PORT}", "http://127.0.0.1:1"]
+)
 def test_a_page_of_another_origin_cannot_write(known: TestClient, run: Path, origin: str | None) -> None:
     key = links(known)
     headers = {} if origin is None else {"origin": origin}

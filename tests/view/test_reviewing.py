@@ -1,6 +1,5 @@
 """A review written by the viewer: kept at once, undone, taken up by the audit; and the verdict it is said to give."""
 
-import os
 import stat
 from pathlib import Path
 
@@ -86,7 +85,9 @@ def test_two_viewers_of_one_run_lose_no_answer(run: Path) -> None:
     assert PairReview(run).progress.open == len(one) - 3
 
 
-def test_the_audit_takes_the_review_and_gives_the_verdict_that_was_said(run: Path, sets: dict[str, Path], tmp_path: Path) -> None:
+def test_the_audit_takes_the_review_and_gives_the_verdict_that_was_said(
+    run: Path, sets: dict[str, Path], tmp_path: Path
+) -> None:
     seen = opened(run)
     assert len(seen.review) > 3
     for place in range(len(seen.review)):
@@ -146,10 +147,12 @@ def test_the_mirrored_copy_is_laid_on_its_source(run: Path) -> None:
     np.testing.assert_array_equal(made, laid)
 
 
-def test_thumbnails_are_private_and_never_those_of_a_redacted_run(run: Path, sets: dict[str, Path], tmp_path: Path) -> None:
+def test_thumbnails_are_private_and_never_those_of_a_redacted_run(
+    run: Path, sets: dict[str, Path], tmp_path: Path
+) -> None:
     images = opened(run).images
     assert images.thumbnail("training", 0) == images.thumbnail("training", 0)
-    assert stat.S_IMODE(os.stat(run / "thumbnails").st_mode) == 0o700
+    assert stat.S_IMODE((run / "thumbnails").stat().st_mode) == 0o700
     audited(sets, tmp_path / "redacted", redact=True)
     hidden = opened(tmp_path / "redacted").images
     with pytest.raises(InputError, match="redact"):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from itertools import count
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,25 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from memorisk.audits.classifier.marks import write_mark
 from memorisk.report.page import style_sheet, template_environment
-from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.errors import InputError, MemoriskError, one_line, read_guard
 from memorisk.runs.files import read_json
 from memorisk.runs.folder import read_config
-from memorisk.view.images import png
+from memorisk.view.images import CLASSIFIED, png
 from memorisk.view.pairs import PER_PAGE, SyntheticRun
+from memorisk.view.patients import PER_PAGE as PATIENTS_PER_PAGE
+from memorisk.view.patients import ClassifierRun, Filters
 from memorisk.view.run_list import RunEntry, find_runs, read_entry
 from memorisk.view.verdicts import number_rows, verdict_blocks
 
 _PICTURE = {"Content-Type": "image/png"}
 _LONGEST_BODY = 1 << 14  # bytes of an answer
+_OPENS: Mapping[str, type[SyntheticRun] | type[ClassifierRun]] = {
+    "synthetic": SyntheticRun,
+    "classifier": ClassifierRun,
+    "losses": ClassifierRun,
+}
 
 
 class Viewer:
@@ -41,7 +50,7 @@ class Viewer:
     def __init__(self, places: Sequence[Path]) -> None:
         self.places, self._lock = places, threading.Lock()
         self.runs: dict[str, RunEntry] = {}
-        self._opened: dict[str, tuple[int, SyntheticRun]] = {}
+        self._opened: dict[str, tuple[int, SyntheticRun | ClassifierRun]] = {}
         self.find()
 
     def find(self) -> list[RunEntry]:
@@ -67,15 +76,38 @@ class Viewer:
         Raises:
             InputError: It is none, is not finished, or was made with ``--redact``.
         """
-        if run.kind != "synthetic" or run.state != "done":
-            raise InputError("only a finished run of audit synthetic has pairs to judge")
+        found = self.opened(run)
+        if not isinstance(found, SyntheticRun):
+            raise InputError("only a run of audit synthetic has pairs to judge")
+        return found
+
+    def classifier(self, run: RunEntry) -> ClassifierRun:
+        """The patients of a classifier run; read again where the run was written again.
+
+        Raises:
+            InputError: It is none, is not finished, or was made with ``--redact``.
+        """
+        found = self.opened(run)
+        if not isinstance(found, ClassifierRun):
+            raise InputError("only a run of audit classifier or audit losses has patients to look at")
+        return found
+
+    def opened(self, run: RunEntry) -> "SyntheticRun | ClassifierRun":
+        """The tables of a run; read again where it was written again.
+
+        Raises:
+            InputError: It has none to look at, is not finished, or was made with ``--redact``.
+        """
+        opens = _OPENS.get(run.kind)
+        if opens is None or run.state != "done":
+            raise InputError("only a finished audit of synthetic images or of a classifier can be looked into")
         if run.redacted:
             raise InputError("this run was made with --redact: neither ids nor images of it are shown")
-        with self._lock:
+        with self._lock, read_guard(run.folder):
             written = (run.folder / "verdict.json").stat().st_mtime_ns
             held = self._opened.get(run.key)
             if held is None or held[0] != written:
-                held = written, SyntheticRun(run.folder, read_config(run.folder), f"/run/{run.key}")
+                held = written, opens(run.folder, read_config(run.folder), f"/run/{run.key}")
                 self._opened[run.key] = held
             return held[1]
 
@@ -101,6 +133,8 @@ def create_app(places: Sequence[Path]) -> Starlette:
         Route("/run/{run}/image/{part}/{row:int}", pages.image),
         Route("/run/{run}/judge", pages.judge, methods=["POST"]),
         Route("/run/{run}/undo", pages.undo, methods=["POST"]),
+        Route("/run/{run}/patients", pages.patients),
+        Route("/run/{run}/mark", pages.mark, methods=["POST"]),
         Route("/static/{name}", _static),
     ]
     handlers: Mapping[Any, Callable[[Request, Exception], Response]] = {MemoriskError: _problem, 404: _problem}
@@ -136,9 +170,7 @@ class Pages:
             for run, verdict in zip(chosen, verdicts, strict=True)
         ]
         rows = number_rows(*(verdict or {} for verdict in verdicts))
-        return _page(
-            "compare.html", "Two runs", sides=sides, rows=rows, kinds_differ=chosen[0].kind != chosen[1].kind
-        )
+        return _page("compare.html", "Two runs", sides=sides, rows=rows, kinds_differ=chosen[0].kind != chosen[1].kind)
 
     def run(self, request: Request) -> Response:
         """The verdict of a run, and what can be looked at."""
@@ -151,6 +183,8 @@ class Pages:
             if progress.pairs:
                 more = f"{progress.open:,} of {progress.pairs:,} are open"
                 links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
+        elif run.kind in ("classifier", "losses") and run.state == "done":
+            links.append((f"/run/{run.key}/patients", "Look at the patients", "classes, images, losses and marks"))
         lead = verdict_blocks(_verdict(run.folder), run.progress)
         report = run.folder / "report.html"
         return _page("run.html", run.name, run=run, at_run=True, lead=lead, note=note, links=links, report=str(report))
@@ -230,13 +264,53 @@ class Pages:
         Raises:
             InputError: There is none.
         """
-        images = self.viewer.synthetic(self.viewer.run(request)).images
+        images = self.viewer.opened(self.viewer.run(request)).images
         part, row = request.path_params["part"].replace("-", " "), request.path_params["row"]
         if part not in images.sources or not 0 <= row < images.part(part).manifest.n:
             raise InputError("there is no such image")
         if request.query_params.get("small"):
             return Response(images.thumbnail(part, row), headers=_PICTURE)
         return Response(png(images.part(part).pixels(row)), headers=_PICTURE)
+
+    def patients(self, request: Request) -> Response:
+        """Patients of a classifier run as a grid."""
+        run = self.viewer.run(request)
+        found = self.viewer.classifier(run)
+        asked = request.query_params
+        flagged = asked.getlist("flagged")[0] == "1" if "flagged" in asked else found.any_flagged
+        filters = Filters(asked.get("label", ""), flagged, _decimal(asked.get("from", "")))
+        rows = found.chosen(filters)
+        last = max(1, -(-len(rows) // PATIENTS_PER_PAGE))
+        page = min(max(1, _number(asked.get("page", "1"))), last)
+        return _page(
+            "patients.html",
+            f"Patients of {run.name}",
+            run=run,
+            here="Patients",
+            n=len(rows),
+            filters=filters,
+            chart=found.chart(filters),
+            cards=found.cards(rows[(page - 1) * PATIENTS_PER_PAGE : page * PATIENTS_PER_PAGE]),
+            marks=found.marks,
+            note=found.images.reason(CLASSIFIED),
+            file=str(found.file),
+            page=page,
+            last=last,
+        )
+
+    async def mark(self, request: Request) -> Response:
+        """Give a patient a mark, or take it away.
+
+        Raises:
+            InputError: There is no such patient or mark.
+        """
+        said = await _body(request)
+        run = self.viewer.run(request)
+        patient = str(said.get("label", "")), str(said.get("group", ""))
+        if not self.viewer.classifier(run).known(*patient):
+            raise InputError("there is no such patient in this run")
+        marks = write_mark(run.folder, patient, str(said.get("mark", "")), given=said.get("given") is True)
+        return JSONResponse({"marks": marks.get(patient, ())})
 
     async def judge(self, request: Request) -> Response:
         """Keep an answer, and say which pair is next.
@@ -299,6 +373,15 @@ async def _body(request: Request) -> Mapping[str, Any]:
 def _number(text: str) -> int:
     """A whole number; 1 for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 1
+
+
+def _decimal(text: str) -> float | None:
+    """A finite number; None for anything else."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
 
 
 def _page(template: str, title: str, *, status: int = 200, **values: Any) -> Response:

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.manifest import Manifest
+from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.options import ImageOptions, of_synthetic_images
 from memorisk.images.pixels import PixelRule, Source
 from memorisk.images.sources.registry import load_manifest
@@ -27,6 +27,8 @@ from memorisk.runs.settings import written_settings
 
 CACHE = "thumbnails"
 """The folder of small pictures in a run folder, for its owner alone."""
+CLASSIFIED = "images"
+"""The one part of a run of ``audit classifier``."""
 THUMBNAIL_SIDE = 160
 _WIDEST = 1600  # pixels of a picture in a page; a larger image is shrunk
 
@@ -164,13 +166,16 @@ class RunImages:
 
     def _manifest(self, part: str, source: str, options: ImageOptions) -> Manifest | None:
         """The manifest that the run wrote, where its files are known without reading the source again."""
-        path = self.folder / "manifests" / f"{part.replace(' ', '_')}.parquet"
+        path = self.folder / (
+            "manifest.parquet" if part == CLASSIFIED else f"manifests/{part.replace(' ', '_')}.parquet"
+        )
         place = Path(source)
-        if not path.is_file() or not place.exists():
+        if not path.is_file() or not (place.exists() or source == "digits"):
             return None
         root = options.image_root or (place if place.is_dir() else place.parent)
         manifest = Manifest.load(path, root)
-        return manifest if manifest.n and Path(manifest.file(0)).exists() else None
+        first = manifest.file(0)
+        return manifest if first.startswith(BUILTIN) or Path(first).exists() else None
 
     def _options(self, part: str) -> ImageOptions:
         options = ImageOptions(**written_settings(ImageOptions, self.config))

@@ -139,10 +139,10 @@ class SyntheticRun:
         if laid.address and shown[0].address:
             changed = how not in ("", ORIENTATIONS[0], "as it lies")
             if changed:
-                laid = Pane("Training image, laid on it", f"The training image, {how}", f"{self.address}/pair/{place}/laid",
-                            real, how)  # fmt: skip
-            difference = Pane("Difference", "Where the two differ", f"{self.address}/pair/{place}/difference",
-                              difference=True)  # fmt: skip
+                at = f"{self.address}/pair/{place}/laid"
+                laid = Pane("Training image, laid on it", f"The training image, {how}", at, real, how)
+            at = f"{self.address}/pair/{place}/difference"
+            difference = Pane("Difference", "Where the two differ", at, difference=True)
             shown += [laid, difference]
             if changed:
                 shown.append(self._pane("training", real, "Training image, as it is"))
@@ -155,7 +155,9 @@ class SyntheticRun:
         if made not in self.neighbours.index:
             return []
         row = self.neighbours.loc[made]
-        nearest, second, held = (str(row.get(name) or "") for name in ("nearest_image", "second_image", "held_out_image"))
+        nearest, second, held = (
+            str(row.get(name) or "") for name in ("nearest_image", "second_image", "held_out_image")
+        )
         next_one, title = (second, "Next nearest patient") if nearest == real else (nearest, "Nearest training image")
         found = []
         if next_one:
@@ -245,5 +247,3 @@ def _foreseen_block(found: Foreseen, judged: bool, open_pairs: int) -> Block:
     kind, headline = HEADLINES[found.status]
     blocks = [Paragraph(left.strip()), Steps([capitalized(why) for why in found.why])]
     return Callout(kind, f"With this review: {headline[0].lower()}{headline[1:]}", blocks)
-
-

@@ -141,9 +141,7 @@ class Foresight:
 def _least_aligned(aligned: AlignedPairs, left: list[tuple[str, str]]) -> AlignedPairs:
     """What the second look confirms without dismissed pairs."""
     images, patients = {made for made, _ in left}, {real for _, real in left}
-    return replace(
-        aligned, n_pairs=len(left), n_confirmed_images=len(images), n_confirmed_patients=len(patients)
-    )
+    return replace(aligned, n_pairs=len(left), n_confirmed_images=len(images), n_confirmed_patients=len(patients))
 
 
 def _pairs(result: Result, table: str, real: str = "training_image") -> list[tuple[str, str]]:

@@ -1,6 +1,24 @@
 "use strict";
-// Keys and answers of a pair, and zooming its pictures in step. Lists and verdicts are whole without it.
+// Marks of patients; keys and answers of a pair, and zooming its pictures in step. Lists and verdicts are whole without it.
 (function () {
+  // Marks of patients.
+  document.querySelectorAll(".marks button").forEach(function (button) {
+    button.addEventListener("click", function () {
+      var card = button.closest("li"), given = button.getAttribute("aria-pressed") !== "true";
+      fetch("/run/" + card.parentNode.dataset.run + "/mark", {
+        method: "POST", headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ label: card.dataset.label, group: card.dataset.group, mark: button.dataset.mark, given: given })
+      }).then(function (answer) { return answer.json(); }).then(function (said) {
+        if (said.error) { throw new Error(said.error); }
+        button.setAttribute("aria-pressed", String(given));
+      }).catch(function (error) {
+        var told = document.getElementById("problem");
+        told.textContent = "Not kept: " + (error.message || "the server does not answer");
+        told.hidden = false;
+      });
+    });
+  });
+
   var judge = document.getElementById("judge");
   if (!judge) { return; }
   var run = "/run/" + judge.dataset.run, busy = false;
