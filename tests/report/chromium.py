@@ -76,8 +76,10 @@ class Chromium:
         os.close(self._in)
         self._profile.cleanup()
 
-    def open(self, file: Path, *, width: int = 1280, height: int = 900, dark: bool = False, media: str = "") -> None:
-        """Load a file in a fresh tab of this size, and wait until it is complete."""
+    def open(
+        self, file: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False, media: str = ""
+    ) -> None:
+        """Load a file, or an address, in a fresh tab of this size, and wait until it is complete."""
         if self._target:
             session, self._session = self._session, None
             self.call("Target.closeTarget", targetId=self._target)
@@ -96,9 +98,14 @@ class Chromium:
             mobile=width < 600,
         )
         self._events.clear()
-        self.call("Page.navigate", url=file.resolve().as_uri())
+        self.call("Page.navigate", url=file if isinstance(file, str) else file.resolve().as_uri())
+        self.await_load()
+
+    def await_load(self) -> None:
+        """Wait until the page is complete that was asked for since the last one was."""
         while not any(e.get("method") == "Page.loadEventFired" for e in self._events):
             self._events.append(self._read())
+        self._events = [e for e in self._events if e.get("method") != "Page.loadEventFired"]
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression in the page; the page's content policy does not bind the debugger."""
@@ -133,9 +140,10 @@ class Chromium:
     def press(self, key: str) -> None:
         """Press and release a key, as a reader with a keyboard would."""
         codes = {"Tab": 9, "Enter": 13}
-        text = {"text": "\r"} if key == "Enter" else {}
+        text = {"text": "\r"} if key == "Enter" else {"text": key} if len(key) == 1 else {}
+        code = codes.get(key) or ord(key.upper())
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key], **text)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send one command and wait for its answer; events that come meanwhile are kept."""

@@ -53,6 +53,7 @@ COMMANDS = {
                 "and nothing else."),
     "track": ("release:track", "Log finished runs to MLflow, TensorBoard or Weights & Biases (offline), without ids."),
     "compare": ("classifiers:compare", "Compare two runs, before and after a defence or a removal, with intervals."),
+    "view": ("view:view", "Look at runs, and judge pairs of images, in the browser of this machine."),
     "report": ("classifiers:report", "Render the report of a finished run again."),
 }  # fmt: skip
 """Where each command is, imported when it is called, and its line in ``memorisk --help``."""

@@ -39,7 +39,7 @@ def render_page(page: Page) -> str:
         The file's text; it holds no lone surrogate and can be written as UTF-8.
     """
     numbers = count(1)
-    style, script = _style(), _file("page.js")
+    style, script = style_sheet(), _file("page.js")
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -51,7 +51,7 @@ def render_page(page: Page) -> str:
         )
     )
     return (
-        _environment()
+        template_environment()
         .get_template("page.html")
         .render(
             page=page,
@@ -144,12 +144,13 @@ def _file(name: str) -> str:
 
 
 @cache
-def _style() -> str:
+def style_sheet() -> str:
+    """The report's style sheet, which the pages of ``memorisk view`` share."""
     return palette_css() + "\n" + _file("page.css")
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def template_environment() -> jinja2.Environment:
     """The templates, escaping everything and failing on any name they do not know."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_file),

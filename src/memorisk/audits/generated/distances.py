@@ -105,6 +105,8 @@ class Distances:
     """Whether these are minus the logits of a head."""
     candidates: "Candidates | None" = None
     """Who is looked at a second time; None where distances are made of nothing but numbers."""
+    second_nearest: np.ndarray | None = None
+    """[S] the training image that ``second`` is of, -1 where there is one patient; None likewise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +202,7 @@ def measure_distances(
     synthetic, synthetic_few = ask_few(found.synthetic, found.train, 1)
     ours = synthetic_few[:, 0]
     plants_to_train, plants_few = ask_few(found.plants, found.train, 1)
-    second, _ = ask(found.synthetic, found.train, 2, exclude=(patients[ours], patients))
+    second, second_nearest = ask(found.synthetic, found.train, 2, exclude=(patients[ours], patients))
     among, _ = ask(found.train, found.train, 3, exclude=(patients, patients))
     among_real = among_rows = made_held_nearest = np.empty(0, dtype=np.int64)
     among_lead = made_held = made_held_second = np.empty(0)
@@ -249,6 +251,7 @@ def measure_distances(
         among_rows=among_rows,
         logits=logits,
         candidates=Candidates(synthetic_few, plants_few, held_few, made_held_few),
+        second_nearest=second_nearest,
     )
 
 

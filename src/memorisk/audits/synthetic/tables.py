@@ -82,6 +82,8 @@ class SyntheticTables:
             "image": self.image,
             "nearest_image": self.train_image[d.nearest],
             "nearest_group": self.patient[d.nearest],
+            "second_image": self._named(self.train_image, d.second_nearest, n),
+            "held_out_image": self._named(self.held_image, d.synthetic_held_nearest, n),
             "distance": d.synthetic,
             "second_distance": d.second,
             "second_ratio": ratio,
@@ -89,6 +91,13 @@ class SyntheticTables:
             "nearer_than_new": np.full(n, np.nan) if near_new is None else near_new.share,
             "p_listed": found.set_p,
         }
+
+    @staticmethod
+    def _named(names: np.ndarray, rows: np.ndarray | None, n: int) -> np.ndarray:
+        """[n] the names of some rows; empty where there is none."""
+        if rows is None or len(rows) < n or not len(names):
+            return np.full(n, "", dtype=object)
+        return np.where(rows >= 0, names[rows], "")
 
     def per_group(self) -> pd.DataFrame:
         """Return a row for each training patient, by the detector that comes nearest to listing them."""

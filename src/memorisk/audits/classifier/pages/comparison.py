@@ -114,6 +114,7 @@ def _groups(found: Comparison) -> list[Block]:
         number("M_second", "Second"),
         words("listed_first", "Flagged, first"),
         words("listed_second", "Second"),
+        *(words(f"marked_{run}", f"Marked, {run}") for run in RUNS if f"marked_{run}" in table),
     ]
     of_class = found.per_class.set_index("label")
     for run in RUNS:

@@ -1,0 +1,431 @@
+"""The pages of ``memorisk view``: an address each, all read-only but the two that keep a review."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from itertools import count
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from memorisk.audits.classifier.marks import write_mark
+from memorisk.report.page import style_sheet, template_environment
+from memorisk.runs.errors import InputError, MemoriskError, one_line, read_guard
+from memorisk.runs.files import read_json
+from memorisk.runs.folder import read_config
+from memorisk.view.images import CLASSIFIED, png
+from memorisk.view.pairs import PER_PAGE, SyntheticRun
+from memorisk.view.patients import PER_PAGE as PATIENTS_PER_PAGE
+from memorisk.view.patients import ClassifierRun, Filters
+from memorisk.view.run_list import RunEntry, find_runs, read_entry
+from memorisk.view.verdicts import number_rows, verdict_blocks
+
+_PICTURE = {"Content-Type": "image/png"}
+_LONGEST_BODY = 1 << 14  # bytes of an answer
+_OPENS: Mapping[str, type[SyntheticRun] | type[ClassifierRun]] = {
+    "synthetic": SyntheticRun,
+    "classifier": ClassifierRun,
+    "losses": ClassifierRun,
+}
+
+
+class Viewer:
+    """The runs that are looked at, and what was read of them.
+
+    Args:
+        places: Run folders, or folders that hold some.
+
+    Raises:
+        InputError: There is no run.
+    """
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        self.places, self._lock = places, threading.Lock()
+        self.runs: dict[str, RunEntry] = {}
+        self._opened: dict[str, tuple[int, SyntheticRun | ClassifierRun]] = {}
+        self.find()
+
+    def find(self) -> list[RunEntry]:
+        """List the runs as they are now."""
+        found = find_runs(self.places)
+        self.runs = {run.key: run for run in found}
+        return found
+
+    def run(self, request: Request) -> RunEntry:
+        """The run that an address names, as it is now.
+
+        Raises:
+            InputError: There is none.
+        """
+        known = self.runs.get(request.path_params["run"])
+        if known is None:
+            raise InputError("there is no such run here")
+        return read_entry(known.folder, known.name)
+
+    def synthetic(self, run: RunEntry) -> SyntheticRun:
+        """The pairs of a synthetic run; read again where the run was written again.
+
+        Raises:
+            InputError: It is none, is not finished, or was made with ``--redact``.
+        """
+        found = self.opened(run)
+        if not isinstance(found, SyntheticRun):
+            raise InputError("only a run of audit synthetic has pairs to judge")
+        return found
+
+    def classifier(self, run: RunEntry) -> ClassifierRun:
+        """The patients of a classifier run; read again where the run was written again.
+
+        Raises:
+            InputError: It is none, is not finished, or was made with ``--redact``.
+        """
+        found = self.opened(run)
+        if not isinstance(found, ClassifierRun):
+            raise InputError("only a run of audit classifier or audit losses has patients to look at")
+        return found
+
+    def opened(self, run: RunEntry) -> "SyntheticRun | ClassifierRun":
+        """The tables of a run; read again where it was written again.
+
+        Raises:
+            InputError: It has none to look at, is not finished, or was made with ``--redact``.
+        """
+        opens = _OPENS.get(run.kind)
+        if opens is None or run.state != "done":
+            raise InputError("only a finished audit of synthetic images or of a classifier can be looked into")
+        if run.redacted:
+            raise InputError("this run was made with --redact: neither ids nor images of it are shown")
+        with self._lock, read_guard(run.folder):
+            written = (run.folder / "verdict.json").stat().st_mtime_ns
+            held = self._opened.get(run.key)
+            if held is None or held[0] != written:
+                held = written, opens(run.folder, read_config(run.folder), f"/run/{run.key}")
+                self._opened[run.key] = held
+            return held[1]
+
+
+def create_app(places: Sequence[Path]) -> Starlette:
+    """The application, which answers whoever asks: `guard.Guard` stands before it.
+
+    Args:
+        places: Run folders, or folders that hold some.
+
+    Raises:
+        InputError: There is no run.
+    """
+    viewer = Viewer(places)
+    pages = Pages(viewer)
+    routes = [
+        Route("/", pages.runs),
+        Route("/compare", pages.compare),
+        Route("/run/{run}", pages.run),
+        Route("/run/{run}/pairs", pages.pairs),
+        Route("/run/{run}/pair/{place:int}", pages.pair),
+        Route("/run/{run}/pair/{place:int}/{what}", pages.pair_picture),
+        Route("/run/{run}/image/{part}/{row:int}", pages.image),
+        Route("/run/{run}/judge", pages.judge, methods=["POST"]),
+        Route("/run/{run}/undo", pages.undo, methods=["POST"]),
+        Route("/run/{run}/patients", pages.patients),
+        Route("/run/{run}/mark", pages.mark, methods=["POST"]),
+        Route("/static/{name}", _static),
+    ]
+    handlers: Mapping[Any, Callable[[Request, Exception], Response]] = {MemoriskError: _problem, 404: _problem}
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+class Pages:
+    """Every page, by what was asked.
+
+    Args:
+        viewer: The runs.
+    """
+
+    def __init__(self, viewer: Viewer) -> None:
+        self.viewer = viewer
+
+    def runs(self, request: Request) -> Response:
+        """Every run."""
+        return _page("runs.html", "Runs", runs=self.viewer.find())
+
+    def compare(self, request: Request) -> Response:
+        """Two runs side by side.
+
+        Raises:
+            InputError: Not two were chosen.
+        """
+        chosen = [self.viewer.runs[key] for key in request.query_params.getlist("run") if key in self.viewer.runs]
+        if len(chosen) != 2:
+            raise InputError("choose two runs to compare")
+        verdicts = [_verdict(run.folder) for run in chosen]
+        sides = [
+            {"run": run, "blocks": verdict_blocks(verdict, run.progress)}
+            for run, verdict in zip(chosen, verdicts, strict=True)
+        ]
+        rows = number_rows(*(verdict or {} for verdict in verdicts))
+        return _page("compare.html", "Two runs", sides=sides, rows=rows, kinds_differ=chosen[0].kind != chosen[1].kind)
+
+    def run(self, request: Request) -> Response:
+        """The verdict of a run, and what can be looked at."""
+        run = self.viewer.run(request)
+        note, links = "", list[tuple[str, str, str]]()
+        if run.redacted and run.state == "done":
+            note = "This run was made with --redact: neither ids nor images of it are shown."
+        elif run.kind == "synthetic" and run.state == "done":
+            progress = self.viewer.synthetic(run).review.progress
+            if progress.pairs:
+                more = f"{progress.open:,} of {progress.pairs:,} are open"
+                links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
+        elif run.kind in ("classifier", "losses") and run.state == "done":
+            links.append((f"/run/{run.key}/patients", "Look at the patients", "classes, images, losses and marks"))
+        lead = verdict_blocks(_verdict(run.folder), run.progress)
+        report = run.folder / "report.html"
+        return _page("run.html", run.name, run=run, at_run=True, lead=lead, note=note, links=links, report=str(report))
+
+    def pairs(self, request: Request) -> Response:
+        """A page of pairs as a grid."""
+        run = self.viewer.run(request)
+        found = self.viewer.synthetic(run)
+        last = max(1, -(-len(found.review) // PER_PAGE))
+        page = min(max(1, _number(request.query_params.get("page", "1"))), last)
+        return _page(
+            "pairs.html",
+            f"Pairs of {run.name}",
+            run=run,
+            here="Pairs",
+            pairs=found.tiles(page),
+            progress=found.review.progress,
+            next_open=found.review.next_open(-1),
+            note=found.images.reason("synthetic") or found.images.reason("training"),
+            page=page,
+            last=last,
+        )
+
+    def pair(self, request: Request) -> Response:
+        """One pair, to be judged.
+
+        Raises:
+            InputError: There is no such pair.
+        """
+        run, place = self.viewer.run(request), request.path_params["place"]
+        found = self.viewer.synthetic(run)
+        review = found.review
+        if not 0 <= place < len(review):
+            raise InputError("there is no such pair")
+        last = review.last
+        return _page(
+            "pair.html",
+            f"Pair {place + 1}",
+            run=run,
+            here="Pairs",
+            kind="pair",
+            place=place,
+            key=review.keys[place],
+            said=review.answer(place),
+            progress=review.progress,
+            previous=f"/run/{run.key}/pair/{max(0, place - 1)}",
+            following=f"/run/{run.key}/pair/{min(len(review) - 1, place + 1)}",
+            note="",
+            panes=found.panes(place),
+            found_by=review.text(place, "found_by") or "a person",
+            patient=review.text(place, "patient"),
+            score=found.score(place),
+            alignment=review.text(place, "alignment"),
+            copies=len(review.rows(place)),
+            foreseen=found.foreseen(),
+            file=str(review.path),
+            last_reason="" if last is None else last.reason,
+            reviewer=review.reviewer,
+        )
+
+    def pair_picture(self, request: Request) -> Response:
+        """A training image laid on its synthetic one, or the difference of the two.
+
+        Raises:
+            InputError: There is no such picture.
+        """
+        found, place = self.viewer.synthetic(self.viewer.run(request)), request.path_params["place"]
+        what = request.path_params["what"]
+        if what not in ("laid", "difference") or not 0 <= place < len(found.review):
+            raise InputError("there is no such picture")
+        pixels = found.both(place)[1] if what == "laid" else found.difference(place)
+        return Response(png(pixels), headers=_PICTURE)
+
+    def image(self, request: Request) -> Response:
+        """An image of a run, by its part and row.
+
+        Raises:
+            InputError: There is none.
+        """
+        images = self.viewer.opened(self.viewer.run(request)).images
+        part, row = request.path_params["part"].replace("-", " "), request.path_params["row"]
+        if part not in images.sources or not 0 <= row < images.part(part).manifest.n:
+            raise InputError("there is no such image")
+        if request.query_params.get("small"):
+            return Response(images.thumbnail(part, row), headers=_PICTURE)
+        return Response(png(images.part(part).pixels(row)), headers=_PICTURE)
+
+    def patients(self, request: Request) -> Response:
+        """Patients of a classifier run as a grid."""
+        run = self.viewer.run(request)
+        found = self.viewer.classifier(run)
+        asked = request.query_params
+        flagged = asked.getlist("flagged")[0] == "1" if "flagged" in asked else found.any_flagged
+        filters = Filters(asked.get("label", ""), flagged, _decimal(asked.get("from", "")))
+        rows = found.chosen(filters)
+        last = max(1, -(-len(rows) // PATIENTS_PER_PAGE))
+        page = min(max(1, _number(asked.get("page", "1"))), last)
+        return _page(
+            "patients.html",
+            f"Patients of {run.name}",
+            run=run,
+            here="Patients",
+            n=len(rows),
+            filters=filters,
+            chart=found.chart(filters),
+            cards=found.cards(rows[(page - 1) * PATIENTS_PER_PAGE : page * PATIENTS_PER_PAGE]),
+            marks=found.marks,
+            note=found.images.reason(CLASSIFIED),
+            file=str(found.file),
+            page=page,
+            last=last,
+        )
+
+    async def mark(self, request: Request) -> Response:
+        """Give a patient a mark, or take it away.
+
+        Raises:
+            InputError: There is no such patient or mark.
+        """
+        said = await _body(request)
+        run = self.viewer.run(request)
+        patient = str(said.get("label", "")), str(said.get("group", ""))
+        if not self.viewer.classifier(run).known(*patient):
+            raise InputError("there is no such patient in this run")
+        marks = write_mark(run.folder, patient, str(said.get("mark", "")), given=said.get("given") is True)
+        return JSONResponse({"marks": marks.get(patient, ())})
+
+    async def judge(self, request: Request) -> Response:
+        """Keep an answer, and say which pair is next.
+
+        Raises:
+            InputError: The answer is none.
+        """
+        said = await _body(request)
+        run = self.viewer.run(request)
+        review = self.viewer.synthetic(run).review
+        answer = {name: str(said.get(name, "")) for name in ("pair", "verdict", "by", "reason")}
+        review.judge(answer["pair"], answer["verdict"], answer["by"] or review.reviewer, answer["reason"])
+        place = review.place_of[answer["pair"]]
+        following = review.next_open(place)
+        at = f"/pair/{following}" if following is not None else f"/pair/{place}"
+        return JSONResponse({"next": f"/run/{run.key}{at}", "open": review.progress.open})
+
+    async def undo(self, request: Request) -> Response:
+        """Take the last answer back, and show its pair."""
+        await _body(request)
+        run = self.viewer.run(request)
+        review = self.viewer.synthetic(run).review
+        key = review.undo()
+        if key is None:
+            raise InputError("nothing was judged here that could be taken back")
+        return JSONResponse({"next": f"/run/{run.key}/pair/{review.place_of[key]}", "open": review.progress.open})
+
+
+def _verdict(folder: Path) -> Mapping[str, Any] | None:
+    """The verdict of a run; None without.
+
+    Raises:
+        InputError: It is damaged.
+    """
+    path = folder / "verdict.json"
+    found = read_json(path) if path.is_file() else None
+    return found if isinstance(found, Mapping) else None
+
+
+async def _body(request: Request) -> Mapping[str, Any]:
+    """What a page sent.
+
+    Raises:
+        InputError: It is too long, or no object.
+    """
+    raw = b""
+    async for piece in request.stream():
+        raw += piece
+        if len(raw) > _LONGEST_BODY:
+            raise InputError("the answer is too long")
+    try:
+        said = json.loads(raw)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise InputError("the answer is no JSON object")
+    return said
+
+
+def _number(text: str) -> int:
+    """A whole number; 1 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 1
+
+
+def _decimal(text: str) -> float | None:
+    """A finite number; None for anything else."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
+
+
+def _page(template: str, title: str, *, status: int = 200, **values: Any) -> Response:
+    """A page of a template."""
+    numbers = count(1)
+    given = {"run": None, "at_run": False, "here": "", "kind": "", **values}
+    html = _templates().get_template(template).render(title=title, next_id=lambda: f"b{next(numbers)}", **given)
+    return HTMLResponse(html.encode("utf-8", errors="backslashreplace"), status_code=status)
+
+
+def _problem(request: Request, error: Exception) -> Response:
+    """One line for what went wrong: to a script as JSON, to a reader as a page."""
+    known = isinstance(error, MemoriskError)
+    why, status = (one_line(error, 400), 404 if request.method == "GET" else 400) if known else ("no such page", 404)
+    if request.method != "GET":
+        return JSONResponse({"error": why}, status_code=status)
+    if "/image/" in request.url.path or request.path_params.get("what"):
+        return PlainTextResponse(f"{why}\n", status_code=status)
+    return _page("problem.html", "That cannot be shown", status=status, why=why)
+
+
+_STATIC = {"view.css": "text/css", "view.js": "text/javascript"}
+
+
+def _static(request: Request) -> Response:
+    """The style sheet and the script, which come with the package."""
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        return RedirectResponse("/", status_code=303)
+    text = _file(name)
+    return Response(f"{style_sheet()}\n{text}" if name == "view.css" else text, media_type=_STATIC[name])
+
+
+@cache
+def _file(name: str) -> str:
+    """A file of this package's templates."""
+    return resources.files("memorisk.view").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    """The report's templates, and this package's."""
+    report = template_environment()
+    assert report.loader is not None
+    names = {entry.name for entry in resources.files("memorisk.view").joinpath("templates").iterdir()}
+    ours = jinja2.FunctionLoader(lambda name: _file(name) if name in names else None)
+    return report.overlay(loader=jinja2.ChoiceLoader([ours, report.loader]))

@@ -1,0 +1,214 @@
+"""The pixels of a run's images, by part and row; and small pictures of them, kept beside the run.
+
+No path comes from whoever asks: a page names a part of the run and a row of that part's own table. Where ids were
+replaced, the user's key finds the images; without it they are not shown. A run that was made with ``--redact`` has no
+images here.
+"""
+
+import io
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.images.manifest import BUILTIN, Manifest
+from memorisk.images.options import ImageOptions, of_synthetic_images
+from memorisk.images.pixels import PixelRule, Source
+from memorisk.images.sources.registry import load_manifest
+from memorisk.report.options import ReportOptions
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import fingerprint, write_bytes
+from memorisk.runs.folder import is_hidden, restore_paths
+from memorisk.runs.settings import written_settings
+
+CACHE = "thumbnails"
+"""The folder of small pictures in a run folder, for its owner alone."""
+CLASSIFIED = "images"
+"""The one part of a run of ``audit classifier``."""
+THUMBNAIL_SIDE = 160
+_WIDEST = 1600  # pixels of a picture in a page; a larger image is shrunk
+
+
+class PartImages:
+    """The images of one part of a run: training, synthetic or held out.
+
+    Args:
+        manifest: Where they are.
+        names: Their ids as the run writes them, [n].
+        rule: What their pixels are.
+    """
+
+    def __init__(self, manifest: Manifest, names: np.ndarray, rule: PixelRule) -> None:
+        self.manifest, self.names, self.rule = manifest, names, rule
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """Rows by id."""
+        return {str(name): row for row, name in enumerate(self.names)}
+
+    def source(self, row: int) -> Source:
+        """Where the pixels of a row are."""
+        record = self.manifest.table.iloc[row]
+        member, frame = record.get("member"), record.get("frame")
+        return Source(
+            self.manifest.file(row),
+            None if member is None or member != member else str(member) or None,
+            None if frame is None or not np.isscalar(frame) or frame != frame else int(frame),
+        )
+
+    def pixels(self, row: int) -> np.ndarray:
+        """[h, w, c] uint8 or uint16, as the audit compared them.
+
+        Raises:
+            InputError: The image cannot be read, or is no longer there.
+        """
+        try:
+            return self.rule.prepare(self.rule.read(self.source(row)))
+        except OSError as error:
+            raise InputError(f"the image cannot be read: {error.strerror or one_line(error, 80)}") from None
+
+
+class RunImages:
+    """The images of a run, a part of it opened when it is asked for.
+
+    Args:
+        folder: The run folder.
+        config: Its settings, paths restored.
+        sources: The setting that names the images of each part, as in ``{"training": "train"}``.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+        self.folder, self.config, self.sources = folder, config, sources
+        self.allowed = not config.get("redact")
+        self._parts: dict[str, PartImages | str] = {}
+
+    def part(self, part: str) -> PartImages:
+        """The images of a part.
+
+        Raises:
+            InputError: They may not be shown, or are not found.
+        """
+        if not self.allowed:
+            raise InputError("this run was made with --redact: it shows no images")
+        if part not in self._parts:
+            try:
+                self._parts[part] = self._open(part)
+            except InputError as error:
+                self._parts[part] = str(error)
+        found = self._parts[part]
+        if isinstance(found, str):
+            raise InputError(found)
+        return found
+
+    def reason(self, part: str) -> str:
+        """Why the images of a part are not shown; empty where they are."""
+        try:
+            self.part(part)
+        except InputError as error:
+            return str(error)
+        return ""
+
+    def row(self, part: str, name: str) -> int | None:
+        """The row of an id; None where it is unknown or nothing may be shown."""
+        try:
+            return self.part(part).row_of.get(name)
+        except InputError:
+            return None
+
+    def thumbnail(self, part: str, row: int) -> bytes:
+        """A small PNG, from the cache or made now.
+
+        Raises:
+            InputError: As `PartImages.pixels`.
+        """
+        images = self.part(part)
+        name = fingerprint(self.config.get("run"), part, str(images.names[row]), THUMBNAIL_SIDE, length=20)
+        path = self.folder / CACHE / f"{name}.png"
+        try:
+            return path.read_bytes()
+        except OSError:
+            made = png(images.pixels(row), side=THUMBNAIL_SIDE)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            write_bytes(path, made)
+        except OSError:  # a full or a read-only disk: it is made again next time
+            pass
+        return made
+
+    def _open(self, part: str) -> PartImages:
+        """Open a part.
+
+        Raises:
+            InputError: It is not found.
+        """
+        setting = self.sources.get(part)
+        value = None if setting is None else self.config.get(setting)
+        options = self._options(part)
+        split = self._split(part)
+        if value is None and split is not None:
+            value = self.config.get("train")
+        if value is None:
+            raise InputError(f"the run names no {part} images")
+        if is_hidden(value):
+            raise InputError("the run was pseudonymised: its images are shown where and for whom it was made")
+        source = self._located(str(value))
+        names = Pseudonyms.from_options(ReportOptions(**written_settings(ReportOptions, self.config)))
+        manifest = self._manifest(part, source, options) if names.key is None else None
+        if manifest is None:
+            manifest = load_manifest(source, options)
+            if split is not None and manifest.splits is not None:
+                manifest = manifest.subset(manifest.splits == split)
+        return PartImages(manifest, names.names(manifest.images), PixelRule.of(options))
+
+    def _manifest(self, part: str, source: str, options: ImageOptions) -> Manifest | None:
+        """The manifest that the run wrote, where its files are known without reading the source again."""
+        path = self.folder / (
+            "manifest.parquet" if part == CLASSIFIED else f"manifests/{part.replace(' ', '_')}.parquet"
+        )
+        place = Path(source)
+        if not path.is_file() or not (place.exists() or source == "digits"):
+            return None
+        root = options.image_root or (place if place.is_dir() else place.parent)
+        manifest = Manifest.load(path, root)
+        first = manifest.file(0)
+        return manifest if first.startswith(BUILTIN) or Path(first).exists() else None
+
+    def _options(self, part: str) -> ImageOptions:
+        options = ImageOptions(**written_settings(ImageOptions, self.config))
+        return of_synthetic_images(options) if part == "synthetic" else options
+
+    def _split(self, part: str) -> str | None:
+        """The given split of TRAIN that a part is, where it is one."""
+        held = self.config.get("held_out_split")
+        if held is None:
+            return None
+        return {"training": str(self.config.get("train_split") or "train"), "held out": str(held)}.get(part)
+
+    def _located(self, source: str) -> str:
+        """A source as it is found from here: paths of a run are relative to where its command was issued."""
+        if Path(source).is_absolute() or Path(source).exists():
+            return source
+        out = Path(str(restore_paths({"out": self.config.get("out", "")})["out"]))
+        if not out.is_absolute() and self.folder.parts[-len(out.parts) :] == out.parts:
+            place = Path(*self.folder.parts[: len(self.folder.parts) - len(out.parts)]) / source
+            if place.exists():
+                return str(place)
+        return source
+
+
+def png(pixels: np.ndarray, *, side: int = _WIDEST) -> bytes:
+    """An image as PNG, shrunk to a side where it is larger; 16 bits from its darkest to its brightest value."""
+    array = np.asarray(pixels)
+    if array.dtype != np.uint8:
+        low, high = float(array.min()), float(array.max())
+        array = np.rint((array.astype(np.float64) - low) * (255 / max(high - low, 1))).astype(np.uint8)
+    image = Image.fromarray(np.ascontiguousarray(array[:, :, 0] if array.shape[2] == 1 else array))
+    if max(image.size) > side:
+        image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", compress_level=1)
+    return buffer.getvalue()

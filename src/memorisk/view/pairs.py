@@ -1,0 +1,249 @@
+"""A synthetic run as its pages need it: its pairs, the pictures of a pair, and the verdict that a review would give."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.generated.review import CONFIRM, DISMISS
+from memorisk.audits.rendering import load_result
+from memorisk.audits.synthetic.foreseen import OPEN, Foreseen, Foresight, JudgedPair
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.result import MATRIX
+from memorisk.images.copies.near_copies import ORIENTATIONS
+from memorisk.report.blocks import Block, Callout, Heading, Paragraph, Steps
+from memorisk.report.columns import capitalized, column_texts, short
+from memorisk.report.result import from_storable
+from memorisk.runs.errors import InputError, read_guard
+from memorisk.runs.files import read_table
+from memorisk.runs.settings import written_settings
+from memorisk.view.images import RunImages
+from memorisk.view.review import PairReview
+from memorisk.view.verdicts import HEADLINES
+
+SOURCES = {"training": "train", "synthetic": "synthetic", "held out": "held_out"}
+PER_PAGE = 24
+
+
+@dataclass(frozen=True)
+class Pane:
+    """A picture beside others, or why there is none."""
+
+    title: str
+    alternative: str
+    address: str = ""
+    name: str = ""
+    """The id of the image."""
+    text: str = ""
+    why: str = ""
+    difference: bool = False
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A pair in the grid."""
+
+    place: int
+    verdict: str
+    synthetic: str
+    train: str
+    pictures: tuple[Pane, Pane]
+
+
+class SyntheticRun:
+    """A finished run of ``audit synthetic``.
+
+    Args:
+        folder: The run folder.
+        config: Its settings.
+        address: Of its pages.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
+        self.folder, self.config, self.address = folder, config, address
+        self.review, self.images = PairReview(folder), RunImages(folder, config, SOURCES)
+
+    @cached_property
+    def neighbours(self) -> pd.DataFrame:
+        """Of each synthetic image, by its id, the images that the audit found nearest."""
+        table = from_storable(read_table(self.folder / "per_image.parquet"))
+        wanted = [name for name in ("nearest_image", "second_image", "held_out_image") if name in table]
+        return table.loc[:, wanted].set_index(pd.Index(column_texts(table, "image")))
+
+    @cached_property
+    def laid(self) -> dict[tuple[str, str], tuple[np.ndarray, str]]:
+        """Of pairs that were laid on one another, the matrix and what was done, in words."""
+        path = self.folder / "tables" / "alignments.parquet"
+        if not path.is_file():
+            return {}
+        table = from_storable(read_table(path))
+        matrices = table.loc[:, list(MATRIX)].to_numpy(dtype=np.float64).reshape(-1, 2, 3)
+        pairs = zip(column_texts(table, "image"), column_texts(table, "training_image"), strict=True)
+        return dict(zip(pairs, zip(matrices, column_texts(table, "alignment"), strict=True), strict=True))
+
+    @cached_property
+    def orientations(self) -> dict[tuple[str, str], str]:
+        """Of pairs alike by pixels, what is done to the synthetic image to give the real one."""
+        table = from_storable(read_table(self.folder / "tables" / "pairs.parquet"))
+        pairs = zip(column_texts(table, "image"), column_texts(table, "real_image"), strict=True)
+        return dict(zip(pairs, column_texts(table, "orientation"), strict=True))
+
+    @cached_property
+    def foresight(self) -> Foresight:
+        """The numbers that a review can change."""
+        with read_guard(self.folder):
+            result = load_result(self.folder)
+            options = SyntheticOptions(**written_settings(SyntheticOptions, self.config))
+            return Foresight(result, options, self._pairs(DISMISS, self.review.before))
+
+    def _pairs(self, verdict: str, answers: Mapping[str, Any]) -> list[JudgedPair]:
+        """The pairs of some answers, every row of the table that they are."""
+        review = self.review
+        return [
+            JudgedPair(*(str(review.columns[name][row]) for name in ("synthetic_image", "training_image", "patient")))
+            for key, said in answers.items()
+            if said.verdict == verdict
+            for row in review.rows(review.place_of[key])
+        ]
+
+    def foreseen(self) -> list[Block]:
+        """The verdict with what was said so far."""
+        progress, answers = self.review.progress, self.review.answers()
+        found = self.foresight.verdict(self._pairs(CONFIRM, answers), self._pairs(DISMISS, answers))
+        return [_foreseen_block(found, bool(answers), progress.open)]
+
+    def tiles(self, page: int) -> list[Tile]:
+        """The pairs of a page of the grid, from 1."""
+        first = (page - 1) * PER_PAGE
+        return [self._tile(place) for place in range(first, min(first + PER_PAGE, len(self.review)))]
+
+    def _tile(self, place: int) -> Tile:
+        made, real = self.review.images(place)
+        said = self.review.answer(place)
+        pictures = (
+            self._pane("synthetic", made, "", small=True, alternative="Synthetic image"),
+            self._pane("training", real, "", small=True, alternative="Training image"),
+        )
+        return Tile(place, "" if said is None else said.verdict, made, real, pictures)
+
+    def panes(self, place: int) -> list[Pane]:
+        """The pictures of a pair: both images, their difference, and the next nearest."""
+        made, real = self.review.images(place)
+        how = self._how(made, real)
+        shown = [self._pane("synthetic", made, "Synthetic image")]
+        laid = self._pane("training", real, "Training image")
+        if laid.address and shown[0].address:
+            changed = how not in ("", ORIENTATIONS[0], "as it lies")
+            if changed:
+                at = f"{self.address}/pair/{place}/laid"
+                laid = Pane("Training image, laid on it", f"The training image, {how}", at, real, how)
+            at = f"{self.address}/pair/{place}/difference"
+            difference = Pane("Difference", "Where the two differ", at, difference=True)
+            shown += [laid, difference]
+            if changed:
+                shown.append(self._pane("training", real, "Training image, as it is"))
+        else:
+            shown.append(laid)
+        return [*shown, *self._others(made, real)]
+
+    def _others(self, made: str, real: str) -> list[Pane]:
+        """The next nearest training image, and the nearest held-out one."""
+        if made not in self.neighbours.index:
+            return []
+        row = self.neighbours.loc[made]
+        nearest, second, held = (
+            str(row.get(name) or "") for name in ("nearest_image", "second_image", "held_out_image")
+        )
+        next_one, title = (second, "Next nearest patient") if nearest == real else (nearest, "Nearest training image")
+        found = []
+        if next_one:
+            found.append(self._pane("training", next_one, title))
+        if held:
+            found.append(self._pane("held out", held, "Nearest held-out image"))
+        return found
+
+    def _pane(self, part: str, name: str, title: str, *, small: bool = False, alternative: str = "") -> Pane:
+        """The picture of an image of a part."""
+        row = self.images.row(part, name)
+        if row is None:
+            return Pane(title, alternative or title, name=name, why=self.images.reason(part) or "not found")
+        address = f"{self.address}/image/{part.replace(' ', '-')}/{row}{'?small=1' if small else ''}"
+        return Pane(title, alternative or title, address, name)
+
+    def _how(self, made: str, real: str) -> str:
+        """What was done to the training image to lie on the synthetic one, in words."""
+        if (made, real) in self.laid:
+            return self.laid[made, real][1]
+        return self.orientations.get((made, real), "")
+
+    def both(self, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """A synthetic image and the training image laid on it, of one shape.
+
+        Raises:
+            InputError: One cannot be shown.
+        """
+        made_name, real_name = self.review.images(place)
+        made, real = (self._pixels(part, name) for part, name in (("synthetic", made_name), ("training", real_name)))
+        if made.shape[2] != real.shape[2]:
+            made, real = (np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image for image in (made, real))
+        pair = made_name, real_name
+        if pair in self.laid:
+            from memorisk.images.copies.alignment import lay  # OpenCV, which most pages do without
+
+            return made, lay(real, self.laid[pair][0], made.shape[:2])
+        return made, unturned(real, self.orientations.get(pair, ORIENTATIONS[0]))
+
+    def difference(self, place: int) -> np.ndarray:
+        """[h, w, c] uint8, the size of the difference of a pair.
+
+        Raises:
+            InputError: One of the images cannot be shown, or they differ in shape.
+        """
+        made, laid = self.both(place)
+        if made.shape != laid.shape:
+            raise InputError("the two images differ in shape")
+        top = 255.0 if made.dtype == np.uint8 else max(1.0, float(max(made.max(), laid.max())))
+        return np.rint(np.abs(made.astype(np.float64) - laid.astype(np.float64)) * (255 / top)).astype(np.uint8)
+
+    def _pixels(self, part: str, name: str) -> np.ndarray:
+        row = self.images.row(part, name)
+        if row is None:
+            raise InputError(self.images.reason(part) or f"there is no such {part} image")
+        return self.images.part(part).pixels(row)
+
+    def score(self, place: int) -> str:
+        """The score of a pair by who found it; empty without one."""
+        value = self.review.score[self.review.rows(place)[0]]
+        return "" if np.isnan(value) else short(value)
+
+
+def unturned(image: np.ndarray, orientation: str) -> np.ndarray:
+    """The image that an orientation turned into this one, [h, w, c]; see `near_copies.orientations`."""
+    at = ORIENTATIONS.index(orientation) if orientation in ORIENTATIONS else 0
+    back = np.rot90(image, -(at % 4))
+    return np.ascontiguousarray(back[:, ::-1] if at >= 4 else back)
+
+
+def _foreseen_block(found: Foreseen, judged: bool, open_pairs: int) -> Block:
+    """The verdict with a review as a box."""
+    left = f" {open_pairs:,} {'pair is' if open_pairs == 1 else 'pairs are'} not judged yet."
+    left = left if open_pairs else " All pairs are judged."
+    if not judged:
+        return Callout("note", "Nothing is judged yet: the verdict is that of the run", [Paragraph(left.strip())])
+    if found.status == OPEN:
+        said: list[Block] = [
+            Paragraph(
+                "Dismissed pairs make room for the next image, whose distance the run did not keep. The audit, "
+                f"repeated with this review, decides.{left}"
+            )
+        ]
+        if found.why:
+            said += [Heading("What remains, as far as this run's tables tell"), Steps([*map(capitalized, found.why)])]
+        return Callout("note", "With this review: to be seen", said)
+    kind, headline = HEADLINES[found.status]
+    blocks = [Paragraph(left.strip()), Steps([capitalized(why) for why in found.why])]
+    return Callout(kind, f"With this review: {headline[0].lower()}{headline[1:]}", blocks)

@@ -1,0 +1,232 @@
+"""A classifier run as its pages need it: classes, and patients with their images, their losses and their marks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from memorisk.audits.classifier.evidence import SCORES
+from memorisk.audits.classifier.marks import FILE, MARKS, read_marks
+from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, probability
+from memorisk.report.result import from_storable
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import read_table
+from memorisk.view.images import CLASSIFIED, RunImages
+
+PER_PAGE = 12
+_MOST_PICTURES = 6  # of one patient
+_WIDTH = 300.0  # of a strip, in its own units
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which patients are shown."""
+
+    label: str = ""
+    """Of this class; empty for all."""
+    flagged: bool = True
+    """The flagged ones alone."""
+    least: float | None = None
+    """With this M or more."""
+
+    def address(self, **changes: Any) -> str:
+        """The query of a page with these filters, some of them changed."""
+        given = {"label": self.label, "flagged": int(self.flagged), "from": "" if self.least is None else self.least}
+        return urlencode({**given, **changes}, errors="surrogatepass")
+
+
+@dataclass(frozen=True)
+class ClassBar:
+    """A class in the chart."""
+
+    label: str
+    flagged: str
+    mean: str
+    limits: str
+    query: str
+    bar: tuple[float, float]
+    """Where the interval begins and how wide it is, of 100."""
+    dot: float
+    zero: float
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The losses of an image by all models, as places from 0 to `_WIDTH`."""
+
+    seen: tuple[float, ...]
+    unseen: tuple[float, ...]
+    words: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image of a patient."""
+
+    image: str
+    address: str
+    path: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """A patient in the grid."""
+
+    label: str
+    group: str
+    m: str
+    p: str
+    flagged: bool
+    n_images: int
+    pictures: tuple[Picture, ...]
+    strips: tuple[Strip, ...]
+    marks: tuple[str, ...]
+
+
+class ClassifierRun:
+    """A finished run of ``audit classifier`` or ``audit losses``.
+
+    Args:
+        folder: The run folder.
+        config: Its settings.
+        address: Of its pages.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
+        self.folder, self.address = folder, address
+        self.images = RunImages(folder, config, {CLASSIFIED: "images"})
+        self.groups = from_storable(read_table(folder / "per_group.parquet"))
+        self.classes = from_storable(read_table(folder / "per_class.parquet"))
+        lacking = [name for name in ("label", "group", "M", "flagged") if name not in self.groups]
+        if lacking:
+            raise InputError(f"{one_line(folder)} lists no patients: its table lacks {lacking[0]}")
+        self._label = np.array(column_texts(self.groups, "label"), dtype=object)
+        self._group = np.array(column_texts(self.groups, "group"), dtype=object)
+        self._m = column_numbers(self.groups, "M")
+        self._flagged = booleans(self.groups, "flagged")
+        self._order = np.argsort(-np.nan_to_num(self._m, nan=-np.inf), kind="stable")
+
+    @cached_property
+    def _items(self) -> dict[tuple[str, str], list[str]]:
+        """Images of each class and patient, those with the largest M first."""
+        table = from_storable(read_table(self.folder / "per_image.parquet"))
+        table = table.sort_values("M", ascending=False, kind="stable")
+        found: dict[tuple[str, str], list[str]] = {}
+        for label, group, image in zip(*(column_texts(table, c) for c in ("label", "group", "image")), strict=True):
+            found.setdefault((label, group), []).append(image)
+        return found
+
+    def chosen(self, filters: Filters) -> np.ndarray:
+        """Rows of the patients that are shown, the largest M first."""
+        keep = np.ones(len(self._order), dtype=bool)
+        if filters.flagged:
+            keep &= self._flagged
+        if filters.label:
+            keep &= self._label == filters.label
+        if filters.least is not None:
+            keep &= self._m >= filters.least
+        return self._order[keep[self._order]]
+
+    @property
+    def any_flagged(self) -> bool:
+        """Return whether anybody is flagged."""
+        return bool(self._flagged.any())
+
+    def chart(self, filters: Filters) -> list[ClassBar]:
+        """Every class with its mean M and interval, the largest first."""
+        table = self.classes
+        labels, mean = column_texts(table, "label"), column_numbers(table, "mean")
+        low, high = column_numbers(table, "low"), column_numbers(table, "high")
+        flagged = column_numbers(table, "flagged")
+        ends = np.concatenate([mean, low, high, [0.0]])
+        ends = ends[np.isfinite(ends)]
+        first, width = float(ends.min()), float(ends.max() - ends.min()) or 1.0
+        bars = []
+        for row in np.argsort(-np.nan_to_num(mean, nan=-np.inf), kind="stable"):
+            known = np.isfinite([mean[row], low[row], high[row]]).all()
+            at = [100 * (value - first) / width if known else 0.0 for value in (low[row], high[row], mean[row])]
+            bars.append(
+                ClassBar(
+                    label=labels[row],
+                    flagged="" if not np.isfinite(flagged[row]) else f"{int(flagged[row]):,}",
+                    mean="not measurable" if not np.isfinite(mean[row]) else decimal(mean[row]),
+                    limits=f"[{decimal(low[row])}, {decimal(high[row])}]" if known else "",
+                    query=filters.address(label=labels[row], page=1),
+                    bar=(round(at[0], 2), round(at[1] - at[0], 2)),
+                    dot=round(at[2], 2),
+                    zero=round(100 * (0.0 - first) / width, 2),
+                    chosen=labels[row] == filters.label,
+                )
+            )
+        return bars
+
+    def cards(self, rows: np.ndarray) -> list[Card]:
+        """The patients of some rows."""
+        patients = [(str(self._label[row]), str(self._group[row])) for row in rows]
+        shown = {patient: self._items.get(patient, [])[:_MOST_PICTURES] for patient in patients}
+        scores = self._scores([image for images in shown.values() for image in images])
+        top = float(scores["loss"].max()) if len(scores) else 1.0
+        by_item = dict(list(scores.groupby(["label", "image"], sort=False))) if len(scores) else {}
+        marks = read_marks(self.folder)
+        p, n_images = column_numbers(self.groups, "p_value"), column_numbers(self.groups, "n_images")
+        return [
+            Card(
+                label=label,
+                group=group,
+                m="not measurable" if np.isnan(self._m[row]) else decimal(self._m[row]),
+                p="" if np.isnan(p[row]) else probability(p[row]),
+                flagged=bool(self._flagged[row]),
+                n_images=0 if np.isnan(n_images[row]) else int(n_images[row]),
+                pictures=tuple(self._picture(image) for image in shown[label, group]),
+                strips=tuple(
+                    _strip(by_item[label, image], top) for image in shown[label, group] if (label, image) in by_item
+                ),
+                marks=marks.get((label, group), ()),
+            )
+            for row, (label, group) in zip(rows, patients, strict=True)
+        ]
+
+    def known(self, label: str, group: str) -> bool:
+        """Tell whether the run has such a patient in such a class."""
+        return bool(((self._label == label) & (self._group == group)).any())
+
+    @property
+    def file(self) -> Path:
+        """Where marks are kept."""
+        return self.folder / FILE
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Return what may be said of a patient."""
+        return MARKS
+
+    def _scores(self, images: list[str]) -> pd.DataFrame:
+        """The losses of some images by all models; the other rows of the table are not kept."""
+        path, columns = self.folder / SCORES, ["image", "label", "member", "loss"]
+        if not path.is_file() or not images:
+            return pd.DataFrame({name: [] for name in columns})
+        return pq.read_table(path, columns=columns, filters=[("image", "in", images)]).to_pandas()
+
+    def _picture(self, image: str) -> Picture:
+        row = self.images.row(CLASSIFIED, image)
+        if row is None:
+            return Picture(image, "", "", self.images.reason(CLASSIFIED) or "not found")
+        part = self.images.part(CLASSIFIED)
+        return Picture(image, f"{self.address}/image/{CLASSIFIED}/{row}", part.manifest.file(row), "")
+
+
+def _strip(scores: pd.DataFrame, top: float) -> Strip:
+    """The losses of one image, those of models that saw it and of those that did not."""
+    loss, seen = scores["loss"].to_numpy(dtype=np.float64), scores["member"].to_numpy(dtype=bool)
+    place = np.clip(loss / (top or 1.0), 0.0, 1.0) * _WIDTH
+    means = [f"{values.mean():.2f}" if len(values) else "none" for values in (loss[seen], loss[~seen])]
+    words = f"mean loss {means[0]} of {int(seen.sum())} models that saw it, {means[1]} of {int((~seen).sum())} others"
+    return Strip(tuple(np.round(place[seen], 1).tolist()), tuple(np.round(place[~seen], 1).tolist()), words)

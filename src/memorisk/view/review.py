@@ -1,0 +1,230 @@
+"""What a person says of the pairs of a synthetic run: shown one by one, kept in one file, undone one by one.
+
+Pairs come in the order of the audit's own ``review.csv``: those singled out or confirmed by alignment first, and the
+most alike of each part before others. Rows with the same two contents are one pair, which is judged once.
+
+Every answer is written at once to `FILE` in the run folder, which ``--review`` reads. It holds the judged pairs alone,
+so that an answer costs the same whatever the size of the set. What was said in the run's ``--review`` or by hand in
+its ``review.csv`` is taken over; neither file is changed.
+"""
+
+import getpass
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.generated.review import ANSWERS, COLUMNS, CONFIRM, DISMISS, Judgement
+from memorisk.images.columns import read_described
+from memorisk.report.columns import column_texts
+from memorisk.report.result import from_storable
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import read_table
+from memorisk.runs.tables import write_csv
+
+FILE = "reviewed.csv"
+"""What was said in the viewer, in the run folder."""
+_LONGEST = 500  # letters of a reason or a name
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a review is."""
+
+    pairs: int
+    confirmed: int
+    dismissed: int
+
+    @property
+    def open(self) -> int:
+        """Return the pairs that nobody judged."""
+        return self.pairs - self.confirmed - self.dismissed
+
+
+class PairReview:
+    """The pairs of a run and what was said of them.
+
+    Args:
+        folder: The run folder.
+
+    Raises:
+        InputError: The run has no table of pairs, or an answer in it is none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "tables" / "review.parquet"
+        if not path.is_file():
+            raise InputError(f"{one_line(folder)} asks about no pairs: it is no finished run of audit synthetic")
+        self.folder, self.path, self._lock = folder, folder / FILE, threading.RLock()
+        table = from_storable(read_table(path))
+        self.columns = {name: np.array(column_texts(table, name), dtype=object) for name in COLUMNS if name != "score"}
+        self.score = table["score"].to_numpy(dtype=np.float64)
+        codes, keys = pd.factorize(self.columns["pair"])
+        self.keys: list[str] = [str(key) for key in keys]
+        order = np.argsort(codes, kind="stable")
+        self._rows, self._starts = order, np.searchsorted(codes[order], np.arange(len(keys) + 1))
+        self.before = self._said({name: self.columns[name] for name in ("pair", *ANSWERS)})
+        self._base = {**self.before, **self._by_hand()}
+        self._own: dict[str, Judgement] = {}
+        self._seen: tuple[int, int] | None = None
+        self._refresh()
+
+    def __len__(self) -> int:
+        """The number of pairs, each content once."""
+        return len(self.keys)
+
+    @cached_property
+    def place_of(self) -> dict[str, int]:
+        """Places of pairs by their keys."""
+        return {key: place for place, key in enumerate(self.keys)}
+
+    def rows(self, place: int) -> np.ndarray:
+        """The rows of the table that are this pair."""
+        return self._rows[self._starts[place] : self._starts[place + 1]]
+
+    def text(self, place: int, column: str) -> str:
+        """A column of a pair's first row."""
+        return str(self.columns[column][self.rows(place)[0]])
+
+    def images(self, place: int) -> tuple[str, str]:
+        """The synthetic and the training image of a pair."""
+        return self.text(place, "synthetic_image"), self.text(place, "training_image")
+
+    def answers(self) -> dict[str, Judgement]:
+        """What was said of pairs, by key; the last answer last."""
+        return {key: said for key, said in self._base.items() if key not in self._own} | self._own
+
+    def answer(self, place: int) -> Judgement | None:
+        """What was said of a pair."""
+        key = self.keys[place]
+        return self._own.get(key) or self._base.get(key)
+
+    @property
+    def progress(self) -> Progress:
+        """How far the review is."""
+        said = [answer.verdict for key, answer in self.answers().items() if key in self.place_of]
+        return Progress(len(self), said.count(CONFIRM), said.count(DISMISS))
+
+    @property
+    def last(self) -> Judgement | None:
+        """The last dismissal: whoever dismisses the next pair often says the same."""
+        return next((said for said in reversed(self.answers().values()) if said.verdict == DISMISS), None)
+
+    @property
+    def reviewer(self) -> str:
+        """Who judges: as in the last answer, else the user of this machine."""
+        said = next((said.by for said in reversed(self.answers().values()) if said.by), "")
+        if said:
+            return said
+        try:
+            return getpass.getuser()
+        except (KeyError, OSError):
+            return ""
+
+    def next_open(self, after: int) -> int | None:
+        """The next pair that nobody judged, from the first again after the last; None where all are."""
+        answers, n = self.answers(), len(self)
+        return next((at % n for at in range(after + 1, after + 1 + n) if self.keys[at % n] not in answers), None)
+
+    def judge(self, key: str, verdict: str, by: str, reason: str) -> None:
+        """Keep an answer.
+
+        Args:
+            key: Of the pair.
+            verdict: "confirm" or "dismiss".
+            by: Who.
+            reason: Why.
+
+        Raises:
+            InputError: There is no such pair or answer, or a dismissal lacks who or why.
+        """
+        if key not in self.place_of:
+            raise InputError("there is no such pair in this run")
+        if verdict not in (CONFIRM, DISMISS):
+            raise InputError("say confirm or dismiss")
+        by, reason = one_line(by.strip(), _LONGEST), one_line(reason.strip(), _LONGEST)
+        if verdict == DISMISS and not (by and reason):
+            raise InputError("a dismissed pair needs who dismissed it and why")
+        with self._lock:
+            self._refresh()
+            self._own.pop(key, None)
+            self._own[key] = Judgement(verdict, by, reason)
+            self._write()
+
+    def undo(self) -> str | None:
+        """Take the last answer of this file back; the pair's key, None where there is none."""
+        with self._lock:
+            self._refresh()
+            if not self._own:
+                return None
+            key = next(reversed(self._own))
+            del self._own[key]
+            self._write()
+            return key
+
+    def _write(self) -> None:
+        """Write all answers, a row for each row of the table; the file is gone with its last answer."""
+        answers = self.answers()
+        if not self._own:
+            self.path.unlink(missing_ok=True)
+            self._seen = None
+            return
+        rows = [(row, said) for key, said in answers.items() for row in self.rows(self.place_of[key])]
+        at = np.array([row for row, _ in rows], dtype=np.int64)
+        table = pd.DataFrame({name: values[at] for name, values in self.columns.items()})
+        table["score"] = [None if np.isnan(value) else float(f"{value:.6g}") for value in self.score[at]]
+        said = {name: [getattr(answer, name) for _, answer in rows] for name in ANSWERS}
+        write_csv(self.path, table.assign(**said).loc[:, list(COLUMNS)])
+        self._seen = self._stamp()
+
+    def _refresh(self) -> None:
+        """Read the file again where another process, or a person, wrote it meanwhile."""
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        self._seen, self._own = stamp, {}
+        if stamp is not None:
+            found = self._read(self.path)
+            self._own = {key: said for key, said in found.items() if self._base.get(key) != said}
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
+    def _by_hand(self) -> dict[str, Judgement]:
+        """What a person wrote into ``review.csv`` and its followers."""
+        said: dict[str, Judgement] = {}
+        for path in sorted(self.folder.glob("review*.csv")):
+            if path.name == "review.csv" or path.stem.removeprefix("review-").isdigit():
+                said |= self._read(path)
+        return said
+
+    def _read(self, path: Path) -> dict[str, Judgement]:
+        """The answers in a file about pairs of this run.
+
+        Raises:
+            InputError: It cannot be read, or lacks a column.
+        """
+        table = read_described(path, quoted=True)
+        lacking = [name for name in ("pair", *ANSWERS) if name not in table]
+        if lacking:
+            raise InputError(f"{one_line(path)} is no review of pairs: it lacks the column {lacking[0]}; move it away")
+        return self._said({name: table[name].astype(str).to_numpy(dtype=object) for name in ("pair", *ANSWERS)})
+
+    def _said(self, columns: Mapping[str, np.ndarray]) -> dict[str, Judgement]:
+        """Answers by key; rows without one, and pairs of other runs, are passed over."""
+        filled = np.flatnonzero(np.array([str(value).strip() != "" for value in columns["verdict"]], dtype=bool))
+        known: dict[str, Judgement] = {}
+        for row in filled:
+            verdict, by, reason = (str(columns[name][row]).strip() for name in ANSWERS)
+            key = str(columns["pair"][row]).strip()
+            if verdict.lower() in (CONFIRM, DISMISS) and key in self.place_of:
+                known[key] = Judgement(verdict.lower(), by, reason)
+        return known

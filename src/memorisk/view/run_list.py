@@ -1,0 +1,170 @@
+"""The runs below some folders: what each asked, how far it is, and its verdict."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.files import fingerprint, read_json
+from memorisk.runs.folder import LOG, is_run, read_config
+from memorisk.runs.locks import refuse_held
+
+MOST_RUNS = 2000
+"""Runs that one folder is searched for; a folder with more is refused, since its page would not be read."""
+_DEPTH = 6
+_TAIL_BYTES = 1 << 16
+QUESTIONS: Mapping[str, str] = {
+    "classifier": "Which patients does the classifier remember?",
+    "losses": "Which patients do the models remember, by their losses?",
+    "synthetic": "Do the synthetic images copy anybody?",
+    "filter": "Which synthetic images are copies?",
+    "synthesize": "Which images can be drawn and kept?",
+    "watch": "Does the generator begin to memorize?",
+    "feature": "Does the model remember a mark?",
+    "quality": "How good are the synthetic images?",
+    "check": "Are the images fit for training?",
+}
+"""What a run asked, by its kind."""
+State = Literal["done", "running", "broken"]
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """A run of the list."""
+
+    key: str
+    """Names it in links; tells nothing of the path."""
+    folder: Path
+    name: str
+    """Its folder, as seen from the place that was searched."""
+    kind: str
+    """As in `QUESTIONS`; empty for others."""
+    state: State
+    status: str
+    """pass, fail or undecided; empty without a verdict."""
+    date: str
+    """Of its last line of log, to the minute."""
+    progress: str
+    """The last that its log says, of a run that is not done."""
+    redacted: bool
+    """Whether it was made with ``--redact``: neither ids nor images of it are shown."""
+
+    @property
+    def question(self) -> str:
+        """Return what was asked."""
+        return QUESTIONS.get(self.kind, "Another run")
+
+
+def find_runs(places: Sequence[Path]) -> list[RunEntry]:
+    """List every run at or below some folders, the newest first.
+
+    Args:
+        places: Run folders, or folders that hold some.
+
+    Raises:
+        InputError: A place is no folder, no run is below any, or too many are.
+    """
+    found: dict[Path, str] = {}
+    for place in places:
+        if not place.is_dir():
+            raise InputError(f"{one_line(place)} is no folder: name run folders, or a folder that holds some")
+        for folder in _below(place.absolute(), 0):
+            inside = os.path.relpath(folder, place.absolute())
+            found.setdefault(folder, folder.name if inside == "." else inside)
+            if len(found) > MOST_RUNS:
+                raise InputError(f"{one_line(place)} holds more than {MOST_RUNS:,} runs: name a folder with fewer")
+    if not found:
+        named = ", ".join(one_line(place, 120) for place in places)
+        raise InputError(f"{named}: no run is in or below it; a run is a folder that a command wrote with --out")
+    entries = [read_entry(folder, name) for folder, name in found.items()]
+    return sorted(entries, key=lambda entry: (entry.date, entry.name), reverse=True)
+
+
+def read_entry(folder: Path, name: str) -> RunEntry:
+    """Describe a run; one that cannot be read is broken, and says why.
+
+    Args:
+        folder: Of the run.
+        name: As it is shown.
+    """
+    key, lines = fingerprint(str(folder), length=12), _last_lines(folder / LOG)
+    date = str(lines[-1].get("time", ""))[:16].replace("T", " ") if lines else ""
+    try:
+        config = read_config(folder)
+        verdict = read_json(folder / "verdict.json") if (folder / "verdict.json").is_file() else None
+        verdict = verdict if isinstance(verdict, dict) else None
+    except (InputError, OSError) as error:
+        return RunEntry(key, folder, name, "", "broken", "", date, one_line(error, 200), True)
+    kind = _kind(config, verdict)
+    redacted = bool(config.get("redact"))
+    if verdict is not None:
+        return RunEntry(key, folder, name, kind, "done", str(verdict.get("status", "")), date, "", redacted)
+    if lines and lines[-1].get("event") == "finished":
+        return RunEntry(key, folder, name, kind, "done", "", date, "", redacted)
+    state: State = "running" if _is_held(folder) else "broken"
+    return RunEntry(key, folder, name, kind, state, "", date, _progress(lines), redacted)
+
+
+def _below(folder: Path, depth: int) -> Iterator[Path]:
+    """A folder if it is a run, and the runs in it; links are not followed."""
+    if is_run(folder):
+        yield folder
+    if depth >= _DEPTH:
+        return
+    try:
+        inner = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    for path in inner:
+        if not os.path.basename(path).startswith("."):  # noqa: PTH119
+            yield from _below(Path(path), depth + 1)
+
+
+def _kind(config: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> str:
+    """The kind of a run, by its verdict, else by its settings."""
+    if verdict is not None and verdict.get("audit"):
+        return str(verdict["audit"])
+    made = config.get("run")
+    if isinstance(made, Mapping) and made.get("audit"):
+        return str(made["audit"])
+    return "classifier" if "images" in config and "models" in config else ""
+
+
+def _is_held(folder: Path) -> bool:
+    """Tell whether a process works on the folder."""
+    try:
+        refuse_held(folder)
+    except InputError:
+        return True
+    return False
+
+
+def _last_lines(path: Path) -> list[dict[str, Any]]:
+    """The events at the end of a log; lines that a kill cut short are passed over."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            raw = file.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    events = []
+    for line in raw:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            events.append(event)
+    return events
+
+
+def _progress(lines: Sequence[Mapping[str, Any]]) -> str:
+    """What a log says of a run that is not done."""
+    if not lines:
+        return "nothing is logged yet"
+    trained = sum(line.get("event") == "trained" for line in lines)
+    said = f"last event: {one_line(lines[-1].get('event', ''), 60)}"
+    return f"{plural(trained, 'model', 'models')} trained; {said}" if trained else said

@@ -1,0 +1,53 @@
+"""The verdict of a run as blocks, and its numbers beside those of another."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from memorisk.report.blocks import Block, Callout, Heading, Kind, Paragraph, Steps
+from memorisk.report.columns import MINUS, capitalized
+
+HEADLINES: Mapping[str, tuple[Kind, str]] = {
+    "pass": ("pass", "Passed"),
+    "fail": ("fail", "Not ready for release"),
+    "undecided": ("undecided", "Could not be decided"),
+}
+_WAYS = {"pass": "What would change it", "fail": "What to do", "undecided": "What would decide it"}
+
+
+def verdict_blocks(verdict: Mapping[str, Any] | None, progress: str = "") -> list[Block]:
+    """What a run says, or that it says nothing yet.
+
+    Args:
+        verdict: ``verdict.json``; None without.
+        progress: How far it is.
+    """
+    if verdict is None:
+        return [Callout("note", "No verdict yet", [Paragraph(progress)] if progress else [])]
+    status = str(verdict.get("status"))
+    kind, headline = HEADLINES.get(status, ("note", "Done"))
+    why, ways = ([capitalized(str(line)) for line in verdict.get(name) or ()] for name in ("why", "what_would_decide"))
+    blocks: list[Block] = [Heading("Why"), Steps(why)] if why else []
+    if ways:
+        blocks += [Heading(_WAYS.get(status, _WAYS["undecided"])), Steps(ways)]
+    return [Callout(kind, headline, blocks)]
+
+
+def number_rows(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The numbers of two verdicts side by side, those that both have."""
+    ours, theirs = (dict(_numbers(verdict, "")) for verdict in (first, second))
+    return [(name, _written(value), _written(theirs[name])) for name, value in ours.items() if name in theirs]
+
+
+def _numbers(value: Any, name: str) -> list[tuple[str, float]]:
+    if isinstance(value, bool) or name == "schema":
+        return []
+    if isinstance(value, int | float):
+        return [(name.replace("_", " "), value)]
+    if isinstance(value, Mapping):
+        return [found for key, inner in value.items() for found in _numbers(inner, f"{name} {key}".strip())]
+    return []
+
+
+def _written(value: float) -> str:
+    text = f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return text.replace("-", MINUS)
