@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, LossesOptions
+from memorisk.audits.image_set.options import CheckOptions
 from memorisk.cli.settings import (
     AS_JSON,
     DRY_RUN,
@@ -22,9 +23,8 @@ from memorisk.cli.settings import (
     settings_as_keywords,
     with_progress_bar,
 )
-from memorisk.images.options import ImageOptions
 
-_CLASSIFIER, _LOSSES, _IMAGES = ClassifierOptions(), LossesOptions(), ImageOptions()
+_CLASSIFIER, _LOSSES, _CHECK = ClassifierOptions(), LossesOptions(), CheckOptions()
 
 
 def classifier(
@@ -111,18 +111,26 @@ def losses(
 def check(
     images: IMAGES,
     *,
+    out: Path | None = None,
     json: AS_JSON = False,
-    options: Annotated[ImageOptions, FLAT] = _IMAGES,
+    options: Annotated[CheckOptions, FLAT] = _CHECK,
 ) -> int:
     """List unreadable, empty, duplicated and leaking images; count classes and groups.
 
-    The exit code is 1 if something was found that would spoil an audit.
-    """
-    from memorisk.cli.show.classifiers import show_check
-    from memorisk.images.set_check import check_images
+    With --out a page shows copies side by side. The exit code is 1 if something was found that would spoil an audit.
 
-    found = check_images(images, options)
-    show_check(found, as_json=json)
+    Parameters
+    ----------
+    out
+        Run folder for the page and its tables: new, empty, or that of an earlier check. Without it nothing is written.
+    """
+    from memorisk.audits.image_set.run import check_set
+    from memorisk.cli.show.classifiers import show_check
+
+    found = with_progress_bar(check_set, images, options, out=out)
+    show_check(found, out, as_json=json)
+    if out is not None and options.redact:
+        note_redacted(out / "report.html")
     return 0 if found.ok else 1
 
 

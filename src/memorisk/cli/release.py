@@ -19,6 +19,7 @@ def statement(
     images: PATHS = (),
     sign: Path | None = None,
     passphrase: str | None = None,
+    page: Path | None = None,
     json: AS_JSON = False,
 ) -> int:
     """Write a privacy statement and a section for a model card, from finished runs.
@@ -42,14 +43,16 @@ def statement(
     passphrase
         Where the passphrase of an encrypted key is: env:NAME (an environment variable) or file:PATH (the first line of
         a file).
+    page
+        HTML file for one printed side in plain words, for a data-protection officer, with an appendix.
     """
     from memorisk.audits.release.statement import write_statement
     from memorisk.cli.show.release import show_statement
 
     found = with_progress_bar(
-        write_statement, runs, out=out, weights=weights, images=images, sign=sign, passphrase=passphrase
+        write_statement, runs, out=out, weights=weights, images=images, sign=sign, passphrase=passphrase, page=page
     )
-    show_statement(found, as_json=json)
+    show_statement(found, page, as_json=json)
     return 0 if found.statement.verdict.status == "pass" else 1
 
 

@@ -67,7 +67,8 @@ class Manifest:
         """List the ``skipped`` files that may hold images: no text, DICOM plan, hidden or read elsewhere, dropped."""
         reasons = self.skipped["reason"].astype(str)
         known = (
-            reasons.isin([TEXT_FILE, LINKED_FOLDER, HIDDEN_FILE, DROPPED_LABEL]) | reasons.str.startswith(NO_PATIENT_PICTURE)
+            reasons.isin([TEXT_FILE, LINKED_FOLDER, HIDDEN_FILE, DROPPED_LABEL])
+            | reasons.str.startswith(NO_PATIENT_PICTURE)
         ).to_numpy()
         return self.skipped.take(np.flatnonzero(~known))
 

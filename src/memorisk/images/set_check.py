@@ -5,6 +5,7 @@ too small to split; sizes. *Problems* make an audit wrong (a patient in training
 or stop it; *remarks* are only said.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -31,7 +32,8 @@ from memorisk.runs.files import json_value
 from memorisk.runs.settings import named_settings, takes_settings
 from memorisk.runs.workload import CountProgress
 
-_ROLES = ("label", "group", "split")
+ROLES = ("label", "group", "split")
+"""What may differ between copies of one image."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,18 @@ class ImageCheck:
             "not read": len(self.not_read),
             "empty": len(self.empty),
             "groups across splits": len(self.crossing_groups),
-            **{f"sets of equal images across {what}s": _count(copies, what) for what in _ROLES},
+            **{f"sets of equal images across {what}s": _count(copies, what) for what in ROLES},
             **{f"pairs nearly the same across {what}s": _count(near, what) for what in ("label", "split")},
         }
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in JSON's own types, tables as lists of records."""
         tables = {name: value for name, value in vars(self).items() if isinstance(value, pd.DataFrame)}
+        records = {name: table.astype(object).to_dict("records") for name, table in tables.items()}
+        return self.summary() | json_value({**records, "linked": self.linked})
+
+    def summary(self) -> dict[str, Any]:
+        """Name, counts, problems, notes and the rule of near copies, in JSON's own types."""
         return json_value(
             {
                 "name": self.name,
@@ -119,8 +126,6 @@ class ImageCheck:
                 "near_rate": self.near_rule.chance.rate,
                 "near_rule": self.near_rule.words,
                 "near_found": self.near_found,
-                **{name: table.astype(object).to_dict("records") for name, table in tables.items()},
-                "linked": self.linked,
             }
         )
 
@@ -131,6 +136,7 @@ def check_images(
     options: ImageOptions | None = None,
     *,
     turned: bool = False,
+    near: float | None = None,
     fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
     processes: int | None = None,
     progress: CountProgress | None = None,
@@ -142,6 +148,7 @@ def check_images(
         source: What `load_manifest` takes, or a manifest.
         options: How images are found and read; ``size`` plays no part, pixels are compared as they are.
         turned: Find quarter turns and flips as well.
+        near: Correlation of thumbnails from which on images are near copies; None learns it from the set.
         fractions: Shares of the split that classes must be large enough for.
         processes: Processes that decode; by default the cores this process may use.
         progress: Called with the images done and their number.
@@ -162,7 +169,7 @@ def check_images(
     empty = np.array(scan.empty)
     comparable = (hashes != "") & ~empty  # a black image is no copy of another
     hashes = np.where(comparable, hashes, "")
-    described = _described(manifest)
+    described = described_images(manifest)
     first_of_set = comparable.copy()
     for rows in equal_sets(hashes):
         first_of_set[rows[1:]] = False
@@ -173,21 +180,23 @@ def check_images(
         """The pixels of a candidate."""
         return reader.read(sources[candidates[row]])
 
-    near = copy_rule(
+    rule = copy_rule(
         small,
         manifest.groups[candidates].astype(str),
         read,
         laid="turned" if turned else "upright",
         ids_given=manifest.groups_given,
     )
-    pairs = near_copies(small, near, read)
+    if near is not None:
+        rule = replace(rule, chance=replace(rule.chance, similarity=near, given=True, expected=math.nan, why=""))
+    pairs = near_copies(small, rule, read)
     bad = np.array([reason != "" for reason in scan.reason])
     unreadable = described.iloc[np.flatnonzero(bad)][["image", "path"]].assign(reason=[r for r in scan.reason if r])
     return ImageCheck(
         name=manifest.name,
         n=manifest.n,
         notes=manifest.notes,
-        near_rule=near,
+        near_rule=rule,
         unreadable=unreadable.reset_index(drop=True),
         not_read=manifest.unread.reset_index(drop=True),
         empty=described.iloc[np.flatnonzero(empty)].reset_index(drop=True),
@@ -232,15 +241,16 @@ def _scan(
     return scan, [(prints[s.file], s.member, s.frame) for s in sources]
 
 
-def _described(manifest: Manifest) -> pd.DataFrame:
+def described_images(manifest: Manifest) -> pd.DataFrame:
+    """Tabulate ``image, path, label, group, split`` of a manifest; "" for images without a split."""
     table = manifest.table[["image", "path", "label", "group"]].reset_index(drop=True)
     splits = manifest.splits
     return table.assign(split="" if splits is None else splits)
 
 
-def _crossed_roles(rows: pd.DataFrame) -> str:
+def crossed_roles(rows: pd.DataFrame) -> str:
     """Name the roles in which copies of one image differ; a row without a split is in none."""
-    return ", ".join(what for what in _ROLES if len(set(rows[what]) - ({""} if what == "split" else set())) > 1)
+    return ", ".join(what for what in ROLES if len(set(rows[what]) - ({""} if what == "split" else set())) > 1)
 
 
 def _count(across: Iterable[str], what: str) -> int:
@@ -252,7 +262,7 @@ def _duplicates(described: pd.DataFrame, hashes: np.ndarray, contents: list[tupl
     for number, rows in enumerate(equal_sets(hashes), start=1):
         same = described.iloc[rows]
         kind = "bytes" if len({contents[row] for row in rows}) == 1 else "pixels"
-        tables.append(same.assign(copy=number, kind=kind, across=_crossed_roles(same)))
+        tables.append(same.assign(copy=number, kind=kind, across=crossed_roles(same)))
     columns = ["copy", "kind", *described.columns, "across"]
     return pd.concat(tables, ignore_index=True).reindex(columns=columns) if tables else pd.DataFrame(columns=columns)
 
@@ -269,12 +279,12 @@ def _near(described: pd.DataFrame, candidates: np.ndarray, pairs: NearCopies) ->
         }
     )
     differs = {}
-    for what in _ROLES:
+    for what in ROLES:
         a, b = (side[what] for side in sides)
         table[f"{what}_a"], table[f"{what}_b"] = a, b
         known = (a != "") & (b != "") if what == "split" else np.ones(len(a), dtype=bool)
         differs[what] = ((a != b) & known).to_numpy()
-    table["across"] = [", ".join(what for what in _ROLES if differs[what][i]) for i in range(len(table))]
+    table["across"] = [", ".join(what for what in ROLES if differs[what][i]) for i in range(len(table))]
     return table
 
 
@@ -339,4 +349,4 @@ def _surplus(scan: Scan, manifest: Manifest, plane: str) -> pd.DataFrame:
     return pd.DataFrame(list(holds.items()), columns=["path", "holds"])
 
 
-__all__ = ["ImageCheck", "check_images", "render_text"]
+__all__ = ["ROLES", "ImageCheck", "check_images", "crossed_roles", "described_images", "render_text"]

@@ -35,9 +35,8 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         (f"problems found - {wrong}" if wrong else f"no problems found{'' if _labelled(check) else _UNLABELLED}")
         + _across_groups(check),
         *(f"note: {one_line(note)}" for note in check.notes),
-        f"note: {check.near_rule.words}",
-        *_missing_data_notes(check),
-        *_release_notes(check),
+        *missing_data_notes(check),
+        *release_notes(check),
         *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_file(r)}: {_text(r['reason'])}"),
         *_listing("not read", _rows(check.not_read), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
         *_listing(
@@ -50,6 +49,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         *_listing("groups in several of the given splits", crossing, shown, _crossing_group),
         *_copies(check, shown),
         *_near(check, shown),
+        *(f"note: {sentence}" for sentence in (check.near_rule.words, *check.near_rule.not_looked_for)),
         *_classes(check),
         *_groups(check),
         *_listing("given splits", splits, shown, lambda r: f"{_text(r['split'])}: {_counts(r)}"),
@@ -67,7 +67,7 @@ def _across_groups(check: ImageCheck) -> str:
     return f"; but {pairs} nearly the same (below): one person under two ids, or a copy"
 
 
-def _missing_data_notes(check: ImageCheck) -> list[str]:
+def missing_data_notes(check: ImageCheck) -> list[str]:
     """List what the data do not say, and what therefore could not be checked."""
     notes = []
     if len(check.groups) == check.n > 1:
@@ -80,7 +80,7 @@ def _missing_data_notes(check: ImageCheck) -> list[str]:
     return notes
 
 
-def _release_notes(check: ImageCheck) -> list[str]:
+def release_notes(check: ImageCheck) -> list[str]:
     """That a statement would refuse files as they are, and the way out."""
     n, known = len(check.surplus), _checked_surplus(check)
     if not n:

@@ -53,8 +53,9 @@ def test_mirrored_pairs_are_shown_with_the_difference_to_the_mirrored_image(pict
     assert wanted <= {*pictures.exposed, *pictures.near}
     assert wanted <= pictures.mirrored
     for pair in wanted:
-        made = (pictures.exposed | pictures.near)[pair].astype(int)
-        assert made[9:, :8].max() <= 8  # below the gap: what was added as noise
+        picture = (pictures.exposed | pictures.near)[pair]
+        made = picture.pixels.astype(int)
+        assert made[9:, :8].max() <= 8 * picture.factor  # below the gap: what was added as noise
         assert np.abs(made[:8, :8] - made[:8, 9:]).max() > 8
 
 
@@ -86,5 +87,18 @@ def test_memorized_pairs_are_shown_where_they_are_not_yet(tmp_path, monkeypatch:
 def test_a_mirrored_difference_is_nothing_for_a_mirrored_copy() -> None:
     real = parts()[0][0]
     copy = real[:, ::-1]
-    assert side_by_side(real, copy, mirrored=True)[9:, :8].max() == 0
-    np.testing.assert_array_equal(side_by_side(real, copy)[9:, :8], np.abs(real.astype(int) - copy))
+    assert side_by_side(real, copy, mirrored=True).pixels[9:, :8].max() == 0
+    assert side_by_side(real, copy, mirrored=True).factor == 1
+    np.testing.assert_array_equal(side_by_side(real, copy).pixels[9:, :8], np.abs(real.astype(int) - copy))
+
+
+def test_a_faint_difference_is_made_brighter_and_says_how_many_times() -> None:
+    real = np.full((8, 8, 1), 100, np.uint8)
+    other = real.copy()
+    other[2:6, 2:6] += 7
+    picture = side_by_side(real, other)
+    assert picture.factor == 32, "7 x 32 is below white"
+    assert set(np.unique(picture.pixels[9:, :8])) == {0, 7 * 32}
+    assert picture.difference_words == "difference 32 times brighter"
+    other[2:6, 2:6] += 100
+    assert side_by_side(real, other).factor == 2

@@ -223,7 +223,9 @@ def test_doubts_stand_by_tier_then_by_how_many_were_scored():
         row("worst", 0.1, 0.9, "HIGH", n_groups_scored=12),
     ]
     told = verdict(*rows)
-    assert [why.split(":")[0] for why in told.why] == [f"class {n}" for n in ("worst", "middle", "many", "few", "small")]
+    assert [why.split(":")[0] for why in told.why] == [
+        f"class {n}" for n in ("worst", "middle", "many", "few", "small")
+    ]
     assert [way.split(":")[0] for way in told.what_would_decide] == [why.split(":")[0] for why in told.why]
 
 

@@ -34,7 +34,7 @@ from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.filter.verdict import filter_verdict
 from memorisk.audits.filter.wording import REASONS
-from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, side_by_side
+from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture, side_by_side
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.report.columns import column_texts
 from memorisk.report.numbers import to_json
@@ -231,7 +231,7 @@ def _notes(opened: ScreeningDetector) -> tuple[str, ...]:
     return tuple(note for note in found.described.notes if note not in of_images)
 
 
-def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[Pair, np.ndarray]:
+def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[Pair, PairPicture]:
     """Pictures of the pair that exposes each patient most, the closest first, by the ids that the report shows.
 
     Args:

@@ -17,7 +17,7 @@ from memorisk.audits.filter.result import DetectorSummary, FilterNumbers, Filter
 from memorisk.audits.filter.verdict import conclusion
 from memorisk.audits.filter.wording import PIXELS, REASONS, UNREADABLE
 from memorisk.audits.generated.closing import DefinitionRows, footer, repeat_blocks, set_name
-from memorisk.audits.generated.pictures import Pair, picture_gallery
+from memorisk.audits.generated.pictures import Pair, PairPicture, picture_gallery
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -101,7 +101,7 @@ def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
 
 
 def exposed_section(
-    result: Result, n: FilterNumbers, pictures: Mapping[Pair, np.ndarray] | None, redact: bool
+    result: Result, n: FilterNumbers, pictures: Mapping[Pair, PairPicture] | None, redact: bool
 ) -> list[Block]:
     """Lay out the training patients to whom rejected images point, each with the closest pair."""
     terms, counted = n.terms, wording.exposed_words(n)
@@ -277,7 +277,7 @@ def setup_section(
     return repeat_blocks(told, notes, setup.versions, redact)
 
 
-def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None, *, redact: bool = False) -> Page:
+def filter_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None, *, redact: bool = False) -> Page:
     """Lay out the report.
 
     Args:

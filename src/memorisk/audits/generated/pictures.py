@@ -1,6 +1,7 @@
 """Pairs of images for the report, only when the user asked: a real image, a synthetic one, their difference."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,17 +13,49 @@ from memorisk.report.blocks import (
 )
 
 MAX_PICTURES = 10
-PICTURE_SIDE = 320
+PICTURE_SIDE = 480
 """Pixels of the three pictures together in the report, a side."""
 _GAP = 0.04  # white between the pictures, as a share of their width
 
 
 Pair = tuple[str, str]
 """A training and a synthetic image, as the report names them."""
+FACTORS = (32, 16, 8, 4, 2)
+"""By which a difference is made brighter, the largest first."""
+_SHOWN_WHOLE = 99.5  # percent of the pixels of a difference that stay below white
 
 
-def side_by_side(real: np.ndarray, synthetic: np.ndarray, *, mirrored: bool = False) -> np.ndarray:
-    """A real image and a synthetic one, below them the size of their difference, [2 H + gap, 2 W + gap, C] uint8.
+@dataclass(frozen=True, eq=False)
+class PairPicture:
+    """Two images and their difference in one picture."""
+
+    pixels: np.ndarray
+    """[h, w, C] uint8."""
+    factor: int
+    """How many times brighter the difference is shown than it is."""
+
+    @property
+    def difference_words(self) -> str:
+        """Say how the difference is shown; where nothing differs there is nothing to make brighter."""
+        return f"difference {self.factor} times brighter" if self.factor > 1 else "difference as it is"
+
+
+def amplified(difference: np.ndarray) -> tuple[np.ndarray, int]:
+    """Make a difference bright enough to be seen.
+
+    Args:
+        difference: Of two images of 0 to 255, without sign.
+
+    Returns:
+        The difference times a factor of `FACTORS`, or as it is, cut at 255; and the factor.
+    """
+    most = float(np.percentile(difference, _SHOWN_WHOLE)) if difference.any() else 255.0
+    factor = next((factor for factor in FACTORS if most * factor <= 255), 1)
+    return np.minimum(difference * factor, 255.0), factor
+
+
+def side_by_side(real: np.ndarray, synthetic: np.ndarray, *, mirrored: bool = False) -> PairPicture:
+    """A real image and a synthetic one, below them the size of their difference, [2 H + gap, 2 W + gap, C].
 
     Args:
         real: [H, W, C] uint8 or uint16.
@@ -37,11 +70,12 @@ def side_by_side(real: np.ndarray, synthetic: np.ndarray, *, mirrored: bool = Fa
     made = np.full((2 * height + gap, 2 * width + gap, channels), 255.0)
     made[:height, :width] = pair[0]
     made[:height, width + gap :] = pair[1]
-    made[height + gap :, :width] = np.abs((pair[0][:, ::-1] if mirrored else pair[0]) - pair[1])
-    return np.rint(made).astype(np.uint8)
+    below, factor = amplified(np.abs((pair[0][:, ::-1] if mirrored else pair[0]) - pair[1]))
+    made[height + gap :, :width] = below
+    return PairPicture(np.rint(made).astype(np.uint8), factor)
 
 
-def laid_on_one_another(real: np.ndarray, synthetic: np.ndarray, laid: np.ndarray) -> np.ndarray:
+def laid_on_one_another(real: np.ndarray, synthetic: np.ndarray, laid: np.ndarray) -> PairPicture:
     """A real image and a synthetic one; below them the real one laid on the synthetic one, and their difference.
 
     Args:
@@ -50,18 +84,18 @@ def laid_on_one_another(real: np.ndarray, synthetic: np.ndarray, laid: np.ndarra
         laid: [H, W, C], what the real image shows at each pixel of the synthetic one.
 
     Returns:
-        [2 H + gap, 2 W + gap, C] uint8.
+        [2 H + gap, 2 W + gap, C].
     """
-    made = side_by_side(real, synthetic)
+    made = side_by_side(real, synthetic).pixels
     height, width, _ = real.shape
-    below = side_by_side(laid, synthetic)
-    top = len(made) - height
+    aligned = side_by_side(laid, synthetic)
+    below, top = aligned.pixels, len(made) - height
     made[top:, :width] = below[:height, :width]
     made[top:, len(made[0]) - width :] = below[top:, :width]
-    return made
+    return PairPicture(made, aligned.factor)
 
 
-def aligned_gallery(pairs: Mapping[tuple[str, str, str], np.ndarray]) -> Gallery:
+def aligned_gallery(pairs: Mapping[tuple[str, str, str], PairPicture]) -> Gallery:
     """Pairs laid on one another.
 
     Args:
@@ -69,11 +103,11 @@ def aligned_gallery(pairs: Mapping[tuple[str, str, str], np.ndarray]) -> Gallery
     """
     items = [
         Thumbnail(
-            data_uri=data_uri(pixels, side=PICTURE_SIDE),
-            caption=[["training ", Name(real)], ["synthetic ", Name(made)], [said]],
+            data_uri=data_uri(picture.pixels, side=PICTURE_SIDE),
+            caption=[["training ", Name(real)], ["synthetic ", Name(made)], [said], picture.difference_words],
             alternative="A training image, a synthetic image, the first laid on the second, and their difference",
         )
-        for (real, made, said), pixels in pairs.items()
+        for (real, made, said), picture in pairs.items()
     ]
     caption = (
         "Confirmed pairs: training image, synthetic image; below them the training image laid on the synthetic one, "
@@ -82,7 +116,7 @@ def aligned_gallery(pairs: Mapping[tuple[str, str, str], np.ndarray]) -> Gallery
     return Gallery(items=items, caption=caption)
 
 
-def picture_gallery(pairs: Mapping[Pair, np.ndarray], title: str, mirrored: frozenset[Pair]) -> Gallery:
+def picture_gallery(pairs: Mapping[Pair, PairPicture], title: str, mirrored: frozenset[Pair]) -> Gallery:
     """Pairs of images with their difference.
 
     Args:
@@ -92,14 +126,14 @@ def picture_gallery(pairs: Mapping[Pair, np.ndarray], title: str, mirrored: froz
     """
     items = [
         Thumbnail(
-            data_uri=data_uri(pixels, side=PICTURE_SIDE),
+            data_uri=data_uri(picture.pixels, side=PICTURE_SIDE),
             caption=[
                 ["training ", Name(pair[0])],
                 ["synthetic ", Name(pair[1])],
-                *(["the difference is to the mirrored training image"] if pair in mirrored else []),
+                picture.difference_words + (", to the mirrored training image" if pair in mirrored else ""),
             ],
             alternative="A training image, a synthetic image and their difference, named below",
         )
-        for pair, pixels in pairs.items()
+        for pair, picture in pairs.items()
     ]
     return Gallery(items=items, caption=f"{title}: training image, synthetic image; below them their difference.")

@@ -34,6 +34,8 @@ from memorisk.runs.locks import folder_lock
 from memorisk.runs.workload import Progress, no_progress
 
 CARD = "model-card.md"
+_TITLE, _HEAD = "one page for the data-protection officer</title>", 4096
+"""By which a page of an earlier statement is known, and within how many characters."""
 _KINDS: dict[str, Callable[[FinishedAudit], AuditStatement]] = {
     "classifier": describe_classifier,
     "losses": describe_classifier,
@@ -109,6 +111,7 @@ def write_statement(
     images: Sequence[str | Path] = (),
     sign: str | Path | None = None,
     passphrase: str | None = None,
+    page: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> StatementFiles:
     """Write ``privacy-statement.json`` and ``model-card.md``; the same runs give the same bytes.
@@ -120,6 +123,7 @@ def write_statement(
         images: As for `make_statement`.
         sign: File of an Ed25519 private key that signs the statement.
         passphrase: Where the passphrase of that key stands: ``env:NAME`` or ``file:PATH``.
+        page: An HTML file for one printed side in plain words, and its appendix; replaced where it is one already.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -132,10 +136,12 @@ def write_statement(
     """
     folder = Path(out)
     given = [runs] if isinstance(runs, str | Path) else list(runs)
-    _check_out(folder, [Path(run) for run in given], [Path(path) for path in images])
+    sheet = None if page is None else Path(page)
+    _check_out(folder, [Path(run) for run in given], [Path(path) for path in images], sheet)
     private = None if sign is None else read_private_key(sign, passphrase)
     statement = make_statement(runs, weights=weights, images=images, progress=progress)
     told, card = statement.as_in_toto().as_bytes(), model_card(statement)
+    side = None if sheet is None else _render(statement)
     if private is not None:
         signature = make_signature(told, PAYLOAD_TYPE, private)
         told = Envelope(payload=told, payload_type=PAYLOAD_TYPE, signatures=(signature,)).as_bytes()
@@ -143,9 +149,19 @@ def write_statement(
     with folder_lock(folder):
         (folder / STATEMENT).unlink(missing_ok=True)  # a card never stands beside the statement of other runs
         write_text(folder / CARD, card)
+        if sheet is not None and side is not None:
+            write_text(sheet, side)
         write_bytes(folder / STATEMENT, told)
     (folder / ".lock").unlink(missing_ok=True)
     return StatementFiles(statement, folder)
+
+
+def _render(statement: Statement) -> str:
+    """Render the page for the data-protection officer; what renders is loaded only where it is asked for."""
+    from memorisk.report.page import render_page
+    from memorisk.report.statements.officer_page import officer_page
+
+    return render_page(officer_page(statement))
 
 
 def _describe_and_bind(run: FinishedAudit, offered: ReleaseFiles, progress: Progress) -> tuple[AuditStatement, Binding]:
@@ -207,16 +223,40 @@ def _refuse_unknown(offered: ReleaseFiles, bound: Sequence[Binding]) -> None:
                 )
 
 
-def _check_out(out: Path, runs: Sequence[Path], images: Sequence[Path]) -> None:
-    """Refuse a folder that holds something else, or that would change what was audited.
+def _check_out(out: Path, runs: Sequence[Path], images: Sequence[Path], page: Path | None) -> None:
+    """Refuse a folder that holds something else, or that would change what was audited; likewise a page.
 
     Raises:
         InputError: It does.
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {one_line(out)} is a file: name a folder")
-    if out.is_dir() and (odd := sorted({p.name for p in out.iterdir()} - {STATEMENT, CARD, ".lock"})):
+    if page is not None:
+        _check_page(page, out)
+    own = {STATEMENT, CARD, ".lock", *([page.name] if page is not None and _is_in(page, out) else [])}
+    if out.is_dir() and (odd := sorted({p.name for p in out.iterdir()} - own)):
         what = "is a run folder" if CONFIG in odd else f"holds other files ({one_line(odd[0], 60)})"
         raise InputError(f"--out {one_line(out)} {what}: name a new or empty folder for the statement")
     given = [*((f"the run {one_line(run)}", run) for run in runs), *((f"the images {one_line(p)}", p) for p in images)]
-    refuse_overlap(out, path_sources(dict(given)))
+    for place in (out, *([] if page is None or _is_in(page, out) else [page])):
+        refuse_overlap(place, path_sources(dict(given)))
+
+
+def _is_in(page: Path, out: Path) -> bool:
+    """Return whether a file lies in a folder itself."""
+    return page.absolute().parent == out.absolute()
+
+
+def _check_page(page: Path, out: Path) -> None:
+    """Refuse a page that is no HTML file, or that would take the place of something else.
+
+    Raises:
+        InputError: It would.
+    """
+    called = f"--page {one_line(page)}"
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{called}: name a file that ends in .html")
+    if page.is_dir() or not (page.absolute().parent.is_dir() or _is_in(page, out)):
+        raise InputError(f"{called}: name a file in a folder that exists")
+    if page.is_file() and _TITLE not in page.read_text(encoding="utf-8", errors="replace")[:_HEAD]:
+        raise InputError(f"{called} is another file: name a new one, or a page of memorisk, which is replaced")

@@ -28,7 +28,7 @@ from memorisk.audits.filter.decisions import Decision, diversity_of, real_share
 from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
-from memorisk.audits.generated.pictures import MAX_PICTURES, Pair
+from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.ledger import Ledger, StoredForm, read_images, store_of_drawn, store_of_hashes
 from memorisk.audits.synthesize.options import SynthesizeOptions
@@ -370,7 +370,7 @@ def rejected_pairs(
     names: Pseudonyms,
     options: SynthesizeOptions,
     device: str,
-) -> dict[Pair, np.ndarray]:
+) -> dict[Pair, PairPicture]:
     """Pictures of the pair that exposes each patient most, the closest first, by the ids that the report shows.
 
     Args:

@@ -5,7 +5,6 @@ Its fixed wording stands first, apart from the layout, so that a checker of its 
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.page import (
@@ -19,7 +18,7 @@ from memorisk.audits.filter.page import (
 )
 from memorisk.audits.filter.wording import NO_PATIENTS, NO_PROOF, ONLY_KEPT, OWN_COPIES, promised_kinds
 from memorisk.audits.generated.closing import DefinitionRows, footer, set_name
-from memorisk.audits.generated.pictures import Pair
+from memorisk.audits.generated.pictures import Pair, PairPicture
 from memorisk.audits.generated.terms import p_words
 from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary, TableThreeRow
 from memorisk.audits.synthesize.table_three import table_three_block
@@ -135,7 +134,7 @@ def limitations(patients_known: bool) -> list[Text]:
     return said
 
 
-def loop_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None, *, redact: bool = False) -> Page:
+def loop_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None, *, redact: bool = False) -> Page:
     """Lay out the report.
 
     Args:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, laid_on_one_another, side_by_side
+from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture, laid_on_one_another, side_by_side
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.result import MATRIX, Listing, SyntheticSummary
@@ -19,19 +19,19 @@ from memorisk.report.result import Result
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Three pictures in one, by what the report shows them for; each pair once."""
+    """Pictures of pairs, by what the report shows them for; each pair once."""
 
-    exposed: dict[Pair, np.ndarray]
+    exposed: dict[Pair, PairPicture]
     """Of the patients that are listed or suspect."""
-    equal: dict[Pair, np.ndarray]
+    equal: dict[Pair, PairPicture]
     """Of pairs with equal pixels that are not among the exposed; with those that are, at most `MAX_PICTURES`."""
-    near: dict[Pair, np.ndarray]
+    near: dict[Pair, PairPicture]
     """Of pairs with nearly equal pixels, perhaps mirrored."""
-    closest: dict[Pair, np.ndarray]
+    closest: dict[Pair, PairPicture]
     """Of the closest pairs by features that have no equal pixels."""
-    paired: dict[Pair, np.ndarray]
+    paired: dict[Pair, PairPicture]
     """Of pairs of an image and what it was generated from that a detector takes for one patient."""
-    aligned: dict[tuple[str, str, str], np.ndarray]
+    aligned: dict[tuple[str, str, str], PairPicture]
     """Of the most similar pairs that alignment confirms, laid on one another, with what was done; these stand beside
     the others."""
     mirrored: frozenset[Pair]
@@ -102,7 +102,7 @@ class _Pairs:
         self.real, self.synthetic = self._rows(sets.train, names), self._rows(sets.synthetic, names)
         self.sets, self.mirrored = sets, mirrored
 
-    def of(self, pairs: list[Pair]) -> dict[Pair, np.ndarray]:
+    def of(self, pairs: list[Pair]) -> dict[Pair, PairPicture]:
         """The pictures of each pair of ids."""
         return {
             pair: side_by_side(
@@ -113,7 +113,7 @@ class _Pairs:
             for pair in pairs
         }
 
-    def aligned(self, result: Result) -> dict[tuple[str, str, str], np.ndarray]:
+    def aligned(self, result: Result) -> dict[tuple[str, str, str], PairPicture]:
         """The most similar pairs that alignment confirms."""
         if "alignments" not in result.tables:
             return {}

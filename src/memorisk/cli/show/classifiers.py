@@ -190,15 +190,17 @@ def _could(row: ClassOutlook) -> str:
     return "no" if row.smallest_list > row.n_groups_scored else f"no: {one_line(row.why_not)}"
 
 
-def show_check(found: ImageCheck, *, as_json: bool) -> None:
-    """Everything that `images check` found."""
+def show_check(found: ImageCheck, out: Path | None, *, as_json: bool) -> None:
+    """Everything that `images check` found, and where its page lies."""
     if as_json:
         print_json(found.to_dict())
         return
     from memorisk.images.set_check_text import render_text
 
     text = render_text(found)
-    plain_console().print(Text(text if isinstance(text, str) else "\n".join(text)), soft_wrap=True)
+    plain_console().print(Text("\n".join(text)), soft_wrap=True)
+    if out is not None:
+        plain_console().print(Text(f"Page: {out / 'report.html'}"), soft_wrap=True)
 
 
 def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> None:

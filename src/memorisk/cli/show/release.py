@@ -10,6 +10,8 @@ from memorisk.report.statements.statement import WAYS
 from memorisk.runs.errors import one_line, plural
 
 if TYPE_CHECKING:  # image libraries come with it
+    from pathlib import Path
+
     from memorisk.audits.release.export import Export
     from memorisk.audits.release.statement import StatementFiles
     from memorisk.audits.release.tracking import TrackedRun
@@ -17,7 +19,7 @@ if TYPE_CHECKING:  # image libraries come with it
 _MOST = 6
 
 
-def show_statement(found: "StatementFiles", *, as_json: bool) -> None:
+def show_statement(found: "StatementFiles", page: "Path | None", *, as_json: bool) -> None:
     """The joint verdict, each run's own, what it is tied to, and where the files lie."""
     statement = found.statement
     if as_json:
@@ -38,6 +40,7 @@ def show_statement(found: "StatementFiles", *, as_json: bool) -> None:
         *lines,
         f"Statement: {found.folder / 'privacy-statement.json'}",
         f"Card: {found.folder / 'model-card.md'}",
+        *([] if page is None else [f"Page: {page}"]),
     ):
         console.print(Text(line), soft_wrap=True)
 

@@ -69,12 +69,23 @@ class CopyRule:
     """Whether ids of people were given; else each image counts as its own person's."""
 
     @property
+    def not_looked_for(self) -> tuple[str, ...]:
+        """Positions of a copy in which nobody looked for it, and the way to; nothing where all were looked at."""
+        left = {"upright": "mirrored or turned", "mirrored": "turned"}.get(self.laid)
+        return () if left is None else (f"Copies that are {left} were not looked for (--turned).",)
+
+    @property
     def words(self) -> str:
         """The rule and its assumptions, in plain sentences."""
         sentences = [self.chance.words]
         if self.chance.similarity is not None:
             sentences.append(
-                "Images are stored no finer than a thumbnail, so that thumbnails alone confirm a pair."
+                (
+                    "Thumbnails"
+                    if self.chance.given
+                    else "Images are stored no finer than a thumbnail, so that thumbnails"
+                )
+                + " alone confirm a pair."
                 if self.fine.threshold is None
                 else f"A pair is confirmed where fine details correlate above {self.fine.threshold:.2f} at "
                 f"{self.fine.side} x {self.fine.side} pixels, as {self.fine.level:.1%} of pairs of different people do "

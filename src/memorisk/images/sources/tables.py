@@ -134,9 +134,7 @@ def _folder_above(files: list[str], root: Path) -> Path | None:
     return None if inside or not above.is_dir() else above
 
 
-def _located(
-    values: list[str], draft: Draft, options: ImageOptions, *, search: bool = True
-) -> list[str | None]:
+def _located(values: list[str], draft: Draft, options: ImageOptions, *, search: bool = True) -> list[str | None]:
     """The relative path of each row's file, None where there is none; ``search``: also by the end of its path.
 
     Raises:

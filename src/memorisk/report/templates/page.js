@@ -1,5 +1,5 @@
 "use strict";
-// Sorting of tables and folded parts opened for print. The page is whole without it.
+// Sorting of tables, enlarged pictures closed by Escape, folded parts opened for print. The page is whole without it.
 (function () {
   function sortBy(table, index, direction) {
     var body = table.tBodies[0];
@@ -32,6 +32,12 @@
         sortBy(table, index, next === "ascending" ? 1 : -1);
       });
     });
+  });
+
+  document.addEventListener("keydown", function (event) {
+    if (event.key === "Escape") {
+      document.querySelectorAll(".zoom input:checked").forEach(function (box) { box.checked = false; });
+    }
   });
 
   var opened = [];

@@ -277,6 +277,8 @@ class ChanceThreshold:
     """Pairs of different people that are compared."""
     why: str = ""
     """Reason why there is no threshold."""
+    given: bool = False
+    """Whether somebody gave it, so that nothing is known of pairs of different people above it."""
 
     @property
     def rate(self) -> float:
@@ -288,6 +290,11 @@ class ChanceThreshold:
         """The threshold, or why there is none, in one sentence."""
         if self.similarity is None:
             return f"Only identical pixels count as copies: {self.why}."
+        if self.given:
+            return (
+                f"Two images count as nearly the same from a similarity of {self.similarity:g} on, as was asked for: "
+                "how many pairs of different people are so alike is not known."
+            )
         return (
             f"Two images count as nearly the same from a similarity of {self.similarity:.3f} on: of "
             f"{self.n_pairs:,} pairs of different people fewer than {self.expected:g} are expected to be so alike by "

@@ -199,8 +199,8 @@ def _pairs(read: Evaluation) -> list[Thumbnail]:
     for synthetic in order.tolist():
         row = cell.training.rows[own["synthetic_nearest"][synthetic]]
         picture = side_by_side(np.asarray(cell.data.store.images[row]), own["shown_pixels"][place[synthetic]])
-        caption = [f"distance {power(own['synthetic_distance'][synthetic])}"]
-        items.append(Thumbnail(data_uri=data_uri(picture, side=PICTURE_SIDE), caption=caption,
+        caption = [f"distance {power(own['synthetic_distance'][synthetic])}", picture.difference_words]
+        items.append(Thumbnail(data_uri=data_uri(picture.pixels, side=PICTURE_SIDE), caption=caption,
                                alternative="A training image and the generated image nearest to it"))  # fmt: skip
     return items
 

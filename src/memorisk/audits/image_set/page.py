@@ -1,0 +1,323 @@
+"""The page of ``memorisk images check``: copies side by side, the gravest first; what was not read; labels, splits."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from memorisk.audits.image_set.pictures import MOST_IMAGES, MOST_SETS, CopyPicture
+from memorisk.audits.image_set.tables import NEAR
+from memorisk.images.set_check import ImageCheck
+from memorisk.images.set_check_text import missing_data_notes, release_notes
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Details,
+    Fact,
+    Facts,
+    Gallery,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+    Text,
+    Thumbnail,
+    data_uri,
+    number,
+    words,
+)
+from memorisk.report.columns import count
+from memorisk.runs.errors import plural
+
+_SIDE = 320
+_WAYS = {
+    "unreadable": "Leave files out that cannot be read (--skip-unreadable), or mend them.",
+    "not read": "Look at the files that were not read: they may hold images.",
+    "empty": "Leave images out whose pixels are all the same.",
+    "groups across splits": "Put all images of a patient into one split.",
+    "sets of equal images across labels": "Decide which label is right: a model can only memorize the other.",
+    "sets of equal images across groups": "Give both images one patient id, or leave one out.",
+    "sets of equal images across splits": "Leave the copy out of one split: it is no unseen image.",
+    "pairs nearly the same across labels": "Look at near copies with two labels: one of them is wrong.",
+    "pairs nearly the same across splits": "Look at near copies in two splits: the later one is no unseen image.",
+}
+"""What to do about each kind of problem."""
+_WHAT = {"bytes": "equal files", "pixels": "equal pixels", NEAR: "nearly the same"}
+
+
+def check_page(
+    check: ImageCheck, sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, *, redact: bool = False
+) -> Page:
+    """Lay out what was found.
+
+    Args:
+        check: What was found.
+        sets: As `tables.copy_sets`.
+        pictures: By image id; None for a page without.
+        redact: Leave out ids; pictures are None then.
+    """
+    return Page(
+        title=["Images: ", "[redacted]" if redact else Name(check.name)],
+        subtitle="Are they fit to be audited?",
+        lead=_lead(check, sets),
+        sections=[
+            Section("Copies side by side", _copies(sets, pictures, redact), "copies"),
+            *(
+                [Section("Alike at a glance, and not the same", alike, "alike")]
+                if (alike := _alike(check, redact))
+                else []
+            ),
+            Section("What could not be read", _unread(check, redact), "unread"),
+            Section("Labels", _labels(check), "labels"),
+            Section("Patients and splits", _splits(check, redact), "splits"),
+            Section("Sizes and files", _files(check, redact), "files"),
+            Section("How images were compared", _how(check, redact), "how"),
+        ],
+        redacted=redact,
+    )
+
+
+def _lead(check: ImageCheck, sets: pd.DataFrame) -> list[Block]:
+    """Say what would spoil an audit, and the counts."""
+    problems = {what: n for what, n in check.problems.items() if n}
+    facts = Facts(
+        [
+            Fact("Images", count(check.n)),
+            Fact("Labels", count(len(check.classes))),
+            Fact("Patients or other groups", count(len(check.groups))),
+            Fact("Sets of copies", count(sets["set"].nunique()), f"{count(len(sets))} images"),
+            Fact("Could not be read", count(len(check.unreadable) + len(check.not_read))),
+        ]
+    )
+    if not problems:
+        told: list[Block] = [Paragraph("Nothing was found that would spoil an audit of these images.")]
+        return [Callout("pass", "No problems found", told), facts]
+    found = [[Strong(f"{what[0].upper()}{what[1:]}: {count(n)}."), f" {_WAYS[what]}"] for what, n in problems.items()]
+    return [Callout("fail", "These images would spoil an audit as they are", [Steps(found)]), facts]
+
+
+def _copies(sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, redact: bool) -> list[Block]:
+    """Show each set of copies, those across patients, splits and labels first."""
+    if not len(sets):
+        return [Paragraph("No two images are equal or nearly the same.")]
+    crossing = sets["across"] != ""
+    said = (
+        f"{plural(sets['set'].nunique(), 'set', 'sets')} of copies, {count(sets.loc[crossing, 'set'].nunique())} of "
+        "them across patients, splits or labels: these stand first. In a set every two images were found to be a pair."
+    )
+    blocks: list[Block] = [Paragraph(said)]
+    if pictures is not None:
+        blocks.append(
+            Paragraph("A picture is enlarged by a click or by the space bar, and closed likewise or by Escape.")
+        )
+        for _, rows in sets.loc[sets["set"] <= MOST_SETS].groupby("set", sort=True):
+            blocks.append(_gallery(rows, pictures))
+        if (more := int(sets["set"].max()) - MOST_SETS) > 0:
+            blocks.append(Paragraph(f"{plural(more, 'further set is', 'further sets are')} only in the table."))
+    elif not redact:
+        blocks.append(Paragraph("Pictures were left out, as was asked for."))
+    columns = [
+        number("set", "Set", "count"),
+        *([] if redact else [words("image", "Image", row=True), words("path", "File")]),
+        words("label", "Label"),
+        *([] if redact else [words("group", "Patient or group")]),
+        words("split", "Split"),
+        words("kind", "What is equal"),
+        words("across", "Across"),
+        number("similarity", "Similarity"),
+    ]
+    table = Table(
+        frame=sets.assign(kind=[_WHAT[kind] for kind in sets["kind"]]),
+        columns=columns,
+        caption="Images in sets of copies.",
+        elsewhere="tables/sets.parquet",
+        visible_rows=10,
+    )
+    return [*blocks, Details("All sets as a table", [table], printed=False) if pictures else table]
+
+
+def _gallery(rows: pd.DataFrame, pictures: Mapping[str, CopyPicture]) -> Gallery:
+    """Show one set: its images, beside each near copy the difference to the first."""
+    records = rows.to_dict("records")
+    items = []
+    for record in records[:MOST_IMAGES]:
+        picture, image = pictures[str(record["image"])], str(record["image"])
+        items.append(
+            Thumbnail(
+                data_uri=data_uri(picture.pixels, side=_SIDE),
+                caption=_caption(record),
+                alternative=f"Image {len(items) + 1} of the set, named below",
+            )
+        )
+        if picture.difference is not None:
+            told = (
+                f"difference to the first, {picture.factor} times brighter"
+                if picture.factor > 1
+                else ("difference to the first" if picture.difference.any() else "nothing differs")
+            )
+            moved = ["once the first is mirrored or turned"] if picture.moved else []
+            items.append(
+                Thumbnail(
+                    data_uri=data_uri(picture.difference, side=_SIDE),
+                    caption=[told, *moved],
+                    alternative=f"How {image} differs from the first image of the set",
+                )
+            )
+    first = records[0]
+    across = f", across {str(first['across']).replace(', ', ' and ').replace('group', 'patient or group')}"
+    alike = f" (similarity {first['similarity']:.3f})" if first["kind"] == NEAR else ""
+    more = f"; {len(records) - MOST_IMAGES} more in the table" if len(records) > MOST_IMAGES else ""
+    told = f"Set {first['set']}: {_WHAT[str(first['kind'])]}{alike}{across if first['across'] else ''}{more}."
+    return Gallery(items=items, caption=told)
+
+
+def _caption(record: Mapping[Hashable, Any]) -> list[Text]:
+    """Name an image, its label, patient and split, as far as there are any."""
+    told: list[Text] = [Name(str(record["image"]))]
+    told += [["label ", Name(str(record["label"]))]] if record["label"] else []
+    told += [["of ", Name(str(record["group"]))]] if record["group"] != record["image"] else []
+    return told + ([["split ", Name(str(record["split"]))]] if record["split"] else [])
+
+
+def _alike(check: ImageCheck, redact: bool) -> list[Block]:
+    """List pairs whose thumbnails are alike and whose pixels do not confirm it."""
+    pairs = check.near.loc[~check.near["confirmed"].astype(bool)]
+    if not len(pairs):
+        return []
+    told = Paragraph(
+        "The thumbnails of these pairs are alike, and their details are not. They are no copies; one person may have "
+        "two images here, or two ids."
+    )
+    if redact:
+        return [told, Paragraph(f"{plural(len(pairs), 'pair', 'pairs')}; ids are left out.")]
+    columns = [
+        words("image_a", "Image", row=True),
+        words("image_b", "The other"),
+        number("similarity", "Similarity"),
+        words("across", "Across"),
+    ]
+    table = Table(frame=pairs, columns=columns, caption="Pairs, most alike first.", elsewhere="tables/near.parquet",
+                  visible_rows=10)  # fmt: skip
+    return [told, table]
+
+
+def _unread(check: ImageCheck, redact: bool) -> list[Block]:
+    """List what nothing is known of."""
+    if redact:
+        counts = f"{plural(len(check.unreadable), 'image', 'images')} could not be read, "
+        return [
+            Paragraph(f"{counts}{plural(len(check.not_read), 'file', 'files')} were not looked at; names are left out.")
+        ]
+    return [
+        Table(
+            frame=check.unreadable,
+            columns=[words("path", "File", row=True), words("reason", "Why", wide=True)],
+            caption="Images that cannot be read.",
+            empty="Every image could be read.",
+            elsewhere="tables/unreadable.parquet",
+        ),
+        Table(
+            frame=check.not_read,
+            columns=[words("path", "File", row=True), words("reason", "Why", wide=True)],
+            caption="Files and rows that may hold images and were not read.",
+            empty="No other file may hold an image.",
+            elsewhere="tables/not_read.parquet",
+        ),
+        Table(
+            frame=check.empty,
+            columns=[words("path", "File", row=True), words("label", "Label")],
+            caption="Images of which all pixels are the same.",
+            empty="No image is empty.",
+            elsewhere="tables/empty.parquet",
+        ),
+    ]
+
+
+def _labels(check: ImageCheck) -> list[Block]:
+    """Count images of each label, the commonest first."""
+    classes = check.classes.sort_values("images", ascending=False, kind="stable")
+    table = Table(
+        frame=classes.assign(label=[label or "(none)" for label in classes["label"]]),
+        columns=[
+            words("label", "Label", row=True),
+            number("images", "Images", "count"),
+            number("share", "Share", "percent"),
+            number("groups", "Patients or groups", "count"),
+            number("largest_group", "Images of the largest", "count"),
+            Column(source="auditable", heading="Large enough to be audited", format="yes_no"),
+        ],
+        caption="Labels, the commonest first.",
+        elsewhere="tables/classes.parquet",
+    )
+    return [table]
+
+
+def _splits(check: ImageCheck, redact: bool) -> list[Block]:
+    """List the given splits, what is in two of them, and whose images are."""
+    sizes = check.groups["images"]
+    largest = f"{plural(len(sizes), 'patient or other group', 'patients or other groups')}, at most "
+    blocks: list[Block] = [Paragraph(f"{largest}{plural(int(sizes.max()), 'image', 'images')} of one.")]
+    if not len(check.splits):
+        return [*blocks, Paragraph("No splits are given.")]
+    blocks.append(
+        Table(
+            frame=check.splits,
+            columns=[words("split", "Split", row=True), number("images", "Images", "count"),
+                     number("groups", "Patients or groups", "count")],
+            caption="Given splits.",
+        )
+    )  # fmt: skip
+    if len(check.split_copies):
+        columns = [words("split", "Split", row=True), words("also_in", "Also in"), number("images", "Images", "count")]
+        blocks.append(Table(frame=check.split_copies, columns=columns, caption="Images that stand in a split twice, or "
+                            "in two splits."))  # fmt: skip
+    columns = [*([] if redact else [words("group", "Patient or group", row=True)]), words("splits", "Splits"),
+               number("images", "Images", "count")]  # fmt: skip
+    return [
+        *blocks,
+        Table(
+            frame=check.crossing_groups,
+            columns=columns,
+            caption="Patients with images in several splits.",
+            empty="No patient has images in two splits.",
+            elsewhere="tables/crossing_groups.parquet",
+        ),
+    ]
+
+
+def _files(check: ImageCheck, redact: bool) -> list[Block]:
+    """Count sizes; list files that hold more than their image."""
+    table = Table(
+        frame=check.sizes.assign(colour=["colour" if colour else "grey" for colour in check.sizes["colour"]]),
+        columns=[
+            number("width", "Width", "count"),
+            number("height", "Height", "count"),
+            words("colour", "Colour"),
+            number("images", "Images", "count"),
+        ],
+        caption="Sizes in pixels, the commonest first.",
+        elsewhere="tables/sizes.parquet",
+        visible_rows=10,
+    )
+    blocks: list[Block] = [table, *(Paragraph(Name(note.removeprefix("note: "))) for note in release_notes(check))]
+    if redact or not len(check.surplus):
+        return blocks
+    surplus = Table(
+        frame=check.surplus,
+        columns=[words("path", "File", row=True), words("holds", "What else is in it", wide=True)],
+        caption="Files with more than their image.",
+        elsewhere="tables/surplus.parquet",
+        visible_rows=10,
+    )
+    return [*blocks, surplus]
+
+
+def _how(check: ImageCheck, redact: bool) -> list[Block]:
+    """Say by which rule images are copies, what was not looked for, and what was assumed."""
+    told = [check.near_rule.words, *check.near_rule.not_looked_for]
+    notes = [] if redact else [*check.notes, *(note.removeprefix("note: ") for note in missing_data_notes(check))]
+    return [Steps([Name(text) for text in (*told, *notes)])]
