@@ -65,19 +65,28 @@ class StepMeter:
         self._done, self._of = done, of
         self._tell()
 
-    def step(self, steps: int, images: int, loss: Callable[[], float]) -> None:
+    def step(self, steps: int, images: int, loss: Callable[[], float] | None) -> None:
         """Note steps that were just done.
 
         Args:
             steps: One for each network.
             images: They took.
-            loss: Gives their mean loss; asked only before a report.
+            loss: Gives their mean loss, asked only before a report; None to report nothing now.
         """
         self._done += steps
         self._images += images
-        if time.monotonic() - self._last >= SECONDS:
+        if loss is not None and time.monotonic() - self._last >= SECONDS:
             self._loss = loss()
             self._tell()
+
+    def epoch(self, loss: float) -> None:
+        """An epoch is done and kept: report it, whenever the last report was.
+
+        Args:
+            loss: Its mean.
+        """
+        self._loss = loss
+        self._tell()
 
     def end(self) -> None:
         """The training has ended, all its steps done or not."""
@@ -153,10 +162,12 @@ class StepFiles:
         self._ended: set[Path] = set()
         self._last: dict[Path, dict[str, Any]] = {}
         self._lock = threading.Lock()
+        self._failed: BaseException | None = None
 
     def end(self, *files: Path) -> None:
-        """Some jobs have ended."""
+        """Some jobs have ended; what a report in the thread raised is raised here."""
         self._ended.update(files)
+        self._raise()
         self.tell()
 
     def tell(self) -> None:
@@ -177,9 +188,13 @@ class StepFiles:
         over = threading.Event()
 
         def follow() -> None:
-            """Look until it is over."""
+            """Look until it is over, or until whoever is told wants no more."""
             while not over.wait(SECONDS):
-                self.tell()
+                try:
+                    self.tell()
+                except BaseException as error:  # raised in the thread of the command
+                    self._failed = error
+                    return
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
@@ -188,6 +203,13 @@ class StepFiles:
         finally:
             over.set()
             thread.join()
+        self._raise()
+
+    def _raise(self) -> None:
+        """Raise what a report raised."""
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
 
 
 def _read(file: Path) -> dict[str, Any] | None:

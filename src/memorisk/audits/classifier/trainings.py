@@ -200,12 +200,22 @@ def train_all(
     folders = (run.path, todo[0].images.parent)
     place = options.placement(*folders, cores=recipe.threads, gpus=int(recipe.device.startswith("cuda")))
     place = replace(place, files=options.python_path if recipe.own else ())
-    if not place.remote:
-        done = sum(steps[file] for file in set(before))
-        with metered(lambda now, n: progress(done + now, n + done), sum(steps.values()) - done):
-            if run_jointly(todo, on_done):
-                return
     processes = training_processes(options)
+    done = sum(steps[file] for file in set(before))
+    with metered(lambda now, n: progress(done + now, n + done), sum(steps.values()) - done) as meter:
+
+        def count_own(outcome: Outcome) -> None:
+            """Log a finished training, and count one of the user's own function, which counts no steps."""
+            on_done(outcome)
+            if todo[outcome.index].own:
+                meter.begin(0, 1)
+                meter.end()
+
+        if not place.remote and run_jointly(todo, on_done):
+            return
+        if not place.remote and (processes <= 1 or len(todo) <= 1):
+            run_jobs(run_training, todo, threads=recipe.threads, on_done=count_own)
+            return
 
     def count(outcome: Outcome) -> None:
         """Log a finished training and count it."""

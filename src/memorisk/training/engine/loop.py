@@ -199,6 +199,8 @@ def run_epochs(
         if checkpoint is not None and not ends and time.monotonic() - written >= checkpoint.seconds:
             save_checkpoint(checkpoint, state, optimizer, progress, scaler)
             written = time.monotonic()
+        if meter is not None:
+            meter.epoch(float(losses.mean()))
         if on_epoch is not None:
             on_epoch(epoch + 1, float(losses.mean()))
         if ends:
@@ -277,7 +279,9 @@ def _run_batches(
         total = torch.zeros_like(value, dtype=torch.float64) if total is None else total
         total.add_(value, alpha=stop - start)
         if meter is not None:
-            meter.step(value.numel(), (stop - start) * value.numel(), lambda value=value: float(value.mean()))
+            last = stop == bounds[-1][1]  # reported once the epoch's checkpoint is written
+            loss_now = None if last else lambda value=value: float(value.mean())
+            meter.step(value.numel(), (stop - start) * value.numel(), loss_now)
     assert total is not None
     return total
 
