@@ -18,6 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import memorisk
+from memorisk import scores, statistics
 from memorisk.images.sources.datasets import SOURCES
 
 STUB = Path(memorisk.__file__).with_suffix(".pyi")
@@ -139,14 +140,28 @@ def _indented(text: str) -> str:
     return "\n".join([first, *(f"    {line}" if line else "" for line in rest), *(["    "] if rest else [])])
 
 
-def written() -> str:
-    """The stub as it is to be, formatted."""
-    text = Stub().text()
+def written() -> dict[Path, str]:
+    """The stubs as they are to be, formatted, by file."""
+    texts = {STUB: Stub().text()}
+    for package in (scores, statistics):
+        lines = [
+            f"from {package.__name__}.{module} import {name} as {name}"
+            for module, names in package.MODULES.items()
+            for name in names.split()
+        ]
+        head = f'"""Public names of `{package.__name__}`, written by `recipes/signatures.py`."""'
+        texts[Path(str(package.__file__)).with_suffix(".pyi")] = "\n".join([head, *lines, "MODULES: dict[str, str]"])
+    return {file: _formatted(text, file) for file, text in texts.items()}
+
+
+def _formatted(text: str, file: Path) -> str:
+    """A stub's text as ruff leaves it."""
     for step in (["check", "--select", "I,F401", "--fix-only", "--quiet"], ["format"]):
-        call = [sys.executable, "-m", "ruff", *step, "--stdin-filename", str(STUB), "-"]
+        call = [sys.executable, "-m", "ruff", *step, "--stdin-filename", str(file), "-"]
         text = subprocess.run(call, input=text, capture_output=True, text=True, check=True).stdout
     return text
 
 
 if __name__ == "__main__":
-    STUB.write_text(written(), encoding="utf-8")
+    for file, text in written().items():
+        file.write_text(text, encoding="utf-8")

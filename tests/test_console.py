@@ -1,38 +1,92 @@
 """What the terminal shows, and what a log gets instead of a progress bar."""
 
+import re
+import time
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from memorisk.cli.show import classifiers
 from memorisk.cli.show import common as console
 from memorisk.report.result import Result
+from memorisk.runs.steps import StepCount
+from memorisk.runs.workload import no_progress
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [1000.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    return now
+def waited(capsys: pytest.CaptureFixture[str], *wanted: str) -> str:
+    """What stands on standard error once everything wanted does."""
+    seen, until = "", time.monotonic() + 60
+    while not all(text in seen for text in wanted):
+        assert time.monotonic() < until, seen
+        time.sleep(0.02)
+        seen += capsys.readouterr().err
+    return seen
 
 
 def test_a_log_gets_a_line_now_and_then_and_a_short_command_none(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with console.progress_bar() as progress:
         progress("training", 0, 8)
-        clock[0] += console.LOG_SECONDS / 2
         progress("training", 1, 8)
-        assert capsys.readouterr().err == ""
-        clock[0] += console.LOG_SECONDS
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(console, "LOG_SECONDS", 0.05)
+    with console.progress_bar() as progress:
         progress("training\nup", 1200, 8000)
-        progress("training", 1201, 8000)
-        clock[0] += console.LOG_SECONDS
+        assert re.search(r"\d\d:\d\d:\d\d training.nup 1,200/8,000\n", waited(capsys, r"training\nup"))
+        progress("training\nup", StepCount(4000, images=64, loss=0.25), 8000)
+        told = waited(capsys, "4,000/8,000, loss 0.25", "images/s", "left")  # also while nothing more is reported
+        assert "training" in told
         progress("scoring", 0, 0)
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.endswith(r"training\nup 1,200/8,000")
-    assert second.endswith("scoring")
+        waited(capsys, " scoring\n")
+
+
+def test_a_stage_closes_where_the_next_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = StringIO()
+    monkeypatch.setattr(console, "Console", lambda stderr: Console(file=written, force_terminal=True, width=120))
+    with console.progress_bar() as progress:
+        progress("reading", 0, 0)
+        progress("training", StepCount(3, images=0, loss=None), 8)
+        progress("training", StepCount(4, images=640, loss=0.5), 8)
+        progress("scoring", 0, 0)
+        bar = progress.bar  # type: ignore[attr-defined]
+        assert [(t.description, t.finished) for t in bar.tasks] == [
+            ("reading", True), ("training", True), ("scoring", False),
+        ]  # fmt: skip
+        assert bar.tasks[1].fields["details"].startswith("loss 0.5, ")
+        assert bar.tasks[1].fields["details"].endswith(" images/s")
+
+
+def test_a_notebook_shows_one_line_that_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    shells = pytest.importorskip("IPython.core.interactiveshell")
+    from IPython.utils.capture import capture_output
+
+    monkeypatch.setattr(console, "Console", lambda **_: Console(force_jupyter=True))
+    monkeypatch.setattr(console, "NOTEBOOK_SECONDS", 0.02)
+
+    def work(progress: Any = no_progress) -> str:
+        """Take a while, or report to the caller's own."""
+        progress("training", 2, 8)
+        time.sleep(0.3)
+        return "done"
+
+    shells.InteractiveShell.instance()
+    try:
+        with capture_output() as caught:
+            assert console.shown_in_notebook(work)() == "done"
+            own: list[int] = []
+            console.shown_in_notebook(work)(progress=lambda *told: own.append(told[1]))
+    finally:
+        shells.InteractiveShell.clear_instance()
+    lines = [output.data["text/plain"] for output in caught.outputs]
+    assert lines[:2] == ["", "training 2/8"]
+    assert own == [2]
+    monkeypatch.undo()
+    assert console.shown_in_notebook(work) is work
 
 
 def test_the_very_models_attacks_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

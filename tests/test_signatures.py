@@ -3,11 +3,15 @@
 import inspect
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import jedi
+import numpy as np
+import pandas as pd
 import pytest
 
 import memorisk
+from memorisk import scores, statistics
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.filter.options import FilterOptions
 from memorisk.audits.synthetic.options import synthetic_options
@@ -23,7 +27,8 @@ def test_the_stub_is_what_the_functions_say() -> None:
         import signatures
     finally:
         sys.path.pop(0)
-    assert signatures.STUB.read_text(encoding="utf-8") == signatures.written(), "run python recipes/signatures.py"
+    for file, text in signatures.written().items():
+        assert file.read_text(encoding="utf-8") == text, "run python recipes/signatures.py"
 
 
 def test_an_editor_completes_keywords_and_shows_their_defaults(tmp_path: Path) -> None:
@@ -45,6 +50,28 @@ def test_a_notebook_shows_the_same_keywords() -> None:
     completed = jedi.Interpreter(code, [{"memorisk": memorisk}]).complete()
     assert [c.name_with_symbols for c in completed] == ["intervene="]
     assert "level" in inspect.signature(memorisk.MemorizationWatch).parameters
+
+
+@pytest.mark.parametrize("package", [scores, statistics])
+def test_pure_parts_are_imported_from_their_package(package: ModuleType) -> None:
+    for name in package.__all__:
+        assert callable(getattr(package, name)), name
+        assert name in dir(package)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = package.nothing
+
+
+def test_pure_parts_take_lists_and_columns() -> None:
+    a, b = [0.1, 0.9, 0.4], [0.2, 0.3, 0.8]
+    table = pd.DataFrame({"a": a, "b": b}, index=[7, 8, 9])
+    for function in (statistics.auc, statistics.spearman, scores.loss_gap):
+        wanted = function(np.array(a), np.array(b))
+        assert np.array_equal(function(a, b), wanted)
+        assert np.array_equal(function(table["a"], table["b"]), wanted)
+    assert statistics.holm(a).tolist() == statistics.holm(table["a"]).tolist()
+    assert (
+        scores.cross_entropy([[1.0, 2.0]], [0]).tolist() == scores.cross_entropy(np.array([[1.0, 2.0]]), [0]).tolist()
+    )
 
 
 def test_settings_take_what_python_has() -> None:

@@ -3,6 +3,7 @@
 Public names are loaded when they are first used, so that ``import memorisk`` (and ``memorisk --help``) stay quick.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -56,10 +57,14 @@ __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAl
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from the room that holds it; a function takes data sets in Python as sources, too."""
+    """Import a public name from the room that holds it.
+
+    A function takes data sets in Python as sources, too, and in a notebook shows how far it is.
+    """
     if name in _PUBLIC:
         taking = import_module("memorisk.images.sources.datasets").taking_datasets
-        return taking(getattr(import_module(_PUBLIC[name]), name))
+        value = taking(getattr(import_module(_PUBLIC[name]), name))
+        return import_module("memorisk.cli.show.common").shown_in_notebook(value) if "IPython" in sys.modules else value
     raise AttributeError(f"module 'memorisk' has no attribute {name!r}")
 
 

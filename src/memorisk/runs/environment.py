@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.plugins import plugin_versions
 
 if TYPE_CHECKING:
     import torch
@@ -16,9 +17,10 @@ LIBRARIES = ("memorisk", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", 
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the libraries that the numbers depend on; absent ones are left out."""
+    """The versions of Python and of the libraries and plug-ins that numbers depend on; absent ones are left out."""
     found = {name: _installed_version(name) for name in LIBRARIES}
-    return {"python": platform.python_version()} | {name: version for name, version in found.items() if version}
+    known = {name: version for name, version in found.items() if version}
+    return {"python": platform.python_version()} | known | plugin_versions()
 
 
 @cache

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.plugins import Registry
 
 FloatArray = NDArray[np.float64]
 AttackFunction = Callable[[FloatArray, FloatArray], FloatArray]
@@ -129,7 +130,7 @@ def _log_normal(values: FloatArray, mean: FloatArray, spread: FloatArray) -> Flo
     return -0.5 * np.square((values - mean) / spread) - np.log(spread) - 0.5 * np.log(2 * np.pi)
 
 
-ATTACKS: dict[str, AttackSpec] = {
+_OWN: dict[str, AttackSpec] = {
     spec.name: spec
     for spec in (
         AttackSpec("loss_threshold", "Loss threshold", False, False, loss_threshold),
@@ -139,7 +140,8 @@ ATTACKS: dict[str, AttackSpec] = {
         AttackSpec("independent_loss", "Independent loss (control)", True, True, independent_loss),
     )
 }
-"""Every registered score by name, in the order of the paper's tables, the control last."""
+ATTACKS = Registry("memorisk.attacks", _OWN, AttackSpec)
+"""Every registered score by name, in the order of the paper's tables, the control last; then those of plug-ins."""
 
 
 def attack_spec(name: str) -> AttackSpec:

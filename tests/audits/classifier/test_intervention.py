@@ -35,6 +35,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 SIZES = {"plain": 60, "sky": 60, "moss": 40}
 RECIPE = {"models": 8, "epochs": 40, "lr": 0.003, "processes": 1, "split_seed": 3}
 QUICK = RECIPE | {"models": 6, "epochs": 2}
+TRAINED_IN = {"training": 6, "intervention": 12}
 ON_MOSS = {"intervene": "grayscale", "classes": ["moss"]}
 
 
@@ -174,10 +175,12 @@ def test_a_killed_run_goes_on_to_the_same_result(source, tmp_path, monkeypatch):
     whole = tmp_path / "whole"
     audit_classifier(source, out=whole, **QUICK, **ON_MOSS)
     run = tmp_path / "stopped"
-    for stop_at in (8, 5, 6):  # in the changed models; in them again; in the re-run
+    for stop_at in (8, 5, 8):  # in the changed models; in them again; in the third of the re-run
 
-        def stop(stage, done, total, left=[stop_at]):  # noqa: B006 - counts over the calls
-            if stage in ("training", "intervention") and done:
+        def stop(stage, done, total, left=[stop_at], seen={}):  # noqa: B006 - counts over the calls
+            trained = TRAINED_IN.get(stage, 0) * done // max(total, 1)
+            if trained > seen.setdefault(stage, 0):
+                seen[stage] = trained
                 left[0] -= 1
                 if not left[0]:
                     raise KeyboardInterrupt

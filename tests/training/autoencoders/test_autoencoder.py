@@ -122,7 +122,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(
     for epoch in (2,):
 
         def progress(stage: str, done: int, total: int, epoch: int = epoch) -> None:
-            if (stage, done) == ("training", epoch):
+            if stage == "training" and done * QUICK["epochs"] == epoch * total:
                 raise Killed
 
         with pytest.raises(Killed):

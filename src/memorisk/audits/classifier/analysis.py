@@ -33,6 +33,7 @@ from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import plural
+from memorisk.scores.twin_attacks import ATTACKS as TWIN_ATTACKS
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.exchangeability import compare_unseen_losses
 from memorisk.statistics.intervals import these_groups_interval
@@ -149,7 +150,8 @@ def _decision(
 ) -> Decision:
     """Decide by the classes, the attacks and the other findings; a pass also says what the attacks reached."""
     units, n_groups = summary.units, summary.images.n_groups or 0
-    titles = {name: title for name, (title, _) in ATTACKS.items()}
+    titles = {spec.name: spec.title for spec in TWIN_ATTACKS.values()}
+    titles |= {name: title for name, (title, _) in ATTACKS.items()}
     tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
     others = attack_findings(tried, options.attack_gate, units, n_groups)
     others += other_findings(context, options, summary.unscored, summary.utility, units)

@@ -26,10 +26,11 @@ from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
+from memorisk.runs.steps import StepFiles, metered
 from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy, logit_margin
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
-from memorisk.training.classifiers.joint_jobs import run_jointly
+from memorisk.training.classifiers.joint_jobs import fit_cost, run_jointly
 from memorisk.training.classifiers.user_training import load_function
 from memorisk.training.engine.data import Targets, build_targets
 from memorisk.training.engine.options import TrainOptions, resolve_options
@@ -184,26 +185,45 @@ def train_all(
         run.subfolder(name)
     every = [job for pair in pairs for job in pair]
     todo = [job for job in every if not job.done]
-    done = len(every) - len(todo)
-    progress(done, len(every))
+    before = [job.steps_file for job in every if job.done]
+    steps = {job.steps_file: 1 if job.own else fit_cost(job.n_slots, job.options).steps or 0 for job in every}
+    files = StepFiles(steps, progress)
+    files.end(*before)
 
     def on_done(outcome: Outcome) -> None:
-        """Log a finished training and count it."""
-        nonlocal done
-        done += 1
+        """Log a finished training."""
         if outcome.error is None:
             run.log("trained", **asdict(outcome.value))
-        progress(done, len(every))
 
     if not todo:
         return
     folders = (run.path, todo[0].images.parent)
     place = options.placement(*folders, cores=recipe.threads, gpus=int(recipe.device.startswith("cuda")))
     place = replace(place, files=options.python_path if recipe.own else ())
-    if not place.remote and run_jointly(todo, on_done):
-        return
     processes = training_processes(options)
-    run_jobs(run_training, todo, processes=processes, threads=recipe.threads, on_done=on_done, place=place)
+    done = sum(steps[file] for file in set(before))
+    with metered(lambda now, n: progress(done + now, n + done), sum(steps.values()) - done) as meter:
+
+        def count_own(outcome: Outcome) -> None:
+            """Log a finished training, and count one of the user's own function, which counts no steps."""
+            on_done(outcome)
+            if todo[outcome.index].own:
+                meter.begin(0, 1)
+                meter.end()
+
+        if not place.remote and run_jointly(todo, on_done):
+            return
+        if not place.remote and (processes <= 1 or len(todo) <= 1):
+            run_jobs(run_training, todo, threads=recipe.threads, on_done=count_own)
+            return
+
+    def count(outcome: Outcome) -> None:
+        """Log a finished training and count it."""
+        on_done(outcome)
+        files.end(todo[outcome.index].steps_file)
+
+    with files.followed():
+        run_jobs(run_training, todo, processes=processes, threads=recipe.threads, on_done=count, place=place)
 
 
 def collect(

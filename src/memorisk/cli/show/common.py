@@ -1,58 +1,170 @@
 """What all output to the terminal shares: progress, rows and reasons, JSON, numbers in words."""
 
+import inspect
 import json
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from datetime import timedelta
+from functools import wraps
+from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import json_value
 from memorisk.runs.workload import Progress as Reporter
+from memorisk.runs.workload import no_progress
 
 LOG_SECONDS = 30.0
+NOTEBOOK_SECONDS = 0.5
+ValueT = TypeVar("ValueT")
 STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
 
 
 @contextmanager
 def progress_bar() -> Iterator[Reporter]:
-    """A progress bar on standard error; where that is no terminal but a log, a line every ``LOG_SECONDS``."""
+    """A progress bar on standard error, or below a notebook's cell; in a log a line every ``LOG_SECONDS``."""
     console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _log_lines()
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        tasks: dict[str, Any] = {}
+    shown = _Stages()
+    if console.is_jupyter:
+        with _repeated(shown, NOTEBOOK_SECONDS, _notebook_writer()):
+            yield shown
+    elif not console.is_terminal:
+        with _repeated(shown, LOG_SECONDS, _write_line):
+            yield shown
+    else:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[details]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(compact=True),
+        )
+        with Progress(*columns, console=console, transient=True) as bar:
+            shown.bar = bar
+            yield shown
 
-        def report(stage: str, done: int, total: int) -> None:
-            """Move the bar of a stage, which its first call adds."""
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total or None)
-            bar.update(tasks[stage], completed=done, total=total or None)
 
-        yield report
+def shown_in_notebook(function: ValueT) -> ValueT:
+    """A function that shows its progress below a notebook's cell, where the caller does not ask for it; else as it is.
+
+    Args:
+        function: Any public name.
+    """
+    parameter = inspect.signature(function).parameters.get("progress") if inspect.isfunction(function) else None
+    if parameter is None or parameter.default is not no_progress or not Console().is_jupyter:
+        return function
+
+    @wraps(function)  # type: ignore[arg-type]
+    def shown(*values: Any, **named: Any) -> Any:
+        """Call the function with a bar."""
+        if "progress" in named:
+            return function(*values, **named)  # type: ignore[operator]
+        with progress_bar() as progress:
+            return function(*values, progress=progress, **named)  # type: ignore[operator]
+
+    return shown  # type: ignore[return-value]
 
 
-def _log_lines() -> Reporter:
-    """A line with the time of day at most every ``LOG_SECONDS``: a short command stays silent."""
-    last = [time.monotonic()]
+class _Stages:
+    """The stages of a command, one open at a time: a stage closes where the next one opens.
 
-    def report(stage: str, done: int, total: int) -> None:
-        """Write a line, unless the last one is too recent."""
-        if time.monotonic() - last[0] < LOG_SECONDS:
-            return
-        last[0] = time.monotonic()
+    Attributes:
+        bar: Shows them in a terminal; None elsewhere.
+    """
+
+    bar: Progress | None = None
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, TaskID] = {}
+        self._begun: dict[str, tuple[float, int, int]] = {}
+        self._now: tuple[str, int, int] | None = None
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Move a stage, which its first call opens."""
+        if self._now is not None and self._now[0] != stage:
+            self._close(self._now[0])
+        self._begun.setdefault(stage, (time.monotonic(), int(done), getattr(done, "images", 0)))
+        self._now = stage, done, total
+        if self.bar is not None:
+            if stage not in self._tasks:
+                self._tasks[stage] = self.bar.add_task(one_line(stage, 200), total=total or None, details="")
+            details = ", ".join(self._details(stage, done))
+            self.bar.update(self._tasks[stage], completed=done, total=total or None, details=details)
+
+    def _close(self, stage: str) -> None:
+        """Fill the bar of a stage that is over; what it counted may be less than was planned."""
+        if self.bar is not None:
+            task = self.bar.tasks[self.bar.task_ids.index(self._tasks[stage])]
+            self.bar.update(self._tasks[stage], completed=task.total or 1, total=task.total or 1)
+
+    def _details(self, stage: str, done: int) -> list[str]:
+        """Loss and speed, where a training tells them."""
+        begun, _, images = self._begun[stage]
+        loss, n = getattr(done, "loss", None), getattr(done, "images", 0) - images
+        seconds = time.monotonic() - begun
+        speed = [f"{n / seconds:,.0f} images/s"] if n > 0 and seconds > 0 else []
+        return [*([] if loss is None else [f"loss {loss:.3g}"]), *speed]
+
+    def line(self) -> str:
+        """The open stage in a line; empty where none has begun."""
+        if self._now is None:
+            return ""
+        stage, done, total = self._now
+        begun, first, _ = self._begun[stage]
+        left = []
+        if total and first < done < total:
+            left = [f"{timedelta(seconds=round((total - done) * (time.monotonic() - begun) / (done - first)))} left"]
         counted = f" {done:,}/{total:,}" if total else ""
-        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {one_line(stage, 200)}{counted}\n")
-        sys.stderr.flush()
+        return ", ".join([f"{one_line(stage, 200)}{counted}", *self._details(stage, done), *left])
 
-    return report
+
+@contextmanager
+def _repeated(stages: _Stages, seconds: float, write: Callable[[str], object]) -> Iterator[None]:
+    """Write the open stage every so many seconds, also while nothing is reported: a short command stays silent."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        """Write until it is over."""
+        while not over.wait(seconds):
+            if line := stages.line():
+                write(line)
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _write_line(line: str) -> None:
+    """Write a line with the time of day."""
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+    sys.stderr.flush()
+
+
+def _notebook_writer() -> Callable[[str], object]:
+    """Give what replaces one line below a notebook's cell; it needs no widgets."""
+    from IPython.display import display
+
+    shown = display({"text/plain": ""}, raw=True, display_id=True)
+    return lambda line: shown.update({"text/plain": line}, raw=True)
 
 
 def signed(value: float | None, digits: int = 2) -> str:

@@ -26,6 +26,7 @@ from memorisk.images.options import MAX_PIXELS, Window
 from memorisk.images.readers.greys import to_depth
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import refuse_special
+from memorisk.runs.plugins import Registry
 from memorisk.runs.size_limits import EXPANSION
 
 Kind = Literal["raster", "dicom", "nifti", "arrays"]
@@ -151,6 +152,8 @@ FORMATS = (
     Format("Arrow", "arrays", _begins(b"ARROW1\0\0"), SHARDS),
     Format("Arrow stream", "arrays", _is_arrow_stream, SHARDS),
 )
+_MORE = Registry("memorisk.readers", {own.name: own for own in FORMATS}, Format)
+"""All of these, and those that other packages bring."""
 
 MEMBER_FORMATS = {
     CIFAR10_RECORDS: Format("CIFAR-10 records", "arrays", lambda head: False, _RECORDS),
@@ -163,7 +166,8 @@ MEMBER_FORMATS = {
 
 def sniff(head: bytes) -> Format | None:
     """The format whose first bytes these are, or None."""
-    return next((f for f in FORMATS if f.matches(head)), None)
+    found = next((f for f in FORMATS if f.matches(head)), None)
+    return found or next((f for f in _MORE.more.values() if f.matches(head)), None)
 
 
 def file_head(path: str | Path) -> bytes:

@@ -22,7 +22,7 @@ column ``image``. Without ids rows are those of the images in their order.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,7 @@ from memorisk.models.classifiers.zoo import is_download
 from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.runs.errors import ARRAY_ERRORS, InputError, listed, one_line, unknown_name
 from memorisk.runs.files import check_characters, read_array, read_table
+from memorisk.runs.plugins import Registry
 from memorisk.runs.size_limits import check_arrays
 from memorisk.runs.storage.mirror import local_source
 
@@ -135,11 +136,13 @@ def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
     return ids, table.to_numpy(dtype=np.float64)
 
 
-SourceKind = Literal["network", "transformers", "detector", "pixels", "pca", "saved"]
+SourceKind = Literal["network", "transformers", "detector", "pixels", "pca", "saved", "plugin"]
 RANDOM, DEFAULT = "none", "default"
 DEFAULT_DETECTOR_FOLDER = Path(__file__).parents[1] / "default_detector"
 """Files of the detector that comes with memorisk."""
 _PREFIXES = ("timm", "transformers", "detector", "pixels", "pca")
+ENCODERS: Registry[Any] = Registry("memorisk.encoders", dict.fromkeys(_PREFIXES), object)
+"""Kinds of features by what stands before the colon; those of other packages give an `Encoder`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,8 +217,10 @@ def parse_source(source: str | Path) -> FeatureSource:
             raise InputError(f"there is no feature file {one_line(text)}")
         return FeatureSource(text=text, kind="saved", name=text)
     name, at, weights = text.partition("@")
+    if head in ENCODERS.more:
+        return FeatureSource(text=text, kind="plugin", name=head, weights=weights if at else None)
     if ":" in name and head != "timm":
-        raise unknown_name("kind of features", one_line(head, 60), _PREFIXES)
+        raise unknown_name("kind of features", one_line(head, 60), ENCODERS)
     if not name.removeprefix("timm:"):
         raise InputError(f"features {one_line(text, 80)!r} name no network; as in timm:resnet50@default")
     _known_network(name)

@@ -25,7 +25,7 @@ from memorisk.images.file_hashes import content_fingerprints
 from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
 from memorisk.models.classifiers.specs import ModelSpec
 from memorisk.models.classifiers.zoo import create_model, is_download
-from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, check_network
+from memorisk.models.encoders.feature_sources import ENCODERS, RANDOM, FeatureSource, check_network
 from memorisk.models.network_parts import trunk_output
 from memorisk.models.weight_files import head_and_stem
 from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line
@@ -269,6 +269,8 @@ def open_encoder(
         from memorisk.models.encoders.transformers import open_transformers
 
         return open_transformers(source, stored, size=size, normalise=normalise, seed=seed, books=books)
+    if source.kind == "plugin":
+        return ENCODERS[source.name](source, stored, size=size, normalise=normalise, seed=seed)
     if source.kind == "detector":
         from memorisk.models.copy_detectors import open_detector
 

@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import FULL_DISK_CODES, InputError, MemoriskError, one_line
+from memorisk.runs.plugins import plugin_versions
 from memorisk.runs.processes import SAFE_ENVIRONMENT, environment_variables
 
 
@@ -195,7 +196,8 @@ def _mark_path(mark: str) -> Path:
 
 def result_versions() -> dict[str, str]:
     """Return the versions of what results depend on."""
-    return {name: version for name, version in versions().items() if name in _VERSIONED_LIBRARIES}
+    names = {*_VERSIONED_LIBRARIES, *plugin_versions()}
+    return {name: version for name, version in versions().items() if name in names}
 
 
 @contextmanager

@@ -10,7 +10,8 @@ become what is compared, saved and loaded bit for bit. `pairwise` and `rowwise` 
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import atomic_path
+from memorisk.runs.plugins import Registry
 from memorisk.scores.distances.rows import FloatArray, Rows, array_library, convert_like, rows_per_block
 
 DIRECTION = "smaller is nearer"
@@ -48,6 +50,10 @@ class Measure:
     """How many pairs are evaluated at once: "product", "sum", "ratio", "share" or "entropy" (see ``bounds``)."""
     direction: str = DIRECTION
     """The same for all: METHODS section 3 names the published code that maximised distances."""
+    rows: Callable[[FloatArray], FloatArray] | None = None
+    """Of a plug-in: what is compared of rows, float64 [m, d] to [m, d], each row on its own."""
+    like: str | None = None
+    """Of a plug-in: the measure that compares it, one of `PLUGIN_FORMS`; the search is that measure's, and as exact."""
 
 
 _POSITIVE_FITTED = "none; the column minimum with the domain 'shift'"
@@ -107,9 +113,27 @@ _MEASURES = (
     ),
 )  # fmt: skip
 
-MEASURES: dict[str, Measure] = {measure.name: measure for measure in _MEASURES}
-"""The measures by name."""
-PAPER_MEASURES = tuple(name for name in MEASURES if name != "whitened")
+PLUGIN_FORMS = ("euclidean", "sqeuclidean", "cityblock", "chebyshev")
+"""Measures that take any rows and fit nothing."""
+_OWN = {measure.name: measure for measure in _MEASURES}
+
+
+def _registered(name: str, measure: Measure) -> Measure:
+    """A measure as the search takes it; a plug-in has the family of the measure that it is like.
+
+    Raises:
+        InputError: A plug-in says not what is compared, or by what.
+    """
+    if measure.rows is None or measure.like not in PLUGIN_FORMS:
+        raise InputError(
+            f"memorisk.measures: {one_line(name, 60)} needs rows, and like as one of {', '.join(PLUGIN_FORMS)}"
+        )
+    return replace(measure, domain=_ANY, family=_OWN[measure.like].family)
+
+
+MEASURES = Registry("memorisk.measures", _OWN, Measure, _registered)
+"""The measures by name, plug-ins last."""
+PAPER_MEASURES = tuple(name for name in _OWN if name != "whitened")
 """The 14 of paper 003."""
 UNIT_ROWS = ("correlation", "cosine", "whitened")
 """Measures of rows that are brought to length 1."""
@@ -128,8 +152,8 @@ def find_measure(name: str) -> Measure:
 
 FORMAT = "memorisk distance measure 1"
 DOMAINS = ("signed", "shift", "softplus")
-POSITIVE = tuple(name for name, measure in MEASURES.items() if measure.domain == "non-negative")
-BINARY = tuple(name for name, measure in MEASURES.items() if measure.domain == "binary")
+POSITIVE = tuple(name for name, measure in _OWN.items() if measure.domain == "non-negative")
+BINARY = tuple(name for name, measure in _OWN.items() if measure.domain == "binary")
 _ARRAYS = ("minimum", "medians", "variance", "mean", "whitening")
 _NUMBERS = ("name", "dimension", "references", "domain", "p", "binarise", "shrinkage", "constant_columns")
 
@@ -197,6 +221,10 @@ class FittedMeasure:
         Returns:
             [m, d]; unit rows for `UNIT_ROWS`, shares for jensenshannon, 0 and 1 for dice and matching.
         """
+        if (own := self.measure.rows) is not None:
+            return convert_like(
+                block, self._mapped(own, block if isinstance(block, np.ndarray) else block.cpu().numpy())
+            )
         x, xp = self._positive(block), array_library(block)
         if self.medians is not None:
             return xp.asarray(x > convert_like(x, self.medians), dtype=xp.float64)
@@ -210,6 +238,17 @@ class FittedMeasure:
             x = x / xp.amax(x, axis=1, keepdims=True)
             return x / x.sum(axis=1, keepdims=True)
         return x
+
+    def _mapped(self, own: Callable[[FloatArray], FloatArray], block: FloatArray) -> FloatArray:
+        """What a plug-in compares of rows.
+
+        Raises:
+            InputError: It gave other shapes than it got, or no numbers.
+        """
+        mapped = np.asarray(own(np.asarray(block, dtype=np.float64)), dtype=np.float64)
+        if mapped.shape != block.shape or not np.isfinite(mapped).all():
+            raise InputError(f"the measure {self.name} gave rows of shape {mapped.shape}, or NaN, of {block.shape}")
+        return mapped
 
     def check_rows(self, rows: Rows) -> None:
         """Refuse rows that the measure does not take.
@@ -352,7 +391,7 @@ def definition(measure: FittedMeasure) -> Definition:
         weights = np.divide(1.0, measure.variance, out=np.zeros(measure.dimension), where=measure.variance > 0)
     if measure.name == "mahalanobis" and measure.whitening is not None:
         whitening = np.array(measure.whitening, order="C")
-    return Definition(CODES[measure.name], weights, whitening, measure.p or 0.0)
+    return Definition(CODES[measure.measure.like or measure.name], weights, whitening, measure.p or 0.0)
 
 
 def pairwise(queries: Any, references: Any, measure: FittedMeasure) -> FloatArray:

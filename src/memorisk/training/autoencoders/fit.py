@@ -30,6 +30,7 @@ from memorisk.models.provenance import TrainingRecord
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint, fsync_folder
+from memorisk.runs.steps import metered
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.reconstruction import psnr, ssim
 from memorisk.statistics.intervals import two_way_interval
@@ -113,7 +114,7 @@ class AutoencoderTraining:
 
         Args:
             checkpoint: File of the state from which a killed training goes on.
-            progress: Called with ("training", epochs done, epochs).
+            progress: Called with ("training", steps done, steps).
 
         Raises:
             MemoriskError: The loss became NaN or infinite.
@@ -127,7 +128,7 @@ class AutoencoderTraining:
             network.train()
             return epoch - record.best_epoch < options.patience
 
-        with forked_generators(self.device) as reseed:
+        with metered(partial(progress, "training")), forked_generators(self.device) as reseed:
             done = run_epochs(
                 partial(self.losses, reseed),
                 network.state_dict(),
@@ -135,7 +136,6 @@ class AutoencoderTraining:
                 options.steps,
                 n=len(self.rows),
                 checkpoint=Checkpoint(checkpoint, self.key, options.checkpoint_seconds),
-                on_epoch=lambda epochs, _: progress("training", epochs, options.epochs),
                 scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
                 watch=EpochObserver(after, {"errors": record.figures[1:, 0], **record.weights}, self.key),
             )

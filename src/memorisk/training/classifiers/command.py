@@ -28,10 +28,12 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import json_value, read_array, read_json, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, open_run
 from memorisk.runs.settings import settings_of, takes_settings
+from memorisk.runs.steps import metered
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.epsilon import replace_one_epsilon
 from memorisk.statistics.quality.utility import against_majority
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
+from memorisk.training.classifiers.joint_jobs import fit_cost
 from memorisk.training.classifiers.private import patient_epsilon, privacy_of
 from memorisk.training.engine.data import Targets, build_targets, training_labels
 from memorisk.training.engine.options import TrainClassifierOptions, TrainOptions, resolve_options
@@ -97,10 +99,10 @@ def train_classifier(
         run.log("started", versions=versions(), machine=machine())
         write_table(run.path / MANIFEST, data.store.manifest.table.assign(split=data.part.astype(str)))
         arms = {}
-        for done, (name, job) in enumerate(jobs.items()):
-            progress("training", done, len(jobs))
-            arms[name] = _train(run, name, job, data, options)
-        progress("training", len(jobs), len(jobs))
+        total = sum(fit_cost(job.n_slots, job.options).steps or 0 for job in jobs.values() if not job.done)
+        with metered(partial(progress, "training"), total):
+            for name, job in jobs.items():
+                arms[name] = _train(run, name, job, data, options)
         run.log("finished")
     return TrainedClassifiers(folder, arms)
 

@@ -20,6 +20,7 @@ from memorisk.models.network_parts import head_module
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
 from memorisk.runs.settings import source_fingerprint
+from memorisk.runs.steps import written_steps
 from memorisk.training.classifiers.fit import FitLog, check_fit, fit
 from memorisk.training.classifiers.linear_heads import new_head, refuse_augmentation
 from memorisk.training.classifiers.private import fit_private, privacy_of, refuse_private
@@ -138,6 +139,11 @@ class TrainJob:
         return self.out / LOGITS / f"{self.key}-augmented-{self.score_augmentations}.npy"
 
     @property
+    def steps_file(self) -> Path:
+        """Return the file by which a job in another process tells how far it is."""
+        return self.out / CHECKPOINTS / f"{self.key}.steps"
+
+    @property
     def done(self) -> bool:
         """Return whether the job has run."""
         return self.logits_file.is_file() and (not self.score_augmentations or self.augmented_file.is_file())
@@ -178,7 +184,8 @@ def run_training(job: TrainJob) -> JobLog:
     if job.device == "cpu":
         keep_freed_memory()
     try:
-        return _run_user_training(job) if job.own else _build_training(job)
+        with written_steps(job.steps_file):
+            return _run_user_training(job) if job.own else _build_training(job)
     finally:
         torch.set_num_threads(before)
 

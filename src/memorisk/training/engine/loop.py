@@ -24,6 +24,7 @@ from safetensors.torch import save_file
 
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import atomic_path
+from memorisk.runs.steps import open_meter
 from memorisk.training.engine.optimization import AnyOptimizer, batch_bounds, learning_rate
 from memorisk.training.engine.options import TrainOptions
 
@@ -188,6 +189,9 @@ def run_epochs(
     if checkpoint is not None and checkpoint.path.exists():
         progress = load_checkpoint(checkpoint, state, optimizer, scaler)
     bounds, written = batch_bounds(n, options.batch_size), time.monotonic()
+    steps, meter = len(bounds) * n_models, open_meter()
+    if meter is not None:
+        meter.begin(progress.epoch * steps, epochs * steps)
     for epoch in range(progress.epoch, epochs):
         losses = run_epoch(losses_of, optimizer, options, epoch, bounds, scaler=scaler)
         progress = replace(progress, epoch=epoch + 1, losses=np.concatenate([progress.losses, losses[None]]))
@@ -195,10 +199,14 @@ def run_epochs(
         if checkpoint is not None and not ends and time.monotonic() - written >= checkpoint.seconds:
             save_checkpoint(checkpoint, state, optimizer, progress, scaler)
             written = time.monotonic()
+        if meter is not None:
+            meter.epoch(float(losses.mean()))
         if on_epoch is not None:
             on_epoch(epoch + 1, float(losses.mean()))
         if ends:
             break
+    if meter is not None:
+        meter.end()
     return progress
 
 
@@ -256,6 +264,7 @@ def _run_batches(
     """One update per batch; the sum over images of each model's loss, in float64 on the device."""
     active = scaler if scaler is not None and scaler.is_enabled() else None
     total: torch.Tensor | None = None
+    meter = open_meter()
     for (start, stop), loss in zip(bounds, batches, strict=True):
         objective = loss if loss.ndim == 0 else loss.sum()
         optimizer.zero_grad(set_to_none=True)
@@ -269,6 +278,10 @@ def _run_batches(
         value = loss.detach()
         total = torch.zeros_like(value, dtype=torch.float64) if total is None else total
         total.add_(value, alpha=stop - start)
+        if meter is not None:
+            last = stop == bounds[-1][1]  # reported once the epoch's checkpoint is written
+            loss_now = None if last else lambda value=value: float(value.mean())
+            meter.step(value.numel(), (stop - start) * value.numel(), loss_now)
     assert total is not None
     return total
 

@@ -38,7 +38,7 @@ from memorisk.training.engine.pixels import Images
 from memorisk.training.features.extraction import feature_batch_size, feature_batches
 from memorisk.training.features.search_jobs import DistributedSearch
 
-NETWORKS = ("network", "transformers", "detector")
+NETWORKS = ("network", "transformers", "detector", "plugin")
 """Kinds of sources that are worth the way to a worker; pixels and their components are read as fast as sent."""
 _BATCHES = 8  # of a job, at most
 _MIN_JOBS = 16  # jobs at least, where there are as many batches

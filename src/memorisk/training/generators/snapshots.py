@@ -14,6 +14,7 @@ from memorisk.models.generators.generators import Generator
 from memorisk.models.settings import GeneratorConfig
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import read_json
+from memorisk.runs.steps import StepCount
 from memorisk.runs.workload import Progress
 from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.generators.options import GeneratorOptions
@@ -181,7 +182,7 @@ def train_with_evaluations(
     while going and loop.step < steps:
         begin = loop.step // every * every
         for done in loop.until(min(steps, begin + every), kept):
-            progress("training", done, steps)
+            progress("training", StepCount(done, images=done * options.batch_size), steps)
         going = look(begin)
         if going and loop.step < steps:
             loop.save(kept)

@@ -238,12 +238,11 @@ def train_intervention(
     changed, again = open_model_folders(run, intended)
     forget_images(run, keep=changed / IMAGES)
     after, rerun = intervention_jobs(run.path, store, plan, recipe, options, intended)
-    total = TRAININGS * sum(len(pair) for pair in after)
     if not all(job.done for pair in after for job in pair):
         _keep_images(changed / IMAGES, store, intended)
-    train_all(changed, after, recipe, options, lambda d, n: progress(d, total))
+    train_all(changed, after, recipe, options, lambda d, n: progress(d, TRAININGS * n))
     (changed / IMAGES).unlink(missing_ok=True)
-    train_all(again, rerun, recipe, options, lambda d, n: progress(total - n + d, total))
+    train_all(again, rerun, recipe, options, lambda d, n: progress(n + d, TRAININGS * n))
     return collect(after, plan, recipe), collect(rerun, plan, recipe)
 
 

@@ -41,6 +41,7 @@ from memorisk.models.provenance import CONFIG, seen_table
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import fingerprint
+from memorisk.runs.steps import metered
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.training.detectors.contrastive.augmentations import (
@@ -101,7 +102,7 @@ def fit_detector(
         groups: [N] whose each image of the store is; of no patient in both parts.
         options: How.
         folder: New, empty, or that of the same training.
-        progress: Called with ("training", epochs done, epochs).
+        progress: Called with ("training", steps done, steps).
 
     Returns:
         The detector and its history.
@@ -125,7 +126,7 @@ def run_detector_training(
     Args:
         training: From `CopyDetectorTraining.build`.
         folder: As for `fit_detector`.
-        progress: Called with ("training", epochs done, epochs).
+        progress: Called with ("training", steps done, steps).
 
     Raises:
         InputError: The folder holds another detector.
@@ -204,7 +205,7 @@ class CopyDetectorTraining:
             record.note(epoch, {"loss": float(losses[0]), **look()}, network.tensors())
             return True
 
-        with forked_generators(self.device) as reseed:
+        with metered(partial(progress, "training")), forked_generators(self.device) as reseed:
             run_epochs(
                 partial(self.losses, reseed),
                 network.tensors(),
@@ -212,7 +213,6 @@ class CopyDetectorTraining:
                 self.options.steps,
                 n=len(self.rows),
                 checkpoint=Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds),
-                on_epoch=lambda done, _: progress("training", done, epochs),
                 scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
                 watch=EpochObserver(after, record.tensors, self.key),
             )

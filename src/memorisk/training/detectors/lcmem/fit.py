@@ -35,6 +35,7 @@ from memorisk.models.provenance import CONFIG, seen_table
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint
+from memorisk.runs.steps import metered
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.autoencoders.latent_store import Latents
 from memorisk.training.detectors.contrastive.inputs import FittedDetector
@@ -81,7 +82,7 @@ def fit_lcmem(
         options: How.
         folder: New, empty, or that of the same training. ``detector`` in it is the detector, ``stage1`` the one after
             the first of two stages.
-        progress: Called with (stage, epochs done, epochs).
+        progress: Called with (stage, steps done, steps).
 
     Returns:
         ``{"stage1": ..., "detector": ...}``, or the detector alone where there is one stage.
@@ -109,7 +110,7 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = no_p
     Args:
         training: Checked.
         target: Of the detector.
-        progress: Called with (stage, epochs done, epochs).
+        progress: Called with (stage, steps done, steps).
 
     Raises:
         InputError: The folder holds another detector.
@@ -252,7 +253,7 @@ class StageTraining:
 
         n = self.batches * self.size
         steps = self.options.steps(stage, self.size)
-        with forked_generators(self.device) as reseed:
+        with metered(partial(progress, f"training, stage {stage.number}")), forked_generators(self.device) as reseed:
             done = run_epochs(
                 partial(self.losses, reseed),
                 branch.tensors(),
@@ -260,7 +261,6 @@ class StageTraining:
                 steps,
                 n=n,
                 checkpoint=Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds),
-                on_epoch=lambda epoch, _: progress(f"training, stage {stage.number}", epoch, stage.epochs),
                 scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
                 watch=EpochObserver(after, record.tensors, self.key),
             )

@@ -1,0 +1,108 @@
+"""Parts that other installed packages bring: measures, attacks, readers and encoders, by their entry points.
+
+A package names them in its ``pyproject.toml``, under ``[project.entry-points."memorisk.measures"]`` and the like. They
+are loaded where the registry they belong to is first used; what is registered under the name of a part of memorisk's
+own is refused. Their package is code like any other that is installed: whoever installs it runs it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
+
+from memorisk.runs.errors import InputError, one_line
+
+Part = TypeVar("Part")
+GROUPS = ("memorisk.measures", "memorisk.attacks", "memorisk.readers", "memorisk.encoders")
+
+
+@cache
+def _found() -> dict[str, dict[str, EntryPoint]]:
+    """Entry points by group and name; installed packages are looked through once."""
+    every = entry_points()
+    return {group: {one.name: one for one in sorted(every.select(group=group))} for group in GROUPS}
+
+
+@cache
+def plugins(group: str, kind: type = object) -> dict[str, Any]:
+    """The parts of a group, by name, in the order of their names.
+
+    Args:
+        group: One of `GROUPS`.
+        kind: What each is.
+
+    Raises:
+        InputError: One cannot be loaded, or is something else; its package is named.
+    """
+    return {name: _loaded(entry, kind) for name, entry in _found()[group].items()}
+
+
+def plugin_versions() -> dict[str, str]:
+    """The versions of the packages that bring parts: results may depend on them."""
+    packages = {entry.dist for parts in _found().values() for entry in parts.values() if entry.dist is not None}
+    return {dist.name: dist.version for dist in sorted(packages, key=lambda dist: dist.name)}
+
+
+class Registry(Mapping[str, Part]):
+    """Memorisk's own parts, and after them those of other packages, which are loaded when one is first asked for.
+
+    A part's module imports the module of its registry, so that nothing may be loaded while that is imported.
+
+    Args:
+        group: One of `GROUPS`.
+        own: Parts by name.
+        kind: What each part is.
+        made: Makes of a plug-in what is registered, or refuses it.
+    """
+
+    def __init__(
+        self, group: str, own: Mapping[str, Part], kind: type, made: Callable[[str, Part], Part] | None = None
+    ) -> None:
+        self.group, self.own, self.kind = group, own, kind
+        self._made = made
+
+    @cached_property
+    def more(self) -> dict[str, Part]:
+        """The parts of other packages.
+
+        Raises:
+            InputError: As `plugins`, or a part has the name of one of memorisk's own.
+        """
+        found = plugins(self.group, self.kind)
+        for name in found.keys() & self.own.keys():
+            whose = _whose(_found()[self.group][name])
+            raise InputError(f"{whose}: memorisk has a part of that name; uninstall it, or register it under another")
+        return {name: part if self._made is None else self._made(name, part) for name, part in found.items()}
+
+    def __getitem__(self, name: str) -> Part:
+        return self.own[name] if name in self.own else self.more[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.own, *self.more))
+
+    def __len__(self) -> int:
+        return len(self.own) + len(self.more)
+
+
+def _loaded(entry: EntryPoint, kind: type) -> Any:
+    """A part.
+
+    Raises:
+        InputError: As `plugins`.
+    """
+    try:
+        part = entry.load()
+    except Exception as error:  # another package's code
+        why = f"{type(error).__name__}: {one_line(error, 120)}"
+        raise InputError(f"{_whose(entry)} cannot be loaded ({why}): repair or uninstall its package") from None
+    if not isinstance(part, kind) or (getattr(part, "name", entry.name) != entry.name):
+        raise InputError(
+            f"{_whose(entry)} is {one_line(repr(part), 60)}; it must be a {kind.__name__} called {one_line(entry.name)}"
+        )
+    return part
+
+
+def _whose(entry: EntryPoint) -> str:
+    """A part in the words of messages."""
+    package = "" if entry.dist is None else f" of the package {one_line(entry.dist.name, 60)}"
+    return f"{entry.group}: {one_line(entry.name, 60)}{package}"

@@ -1,0 +1,111 @@
+"""Parts of another package, installed beside memorisk: found by their entry points, used like memorisk's own."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent / "plugin_package"
+
+USE = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import memorisk
+from memorisk.models.encoders.feature_sources import parse_source
+from memorisk.runs.environment import versions
+from memorisk.scores.distances import fit_measure, nearest, pairwise
+from memorisk.scores.twin_attacks import ATTACKS, attack_scores
+
+assert versions()["memorisk-more"] == "1.2"
+
+rng = np.random.default_rng(0)
+queries, references = rng.random((20, 5)) + 0.1, rng.random((30, 5)) + 0.1
+fitted = fit_measure("hellinger", references)
+shares = [np.sqrt(rows / rows.sum(axis=1, keepdims=True)) for rows in (queries, references)]
+naive = np.sqrt(((shares[0][:, None] - shares[1][None]) ** 2).sum(axis=2))
+assert np.allclose(pairwise(queries, references, fitted), naive, rtol=0, atol=1e-12)
+found = nearest(queries, references, fitted, k=3)
+assert (found.indices == np.argsort(naive, axis=1)[:, :3]).all()
+fitted.save("hellinger.safetensors")
+assert type(fitted).load("hellinger.safetensors").name == "hellinger"
+
+assert list(ATTACKS)[-1] == "loss_ratio"
+
+folder = Path("scans")
+for i in range(8):
+    file = folder / "ab"[i % 2] / f"p{i}.raw8"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"RAW8" + bytes([4, 0, 4, 0]) + bytes(range(10 * i, 10 * i + 16)))
+features = memorisk.load_features(folder, "thumbnail:2")
+assert features.values.shape == (8, 4)
+steps = np.diff(np.sort(features.values.mean(axis=1)))  # each image is ten levels brighter than the one before
+assert np.allclose(steps, steps[0], rtol=1e-4) and steps[0] > 0
+assert parse_source("pixels").kind == "pixels"
+"""
+
+ASK = """
+from memorisk.runs.errors import InputError
+from memorisk.scores.distances.measures import find_measure
+
+try:
+    find_measure("hellinger")
+except InputError as error:
+    print(error)
+"""
+
+
+def installed(folder: Path, **more: str) -> Path:
+    """The package as pip leaves it in a folder of packages; ``more`` are entry points of measures."""
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    about = folder / f"memorisk_more-{project['version']}.dist-info"
+    about.mkdir(parents=True)
+    (folder / "memorisk_more.py").write_text((PACKAGE / "memorisk_more.py").read_text())
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    groups = project["entry-points"]
+    groups["memorisk.measures"] |= more
+    lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in parts.items()) for group, parts in groups.items()]
+    (about / "entry_points.txt").write_text("\n".join(lines))
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python with the package beside memorisk."""
+    paths = os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "MEMORISK_CACHE": str(folder / "cache")}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_its_parts_work_like_memorisks_own(tmp_path: Path) -> None:
+    installed(tmp_path / "site")
+    done = run(tmp_path, "-c", USE)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"broken": "memorisk_more:nothing"}, "broken of the package memorisk-more cannot be loaded (AttributeError"),
+        ({"cosine": "memorisk_more:hellinger"}, "it must be a Measure called cosine"),
+        ({"ratio": "memorisk_more:loss_ratio"}, "it must be a Measure called ratio"),
+    ],
+)
+def test_a_part_that_cannot_be_used_is_told_in_a_line(tmp_path: Path, entry: dict[str, str], told: str) -> None:
+    installed(tmp_path / "site", **entry)
+    done = run(tmp_path, "-c", ASK)
+    assert told in done.stdout, done.stderr
+    assert done.stdout.count("\n") == 1
+
+
+def test_without_plugins_there_are_only_memorisks_own() -> None:
+    from memorisk.runs.plugins import GROUPS, plugin_versions, plugins
+
+    assert {group: plugins(group) for group in GROUPS} == {group: {} for group in GROUPS}
+    assert plugin_versions() == {}
