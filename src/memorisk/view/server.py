@@ -57,6 +57,7 @@ def listening_socket(port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
+        listener.listen(128)  # whoever opens the link at once waits, and is not refused
     except OSError as error:
         listener.close()
         raise InputError(f"--port {port} cannot be used ({error.strerror}): leave it out, or name another") from None
