@@ -46,6 +46,7 @@ SMALLEST = {
     "train classifier": "images --out new",
     "train detector": "images --out new",
     "train generator": "images --out new",
+    "view": "run",
     "watch": "run --out new",
 }
 """The shortest form of every command but gate."""

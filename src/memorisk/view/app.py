@@ -411,7 +411,7 @@ def _problem(request: Request, error: Exception) -> Response:
     why, status = (one_line(error, 400), 404 if request.method == "GET" else 400) if known else ("no such page", 404)
     if request.method != "GET":
         return JSONResponse({"error": why}, status_code=status)
-    if "/image/" in request.url.path or request.path_params.get("what"):
+    if "/image/" in request.scope["path"] or request.path_params.get("what"):
         return PlainTextResponse(f"{why}\n", status_code=status)
     return _page("problem.html", "That cannot be shown", status=status, why=why)
 
