@@ -99,3 +99,32 @@ def test_an_image_is_that_of_its_row(known: TestClient, sets: dict[str, Path]) -
     assert answer.headers["content-type"] == "image/png"
     shown = np.asarray(Image.open(io.BytesIO(answer.content)))
     np.testing.assert_array_equal(shown, np.asarray(Image.open(sets["train"].parent / "train" / "3.png")))
+
+
+@pytest.mark.parametrize("library", ["starlette", "uvicorn"])
+def test_without_the_extra_one_line_names_it(
+    library: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    from memorisk.cli.main import main
+
+    for name in [name for name in sys.modules if name.startswith(("memorisk.view", "starlette", "uvicorn"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    assert main(["view", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert "memorisk[view]" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", ["nowhere", "."])
+def test_a_place_without_runs_is_told_in_one_line(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from memorisk.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    assert main(["view", place]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not list(tmp_path.iterdir())

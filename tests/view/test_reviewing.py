@@ -10,7 +10,7 @@ from memorisk.audits.generated.review import CONFIRM, DISMISS
 from memorisk.audits.synthetic.foreseen import OPEN
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import read_config
-from memorisk.view.pairs import SyntheticRun, unturned
+from memorisk.view.pairs import FilterRun, SyntheticRun, unturned
 from memorisk.view.review import FILE, PairReview
 from tests.view.conftest import audited
 
@@ -93,7 +93,7 @@ def test_the_audit_takes_the_review_and_gives_the_verdict_that_was_said(
     for place in range(len(seen.review)):
         seen.review.judge(seen.review.keys[place], *((CONFIRM, "", "") if place == 1 else NO))
     told = seen.foresight.verdict(
-        seen._pairs(CONFIRM, seen.review.answers()), seen._pairs(DISMISS, seen.review.answers())
+        seen.judged(CONFIRM, seen.review.answers()), seen.judged(DISMISS, seen.review.answers())
     )
     result = audited(sets, tmp_path / "again", review=run / FILE)
     assert told.status == result.status == "fail"
@@ -110,15 +110,15 @@ def test_the_same_folder_takes_its_own_review(run: Path, sets: dict[str, Path]) 
     audited(sets, run, review=run / FILE)
     seen = opened(run)
     assert seen.review.progress.open == 0 or seen.review.progress.dismissed == len(review)
-    exact = seen.foresight.verdict([], seen._pairs(DISMISS, seen.review.answers()))
-    assert exact.status == seen.foresight.verdict([], seen._pairs(DISMISS, seen.review.before)).status != OPEN
+    exact = seen.foresight.verdict([], seen.judged(DISMISS, seen.review.answers()))
+    assert exact.status == seen.foresight.verdict([], seen.judged(DISMISS, seen.review.before)).status != OPEN
 
 
 def test_a_verdict_that_dismissals_may_change_is_not_guessed(run: Path) -> None:
     seen = opened(run)
     for key in seen.review.keys:
         seen.review.judge(key, *NO)
-    found = seen.foresight.verdict([], seen._pairs(DISMISS, seen.review.answers()))
+    found = seen.foresight.verdict([], seen.judged(DISMISS, seen.review.answers()))
     assert found.status in (OPEN, "fail")
     none = seen.foresight.verdict([], [])
     assert list(none.why) == pd.read_json(run / "verdict.json", typ="series")["why"]
@@ -158,3 +158,31 @@ def test_thumbnails_are_private_and_never_those_of_a_redacted_run(
     with pytest.raises(InputError, match="redact"):
         hidden.thumbnail("training", 0)
     assert not (tmp_path / "redacted" / "thumbnails").exists()
+
+
+def test_the_pairs_of_a_filter_are_looked_at_and_not_judged(sets: dict[str, Path], tmp_path: Path) -> None:
+    import numpy as np
+    from starlette.testclient import TestClient
+
+    import memorisk
+    from memorisk.view.app import create_app
+
+    memorisk.filter_synthetic(sets["train"], sets["made"], tmp_path / "run", detector="pixels", threshold=(0.0,))
+    seen = FilterRun(tmp_path / "run", read_config(tmp_path / "run"), "/run/x")
+    table = pd.read_parquet(tmp_path / "run" / "per_image.parquet")
+    left_out = int((~table["kept"]).sum())
+    assert left_out
+    reasons = [seen.pairs.text(place, "found_by") for place in range(len(seen.pairs))]
+    assert all(reason.startswith("left out") for reason in reasons[:left_out])
+    assert set(reasons[left_out:]) <= {"kept"}
+    copies = [p for p in range(left_out) if seen.pairs.images(p)[0].startswith(("made0", "made3<"))]
+    assert copies
+    assert not any(seen.difference(place).any() for place in copies if "pixels" in reasons[place])
+    np.testing.assert_array_equal(*seen.both(0))
+
+    client = TestClient(create_app([tmp_path / "run"]))
+    key = client.get("/").text.split('href="/run/')[1].split('"')[0]
+    page = client.get(f"/run/{key}/pair/0")
+    assert page.status_code == 200
+    assert "Confirm" not in page.text
+    assert client.post(f"/run/{key}/judge", json={"pair": "", "verdict": "confirm"}).status_code == 400

@@ -22,7 +22,7 @@ from memorisk.runs.errors import InputError, MemoriskError, one_line, read_guard
 from memorisk.runs.files import read_json
 from memorisk.runs.folder import read_config
 from memorisk.view.images import CLASSIFIED, png
-from memorisk.view.pairs import PER_PAGE, SyntheticRun
+from memorisk.view.pairs import PER_PAGE, FilterRun, PairRun, SyntheticRun
 from memorisk.view.patients import PER_PAGE as PATIENTS_PER_PAGE
 from memorisk.view.patients import ClassifierRun, Filters
 from memorisk.view.run_list import RunEntry, find_runs, read_entry
@@ -30,8 +30,9 @@ from memorisk.view.verdicts import number_rows, verdict_blocks
 
 _PICTURE = {"Content-Type": "image/png"}
 _LONGEST_BODY = 1 << 14  # bytes of an answer
-_OPENS: Mapping[str, type[SyntheticRun] | type[ClassifierRun]] = {
+_OPENS: Mapping[str, type[SyntheticRun] | type[FilterRun] | type[ClassifierRun]] = {
     "synthetic": SyntheticRun,
+    "filter": FilterRun,
     "classifier": ClassifierRun,
     "losses": ClassifierRun,
 }
@@ -50,7 +51,7 @@ class Viewer:
     def __init__(self, places: Sequence[Path]) -> None:
         self.places, self._lock = places, threading.Lock()
         self.runs: dict[str, RunEntry] = {}
-        self._opened: dict[str, tuple[int, SyntheticRun | ClassifierRun]] = {}
+        self._opened: dict[str, tuple[int, PairRun | ClassifierRun]] = {}
         self.find()
 
     def find(self) -> list[RunEntry]:
@@ -81,6 +82,17 @@ class Viewer:
             raise InputError("only a run of audit synthetic has pairs to judge")
         return found
 
+    def pairs(self, run: RunEntry) -> PairRun:
+        """The pairs of a run, whether they are judged or only looked at.
+
+        Raises:
+            InputError: It has none, is not finished, or was made with ``--redact``.
+        """
+        found = self.opened(run)
+        if not isinstance(found, PairRun):
+            raise InputError("only a run of audit synthetic or filter has pairs to look at")
+        return found
+
     def classifier(self, run: RunEntry) -> ClassifierRun:
         """The patients of a classifier run; read again where the run was written again.
 
@@ -92,7 +104,7 @@ class Viewer:
             raise InputError("only a run of audit classifier or audit losses has patients to look at")
         return found
 
-    def opened(self, run: RunEntry) -> "SyntheticRun | ClassifierRun":
+    def opened(self, run: RunEntry) -> PairRun | ClassifierRun:
         """The tables of a run; read again where it was written again.
 
         Raises:
@@ -100,7 +112,9 @@ class Viewer:
         """
         opens = _OPENS.get(run.kind)
         if opens is None or run.state != "done":
-            raise InputError("only a finished audit of synthetic images or of a classifier can be looked into")
+            raise InputError(
+                "only a finished run of audit synthetic, filter, audit classifier or audit losses can be looked into"
+            )
         if run.redacted:
             raise InputError("this run was made with --redact: neither ids nor images of it are shown")
         with self._lock, read_guard(run.folder):
@@ -183,6 +197,9 @@ class Pages:
             if progress.pairs:
                 more = f"{progress.open:,} of {progress.pairs:,} are open"
                 links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
+        elif run.kind == "filter" and run.state == "done":
+            more = f"{len(self.viewer.pairs(run).pairs):,} images beside their nearest training image"
+            links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
         elif run.kind in ("classifier", "losses") and run.state == "done":
             links.append((f"/run/{run.key}/patients", "Look at the patients", "classes, images, losses and marks"))
         lead = verdict_blocks(_verdict(run.folder), run.progress)
@@ -192,8 +209,9 @@ class Pages:
     def pairs(self, request: Request) -> Response:
         """A page of pairs as a grid."""
         run = self.viewer.run(request)
-        found = self.viewer.synthetic(run)
-        last = max(1, -(-len(found.review) // PER_PAGE))
+        found = self.viewer.pairs(run)
+        review = found.review if isinstance(found, SyntheticRun) else None
+        last = max(1, -(-len(found.pairs) // PER_PAGE))
         page = min(max(1, _number(request.query_params.get("page", "1"))), last)
         return _page(
             "pairs.html",
@@ -201,8 +219,9 @@ class Pages:
             run=run,
             here="Pairs",
             pairs=found.tiles(page),
-            progress=found.review.progress,
-            next_open=found.review.next_open(-1),
+            n=len(found.pairs),
+            progress=None if review is None else review.progress,
+            next_open=None if review is None else review.next_open(-1),
             note=found.images.reason("synthetic") or found.images.reason("training"),
             page=page,
             last=last,
@@ -215,11 +234,10 @@ class Pages:
             InputError: There is no such pair.
         """
         run, place = self.viewer.run(request), request.path_params["place"]
-        found = self.viewer.synthetic(run)
-        review = found.review
-        if not 0 <= place < len(review):
+        found = self.viewer.pairs(run)
+        pairs = found.pairs
+        if not 0 <= place < len(pairs):
             raise InputError("there is no such pair")
-        last = review.last
         return _page(
             "pair.html",
             f"Pair {place + 1}",
@@ -227,22 +245,17 @@ class Pages:
             here="Pairs",
             kind="pair",
             place=place,
-            key=review.keys[place],
-            said=review.answer(place),
-            progress=review.progress,
+            n=len(pairs),
+            said=pairs.answer(place),
             previous=f"/run/{run.key}/pair/{max(0, place - 1)}",
-            following=f"/run/{run.key}/pair/{min(len(review) - 1, place + 1)}",
-            note="",
+            following=f"/run/{run.key}/pair/{min(len(pairs) - 1, place + 1)}",
             panes=found.panes(place),
-            found_by=review.text(place, "found_by") or "a person",
-            patient=review.text(place, "patient"),
+            found_by=pairs.text(place, "found_by") or "a person",
+            patient=pairs.text(place, "patient"),
             score=found.score(place),
-            alignment=review.text(place, "alignment"),
-            copies=len(review.rows(place)),
-            foreseen=found.foreseen(),
-            file=str(review.path),
-            last_reason="" if last is None else last.reason,
-            reviewer=review.reviewer,
+            alignment=pairs.text(place, "alignment"),
+            copies=len(pairs.rows(place)),
+            judging=found.judging(place) if isinstance(found, SyntheticRun) else None,
         )
 
     def pair_picture(self, request: Request) -> Response:
@@ -251,9 +264,9 @@ class Pages:
         Raises:
             InputError: There is no such picture.
         """
-        found, place = self.viewer.synthetic(self.viewer.run(request)), request.path_params["place"]
+        found, place = self.viewer.pairs(self.viewer.run(request)), request.path_params["place"]
         what = request.path_params["what"]
-        if what not in ("laid", "difference") or not 0 <= place < len(found.review):
+        if what not in ("laid", "difference") or not 0 <= place < len(found.pairs):
             raise InputError("there is no such picture")
         pixels = found.both(place)[1] if what == "laid" else found.difference(place)
         return Response(png(pixels), headers=_PICTURE)
@@ -398,7 +411,7 @@ def _problem(request: Request, error: Exception) -> Response:
     why, status = (one_line(error, 400), 404 if request.method == "GET" else 400) if known else ("no such page", 404)
     if request.method != "GET":
         return JSONResponse({"error": why}, status_code=status)
-    if "/image/" in request.url.path or request.path_params.get("what"):
+    if "/image/" in request.scope["path"] or request.path_params.get("what"):
         return PlainTextResponse(f"{why}\n", status_code=status)
     return _page("problem.html", "That cannot be shown", status=status, why=why)
 

@@ -87,7 +87,7 @@ class Guard:
     def _let_in(self, request: Request) -> Response | None:
         """Give the cookie for the link's token, or refuse whoever has neither; None for who holds the cookie."""
         given = request.query_params.get("token")
-        if given is not None and request.method in _READING and request.url.path == "/":
+        if given is not None and request.method in _READING and request.scope["path"] == "/":
             if not secrets.compare_digest(given.encode(), self.token.encode()):
                 return _forbidden("this link is not the one that memorisk view printed")
             answer = RedirectResponse("/", status_code=303)

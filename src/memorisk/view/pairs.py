@@ -22,7 +22,8 @@ from memorisk.runs.errors import InputError, read_guard
 from memorisk.runs.files import read_table
 from memorisk.runs.settings import written_settings
 from memorisk.view.images import RunImages
-from memorisk.view.review import PairReview
+from memorisk.view.review import PairReview, Progress
+from memorisk.view.screened import ScreenedPairs
 from memorisk.view.verdicts import HEADLINES
 
 SOURCES = {"training": "train", "synthetic": "synthetic", "held out": "held_out"}
@@ -51,21 +52,39 @@ class Tile:
     verdict: str
     synthetic: str
     train: str
+    found_by: str
     pictures: tuple[Pane, Pane]
 
 
-class SyntheticRun:
-    """A finished run of ``audit synthetic``.
+@dataclass(frozen=True)
+class Judging:
+    """What a page needs for an answer to a pair."""
+
+    key: str
+    progress: Progress
+    foreseen: list[Block]
+    file: str
+    """Where answers are kept."""
+    last_reason: str
+    """Of the last dismissal."""
+    reviewer: str
+
+
+class PairRun:
+    """A finished run whose synthetic images stand beside training images.
 
     Args:
         folder: The run folder.
         config: Its settings.
         address: Of its pages.
+        pairs: Which.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
-        self.folder, self.config, self.address = folder, config, address
-        self.review, self.images = PairReview(folder), RunImages(folder, config, SOURCES)
+    def __init__(
+        self, folder: Path, config: Mapping[str, Any], address: str, pairs: PairReview | ScreenedPairs
+    ) -> None:
+        self.folder, self.config, self.address, self.pairs = folder, config, address, pairs
+        self.images = RunImages(folder, config, SOURCES)
 
     @cached_property
     def neighbours(self) -> pd.DataFrame:
@@ -88,51 +107,32 @@ class SyntheticRun:
     @cached_property
     def orientations(self) -> dict[tuple[str, str], str]:
         """Of pairs alike by pixels, what is done to the synthetic image to give the real one."""
-        table = from_storable(read_table(self.folder / "tables" / "pairs.parquet"))
+        path = self.folder / "tables" / "pairs.parquet"
+        if not path.is_file():
+            return {}
+        table = from_storable(read_table(path))
         pairs = zip(column_texts(table, "image"), column_texts(table, "real_image"), strict=True)
         return dict(zip(pairs, column_texts(table, "orientation"), strict=True))
-
-    @cached_property
-    def foresight(self) -> Foresight:
-        """The numbers that a review can change."""
-        with read_guard(self.folder):
-            result = load_result(self.folder)
-            options = SyntheticOptions(**written_settings(SyntheticOptions, self.config))
-            return Foresight(result, options, self._pairs(DISMISS, self.review.before))
-
-    def _pairs(self, verdict: str, answers: Mapping[str, Any]) -> list[JudgedPair]:
-        """The pairs of some answers, every row of the table that they are."""
-        review = self.review
-        return [
-            JudgedPair(*(str(review.columns[name][row]) for name in ("synthetic_image", "training_image", "patient")))
-            for key, said in answers.items()
-            if said.verdict == verdict
-            for row in review.rows(review.place_of[key])
-        ]
-
-    def foreseen(self) -> list[Block]:
-        """The verdict with what was said so far."""
-        progress, answers = self.review.progress, self.review.answers()
-        found = self.foresight.verdict(self._pairs(CONFIRM, answers), self._pairs(DISMISS, answers))
-        return [_foreseen_block(found, bool(answers), progress.open)]
 
     def tiles(self, page: int) -> list[Tile]:
         """The pairs of a page of the grid, from 1."""
         first = (page - 1) * PER_PAGE
-        return [self._tile(place) for place in range(first, min(first + PER_PAGE, len(self.review)))]
+        return [self._tile(place) for place in range(first, min(first + PER_PAGE, len(self.pairs)))]
 
     def _tile(self, place: int) -> Tile:
-        made, real = self.review.images(place)
-        said = self.review.answer(place)
+        made, real = self.pairs.images(place)
+        said = self.pairs.answer(place)
         pictures = (
             self._pane("synthetic", made, "", small=True, alternative="Synthetic image"),
             self._pane("training", real, "", small=True, alternative="Training image"),
         )
-        return Tile(place, "" if said is None else said.verdict, made, real, pictures)
+        return Tile(
+            place, "" if said is None else said.verdict, made, real, self.pairs.text(place, "found_by"), pictures
+        )
 
     def panes(self, place: int) -> list[Pane]:
         """The pictures of a pair: both images, their difference, and the next nearest."""
-        made, real = self.review.images(place)
+        made, real = self.pairs.images(place)
         how = self._how(made, real)
         shown = [self._pane("synthetic", made, "Synthetic image")]
         laid = self._pane("training", real, "Training image")
@@ -186,7 +186,7 @@ class SyntheticRun:
         Raises:
             InputError: One cannot be shown.
         """
-        made_name, real_name = self.review.images(place)
+        made_name, real_name = self.pairs.images(place)
         made, real = (self._pixels(part, name) for part, name in (("synthetic", made_name), ("training", real_name)))
         if made.shape[2] != real.shape[2]:
             made, real = (np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image for image in (made, real))
@@ -217,8 +217,78 @@ class SyntheticRun:
 
     def score(self, place: int) -> str:
         """The score of a pair by who found it; empty without one."""
-        value = self.review.score[self.review.rows(place)[0]]
+        value = self.pairs.score[self.pairs.rows(place)[0]]
         return "" if np.isnan(value) else short(value)
+
+
+class SyntheticRun(PairRun):
+    """A finished run of ``audit synthetic``, whose pairs are judged.
+
+    Args:
+        folder: The run folder.
+        config: Its settings.
+        address: Of its pages.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
+        self.review = PairReview(folder)
+        super().__init__(folder, config, address, self.review)
+
+    @cached_property
+    def foresight(self) -> Foresight:
+        """The numbers that a review can change."""
+        with read_guard(self.folder):
+            result = load_result(self.folder)
+            options = SyntheticOptions(**written_settings(SyntheticOptions, self.config))
+            return Foresight(result, options, self.judged(DISMISS, self.review.before))
+
+    def judged(self, verdict: str, answers: Mapping[str, Any]) -> list[JudgedPair]:
+        """The pairs of some answers, every row of the table that they are."""
+        review = self.review
+        return [
+            JudgedPair(*(str(review.columns[name][row]) for name in ("synthetic_image", "training_image", "patient")))
+            for key, said in answers.items()
+            if said.verdict == verdict
+            for row in review.rows(review.place_of[key])
+        ]
+
+    def judging(self, place: int) -> Judging:
+        """What a page needs for an answer to a pair."""
+        review = self.review
+        last = review.last
+        return Judging(
+            key=review.keys[place],
+            progress=review.progress,
+            foreseen=self.foreseen(),
+            file=str(review.path),
+            last_reason="" if last is None else last.reason,
+            reviewer=review.reviewer,
+        )
+
+    def foreseen(self) -> list[Block]:
+        """The verdict with what was said so far."""
+        progress, answers = self.review.progress, self.review.answers()
+        found = self.foresight.verdict(self.judged(CONFIRM, answers), self.judged(DISMISS, answers))
+        return [_foreseen_block(found, bool(answers), progress.open)]
+
+
+class FilterRun(PairRun):
+    """A finished run of ``filter``, whose pairs are looked at.
+
+    Args:
+        folder: The run folder.
+        config: Its settings.
+        address: Of its pages.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
+        self._screened = ScreenedPairs(folder)
+        super().__init__(folder, config, address, self._screened)
+
+    @cached_property
+    def orientations(self) -> dict[tuple[str, str], str]:
+        """Of pairs with the same pixels, what is done to the synthetic image to give the training image."""
+        return self._screened.orientations
 
 
 def unturned(image: np.ndarray, orientation: str) -> np.ndarray:

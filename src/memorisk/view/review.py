@@ -46,7 +46,7 @@ class Progress:
 
 
 class PairReview:
-    """The pairs of a run and what was said of them.
+    """The pairs of a run of ``audit synthetic`` and what was said of them.
 
     Args:
         folder: The run folder.

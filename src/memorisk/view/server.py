@@ -8,14 +8,12 @@ from pathlib import Path
 from memorisk.runs.errors import InputError, MissingExtraError
 
 try:
-    import uvicorn
-
     from memorisk.view.app import create_app
     from memorisk.view.guard import Guard
 except ModuleNotFoundError as error:
-    if error.name not in ("uvicorn", "starlette"):
+    if (error.name or "").partition(".")[0] != "starlette":
         raise
-    raise MissingExtraError(error.name, "view", "memorisk view") from None
+    raise MissingExtraError("starlette", "view", "memorisk view") from None
 
 HOST = "127.0.0.1"
 
@@ -30,7 +28,12 @@ def serve(places: Sequence[Path], *, port: int, say: Callable[[str], None]) -> N
 
     Raises:
         InputError: There is no run, or the port is taken.
+        MissingExtraError: Without the extra ``view``.
     """
+    try:
+        import uvicorn  # after what every command needs, so that an install without that is told first
+    except ModuleNotFoundError:
+        raise MissingExtraError("uvicorn", "view", "memorisk view") from None
     app = create_app(places)
     with listening_socket(port) as listener:
         chosen = listener.getsockname()[1]
@@ -57,6 +60,7 @@ def listening_socket(port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
+        listener.listen(128)  # whoever opens the link at once waits, and is not refused
     except OSError as error:
         listener.close()
         raise InputError(f"--port {port} cannot be used ({error.strerror}): leave it out, or name another") from None

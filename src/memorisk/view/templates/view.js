@@ -48,23 +48,28 @@
   function ask() { why.showModal(); reason.select(); }
 
   var acts = {
-    c: function () { answer("confirm"); }, d: ask, u: function () { send("/undo", {}); },
     n: function () { go(judge.dataset.next); }, p: function () { go(judge.dataset.previous); },
     "+": function () { zoom(1.5); }, "=": function () { zoom(1.5); }, "-": function () { zoom(1 / 1.5); },
     "0": function () { scale = 1; x = y = 0; show(); }
   };
+  if (why) {
+    acts.c = function () { answer("confirm"); };
+    acts.d = ask;
+    acts.u = function () { send("/undo", {}); };
+    document.getElementById("cancel").addEventListener("click", function () { why.close(); });
+    why.addEventListener("close", function () {
+      if (why.returnValue === "dismiss") { answer("dismiss"); }
+      why.returnValue = "";
+    });
+  }
   document.addEventListener("keydown", function (event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || why.open || event.repeat) { return; }
+    if (event.ctrlKey || event.metaKey || event.altKey || (why && why.open) || event.repeat) { return; }
     var act = acts[event.key];
     if (act) { event.preventDefault(); act(); }
   });
   [["confirm", "c"], ["dismiss", "d"], ["undo", "u"], ["next", "n"], ["previous", "p"]].forEach(function (pair) {
-    document.getElementById(pair[0]).addEventListener("click", acts[pair[1]]);
-  });
-  document.getElementById("cancel").addEventListener("click", function () { why.close(); });
-  why.addEventListener("close", function () {
-    if (why.returnValue === "dismiss") { answer("dismiss"); }
-    why.returnValue = "";
+    var button = document.getElementById(pair[0]);
+    if (button) { button.addEventListener("click", acts[pair[1]]); }
   });
 
   // One zoom and one place for all pictures of the pair, in shares of a pane.

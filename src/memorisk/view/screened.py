@@ -1,0 +1,65 @@
+"""The pairs of a filter run: every synthetic image beside its nearest training image, those left out first."""
+
+from pathlib import Path
+
+import numpy as np
+
+from memorisk.audits.filter.wording import PIXELS, REASONS
+from memorisk.audits.generated.review import Judgement
+from memorisk.report.columns import booleans, column_numbers, column_texts
+from memorisk.report.result import from_storable
+from memorisk.runs.files import read_table
+
+
+class ScreenedPairs:
+    """The pairs of a run of ``filter``: nobody is asked about them.
+
+    Args:
+        folder: The run folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        table = from_storable(read_table(folder / "per_image.parquet"))
+        made, real = column_texts(table, "image"), column_texts(table, "nearest_image")
+        self._image, self._nearest = np.array(made, dtype=object), np.array(real, dtype=object)
+        self._patient = np.array(column_texts(table, "nearest_group"), dtype=object)
+        self._reason = np.array(column_texts(table, "reason"), dtype=object)
+        self._orientation = np.array(column_texts(table, "orientation"), dtype=object)
+        self.score = column_numbers(table, "score")
+        margin = np.nan_to_num(self.score - column_numbers(table, "threshold"), nan=-np.inf)
+        order = np.lexsort((-margin, self._reason != PIXELS, booleans(table, "kept")))
+        self._order = order[self._nearest[order] != ""]
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        return len(self._order)
+
+    @property
+    def orientations(self) -> dict[tuple[str, str], str]:
+        """Of pairs with the same pixels, what is done to the synthetic image to give the training image."""
+        turned = [row for row in self._order if self._orientation[row]]
+        return {(str(self._image[row]), str(self._nearest[row])): str(self._orientation[row]) for row in turned}
+
+    def rows(self, place: int) -> np.ndarray:
+        """The row of a pair."""
+        return self._order[place : place + 1]
+
+    def images(self, place: int) -> tuple[str, str]:
+        """The synthetic and the training image of a pair."""
+        row = self._order[place]
+        return str(self._image[row]), str(self._nearest[row])
+
+    def text(self, place: int, column: str) -> str:
+        """What is known of a pair, by the columns that a review has."""
+        row = self._order[place]
+        reason = str(self._reason[row])
+        known = {
+            "found_by": f"left out: {REASONS.get(reason, reason)}" if reason else "kept",
+            "patient": str(self._patient[row]),
+            "alignment": str(self._orientation[row]),
+        }
+        return known.get(column, "")
+
+    def answer(self, place: int) -> Judgement | None:
+        """Nothing is said of it."""
+        return None
