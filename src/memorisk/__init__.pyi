@@ -1062,6 +1062,7 @@ def check_images(
     options: ImageOptions | None = None,
     *,
     turned: bool = False,
+    near: float | None = None,
     fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -1100,6 +1101,7 @@ def check_images(
         source: What `load_manifest` takes, or a manifest.
         options: How images are found and read; ``size`` plays no part, pixels are compared as they are.
         turned: Find quarter turns and flips as well.
+        near: Correlation of thumbnails from which on images are near copies; None learns it from the set.
         fractions: Shares of the split that classes must be large enough for.
         processes: Processes that decode; by default the cores this process may use.
         progress: Called with the images done and their number.
