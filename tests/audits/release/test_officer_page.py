@@ -74,7 +74,7 @@ def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path
     assert f"{figures['listed'].value:.0f} training patients are nearer to the set than chance explains" in text
     assert "no generated image points at one person" in visible_text(make_statement("runs/clean"))
     exact = figures["found/exact"]
-    assert f"{exact.value * exact.n:.0f} of {exact.n} unchanged" in text  # pyright: ignore[reportOptionalOperand]
+    assert f"{(exact.value or 0) * (exact.n or 0):.0f} of {exact.n} unchanged" in text
     assert f"{statement.audits[0].n_units} patients in the training data and " in text
     assert "Do not release." in text
     clean = visible_text(make_statement("runs/clean", images=["clean"]))
