@@ -104,9 +104,9 @@ def _copies(sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, reda
     """Show each set of copies, those across patients, splits and labels first."""
     if not len(sets):
         return [Paragraph("No two images are equal or nearly the same.")]
-    crossing = sets["across"] != ""
+    n, crossing = len(set(sets["set"].tolist())), sets["across"] != ""
     said = (
-        f"{plural(sets['set'].nunique(), 'set', 'sets')} of copies, {count(sets.loc[crossing, 'set'].nunique())} of "
+        f"{plural(n, 'set', 'sets')} of copies, {count(sets.loc[crossing, 'set'].nunique())} of "
         "them across patients, splits or labels: these stand first. In a set every two images were found to be a pair."
     )
     blocks: list[Block] = [Paragraph(said)]
@@ -116,7 +116,7 @@ def _copies(sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, reda
         )
         for _, rows in sets.loc[sets["set"] <= MOST_SETS].groupby("set", sort=True):
             blocks.append(_gallery(rows, pictures))
-        if (more := int(sets["set"].max()) - MOST_SETS) > 0:
+        if (more := max(sets["set"].tolist()) - MOST_SETS) > 0:
             blocks.append(Paragraph(f"{plural(more, 'further set is', 'further sets are')} only in the table."))
     elif not redact:
         blocks.append(Paragraph("Pictures were left out, as was asked for."))
@@ -258,9 +258,9 @@ def _labels(check: ImageCheck) -> list[Block]:
 
 def _splits(check: ImageCheck, redact: bool) -> list[Block]:
     """List the given splits, what is in two of them, and whose images are."""
-    sizes = check.groups["images"]
+    sizes = check.groups["images"].tolist()
     largest = f"{plural(len(sizes), 'patient or other group', 'patients or other groups')}, at most "
-    blocks: list[Block] = [Paragraph(f"{largest}{plural(int(sizes.max()), 'image', 'images')} of one.")]
+    blocks: list[Block] = [Paragraph(f"{largest}{plural(max(sizes), 'image', 'images')} of one.")]
     if not len(check.splits):
         return [*blocks, Paragraph("No splits are given.")]
     blocks.append(

@@ -43,7 +43,8 @@ def copy_sets(check: ImageCheck, manifest: Manifest) -> pd.DataFrame:
         )
         for number, (rows, kind, similarity) in enumerate(found, start=1)
     ]
-    return pd.concat(parts, ignore_index=True)[list(COLUMNS)] if parts else pd.DataFrame(columns=list(COLUMNS))
+    joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return joined.reindex(columns=list(COLUMNS))
 
 
 def _gravity(rows: pd.DataFrame) -> tuple[bool, bool, bool]:

@@ -1,8 +1,8 @@
 """A privacy statement on one printed side, for whoever has to judge a release without being an engineer.
 
-Plain words alone: no symbol, no test, no unit of a loss. Numbers are counts of people, images or cases. An appendix sets
-each part beside the questions of a data-protection impact assessment (GDPR, Article 35(7)) and of the European Data
-Protection Board's Opinion 28/2024 on AI models. It states facts and gives no legal advice.
+Plain words alone: no symbol, no test, no unit of a loss. Numbers are counts of people, images or cases. An appendix
+sets each part beside the questions of a data-protection impact assessment (GDPR, Article 35(7)) and of the European
+Data Protection Board's Opinion 28/2024 on AI models. It states facts and gives no legal advice.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,15 +44,15 @@ _VERDICTS: Mapping[str, tuple[Kind, str, str]] = {
     UNDECIDED: (
         "undecided",
         "Could not be decided",
-        "This is not a pass: the audit could not have noticed enough to say that nothing is there.",
+        "This is not a pass. Something has to be known or looked at first; the model card lists what.",
     ),
 }
 _NEXT: Mapping[str, str] = {
     PASS: "Decide on the release. Look again after any change of the files, of the data or of who may use them.",
     FAIL: "Do not release. Let the engineer look at whom the audit names, change the data or the training, and audit "
     "the new files.",
-    UNDECIDED: "Do not release yet. Let the engineer do what the model card lists under “What would decide it”, and ask "
-    "for this page again.",
+    UNDECIDED: "Do not release yet. Let the engineer do what the model card lists under “What would decide it”, and "
+    "ask for this page again.",
 }
 _WHO = (
     "The controller decides whether to release, for what purpose, and which risk is acceptable. The data-protection "
@@ -66,18 +66,44 @@ _LOOKED: Mapping[str, str] = {
     "whether an outsider could tell from it who was.",
     "feature": "Whether the model reacts to one mark, such as a name in an image, that it may have seen once.",
     "synthetic": "Whether generated images are copies of images of people in the training data.",
-    "filter": "Which generated images are too close to an image of a person in the training data, and have to stay out.",
+    "filter": "Which generated images are too close to an image of a person in the training data and must stay out.",
     "synthesize": "Whether images could be drawn of which none is too close to an image of a person in the training "
     "data.",
     "watch": "Whether the generator began to repeat its training images while it was trained.",
     "quality": "Only how good the generated images are, which says nothing of privacy.",
 }
+_PEOPLE: Mapping[str, str] = {
+    "training": "patients in the training data",
+    "held out": "patients whom nothing was trained on",
+    "calibration": "new patients who set the threshold",
+}
+"""Whose images a part holds."""
 _STATUS: Mapping[str, str] = {
     PASS: "nothing was found",
     FAIL: "signs were found",
     UNDECIDED: "it could not be decided",
     NOT_ASKED: "it says nothing of privacy",
 }
+_KEPT: Mapping[str, str] = {
+    PASS: "the kept images come with a guarantee",
+    FAIL: "what was drawn may not be shared",
+    UNDECIDED: "the kept images come without the guarantee that a release needs",
+}
+"""The same of runs that leave images out."""
+_NAMES: Mapping[str, str] = {
+    "classifier": "the model",
+    "losses": "the models",
+    "feature": "one mark",
+    "synthetic": "generated images",
+    "filter": "images left out",
+    "synthesize": "images drawn anew",
+    "watch": "the training",
+    "quality": "quality",
+}
+"""What an audit is about, where there are several."""
+_COPIES: Mapping[str, str] = {"exact": "unchanged", "noised": "with noise", "jpeg": "compressed", "flipped": "mirrored",
+                              "rotated": "turned"}  # fmt: skip
+"""Planted copies in plain words, by kind."""
 
 
 def officer_page(statement: Statement) -> Page:
@@ -103,7 +129,7 @@ def _what(statement: Statement) -> Text:
     """Name what is released, by its content, and what looked at it; who ran that is left to be filled in."""
     files = [_released(one) for one in statement.released[:_MOST]]
     more = len(statement.released) - _MOST
-    told = "; ".join([*files, *([f"and {more} more"] if more > 0 else [])])
+    told = _capital("; ".join([*files, *([f"and {more} more"] if more > 0 else [])]))
     unbound = "No file was tied to this audit: it does not say that the files to be released are what was audited."
     return [f"{told}." if files else Strong(unbound), f" Audited with memorisk {statement.memorisk}",
             ". Carried out by, and date: ........................................"]  # fmt: skip
@@ -117,29 +143,40 @@ def _released(one: Released) -> str:
 
 def _people(statement: Statement) -> Text:
     """Count the people behind each audit."""
-    told = []
-    for audit in statement.audits:
-        if not audit.n_units or audit.kind == "feature":
-            continue
-        parts = [f"{part.units:,} {part.part}" for part in audit.data if part.units]
-        counted = " and ".join(parts) if len(parts) > 1 else f"{audit.n_units:,}"
-        people = audit.units if audit.units == "patients" else "images (whose they are was not said: each counts as one)"
-        told.append(f"{counted} {people}")
-    return _joined(told) or "The audit counted no people."
+    return _of_each(statement, _people_of) or "The audit counted no people."
+
+
+def _people_of(audit: AuditStatement) -> str:
+    """Count the people of one audit, part by part."""
+    if not audit.n_units or audit.kind == "feature":
+        return ""
+    parts = [f"{part.units:,} {_PEOPLE.get(part.part, part.part)}" for part in audit.data if part.units]
+    if audit.units != "patients":
+        return f"{audit.n_units:,} images; whose they are was not said, so that each counts as one person"
+    return " and ".join(parts) if len(parts) > 1 else f"{audit.n_units:,} patients"
+
+
+def _of_each(statement: Statement, say: Callable[[AuditStatement], str]) -> str:
+    """Put what is said of each audit one after the other, each by its name where there are several."""
+    several = len(statement.audits) > 1
+    named = ((f"{_capital(_NAMES[audit.kind])}: " if several else "", say(audit)) for audit in statement.audits)
+    return _joined([name + told for name, told in named if told])
 
 
 def _looked(statement: Statement) -> Text:
     """Say what each audit asked."""
-    return _joined([_LOOKED[audit.kind] for audit in statement.audits])
+    return _of_each(statement, lambda audit: _LOOKED[audit.kind])
 
 
 def _found(statement: Statement) -> Text:
     """Say what each audit found, in counts."""
-    told = []
-    for audit in statement.audits:
-        counts = "; ".join(_counts(audit))
-        told.append(f"{_capital(_STATUS[audit.status])}{f': {counts}' if counts else ''}.")
-    return _joined(told)
+    return _of_each(statement, _found_by)
+
+
+def _found_by(audit: AuditStatement) -> str:
+    """Say what one audit found."""
+    said = _KEPT if audit.kind in ("filter", "synthesize") else _STATUS
+    return "; ".join([_capital(said[audit.status]), *_counts(audit)])
 
 
 def _counts(audit: AuditStatement) -> Iterator[str]:
@@ -150,12 +187,12 @@ def _counts(audit: AuditStatement) -> Iterator[str]:
     def some(name: str, phrase: str, phrases: str) -> Iterator[str]:
         """Yield a phrase for one, another for more; nothing where it was not counted."""
         if (n := value.get(name)) is not None:
-            yield f"{n:,.0f} {phrase if n == 1 else phrases}"
+            yield f"{n:,.0f} {phrase if n == 1 else phrases}" if n else f"no {phrase}"
 
     one = units.removesuffix("s")
     if audit.kind in ("classifier", "losses"):
         if value.get("classes_tested") or value.get("flagged"):
-            yield from some("flagged", f"of the {units} stands out", f"of the {units} stand out")
+            yield from some("flagged", f"{one} stands out", f"{units} stand out")
         else:
             yield f"nobody could have stood out, so that no list of {units} was possible"
         attacks = [v for n, v in value.items() if n.startswith(("auc/", "target_auc/")) and v is not None]
@@ -171,7 +208,7 @@ def _counts(audit: AuditStatement) -> Iterator[str]:
         yield from some("same_pixels", "generated image is a training image", "generated images are training images")
     if audit.kind in ("filter", "synthesize"):
         yield from some("kept", "image was kept", "images were kept")
-        yield from some("rejected", "was left out", "were left out")
+        yield from some("rejected", "image was left out", "images were left out")
     if audit.kind == "watch":
         yield from some("listed", "training patient stood out at the last look", "training patients stood out at the "
                         "last look")  # fmt: skip
@@ -188,8 +225,11 @@ def _would_notice(audit: AuditStatement) -> Iterator[str]:
     value = {figure.name: figure for figure in audit.figures}
     planted = {name.removeprefix("found/"): one for name, one in value.items() if name.startswith("found/") and one.n}
     if planted:
-        counts = [f"{(one.value or 0) * (one.n or 0):.0f} of {one.n} {kind}" for kind, one in planted.items()]
-        yield f"Copies were hidden in the set to see which would be noticed: {', '.join(counts)}."
+        counts = [
+            f"{(one.value or 0) * (one.n or 0):.0f} of {one.n} {_COPIES.get(kind, kind)}"
+            for kind, one in planted.items()
+        ]
+        yield f"Copies were hidden in the set to see which would be noticed. Noticed: {', '.join(counts)}."
     gap = value.get("noticeable_gap")
     if audit.kind in ("classifier", "losses"):
         yield (
@@ -233,12 +273,12 @@ _BESIDE: Sequence[tuple[str, str, str]] = (
     (
         "What is released, and by whom it was audited",
         "(a) a systematic description of the processing and its purposes. The purposes are not on this page.",
-        "Documentation of the model. Who audited it, inside or outside, is one of the elements that authorities look at.",
+        "Documentation of the model. Who audited it, inside or outside, is one of the elements authorities look at.",
     ),
     (
         "How many people",
-        "(a) whose data, and how many. Whether fewer would do is a question of (b), necessity and proportionality, which "
-        "no audit answers.",
+        "(a) whose data, and how many. Whether fewer would do is a question of (b), necessity and proportionality, "
+        "which no audit answers.",
         "Selection of the training data and its reduction to what is needed.",
     ),
     (
@@ -261,8 +301,8 @@ _BESIDE: Sequence[tuple[str, str, str]] = (
     (
         "What was not looked at",
         "(c) risks that remain to be assessed by other means.",
-        "All means reasonably likely to be used, by the controller or by another person; among them model inversion and "
-        "reconstruction, which this audit does not try.",
+        "All means reasonably likely to be used, by the controller or by another person; among them model inversion "
+        "and reconstruction, which this audit does not try.",
     ),
     (
         "What to do next",
@@ -288,8 +328,8 @@ def _appendix() -> list[Block]:
         words("opinion", "EDPB Opinion 28/2024 on AI models", wide=True),
     ]
     told = (
-        "The table says where a sentence may serve. It is no legal advice, and the audit is one piece of evidence among "
-        "others. The model card and the statement beside this page hold every figure with its limits."
+        "The table says where a sentence may serve. It is no legal advice, and the audit is one piece of evidence "
+        "among others. The model card and the statement beside this page hold every figure with its limits."
     )
     return [Paragraph(told), Table(frame=frame, columns=columns, caption="Each part beside the questions it bears on.")]
 

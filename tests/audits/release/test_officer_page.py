@@ -1,0 +1,116 @@
+"""``statement --page``: one printed side in plain words, an appendix on further sheets, printed by a browser."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memorisk.audits.release.statement import make_statement, write_statement
+from memorisk.cli.main import main
+from memorisk.report.page import render_page
+from memorisk.report.statements.officer_page import officer_page
+from memorisk.report.statements.statement import Statement
+from memorisk.runs.errors import InputError
+from tests.report.chromium import Chromium
+from tests.report.conftest import browser
+
+__all__ = ["browser"]
+
+HOSTILE = "<script>document.title='hacked'</script> [a](https://e.example)"
+KINDS = ("clean", "copies", "filter", "quality", "watch", "losses", "feature")
+
+
+def main_part(text: str) -> str:
+    """The text of the page before its appendix."""
+    return text.partition("Appendix: where each part belongs")[0]
+
+
+def printed(browser: Chromium, page: Path) -> list[str]:
+    """The text of each sheet."""
+    browser.open(page)
+    browser.pdf(page.with_suffix(".pdf"))
+    found = subprocess.run(["pdftotext", "-layout", page.with_suffix(".pdf"), "-"], capture_output=True, check=True)
+    return found.stdout.decode().split("\f")[:-1]
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="needs poppler-utils")
+def test_the_main_part_is_one_printed_side_for_every_kind_of_run_and_for_all_together(
+    runs: Path, browser: Chromium, tmp_path: Path
+) -> None:
+    for name, chosen in {**{kind: [kind] for kind in KINDS}, "all": ["clean", "filter", "losses", "feature"]}.items():
+        page = tmp_path / f"{name}.html"
+        page.write_text(render_page(officer_page(make_statement([f"runs/{run}" for run in chosen]))))
+        sheets = printed(browser, page)
+        first = [n for n, sheet in enumerate(sheets) if "Appendix: where each part belongs" in sheet]
+        assert first == [1], f"{name}: the appendix begins on the second of {len(sheets)} sheets"
+        assert "Who decides what" in sheets[0], name
+        info = subprocess.run(["pdfinfo", page.with_suffix(".pdf")], capture_output=True, check=True).stdout.decode()
+        assert "A4" in info
+        assert int(re.search(r"Pages:\s+(\d+)", info)[1]) <= 3, name  # pyright: ignore[reportOptionalSubscript]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_is_no_symbol_no_test_and_no_unit_of_a_loss(runs: Path, kind: str) -> None:
+    page = main_part(visible_text(make_statement(f"runs/{kind}")))
+    assert not re.search(r"\b(p|M|AUC|nats?|epsilon|null|adjusted|FDR|level)\b|[=<>≤≥±σεδ%]|--", page)
+
+
+def visible_text(statement: Statement) -> str:
+    """What a reader sees of the page, without markup, style, script and the symbol of the box, which words repeat."""
+    html = render_page(officer_page(statement)).partition("<main")[2].partition("<script>")[0]
+    html = re.sub(r'<span class="symbol".*?</span>|<nav.*?</nav>', " ", html, flags=re.S)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.partition(">")[2]))
+
+
+def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path) -> None:
+    statement = make_statement("runs/copies")
+    text = visible_text(statement)
+    figures = {figure.name: figure for figure in statement.audits[0].figures}
+    assert "Not ready for release" in text
+    assert f"{figures['listed'].value:.0f} training patients are nearer to the set than chance explains" in text
+    assert "no generated image points at one person" in visible_text(make_statement("runs/clean"))
+    exact = figures["found/exact"]
+    assert f"{(exact.value or 0) * (exact.n or 0):.0f} of {exact.n} unchanged" in text
+    assert f"{statement.audits[0].n_units} patients in the training data and " in text
+    assert "Do not release." in text
+    clean = visible_text(make_statement("runs/clean", images=["clean"]))
+    assert "Nothing was found of what was looked for" in clean
+    assert "This is no proof that nobody can be recognised" in clean
+    assert "No file was tied to this audit" not in clean
+    assert "No file was tied to this audit" in visible_text(make_statement("runs/losses"))
+
+
+def test_nothing_of_unknown_origin_is_markup(runs: Path) -> None:
+    told = make_statement("runs/clean")
+    hostile = replace(told, memorisk=HOSTILE, audits=(replace(told.audits[0], not_examined=(HOSTILE,)),))
+    page = render_page(officer_page(hostile))
+    assert "<script>document" not in page
+    assert "https://e.example)" in page
+    assert 'href="https' not in page
+
+
+def test_the_page_is_written_again_and_takes_the_place_of_nothing_else(runs: Path, tmp_path: Path, capsys) -> None:
+    page = tmp_path / "out" / "page.html"
+    command = ["statement", "runs/clean", "--out", str(tmp_path / "out"), "--page", str(page)]
+    assert main(command) == 0
+    first = page.read_bytes()
+    assert f"Page: {page}" in capsys.readouterr().out
+    assert main(command) == 0
+    assert page.read_bytes() == first
+    mine = tmp_path / "mine.html"
+    mine.write_text("<title>my thesis</title>")
+    for name, why in (
+        (mine, "is another file"),
+        (tmp_path / "a.txt", "ends in .html"),
+        (tmp_path / "no/a.html", "exists"),
+    ):
+        with pytest.raises(InputError, match=why):
+            write_statement("runs/clean", out=tmp_path / "other", page=name)
+    with pytest.raises(InputError, match="runs/clean"):
+        write_statement("runs/clean", out=tmp_path / "other", page="runs/clean/page.html")
+    assert mine.read_text() == "<title>my thesis</title>"
+    assert not (tmp_path / "other").exists()
