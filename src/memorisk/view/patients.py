@@ -220,7 +220,7 @@ class ClassifierRun:
         if row is None:
             return Picture(image, "", "", self.images.reason(CLASSIFIED) or "not found")
         part = self.images.part(CLASSIFIED)
-        return Picture(image, f"{self.address}/image/{CLASSIFIED}/{row}", part.manifest.file(row), "")
+        return Picture(image, f"{self.address}/image/{CLASSIFIED}/{row}", part.file(row), "")
 
 
 def _strip(scores: pd.DataFrame, top: float) -> Strip:
