@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from memorisk.report.result import unescape
 from memorisk.runs.tables import open_columns
 
-
 _FEW = 1000  # rows of which one is read after the other
 
 

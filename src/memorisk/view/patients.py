@@ -152,7 +152,7 @@ class ClassifierRun:
         bars = []
         for row in np.argsort(-np.nan_to_num(mean, nan=-np.inf), kind="stable"):
             known = np.isfinite([mean[row], low[row], high[row]]).all()
-            at = [100 * (value - first) / width if known else 0.0 for value in (low[row], high[row], mean[row])]
+            at = [100 * (float(v) - first) / width if known else 0.0 for v in (low[row], high[row], mean[row])]
             bars.append(
                 ClassBar(
                     label=labels[row],
