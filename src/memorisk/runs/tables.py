@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memorisk.runs.errors import InputError, one_line
@@ -86,6 +87,20 @@ def _cell(value: Any) -> str:
 _ROWS = 1 << 16
 
 
+def open_columns(path: Path) -> pq.ParquetFile:
+    """Open a table of which a few columns are read, with texts as codes of what occurs: none is written out twice.
+
+    Raises:
+        InputError: The table has more columns or cells than its bytes can describe, or two columns of one name.
+        OSError: It cannot be opened.
+        ValueError: It is no Parquet.
+    """
+    schema = _checked_file(path).schema_arrow
+    texts = [name for name in schema.names if pa.types.is_string(schema.field(name).type)
+             or pa.types.is_large_string(schema.field(name).type)]  # fmt: skip
+    return pq.ParquetFile(path, read_dictionary=texts)
+
+
 def check_parquet(path: Path) -> None:
     """Refuse a table of more columns, cells or text than its bytes can describe, or with two columns of one name.
 
@@ -93,6 +108,17 @@ def check_parquet(path: Path) -> None:
         InputError: It is one.
         OSError: It cannot be opened.
         ValueError: It is no Parquet.
+    """
+    texts = _repeating_texts(_checked_file(path).metadata)
+    if texts:
+        _check_texts(path, texts, path.stat().st_size)
+
+
+def _checked_file(path: Path) -> pq.ParquetFile:
+    """Open a table, and refuse one of more columns or cells than its bytes can describe.
+
+    Raises:
+        InputError: It is one.
     """
     file = pq.ParquetFile(path)
     metadata, stored = file.metadata, path.stat().st_size
@@ -102,9 +128,7 @@ def check_parquet(path: Path) -> None:
         raise InputError(f"{one_line(path)}: several columns are called {one_line(twice[0], 60)!r}; rename them")
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     check_unpacked(path, "the table", sum(max(0, group.total_byte_size) for group in groups), stored)
-    texts = _repeating_texts(metadata)
-    if texts:
-        _check_texts(path, texts, stored)
+    return file
 
 
 def _repeating_texts(metadata: pq.FileMetaData) -> list[str]:

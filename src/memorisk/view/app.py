@@ -51,12 +51,15 @@ class Viewer:
     def __init__(self, places: Sequence[Path]) -> None:
         self.places, self._lock = places, threading.Lock()
         self.runs: dict[str, RunEntry] = {}
+        self._entries: dict[Path, tuple[tuple[int, ...], RunEntry]] = {}
         self._opened: dict[str, tuple[int, PairRun | ClassifierRun]] = {}
-        self.find()
+        found = self.find()
+        if len(found) == 1 and found[0].kind in _OPENS and found[0].state == "done" and not found[0].redacted:
+            self.opened(found[0])  # before the link is printed: its pages are what was asked for
 
     def find(self) -> list[RunEntry]:
         """List the runs as they are now."""
-        found = find_runs(self.places)
+        found = find_runs(self.places, self._read)
         self.runs = {run.key: run for run in found}
         return found
 
@@ -69,7 +72,16 @@ class Viewer:
         known = self.runs.get(request.path_params["run"])
         if known is None:
             raise InputError("there is no such run here")
-        return read_entry(known.folder, known.name)
+        return self._read(known.folder, known.name)
+
+    def _read(self, folder: Path, name: str) -> RunEntry:
+        """Describe a run; a finished one is read again only where its files were written again."""
+        stamp = tuple(_written_at(folder / file) for file in ("config.yaml", "verdict.json", "log.jsonl"))
+        held = self._entries.get(folder)
+        if held is None or held[0] != stamp or held[1].state != "done":
+            held = stamp, read_entry(folder, name)
+            self._entries[folder] = held
+        return held[1]
 
     def synthetic(self, run: RunEntry) -> SyntheticRun:
         """The pairs of a synthetic run; read again where the run was written again.
@@ -279,7 +291,7 @@ class Pages:
         """
         images = self.viewer.opened(self.viewer.run(request)).images
         part, row = request.path_params["part"].replace("-", " "), request.path_params["row"]
-        if part not in images.sources or not 0 <= row < images.part(part).manifest.n:
+        if part not in images.sources or not 0 <= row < len(images.part(part)):
             raise InputError("there is no such image")
         if request.query_params.get("small"):
             return Response(images.thumbnail(part, row), headers=_PICTURE)
@@ -350,6 +362,14 @@ class Pages:
         if key is None:
             raise InputError("nothing was judged here that could be taken back")
         return JSONResponse({"next": f"/run/{run.key}/pair/{review.place_of[key]}", "open": review.progress.open})
+
+
+def _written_at(path: Path) -> int:
+    """When a file was written, in nanoseconds; 0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _verdict(folder: Path) -> Mapping[str, Any] | None:

@@ -7,7 +7,6 @@ images here.
 
 import io
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.manifest import BUILTIN, Manifest
+from memorisk.images.manifest import BUILTIN
 from memorisk.images.options import ImageOptions, of_synthetic_images
 from memorisk.images.pixels import PixelRule, Source
 from memorisk.images.sources.registry import load_manifest
@@ -24,12 +23,14 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint, write_bytes
 from memorisk.runs.folder import is_hidden, restore_paths
 from memorisk.runs.settings import written_settings
+from memorisk.view.columns import Columns
 
 CACHE = "thumbnails"
 """The folder of small pictures in a run folder, for its owner alone."""
 CLASSIFIED = "images"
 """The one part of a run of ``audit classifier``."""
 THUMBNAIL_SIDE = 160
+_COLUMNS = ("path", "member", "frame")
 _WIDEST = 1600  # pixels of a picture in a page; a larger image is shrunk
 
 
@@ -37,28 +38,35 @@ class PartImages:
     """The images of one part of a run: training, synthetic or held out.
 
     Args:
-        manifest: Where they are.
-        names: Their ids as the run writes them, [n].
+        table: ``name``, their ids as the run writes them, and where they are: ``path``, of some ``member``, ``frame``.
+        root: Folder that paths are relative to; None for built-in images.
         rule: What their pixels are.
     """
 
-    def __init__(self, manifest: Manifest, names: np.ndarray, rule: PixelRule) -> None:
-        self.manifest, self.names, self.rule = manifest, names, rule
+    def __init__(self, table: Columns, root: Path | None, rule: PixelRule) -> None:
+        self.table, self.root, self.rule = table, root, rule
 
-    @cached_property
-    def row_of(self) -> dict[str, int]:
-        """Rows by id."""
-        return {str(name): row for row, name in enumerate(self.names)}
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.table)
+
+    def row_of(self, name: str) -> int | None:
+        """The row of an id; None where there is none."""
+        return self.table.row_of("name", name)
+
+    def name(self, row: int) -> str:
+        """The id of a row."""
+        return self.table.text("name", row)
+
+    def file(self, row: int) -> str:
+        """The file of a row."""
+        path = self.table.text("path", row)
+        return path if self.root is None or path.startswith(BUILTIN) else str(self.root / path)
 
     def source(self, row: int) -> Source:
         """Where the pixels of a row are."""
-        record = self.manifest.table.iloc[row]
-        member, frame = record.get("member"), record.get("frame")
-        return Source(
-            self.manifest.file(row),
-            None if member is None or member != member else str(member) or None,
-            None if frame is None or not np.isscalar(frame) or frame != frame else int(frame),
-        )
+        frame = self.table.text("frame", row)
+        return Source(self.file(row), self.table.text("member", row) or None, int(float(frame)) if frame else None)
 
     def pixels(self, row: int) -> np.ndarray:
         """[h, w, c] uint8 or uint16, as the audit compared them.
@@ -115,7 +123,7 @@ class RunImages:
     def row(self, part: str, name: str) -> int | None:
         """The row of an id; None where it is unknown or nothing may be shown."""
         try:
-            return self.part(part).row_of.get(name)
+            return self.part(part).row_of(name)
         except InputError:
             return None
 
@@ -126,7 +134,7 @@ class RunImages:
             InputError: As `PartImages.pixels`.
         """
         images = self.part(part)
-        name = fingerprint(self.config.get("run"), part, str(images.names[row]), THUMBNAIL_SIDE, length=20)
+        name = fingerprint(self.config.get("run"), part, images.name(row), THUMBNAIL_SIDE, length=20)
         path = self.folder / CACHE / f"{name}.png"
         try:
             return path.read_bytes()
@@ -157,14 +165,16 @@ class RunImages:
             raise InputError("the run was pseudonymised: its images are shown where and for whom it was made")
         source = self._located(str(value))
         names = Pseudonyms.from_options(ReportOptions(**written_settings(ReportOptions, self.config)))
-        manifest = self._manifest(part, source, options) if names.key is None else None
-        if manifest is None:
+        found = self._written(part, source, options) if names.key is None else None
+        if found is None:
             manifest = load_manifest(source, options)
             if split is not None and manifest.splits is not None:
                 manifest = manifest.subset(manifest.splits == split)
-        return PartImages(manifest, names.names(manifest.images), PixelRule.of(options))
+            kept = manifest.table[[name for name in _COLUMNS if name in manifest.table]]
+            found = Columns.of(kept.assign(name=names.names(manifest.images))), manifest.root
+        return PartImages(*found, PixelRule.of(options))
 
-    def _manifest(self, part: str, source: str, options: ImageOptions) -> Manifest | None:
+    def _written(self, part: str, source: str, options: ImageOptions) -> tuple[Columns, Path] | None:
         """The manifest that the run wrote, where its files are known without reading the source again."""
         path = self.folder / (
             "manifest.parquet" if part == CLASSIFIED else f"manifests/{part.replace(' ', '_')}.parquet"
@@ -173,9 +183,11 @@ class RunImages:
         if not path.is_file() or not (place.exists() or source == "digits"):
             return None
         root = options.image_root or (place if place.is_dir() else place.parent)
-        manifest = Manifest.load(path, root)
-        first = manifest.file(0)
-        return manifest if first.startswith(BUILTIN) or Path(first).exists() else None
+        table = Columns(path, names={"name": "image"})
+        if not len(table) or "path" not in table or "name" not in table:
+            return None
+        first = table.text("path", 0)
+        return (table, root) if first.startswith(BUILTIN) or (root / first).exists() else None
 
     def _options(self, part: str) -> ImageOptions:
         options = ImageOptions(**written_settings(ImageOptions, self.config))

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from memorisk.audits.generated.review import CONFIRM, DISMISS
-from memorisk.audits.rendering import load_result
-from memorisk.audits.synthetic.foreseen import OPEN, Foreseen, Foresight, JudgedPair
+from memorisk.audits.synthetic.foreseen import OPEN, Counted, Foreseen, Foresight, JudgedPair
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.result import MATRIX
 from memorisk.images.copies.near_copies import ORIENTATIONS
@@ -19,8 +17,9 @@ from memorisk.report.blocks import Block, Callout, Heading, Paragraph, Steps
 from memorisk.report.columns import capitalized, column_texts, short
 from memorisk.report.result import from_storable
 from memorisk.runs.errors import InputError, read_guard
-from memorisk.runs.files import read_table
+from memorisk.runs.files import read_json, read_table
 from memorisk.runs.settings import written_settings
+from memorisk.view.columns import Columns
 from memorisk.view.images import RunImages
 from memorisk.view.review import PairReview, Progress
 from memorisk.view.screened import ScreenedPairs
@@ -87,11 +86,9 @@ class PairRun:
         self.images = RunImages(folder, config, SOURCES)
 
     @cached_property
-    def neighbours(self) -> pd.DataFrame:
-        """Of each synthetic image, by its id, the images that the audit found nearest."""
-        table = from_storable(read_table(self.folder / "per_image.parquet"))
-        wanted = [name for name in ("nearest_image", "second_image", "held_out_image") if name in table]
-        return table.loc[:, wanted].set_index(pd.Index(column_texts(table, "image")))
+    def neighbours(self) -> Columns:
+        """Of each synthetic image the images that the audit found nearest."""
+        return Columns(self.folder / "per_image.parquet")
 
     @cached_property
     def laid(self) -> dict[tuple[str, str], tuple[np.ndarray, str]]:
@@ -110,9 +107,9 @@ class PairRun:
         path = self.folder / "tables" / "pairs.parquet"
         if not path.is_file():
             return {}
-        table = from_storable(read_table(path))
-        pairs = zip(column_texts(table, "image"), column_texts(table, "real_image"), strict=True)
-        return dict(zip(pairs, column_texts(table, "orientation"), strict=True))
+        table = Columns(path)
+        pairs = zip(table.texts("image"), table.texts("real_image"), strict=True)
+        return dict(zip(pairs, table.texts("orientation"), strict=True))
 
     def tiles(self, page: int) -> list[Tile]:
         """The pairs of a page of the grid, from 1."""
@@ -152,11 +149,11 @@ class PairRun:
 
     def _others(self, made: str, real: str) -> list[Pane]:
         """The next nearest training image, and the nearest held-out one."""
-        if made not in self.neighbours.index:
+        row = self.neighbours.row_of("image", made)
+        if row is None:
             return []
-        row = self.neighbours.loc[made]
         nearest, second, held = (
-            str(row.get(name) or "") for name in ("nearest_image", "second_image", "held_out_image")
+            self.neighbours.text(name, row) for name in ("nearest_image", "second_image", "held_out_image")
         )
         next_one, title = (second, "Next nearest patient") if nearest == real else (nearest, "Nearest training image")
         found = []
@@ -236,17 +233,51 @@ class SyntheticRun(PairRun):
 
     @cached_property
     def foresight(self) -> Foresight:
-        """The numbers that a review can change."""
+        """The numbers that a review can change.
+
+        Raises:
+            InputError: The run is damaged, or an earlier version of memorisk wrote it.
+        """
         with read_guard(self.folder):
-            result = load_result(self.folder)
             options = SyntheticOptions(**written_settings(SyntheticOptions, self.config))
-            return Foresight(result, options, self.judged(DISMISS, self.review.before))
+            known = self.judged(DISMISS, self.review.before)
+            return Foresight(read_json(self.folder / "summary.json"), self._counted(), options, known)
+
+    def _counted(self) -> Counted:
+        """The pairs and patients behind the reasons of the verdict."""
+        tables = self.folder / "tables"
+        pairs = Columns(tables / "pairs.parquet")
+        of = list(zip(pairs.texts("image"), pairs.texts("real_image"), strict=True))
+        training = np.array([part == "training" for part in pairs.texts("part")], dtype=bool)
+        same, groups = pairs.booleans("identical"), pairs.texts("group")
+        people = Columns(self.folder / "per_group.parquet")
+        listed, ahead = (
+            frozenset(people.texts("group", np.flatnonzero(people.booleans(name)))) for name in ("listed", "ahead")
+        )
+        chosen = []
+        for name, flag in (("singled_out", ""), ("alignments", "confirmed")):
+            path = tables / f"{name}.parquet"
+            if not path.is_file():
+                chosen.append(())
+                continue
+            table = Columns(path)
+            rows = np.flatnonzero(table.booleans(flag)) if flag else np.arange(len(table))
+            chosen.append(tuple(zip(table.texts("image", rows), table.texts("training_image", rows), strict=True)))
+        certain = np.flatnonzero(training & same & ~pairs.booleans("in_both"))
+        return Counted(
+            same=frozenset(of[row] for row in certain),
+            near={of[row]: groups[row] for row in np.flatnonzero(training & ~same)},
+            listed=listed,
+            ahead=ahead,
+            singled=chosen[0],
+            aligned=chosen[1],
+        )
 
     def judged(self, verdict: str, answers: Mapping[str, Any]) -> list[JudgedPair]:
         """The pairs of some answers, every row of the table that they are."""
         review = self.review
         return [
-            JudgedPair(*(str(review.columns[name][row]) for name in ("synthetic_image", "training_image", "patient")))
+            JudgedPair(*(review.columns.text(name, row) for name in ("synthetic_image", "training_image", "patient")))
             for key, said in answers.items()
             if said.verdict == verdict
             for row in review.rows(review.place_of[key])
@@ -268,8 +299,10 @@ class SyntheticRun(PairRun):
     def foreseen(self) -> list[Block]:
         """The verdict with what was said so far."""
         progress, answers = self.review.progress, self.review.answers()
+        if not answers:
+            return [_foreseen_block(None, progress.open)]
         found = self.foresight.verdict(self.judged(CONFIRM, answers), self.judged(DISMISS, answers))
-        return [_foreseen_block(found, bool(answers), progress.open)]
+        return [_foreseen_block(found, progress.open)]
 
 
 class FilterRun(PairRun):
@@ -298,11 +331,11 @@ def unturned(image: np.ndarray, orientation: str) -> np.ndarray:
     return np.ascontiguousarray(back[:, ::-1] if at >= 4 else back)
 
 
-def _foreseen_block(found: Foreseen, judged: bool, open_pairs: int) -> Block:
+def _foreseen_block(found: Foreseen | None, open_pairs: int) -> Block:
     """The verdict with a review as a box."""
     left = f" {open_pairs:,} {'pair is' if open_pairs == 1 else 'pairs are'} not judged yet."
     left = left if open_pairs else " All pairs are judged."
-    if not judged:
+    if found is None:
         return Callout("note", "Nothing is judged yet: the verdict is that of the run", [Paragraph(left.strip())])
     if found.status == OPEN:
         said: list[Block] = [

@@ -152,7 +152,7 @@ class ClassifierRun:
         bars = []
         for row in np.argsort(-np.nan_to_num(mean, nan=-np.inf), kind="stable"):
             known = np.isfinite([mean[row], low[row], high[row]]).all()
-            at = [100 * (value - first) / width if known else 0.0 for value in (low[row], high[row], mean[row])]
+            at = [100 * (float(v) - first) / width if known else 0.0 for v in (low[row], high[row], mean[row])]
             bars.append(
                 ClassBar(
                     label=labels[row],
@@ -220,7 +220,7 @@ class ClassifierRun:
         if row is None:
             return Picture(image, "", "", self.images.reason(CLASSIFIED) or "not found")
         part = self.images.part(CLASSIFIED)
-        return Picture(image, f"{self.address}/image/{CLASSIFIED}/{row}", part.manifest.file(row), "")
+        return Picture(image, f"{self.address}/image/{CLASSIFIED}/{row}", part.file(row), "")
 
 
 def _strip(scores: pd.DataFrame, top: float) -> Strip:

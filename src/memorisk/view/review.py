@@ -10,7 +10,7 @@ its ``review.csv`` is taken over; neither file is changed.
 
 import getpass
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +20,9 @@ import pandas as pd
 
 from memorisk.audits.generated.review import ANSWERS, COLUMNS, CONFIRM, DISMISS, Judgement
 from memorisk.images.columns import read_described
-from memorisk.report.columns import column_texts
-from memorisk.report.result import from_storable
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import read_table
 from memorisk.runs.tables import write_csv
+from memorisk.view.columns import Columns
 
 FILE = "reviewed.csv"
 """What was said in the viewer, in the run folder."""
@@ -60,14 +58,16 @@ class PairReview:
         if not path.is_file():
             raise InputError(f"{one_line(folder)} asks about no pairs: it is no finished run of audit synthetic")
         self.folder, self.path, self._lock = folder, folder / FILE, threading.RLock()
-        table = from_storable(read_table(path))
-        self.columns = {name: np.array(column_texts(table, name), dtype=object) for name in COLUMNS if name != "score"}
-        self.score = table["score"].to_numpy(dtype=np.float64)
-        codes, keys = pd.factorize(self.columns["pair"])
-        self.keys: list[str] = [str(key) for key in keys]
+        self.columns = Columns(path)
+        self.score = self.columns.numbers("score")
+        of, names = self.columns.codes("pair")
+        codes, first = pd.factorize(of)
+        self.keys: list[str] = [names[code] for code in first]
         order = np.argsort(codes, kind="stable")
-        self._rows, self._starts = order, np.searchsorted(codes[order], np.arange(len(keys) + 1))
-        self.before = self._said({name: self.columns[name] for name in ("pair", *ANSWERS)})
+        self._rows, self._starts = order, np.searchsorted(codes[order], np.arange(len(first) + 1))
+        verdict, words = self.columns.codes("verdict")
+        filled = np.flatnonzero(np.isin(verdict, [code for code, word in enumerate(words) if word.strip()]))
+        self.before = self._said({name: self.columns.texts(name, filled) for name in ("pair", *ANSWERS)})
         self._base = {**self.before, **self._by_hand()}
         self._own: dict[str, Judgement] = {}
         self._seen: tuple[int, int] | None = None
@@ -88,7 +88,7 @@ class PairReview:
 
     def text(self, place: int, column: str) -> str:
         """A column of a pair's first row."""
-        return str(self.columns[column][self.rows(place)[0]])
+        return self.columns.text(column, self.rows(place)[0])
 
     def images(self, place: int) -> tuple[str, str]:
         """The synthetic and the training image of a pair."""
@@ -106,7 +106,7 @@ class PairReview:
     @property
     def progress(self) -> Progress:
         """How far the review is."""
-        said = [answer.verdict for key, answer in self.answers().items() if key in self.place_of]
+        said = [answer.verdict for answer in self.answers().values()]
         return Progress(len(self), said.count(CONFIRM), said.count(DISMISS))
 
     @property
@@ -175,7 +175,7 @@ class PairReview:
             return
         rows = [(row, said) for key, said in answers.items() for row in self.rows(self.place_of[key])]
         at = np.array([row for row, _ in rows], dtype=np.int64)
-        table = pd.DataFrame({name: values[at] for name, values in self.columns.items()})
+        table = pd.DataFrame({name: self.columns.texts(name, at) for name in COLUMNS})
         table["score"] = [None if np.isnan(value) else float(f"{value:.6g}") for value in self.score[at]]
         said = {name: [getattr(answer, name) for _, answer in rows] for name in ANSWERS}
         write_csv(self.path, table.assign(**said).loc[:, list(COLUMNS)])
@@ -216,15 +216,13 @@ class PairReview:
         lacking = [name for name in ("pair", *ANSWERS) if name not in table]
         if lacking:
             raise InputError(f"{one_line(path)} is no review of pairs: it lacks the column {lacking[0]}; move it away")
-        return self._said({name: table[name].astype(str).to_numpy(dtype=object) for name in ("pair", *ANSWERS)})
+        return self._said({name: table[name].astype(str).tolist() for name in ("pair", *ANSWERS)})
 
-    def _said(self, columns: Mapping[str, np.ndarray]) -> dict[str, Judgement]:
+    def _said(self, columns: Mapping[str, Sequence[str]]) -> dict[str, Judgement]:
         """Answers by key; rows without one, and pairs of other runs, are passed over."""
-        filled = np.flatnonzero(np.array([str(value).strip() != "" for value in columns["verdict"]], dtype=bool))
         known: dict[str, Judgement] = {}
-        for row in filled:
-            verdict, by, reason = (str(columns[name][row]).strip() for name in ANSWERS)
-            key = str(columns["pair"][row]).strip()
+        for pair, *said in zip(*(columns[name] for name in ("pair", *ANSWERS)), strict=True):
+            key, (verdict, by, reason) = pair.strip(), (word.strip() for word in said)
             if verdict.lower() in (CONFIRM, DISMISS) and key in self.place_of:
                 known[key] = Judgement(verdict.lower(), by, reason)
         return known

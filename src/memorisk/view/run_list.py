@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -58,11 +58,12 @@ class RunEntry:
         return QUESTIONS.get(self.kind, "Another run")
 
 
-def find_runs(places: Sequence[Path]) -> list[RunEntry]:
+def find_runs(places: Sequence[Path], read: "Callable[[Path, str], RunEntry] | None" = None) -> list[RunEntry]:
     """List every run at or below some folders, the newest first.
 
     Args:
         places: Run folders, or folders that hold some.
+        read: Describes a run, given its folder and name; `read_entry` if not given.
 
     Raises:
         InputError: A place is no folder, no run is below any, or too many are.
@@ -79,7 +80,7 @@ def find_runs(places: Sequence[Path]) -> list[RunEntry]:
     if not found:
         named = ", ".join(one_line(place, 120) for place in places)
         raise InputError(f"{named}: no run is in or below it; a run is a folder that a command wrote with --out")
-    entries = [read_entry(folder, name) for folder, name in found.items()]
+    entries = [(read or read_entry)(folder, name) for folder, name in found.items()]
     return sorted(entries, key=lambda entry: (entry.date, entry.name), reverse=True)
 
 

@@ -5,22 +5,23 @@ take its place, and the run did not save whose that is. Reasons without anybody 
 follows: where they fail the set, it fails. Everything else is decided by the audit repeated with the review.
 """
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.result import AlignedPairs, Listing, SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.verdict import synthetic_verdict
-from memorisk.report.columns import booleans, column_texts
 from memorisk.report.numbers import from_json
-from memorisk.report.result import Result
 from memorisk.statistics.copies.reversed_queries import precedence_p
 
 OPEN = "open"
 """The status of a verdict that only the audit repeated with the review can tell."""
+
+
+Pair = tuple[str, str]
+"""A synthetic and a training image, as the run names them."""
 
 
 @dataclass(frozen=True)
@@ -43,32 +44,44 @@ class Foreseen:
     what_would_decide: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Counted:
+    """The pairs and patients that the reasons of a run's verdict count, as its tables have them."""
+
+    same: frozenset[Pair]
+    """Pairs with equal pixels that no held-out image has."""
+    near: Mapping[Pair, str]
+    """Pairs with nearly equal pixels, with the patient."""
+    listed: frozenset[str]
+    """Patients on the list."""
+    ahead: frozenset[str]
+    """Patients nearer than every held-out one."""
+    singled: Sequence[Pair]
+    """Pairs that are singled out."""
+    aligned: Sequence[Pair]
+    """Pairs that the second look confirms."""
+
+
 class Foresight:
     """The numbers of a run that a review can change.
 
     Args:
-        result: Of the run.
+        summary: ``summary.json`` of the run.
+        counted: From its tables.
         options: Its settings.
         dismissed: Pairs dismissed by the review that the run was made with: its numbers know them.
     """
 
-    def __init__(self, result: Result, options: SyntheticOptions, dismissed: Collection[JudgedPair] = ()) -> None:
-        self.numbers, self.options = from_json(SyntheticSummary, result.summary).numbers, options
-        self.known = frozenset(dismissed)
-        pairs = result.tables["pairs"]
-        of, whose = _pairs(result, "pairs", "real_image"), column_texts(pairs, "group")
-        training = np.array([part == "training" for part in column_texts(pairs, "part")], dtype=bool)
-        same = booleans(pairs, "identical")
-        certain, near = training & same & ~booleans(pairs, "in_both"), training & ~same
-        self.same = {of[i] for i in np.flatnonzero(certain)}
-        self.near = {of[i]: whose[i] for i in np.flatnonzero(near)}
-        names = column_texts(result.per_group, "group")
-        self.listed, self.ahead = (
-            {names[i] for i in np.flatnonzero(booleans(result.per_group, column))} for column in ("listed", "ahead")
-        )
-        self.singled = _pairs(result, "singled_out")
-        confirmed = booleans(result.tables["alignments"], "confirmed") if "alignments" in result.tables else []
-        self.aligned = [pair for pair, said in zip(_pairs(result, "alignments"), confirmed, strict=True) if said]
+    def __init__(
+        self,
+        summary: Mapping[str, Any],
+        counted: Counted,
+        options: SyntheticOptions,
+        dismissed: Collection[JudgedPair] = (),
+    ) -> None:
+        self.numbers, self.options = from_json(SyntheticSummary, summary).numbers, options
+        self.counted, self.known = counted, frozenset(dismissed)
+        self._near_pairs = Counter(counted.near.values())
 
     def verdict(self, confirmed: Collection[JudgedPair], dismissed: Collection[JudgedPair]) -> Foreseen:
         """Tell the verdict with a review.
@@ -89,9 +102,9 @@ class Foresight:
         remaining = () if least["status"] == "pass" else tuple(least["why"])
         return Foreseen(OPEN, remaining, ("the audit, repeated with this review",))
 
-    def _judged(self, n_confirmed: int, n_dismissed: int, new: set[tuple[str, str]]) -> SyntheticNumbers:
+    def _judged(self, n_confirmed: int, n_dismissed: int, new: set[Pair]) -> SyntheticNumbers:
         """The numbers with what a person said of pairs by pixels; nothing else that follows from a dismissal."""
-        before, identical = self.numbers.pixels, new & self.same
+        before, identical = self.numbers.pixels, new & self.counted.same
         images = len({made for made, _ in identical})
         pixels = replace(
             before,
@@ -99,7 +112,7 @@ class Foresight:
             n_dismissed_pairs=n_dismissed,
             n_dismissed_identical_pairs=before.n_dismissed_identical_pairs + len(identical),
             n_dismissed_identical_images=before.n_dismissed_identical_images + images,
-            n_dismissed_near_pairs=before.n_dismissed_near_pairs + len(new & self.near.keys()),
+            n_dismissed_near_pairs=before.n_dismissed_near_pairs + sum(pair in self.counted.near for pair in new),
             n_certain_images=max(0, before.n_certain_images - images),
         )
         return replace(self.numbers, pixels=pixels)
@@ -108,20 +121,24 @@ class Foresight:
         """The numbers if nobody of a dismissed pair is in any reason: no audit with this review finds fewer."""
         pairs, patients = {(pair.synthetic, pair.train) for pair in new}, {pair.patient for pair in new}
         pixels, listing, aligned = numbers.pixels, numbers.listing, numbers.aligned
-        if pairs & self.near.keys():
-            near = {patient for pair, patient in self.near.items() if pair not in pairs}
-            pixels = replace(pixels, n_near_train_patients=len(near), near_p=None)
+        if near := Counter(self.counted.near[pair] for pair in pairs if pair in self.counted.near):
+            freed = sum(near[patient] == self._near_pairs[patient] for patient in near)
+            pixels = replace(pixels, n_near_train_patients=pixels.n_near_train_patients - freed, near_p=None)
         if listing is not None:
             listing = self._least_listing(listing, pairs, patients)
-        if aligned is not None and pairs & set(self.aligned):
-            aligned = _least_aligned(aligned, [pair for pair in self.aligned if pair not in pairs])
+        left = [pair for pair in self.counted.aligned if pair not in pairs]
+        if aligned is not None and len(left) < len(self.counted.aligned):
+            aligned = _least_aligned(aligned, left)
         return replace(numbers, pixels=pixels, listing=listing, aligned=aligned)
 
-    def _least_listing(self, listing: Listing, pairs: set[tuple[str, str]], patients: set[str]) -> Listing:
+    def _least_listing(self, listing: Listing, pairs: set[Pair], patients: set[str]) -> Listing:
         """The fewest patients that can be listed, ahead or singled out."""
-        freed, ahead = len(self.listed & patients), listing.n_ahead_patients - len(self.ahead & patients)
+        freed, ahead = (
+            len(self.counted.listed & patients),
+            listing.n_ahead_patients - len(self.counted.ahead & patients),
+        )
         at_verdict = listing.n_listed_at_verdict - freed if self.options.level == VERDICT_LEVEL else 0
-        left = [pair for pair in self.singled if pair not in pairs]
+        left = [pair for pair in self.counted.singled if pair not in pairs]
         sets, number = self.numbers.sets, self.numbers.comparison.n_detectors
         assert sets.held is not None
         p = precedence_p(max(0, ahead), sets.n_train_patients, sets.held.n_held_patients)
@@ -130,26 +147,18 @@ class Foresight:
             n_listed_patients=max(0, listing.n_listed_patients - freed),
             n_listed_at_verdict=max(0, at_verdict),
             n_ahead_patients=max(0, ahead),
-            p_ahead=min(1.0, number * p) if self.ahead & patients else listing.p_ahead,
-            n_singled_images=len({made for made, _ in left}) if len(left) < len(self.singled)
+            p_ahead=min(1.0, number * p) if self.counted.ahead & patients else listing.p_ahead,
+            n_singled_images=len({made for made, _ in left}) if len(left) < len(self.counted.singled)
             else listing.n_singled_images,
-            n_singled_patients=len({real for _, real in left}) if len(left) < len(self.singled)
+            n_singled_patients=len({real for _, real in left}) if len(left) < len(self.counted.singled)
             else listing.n_singled_patients,
         )  # fmt: skip
 
 
-def _least_aligned(aligned: AlignedPairs, left: list[tuple[str, str]]) -> AlignedPairs:
+def _least_aligned(aligned: AlignedPairs, left: list[Pair]) -> AlignedPairs:
     """What the second look confirms without dismissed pairs."""
     images, patients = {made for made, _ in left}, {real for _, real in left}
     return replace(aligned, n_pairs=len(left), n_confirmed_images=len(images), n_confirmed_patients=len(patients))
-
-
-def _pairs(result: Result, table: str, real: str = "training_image") -> list[tuple[str, str]]:
-    """Synthetic and real images of the rows of a table, in its order; none where there is no such table."""
-    if table not in result.tables:
-        return []
-    found = result.tables[table]
-    return list(zip(column_texts(found, "image"), column_texts(found, real), strict=True))
 
 
 def _foreseen(verdict: dict[str, Any]) -> Foreseen:
