@@ -23,7 +23,6 @@ OTHER_NAMES = {
 """Import names that differ from the package's name."""
 UNDECLARED = {
     "datasets": "a user's own data set of that library; read only if the user has imported it",
-    "IPython": "there where a notebook runs; looked for in what the user has loaded",
     "sqlalchemy": "looked for, not imported: MLflow keeps a database only with all of MLflow installed",
     "triton": "comes with PyTorch where there is a GPU; without it a GPU search is refused in one line",
 }

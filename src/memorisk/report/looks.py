@@ -154,7 +154,8 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
     if "images" in config:
         wanted = _rows_of(result.per_image, "group", patient, result)
         order = wanted.sort_values("M", ascending=False, kind="stable") if "M" in wanted else wanted
-        titles = {image: f"{image}  M = {m:.2f}" for image, m in zip(order["image"], order.get("M", []), strict=False)}
+        values = column_numbers(order, "M") if "M" in order else np.empty(0)
+        titles = {image: f"{image}  M = {m:.2f}" for image, m in zip(order["image"], values, strict=False)}
         pixels = _pixels(config, "images", list(dict.fromkeys(order["image"]))[:_MOST_IMAGES])
     elif "train" in config:
         _rows_of(result.per_group, "group", patient, result)

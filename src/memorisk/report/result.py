@@ -183,8 +183,9 @@ class Result:
     @property
     def redacted(self) -> bool:
         """Whether the run was made with ``--redact``: it shows neither ids nor images."""
-        known = self.folder is not None and (self.folder / CONFIG).is_file()
-        return known and bool(read_config(self.folder).get("redact"))
+        if self.folder is None or not (self.folder / CONFIG).is_file():
+            return False
+        return bool(read_config(self.folder).get("redact"))
 
     def flagged(self) -> pd.DataFrame:
         """What the audit flags, worst first, with the files where they are known: see `memorisk.report.looks`.

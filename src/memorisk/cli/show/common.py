@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
+from importlib import import_module
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -161,9 +162,8 @@ def _write_line(line: str) -> None:
 
 def _notebook_writer() -> Callable[[str], object]:
     """Give what replaces one line below a notebook's cell; it needs no widgets."""
-    from IPython.display import display
-
-    shown = display({"text/plain": ""}, raw=True, display_id=True)
+    display = import_module("IPython.display").display  # there where a notebook is
+    shown: Any = display({"text/plain": ""}, raw=True, display_id=True)
     return lambda line: shown.update({"text/plain": line}, raw=True)
 
 

@@ -59,6 +59,9 @@ def array_items(value: Any) -> tuple[Arrays, Any]:
     Raises:
         InputError: There are more or fewer labels or groups than images.
     """
+    images: Any
+    labels: Any
+    groups: Any
     images, labels, groups = (*value, None, None)[:3] if isinstance(value, tuple) else (value, None, None)
     for what, values in (("labels", labels), ("groups", groups)):
         if values is not None and (not hasattr(values, "__len__") or len(values) != len(images)):
