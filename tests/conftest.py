@@ -36,6 +36,14 @@ def _without_second_look() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _without_lines_of_progress() -> Iterator[None]:
+    """No line of progress on standard error, where a slow machine takes longer than the seconds between two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memorisk.cli.show.common.LOG_SECONDS", 3600.0)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real image sets beside the project; tests that need it are skipped where it is absent."""
