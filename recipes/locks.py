@@ -25,7 +25,8 @@ GATE = ROOT / "recipes" / "ci" / "gate-requirements.txt"
 OLDEST = "3.11.5"
 """The first Python that a lock fits: mkdocs-material does not install on earlier releases of 3.11."""
 TESTED = (
-    "medical", "dp", "onnx", "detectors", "generative", "transformers", "cluster", "tracking", "sign", "view", "docs", "dev",
+    "medical", "dp", "onnx", "detectors", "generative", "transformers", "cluster", "tracking", "sign", "view", "docs",
+    "dev",
 )  # fmt: skip
 """Extras that ``make test`` installs."""
 OURS = ("dev", "docs")

@@ -22,6 +22,7 @@ OTHER_NAMES = {
 }
 """Import names that differ from the package's name."""
 UNDECLARED = {
+    "IPython": "there where a notebook runs; asked only where rich has found one",
     "datasets": "a user's own data set of that library; read only if the user has imported it",
     "sqlalchemy": "looked for, not imported: MLflow keeps a database only with all of MLflow installed",
     "triton": "comes with PyTorch where there is a GPU; without it a GPU search is refused in one line",

@@ -10,7 +10,6 @@ from PIL import Image
 
 import memorisk
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 
@@ -66,20 +65,6 @@ def test_relative_files_are_below_the_current_folder_or_image_root(
     monkeypatch.chdir(root / "0")
     with pytest.raises(InputError, match="have no file"):
         memorisk.load_manifest(mixed)
-
-
-def test_a_table_of_somebody_else_does_not_lead_out_of_its_folder(
-    pictures: tuple[Path, np.ndarray], tmp_path: Path
-) -> None:
-    root, _ = pictures
-    memorisk.load_manifest(table_of(root))
-    (written,) = (tmp_path / "cache" / "tables").rglob("*.parquet")
-    copied = tmp_path / "tables" / "key" / "table.parquet"
-    copied.parent.mkdir(parents=True)
-    copied.write_bytes(written.read_bytes())
-    with pytest.raises(InputError, match="out of the folder"):
-        load_manifest(copied)
-    assert load_manifest(written).root == root
 
 
 def test_arrays_are_images_labels_and_groups() -> None:

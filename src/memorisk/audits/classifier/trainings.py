@@ -202,10 +202,22 @@ def train_all(
     place = replace(place, files=options.python_path if recipe.own else ())
     processes = training_processes(options)
     done = sum(steps[file] for file in set(before))
-    with metered(lambda now, n: progress(done + now, n + done), sum(steps.values()) - done) as meter:
+    raised: list[Exception] = []
+
+    def report(now: int, n: int) -> None:
+        """Report steps; what the caller's function raises is no failure of the training that it counts."""
+        try:
+            progress(done + now, n + done)
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    with metered(report, sum(steps.values()) - done) as meter:
 
         def count_own(outcome: Outcome) -> None:
             """Log a finished training, and count one of the user's own function, which counts no steps."""
+            if raised:
+                raise raised[0]
             on_done(outcome)
             if todo[outcome.index].own:
                 meter.begin(0, 1)
