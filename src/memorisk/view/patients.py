@@ -173,7 +173,7 @@ class ClassifierRun:
         patients = [(str(self._label[row]), str(self._group[row])) for row in rows]
         shown = {patient: self._items.get(patient, [])[:_MOST_PICTURES] for patient in patients}
         scores = self._scores([image for images in shown.values() for image in images])
-        top = float(scores["loss"].max()) if len(scores) else 1.0
+        top = float(scores["loss"].to_numpy().max()) if len(scores) else 1.0
         by_item = dict(list(scores.groupby(["label", "image"], sort=False))) if len(scores) else {}
         marks = read_marks(self.folder)
         p, n_images = column_numbers(self.groups, "p_value"), column_numbers(self.groups, "n_images")

@@ -137,7 +137,7 @@ class Foresight:
             len(self.counted.listed & patients),
             listing.n_ahead_patients - len(self.counted.ahead & patients),
         )
-        at_verdict = listing.n_listed_at_verdict - freed if self.options.level == VERDICT_LEVEL else 0
+        at_verdict = (listing.n_listed_at_verdict or 0) - freed if self.options.level == VERDICT_LEVEL else 0
         left = [pair for pair in self.counted.singled if pair not in pairs]
         sets, number = self.numbers.sets, self.numbers.comparison.n_detectors
         assert sets.held is not None

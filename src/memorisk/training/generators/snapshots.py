@@ -182,7 +182,7 @@ def train_with_evaluations(
     while going and loop.step < steps:
         begin = loop.step // every * every
         for done in loop.until(min(steps, begin + every), kept):
-            progress("training", StepCount(done, images=done * options.batch_size), steps)
+            progress("training", StepCount(done, images=done * options.images_a_step), steps)
         going = look(begin)
         if going and loop.step < steps:
             loop.save(kept)
