@@ -1,5 +1,5 @@
 # memorisk in a container; neither target was built where this was written (docs/offline.md, "In a container").
-#   docker build --target cpu  -t memorisk .        PyTorch's own index for processors: 1 GB in place of 6
+#   docker build --target cpu  -t memorisk --build-arg TORCH_INDEX=URL .    PyTorch from its index for processors: 1 GB in place of 6
 #   docker build --target cuda -t memorisk:cuda .   the lock as it stands; run it with --gpus all
 #   docker run --rm --network none -v "$PWD:/data" --user "$(id -u):$(id -g)" memorisk audit classifier digits --out runs/demo --models 16
 FROM python:3.11-slim-bookworm AS base
@@ -20,9 +20,10 @@ USER 1000
 ENTRYPOINT ["memorisk"]
 
 FROM base AS cpu
+ARG TORCH_INDEX
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 # The lock's hashes are those of the wheels with CUDA. PyTorch alone comes by version, from its index for processors.
-RUN python recipes/cpu_lock.py locks/core.txt --torch | xargs python -m pip install --no-deps --index-url https://download.pytorch.org/whl/cpu \
+RUN python recipes/cpu_lock.py locks/core.txt --torch | xargs python -m pip install --no-deps --index-url "${TORCH_INDEX:?name the index of PyTorch for processors by --build-arg TORCH_INDEX=URL}" \
  && python recipes/cpu_lock.py locks/core.txt > core.txt \
  && python recipes/cpu_lock.py locks/medical.txt > medical.txt \
  && python -m pip install --no-deps --require-hashes -r core.txt \

@@ -83,7 +83,7 @@ def _cell(value: Any) -> str:
 
 
 def flagged_images(result: Result) -> pd.DataFrame:
-    """What an audit flags, worst first, with the files where they are known.
+    """List what an audit flags, worst first, with the files where they are known.
 
     Args:
         result: Of a classifier (its images of flagged patients, by M), of a synthetic set (its pairs, most alike

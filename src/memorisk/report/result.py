@@ -182,13 +182,13 @@ class Result:
 
     @property
     def redacted(self) -> bool:
-        """Whether the run was made with ``--redact``: it shows neither ids nor images."""
+        """Say whether the run was made with ``--redact``: it then shows neither ids nor images."""
         if self.folder is None or not (self.folder / CONFIG).is_file():
             return False
         return bool(read_config(self.folder).get("redact"))
 
     def flagged(self) -> pd.DataFrame:
-        """What the audit flags, worst first, with the files where they are known: see `memorisk.report.looks`.
+        """List what the audit flags, worst first, with the files where they are known: see `memorisk.report.looks`.
 
         Raises:
             InputError: The audit flags nothing of its kind.

@@ -94,7 +94,7 @@ def _parameter(field: Field[Any], options: type) -> inspect.Parameter:
 
 
 def _given_as(hint: Any) -> Any:
-    """What a caller may give for a setting, which `_as_declared` makes of it what the setting is of."""
+    """Return the type that a caller may give for a setting; `_as_declared` turns it into the declared one."""
     if get_origin(hint) in (Union, UnionType):
         return Union[tuple(_given_as(part) for part in get_args(hint))]  # noqa: UP007
     if get_origin(hint) is tuple and get_args(hint)[-1] is Ellipsis:

@@ -213,7 +213,7 @@ class StepFiles:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """What a job wrote; None where it has not, or no longer."""
+    """Read what a job wrote; None where it has written nothing, or its file is gone."""
     try:
         read = json.loads(file.read_text())
         return {"done": int(read["done"]), "images": int(read["images"]), "loss": read["loss"]}

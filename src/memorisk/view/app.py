@@ -384,7 +384,7 @@ def _verdict(folder: Path) -> Mapping[str, Any] | None:
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
-    """What a page sent.
+    """Read what a page sent.
 
     Raises:
         InputError: It is too long, or no object.

@@ -57,7 +57,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Judging:
-    """What a page needs for an answer to a pair."""
+    """Gather what a page needs for an answer to a pair."""
 
     key: str
     progress: Progress
@@ -87,12 +87,12 @@ class PairRun:
 
     @cached_property
     def neighbours(self) -> Columns:
-        """Of each synthetic image the images that the audit found nearest."""
+        """Look up, for each synthetic image, the images that the audit found nearest."""
         return Columns(self.folder / "per_image.parquet")
 
     @cached_property
     def laid(self) -> dict[tuple[str, str], tuple[np.ndarray, str]]:
-        """Of pairs that were laid on one another, the matrix and what was done, in words."""
+        """Look up, for pairs that were laid on one another, the matrix and what was done, in words."""
         path = self.folder / "tables" / "alignments.parquet"
         if not path.is_file():
             return {}
@@ -103,7 +103,7 @@ class PairRun:
 
     @cached_property
     def orientations(self) -> dict[tuple[str, str], str]:
-        """Of pairs alike by pixels, what is done to the synthetic image to give the real one."""
+        """Look up, for pairs alike by pixels, what turns the synthetic image into the real one."""
         path = self.folder / "tables" / "pairs.parquet"
         if not path.is_file():
             return {}
@@ -172,7 +172,7 @@ class PairRun:
         return Pane(title, alternative or title, address, name)
 
     def _how(self, made: str, real: str) -> str:
-        """What was done to the training image to lie on the synthetic one, in words."""
+        """Say in words what was done to the training image to lie on the synthetic one."""
         if (made, real) in self.laid:
             return self.laid[made, real][1]
         return self.orientations.get((made, real), "")
@@ -320,7 +320,7 @@ class FilterRun(PairRun):
 
     @cached_property
     def orientations(self) -> dict[tuple[str, str], str]:
-        """Of pairs with the same pixels, what is done to the synthetic image to give the training image."""
+        """Look up, for pairs with the same pixels, what turns the synthetic image into the training image."""
         return self._screened.orientations
 
 

@@ -95,17 +95,17 @@ class PairReview:
         return self.text(place, "synthetic_image"), self.text(place, "training_image")
 
     def answers(self) -> dict[str, Judgement]:
-        """What was said of pairs, by key; the last answer last."""
+        """Return what was said of pairs, by key; the last answer last."""
         return {key: said for key, said in self._base.items() if key not in self._own} | self._own
 
     def answer(self, place: int) -> Judgement | None:
-        """What was said of a pair."""
+        """Return what was said of a pair."""
         key = self.keys[place]
         return self._own.get(key) or self._base.get(key)
 
     @property
     def progress(self) -> Progress:
-        """How far the review is."""
+        """Count judged and open pairs."""
         said = [answer.verdict for answer in self.answers().values()]
         return Progress(len(self), said.count(CONFIRM), said.count(DISMISS))
 
@@ -116,7 +116,7 @@ class PairReview:
 
     @property
     def reviewer(self) -> str:
-        """Who judges: as in the last answer, else the user of this machine."""
+        """Name who judges: as in the last answer, else the user of this machine."""
         said = next((said.by for said in reversed(self.answers().values()) if said.by), "")
         if said:
             return said
@@ -199,7 +199,7 @@ class PairReview:
         return found.st_mtime_ns, found.st_size
 
     def _by_hand(self) -> dict[str, Judgement]:
-        """What a person wrote into ``review.csv`` and its followers."""
+        """Read what a person wrote into ``review.csv`` and its followers."""
         said: dict[str, Judgement] = {}
         for path in sorted(self.folder.glob("review*.csv")):
             if path.name == "review.csv" or path.stem.removeprefix("review-").isdigit():

@@ -163,7 +163,7 @@ def _last_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _progress(lines: Sequence[Mapping[str, Any]]) -> str:
-    """What a log says of a run that is not done."""
+    """Tell what a log says of a run that is not done."""
     if not lines:
         return "nothing is logged yet"
     trained = sum(line.get("event") == "trained" for line in lines)

@@ -36,7 +36,7 @@ class ScreenedPairs:
 
     @property
     def orientations(self) -> dict[tuple[str, str], str]:
-        """Of pairs with the same pixels, what is done to the synthetic image to give the training image."""
+        """Look up, for pairs with the same pixels, what turns the synthetic image into the training image."""
         turned = [row for row in self._order if self._orientation[row]]
         return {(str(self._image[row]), str(self._nearest[row])): str(self._orientation[row]) for row in turned}
 
@@ -50,7 +50,7 @@ class ScreenedPairs:
         return str(self._image[row]), str(self._nearest[row])
 
     def text(self, place: int, column: str) -> str:
-        """What is known of a pair, by the columns that a review has."""
+        """Return what is known of a pair, by the columns that a review has."""
         row = self._order[place]
         reason = str(self._reason[row])
         known = {

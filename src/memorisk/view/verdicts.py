@@ -15,7 +15,7 @@ _WAYS = {"pass": "What would change it", "fail": "What to do", "undecided": "Wha
 
 
 def verdict_blocks(verdict: Mapping[str, Any] | None, progress: str = "") -> list[Block]:
-    """What a run says, or that it says nothing yet.
+    """Lay out what a run says, or that it says nothing yet.
 
     Args:
         verdict: ``verdict.json``; None without.

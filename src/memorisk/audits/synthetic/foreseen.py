@@ -156,7 +156,7 @@ class Foresight:
 
 
 def _least_aligned(aligned: AlignedPairs, left: list[Pair]) -> AlignedPairs:
-    """What the second look confirms without dismissed pairs."""
+    """Count what the second look confirms without dismissed pairs."""
     images, patients = {made for made, _ in left}, {real for _, real in left}
     return replace(aligned, n_pairs=len(left), n_confirmed_images=len(images), n_confirmed_patients=len(patients))
 

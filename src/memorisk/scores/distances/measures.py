@@ -240,7 +240,7 @@ class FittedMeasure:
         return x
 
     def _mapped(self, own: Callable[[FloatArray], FloatArray], block: FloatArray) -> FloatArray:
-        """What a plug-in compares of rows.
+        """Compute what a plug-in compares of rows.
 
         Raises:
             InputError: It gave other shapes than it got, or no numbers.
