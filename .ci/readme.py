@@ -48,6 +48,7 @@ datasets:
 EXPECTED: dict[str, list[Expected]] = {
     "make demo": [Expected((0,), "Report: runs/demo/report.html", in_checkout=True)],
     "make test": [],  # the step before this one ran these tests and more
+    "memorisk view": [],  # a server until Ctrl-C: tests/view start it and look at it in a browser
     "python3 -m venv .venv": [HERE],
     ".venv/bin/python -m pip install": [HERE],
     ".venv/bin/memorisk audit classifier digits": [Expected((0,), "NOT READY FOR RELEASE", in_checkout=True)],
