@@ -77,6 +77,9 @@ def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path
     assert f"{(exact.value or 0) * (exact.n or 0):.0f} of {exact.n} unchanged" in text
     assert f"{statement.audits[0].n_units} patients in the training data and " in text
     assert "Do not release." in text
+    appendix = text.partition("Appendix: where each part belongs")[2]
+    assert f"{figures['listed'].value:.0f} training patients are nearer to the set than chance explains" in appendix
+    assert f"{(exact.value or 0) * (exact.n or 0):.0f} of {exact.n} unchanged" in appendix
     clean = visible_text(make_statement("runs/clean", images=["clean"]))
     assert "Nothing was found of what was looked for" in clean
     assert "This is no proof that nobody can be recognised" in clean

@@ -1,8 +1,8 @@
 """A privacy statement on one printed side, for whoever has to judge a release without being an engineer.
 
 Plain words alone: no symbol, no test, no unit of a loss. Numbers are counts of people, images or cases. An appendix
-sets each part beside the questions of a data-protection impact assessment (GDPR, Article 35(7)) and of the European
-Data Protection Board's Opinion 28/2024 on AI models. It states facts and gives no legal advice.
+sets the sentences of each part beside the questions of a data-protection impact assessment (GDPR, Article 35(7)) and of
+the European Data Protection Board's Opinion 28/2024 on AI models. It states facts and gives no legal advice.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ from memorisk.report.blocks import (
     Callout,
     Definitions,
     Kind,
+    Link,
     Name,
     Page,
     Paragraph,
@@ -120,7 +121,7 @@ def officer_page(statement: Statement) -> Page:
     return Page(
         title="What the audit says: one page for the data-protection officer",
         lead=lead,
-        sections=[Section("Appendix: where each part belongs", _appendix(), APPENDIX)],
+        sections=[Section("Appendix: where each part belongs", _appendix(statement), APPENDIX)],
         footer=[],
     )
 
@@ -319,19 +320,27 @@ _BESIDE: Sequence[tuple[str, str, str]] = (
 )
 
 
-def _appendix() -> list[Block]:
-    """Set each part beside the questions of an impact assessment and of the Opinion."""
+def _appendix(statement: Statement) -> list[Block]:
+    """Set what each part says beside the questions of an impact assessment and of the Opinion."""
     frame = pd.DataFrame(_BESIDE, columns=["part", "assessment", "opinion"])
+    frame["said"] = [_plain(_PARTS[part](statement)) for part in frame["part"]]
     columns = [
-        words("part", "On this page", row=True),
+        words("part", "Part", row=True),
+        words("said", "What this page says", wide=True),
         words("assessment", "Impact assessment, GDPR Article 35(7)", wide=True),
         words("opinion", "EDPB Opinion 28/2024 on AI models", wide=True),
     ]
     told = (
-        "The table says where a sentence may serve. It is no legal advice, and the audit is one piece of evidence "
-        "among others. The model card and the statement beside this page hold every figure with its limits."
+        "The table says where the sentences of a part may serve. It is no legal advice, and the audit is one piece of "
+        "evidence among others. The model card and the statement beside this page hold every figure with its limits."
     )
     return [Paragraph(told), Table(frame=frame, columns=columns, caption="Each part beside the questions it bears on.")]
+
+
+def _plain(text: Text) -> str:
+    """Take the words of a text; a table's cell isolates all of them as it does a name."""
+    pieces = [text] if isinstance(text, (str, Name, Strong, Link)) else text
+    return "".join(piece if isinstance(piece, str) else piece.text for piece in pieces)
 
 
 def _joined(told: Sequence[str]) -> str:
