@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -143,10 +144,9 @@ class PooledFeatures(nn.Module):
 
 def _library() -> Any:
     try:
-        import transformers
+        return import_module("transformers")  # its types say nothing here, and reading them takes a type checker long
     except ImportError:
         raise MissingExtraError("transformers", "transformers", "features of transformers:...") from None
-    return transformers
 
 
 @contextmanager
