@@ -1,8 +1,8 @@
 """Networks of transformers: strict, from safetensors, without the folder's code, without the network."""
 
-import builtins
 import json
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -165,14 +165,7 @@ def test_a_network_that_masks_at_random_is_refused(tmp_path: Path) -> None:
 
 def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vit(tmp_path / "net", True)
-    real = builtins.__import__
-
-    def absent(name: str, *arguments: Any, **named: Any) -> Any:
-        if name == "transformers":
-            raise ImportError(name)
-        return real(name, *arguments, **named)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
+    monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match="needs transformers, which is not installed: pip install"):
         opened(tmp_path / "net")
 
