@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from memorisk.audits.image_set.run import SUMMARY
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import fingerprint, read_json
 from memorisk.runs.folder import LOG, is_run, read_config
@@ -25,7 +26,7 @@ QUESTIONS: Mapping[str, str] = {
     "watch": "Does the generator begin to memorize?",
     "feature": "Does the model remember a mark?",
     "quality": "How good are the synthetic images?",
-    "check": "Are the images fit for training?",
+    "images": "Are the images fit to be audited?",
 }
 """What a run asked, by its kind."""
 State = Literal["done", "running", "broken"]
@@ -44,7 +45,7 @@ class RunEntry:
     """As in `QUESTIONS`; empty for others."""
     state: State
     status: str
-    """pass, fail or undecided; empty without a verdict."""
+    """pass, fail or undecided, of a check whether it found no problem; empty without a verdict."""
     date: str
     """Of its last line of log, to the minute."""
     progress: str
@@ -101,6 +102,9 @@ def read_entry(folder: Path, name: str) -> RunEntry:
         return RunEntry(key, folder, name, "", "broken", "", date, one_line(error, 200), True)
     kind = _kind(config, verdict)
     redacted = bool(config.get("redact"))
+    if kind == "images" and (folder / SUMMARY).is_file():
+        status = "pass" if _is_sound(folder / SUMMARY) else "fail"
+        return RunEntry(key, folder, name, kind, "done", status, date, "", redacted)
     if verdict is not None:
         return RunEntry(key, folder, name, kind, "done", str(verdict.get("status", "")), date, "", redacted)
     if lines and lines[-1].get("event") == "finished":
@@ -132,6 +136,15 @@ def _kind(config: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> str:
     if isinstance(made, Mapping) and made.get("audit"):
         return str(made["audit"])
     return "classifier" if "images" in config and "models" in config else ""
+
+
+def _is_sound(path: Path) -> bool:
+    """Tell whether a check says that it found no problem."""
+    try:
+        found = read_json(path)
+    except (InputError, OSError):
+        return False
+    return isinstance(found, dict) and found.get("ok") is True
 
 
 def _is_held(folder: Path) -> bool:
