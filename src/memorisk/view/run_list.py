@@ -10,7 +10,7 @@ from typing import Any, Literal
 from memorisk.audits.image_set.run import SUMMARY
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import fingerprint, read_json
-from memorisk.runs.folder import LOG, is_run, read_config
+from memorisk.runs.folder import LOG, STAGE, is_run, read_config
 from memorisk.runs.locks import refuse_held
 
 MOST_RUNS = 2000
@@ -49,7 +49,7 @@ class RunEntry:
     date: str
     """Of its last line of log, to the minute."""
     progress: str
-    """The last that its log says, of a run that is not done."""
+    """Its stage and the last that its log says, of a run that is not done."""
     redacted: bool
     """Whether it was made with ``--redact``: neither ids nor images of it are shown."""
 
@@ -110,7 +110,7 @@ def read_entry(folder: Path, name: str) -> RunEntry:
     if lines and lines[-1].get("event") == "finished":
         return RunEntry(key, folder, name, kind, "done", "", date, "", redacted)
     state: State = "running" if _is_held(folder) else "broken"
-    return RunEntry(key, folder, name, kind, state, "", date, _progress(lines), redacted)
+    return RunEntry(key, folder, name, kind, state, "", date, _progress(folder, lines), redacted)
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
@@ -175,10 +175,22 @@ def _last_lines(path: Path) -> list[dict[str, Any]]:
     return events
 
 
-def _progress(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Tell what a log says of a run that is not done."""
-    if not lines:
-        return "nothing is logged yet"
+def _progress(folder: Path, lines: Sequence[Mapping[str, Any]]) -> str:
+    """Tell how far a run is that is not done, by its stage and its log."""
     trained = sum(line.get("event") == "trained" for line in lines)
-    said = f"last event: {one_line(lines[-1].get('event', ''), 60)}"
-    return f"{plural(trained, 'model', 'models')} trained; {said}" if trained else said
+    said = [
+        _stage(folder / STAGE),
+        f"{plural(trained, 'model', 'models')} trained" if trained else "",
+        f"last event: {one_line(lines[-1].get('event', ''), 60)}" if lines else "nothing is logged yet",
+    ]
+    return "; ".join(text for text in said if text)
+
+
+def _stage(path: Path) -> str:
+    """Name the stage of a run and how much of it is done; empty where it is not known."""
+    try:
+        found = read_json(path)
+        stage, done, total = one_line(found["stage"], 80), int(found["done"]), int(found["total"])
+    except (InputError, OSError, ValueError, LookupError, TypeError, OverflowError):
+        return ""
+    return f"{stage}: {100 * min(done, total) // total} %" if total > 0 else stage

@@ -120,7 +120,7 @@ def audit_classifier(
         names = names.knowing(config)
         fixed = identity(options, store.data_hash, recipe.describe(), plan.unmatched)
         with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
-            return _run(run, plan, recipe, store, options, linked, intended, names, progress)
+            return _run(run, plan, recipe, store, options, linked, intended, names, run.noting(progress))
 
 
 def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
