@@ -1,6 +1,7 @@
 """The patients of a classifier run: filtered, with their images and losses, and marked; marks that compare shows."""
 
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from PIL import Image
 
 import memorisk
 from memorisk.audits.classifier.marks import FILE, MARKS, read_marks, write_mark
-from memorisk.audits.rendering import load_result
+from memorisk.audits.rendering import load_result, render_again
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import read_config
 from memorisk.view.patients import ClassifierRun, Filters
@@ -81,6 +82,70 @@ def test_marks_are_kept_taken_away_and_shown_by_compare(seen: ClassifierRun, cla
         write_mark(classified, whom, mark, given=False)
     assert not (classified / FILE).exists()
     assert "marked_first" not in memorisk.compare(classified, classified).per_group
+
+
+def losses_of(run: Path, out: Path, **settings) -> memorisk.Result:
+    """A later audit of the same patients: of their losses alone, which trains nothing."""
+    return memorisk.audit_losses(run / "scores.parquet", out=out, **settings)
+
+
+def test_a_report_shows_marks_and_escapes_whom(seen: ClassifierRun, classified: Path, tmp_path: Path) -> None:
+    card = seen.cards(seen.chosen(Filters(flagged=False)))[0]
+    write_mark(classified, (card.label, card.group), "burnt-in text", given=True)
+    page = render_again(classified, out=tmp_path / "report.html").read_text("utf-8")
+    told = page.split("that a person marked")[1].split("</table>")[0]
+    assert "burnt-in text" in told
+    assert escape(card.group, quote=False).split("=")[0] in told
+    assert "<img src=x" not in page
+    hidden = render_again(classified, out=tmp_path / "redacted.html", redact=True).read_text("utf-8")
+    assert "burnt-in text" in hidden
+    assert card.group not in hidden
+    assert escape(card.group) not in hidden
+    write_mark(classified, (card.label, card.group), "burnt-in text", given=False)
+    assert "a person marked" not in render_again(classified, out=tmp_path / "report.html").read_text("utf-8")
+
+
+def test_a_later_audit_takes_marks_over_of_the_patients_that_it_has(
+    seen: ClassifierRun, classified: Path, tmp_path: Path
+) -> None:
+    cards = seen.cards(seen.chosen(Filters(flagged=False)))
+    one, other = ((card.label, card.group) for card in cards[:2])
+    review = tmp_path / "marks.csv"
+    for whom, mark in ((one, "duplicate"), (one, "reviewed"), (other, "wrong label")):
+        write_mark(classified, whom, mark, given=True)
+    (classified / FILE).replace(review)
+    before = review.read_bytes()
+    review.write_bytes(before + b"nobody,of these,reviewed\n")
+
+    losses_of(classified, tmp_path / "later", review=review)
+    assert read_marks(tmp_path / "later") == {one: ("duplicate", "reviewed"), other: ("wrong label",)}
+    assert "duplicate, reviewed" in (tmp_path / "later" / "report.html").read_text("utf-8")
+    write_mark(tmp_path / "later", other, "wrong label", given=False)
+    losses_of(classified, tmp_path / "later", review=review)
+    assert read_marks(tmp_path / "later") == {one: ("duplicate", "reviewed")}, "its own marks stand"
+
+    key = tmp_path / "key"
+    key.write_bytes(b"a" * 32)
+    key.chmod(0o600)
+    hidden = losses_of(classified, tmp_path / "hidden", review=review, pseudonymise=True, pseudonym_key=key)
+    kept = read_marks(tmp_path / "hidden")
+    assert sorted(kept.values()) == [("duplicate", "reviewed"), ("wrong label",)]
+    assert {group for _, group in kept} <= set(hidden.per_group["group"])
+    assert not {one[1], other[1]} & {group for _, group in kept}
+    losses_of(classified, tmp_path / "again", review=tmp_path / "hidden" / FILE, pseudonymise=True, pseudonym_key=key)
+    assert read_marks(tmp_path / "again") == kept
+
+
+@pytest.mark.parametrize("review", ["none.csv", "images.csv"])
+def test_a_review_that_is_none_is_refused_before_anything_is_written(
+    classified: Path, tmp_path: Path, review: str
+) -> None:
+    path = classified.parent.parent / review
+    with pytest.raises(InputError, match=review.replace(".", r"\.")):
+        losses_of(classified, tmp_path / "later", review=path)
+    with pytest.raises(InputError, match=review.replace(".", r"\.")):
+        memorisk.audit_classifier(classified.parent.parent / "images.csv", out=tmp_path / "later", review=path)
+    assert not (tmp_path / "later").exists()
 
 
 @pytest.mark.browser

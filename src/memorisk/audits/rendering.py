@@ -33,7 +33,7 @@ _PAGES: Mapping[str, str] = {
 def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.ndarray] | None, redact: bool) -> Path:
     """Render the report of a classifier audit into its run folder."""
     path = run / REPORT
-    write_text(path, render(_kind(result), result, gallery=gallery, redact=redact))
+    write_text(path, render(_kind(result), _marked(result, run.path), gallery=gallery, redact=redact))
     return path
 
 
@@ -48,6 +48,13 @@ def render(kind: str, *found: Any, **how: Any) -> str:
     from memorisk.report.page import render_page
 
     return render_page(page_of(kind)(*found, **how))
+
+
+def _marked(result: Result, folder: Path) -> Result:
+    """The result with what a person said of patients of its run."""
+    from memorisk.audits.classifier.marks import FILE, marked
+
+    return result.replace(per_group=marked(result.per_group, folder)) if (folder / FILE).is_file() else result
 
 
 def _kind(result: Result) -> str:
@@ -127,7 +134,7 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
     run = RunFolder(Path(folder))
     with read_guard(run.path):
         result = load_result(run.path)
-        html = render(_kind(result), result, redact=redact)
+        html = render(_kind(result), _marked(result, run.path), redact=redact)
     if out is None and redact:
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):

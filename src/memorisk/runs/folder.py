@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -24,9 +25,10 @@ from typing import Any
 import yaml
 
 from memorisk.runs.errors import CONTENT_ERRORS, FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError, one_line
-from memorisk.runs.files import PARTIAL_NAMES, has_shared_permissions, json_value, write_text
+from memorisk.runs.files import PARTIAL_NAMES, has_shared_permissions, json_value, write_json, write_text
 from memorisk.runs.locks import LOCK, folder_lock, refuse_held
 from memorisk.runs.storage.locations import name_origins, url_of
+from memorisk.runs.workload import Progress
 from memorisk.runs.yaml_files import dump_yaml, parse_yaml, read_yaml_text
 
 HIDDEN_PREFIX = "path-"
@@ -82,6 +84,9 @@ def _known() -> dict[str, str]:
 
 CONFIG = "config.yaml"
 LOG = "log.jsonl"
+STAGE = "stage.json"
+"""How far a run is, while it is going on."""
+_STAGE_SECONDS = 2.0  # between two writes of it
 _KINDS = ("audit", "study", "comparison")  # what an identity may say of its kind
 _ANOTHER = "Choose another folder, or delete that one"
 
@@ -112,6 +117,26 @@ class RunFolder:
         handle = os.open(self.path / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps(line) + "\n")
+
+    def noting(self, progress: Progress) -> Progress:
+        """The same progress, which also leaves its stage in ``stage.json`` for whoever looks on; `open_run` removes it.
+
+        Args:
+            progress: Called with (stage, done, total).
+        """
+        written: tuple[str, float] = "", float("-inf")
+
+        def noted(stage: str, done: int, total: int) -> None:
+            """Write the stage now and then; a disk that is full or away stops no run."""
+            nonlocal written
+            now = time.monotonic()
+            if stage != written[0] or now - written[1] >= _STAGE_SECONDS:
+                written = stage, now
+                with suppress(OSError, MemoriskError):
+                    write_json(self.path / STAGE, {"stage": stage, "done": int(done), "total": int(total)})
+            progress(stage, done, total)
+
+        return noted
 
     def config(self) -> dict[str, Any]:
         """The settings that the run was started with."""
@@ -255,7 +280,11 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
                     left.unlink(missing_ok=True)
             settings = name_origins(config)  # private copies of URLs by their URLs
             write_text(out / CONFIG, dump_yaml(json_value(settings)))
-        yield RunFolder(out)
+        try:
+            yield RunFolder(out)
+        finally:
+            with suppress(OSError):
+                (out / STAGE).unlink(missing_ok=True)
 
 
 def private_folder(out: Path) -> None:

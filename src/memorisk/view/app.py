@@ -17,24 +17,32 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from memorisk.audits.classifier.marks import write_mark
+from memorisk.audits.image_set.page import problem_box
+from memorisk.audits.image_set.run import SUMMARY, TABLES
+from memorisk.report.blocks import Block
 from memorisk.report.page import style_sheet, template_environment
-from memorisk.runs.errors import InputError, MemoriskError, one_line, read_guard
+from memorisk.runs.errors import InputError, MemoriskError, one_line, plural, read_guard
 from memorisk.runs.files import read_json
 from memorisk.runs.folder import read_config
+from memorisk.view.copies import ALONE_PER_PAGE, CheckRun, CopyFilters
+from memorisk.view.copies import PER_PAGE as SETS_PER_PAGE
 from memorisk.view.images import CLASSIFIED, png
 from memorisk.view.pairs import PER_PAGE, FilterRun, PairRun, SyntheticRun
 from memorisk.view.patients import PER_PAGE as PATIENTS_PER_PAGE
 from memorisk.view.patients import ClassifierRun, Filters
 from memorisk.view.run_list import RunEntry, find_runs, read_entry
-from memorisk.view.verdicts import number_rows, verdict_blocks
+from memorisk.view.verdicts import check_blocks, number_rows, verdict_blocks
 
 _PICTURE = {"Content-Type": "image/png"}
 _LONGEST_BODY = 1 << 14  # bytes of an answer
-_OPENS: Mapping[str, type[SyntheticRun] | type[FilterRun] | type[ClassifierRun]] = {
+LookedInto = PairRun | ClassifierRun | CheckRun
+"""The tables of a run that can be looked into."""
+_OPENS: Mapping[str, type[SyntheticRun] | type[FilterRun] | type[ClassifierRun] | type[CheckRun]] = {
     "synthetic": SyntheticRun,
     "filter": FilterRun,
     "classifier": ClassifierRun,
     "losses": ClassifierRun,
+    "images": CheckRun,
 }
 
 
@@ -52,7 +60,7 @@ class Viewer:
         self.places, self._lock = places, threading.Lock()
         self.runs: dict[str, RunEntry] = {}
         self._entries: dict[Path, tuple[tuple[int, ...], RunEntry]] = {}
-        self._opened: dict[str, tuple[int, PairRun | ClassifierRun]] = {}
+        self._opened: dict[str, tuple[int, LookedInto]] = {}
         found = self.find()
         if len(found) == 1 and found[0].kind in _OPENS and found[0].state == "done" and not found[0].redacted:
             self.opened(found[0])  # before the link is printed: its pages are what was asked for
@@ -76,7 +84,7 @@ class Viewer:
 
     def _read(self, folder: Path, name: str) -> RunEntry:
         """Describe a run; a finished one is read again only where its files were written again."""
-        stamp = tuple(_written_at(folder / file) for file in ("config.yaml", "verdict.json", "log.jsonl"))
+        stamp = tuple(_written_at(folder / file) for file in ("config.yaml", "verdict.json", SUMMARY, "log.jsonl"))
         held = self._entries.get(folder)
         if held is None or held[0] != stamp or held[1].state != "done":
             held = stamp, read_entry(folder, name)
@@ -116,7 +124,18 @@ class Viewer:
             raise InputError("only a run of audit classifier or audit losses has patients to look at")
         return found
 
-    def opened(self, run: RunEntry) -> PairRun | ClassifierRun:
+    def check(self, run: RunEntry) -> CheckRun:
+        """The sets of copies of a check of images; read again where the run was written again.
+
+        Raises:
+            InputError: It is none, is not finished, or was made with ``--redact``.
+        """
+        found = self.opened(run)
+        if not isinstance(found, CheckRun):
+            raise InputError("only a run of images check has sets of copies to look at")
+        return found
+
+    def opened(self, run: RunEntry) -> LookedInto:
         """The tables of a run; read again where it was written again.
 
         Raises:
@@ -125,12 +144,13 @@ class Viewer:
         opens = _OPENS.get(run.kind)
         if opens is None or run.state != "done":
             raise InputError(
-                "only a finished run of audit synthetic, filter, audit classifier or audit losses can be looked into"
+                "only a finished run of audit synthetic, filter, audit classifier, audit losses or images check can be "
+                "looked into"
             )
         if run.redacted:
             raise InputError("this run was made with --redact: neither ids nor images of it are shown")
         with self._lock, read_guard(run.folder):
-            written = (run.folder / "verdict.json").stat().st_mtime_ns
+            written = _written_at(run.folder / (SUMMARY if run.kind == "images" else "verdict.json"))
             held = self._opened.get(run.key)
             if held is None or held[0] != written:
                 held = written, opens(run.folder, read_config(run.folder), f"/run/{run.key}")
@@ -160,6 +180,7 @@ def create_app(places: Sequence[Path]) -> Starlette:
         Route("/run/{run}/judge", pages.judge, methods=["POST"]),
         Route("/run/{run}/undo", pages.undo, methods=["POST"]),
         Route("/run/{run}/patients", pages.patients),
+        Route("/run/{run}/copies", pages.copies),
         Route("/run/{run}/mark", pages.mark, methods=["POST"]),
         Route("/static/{name}", _static),
     ]
@@ -190,11 +211,8 @@ class Pages:
         chosen = [self.viewer.runs[key] for key in request.query_params.getlist("run") if key in self.viewer.runs]
         if len(chosen) != 2:
             raise InputError("choose two runs to compare")
-        verdicts = [_verdict(run.folder) for run in chosen]
-        sides = [
-            {"run": run, "blocks": verdict_blocks(verdict, run.progress)}
-            for run, verdict in zip(chosen, verdicts, strict=True)
-        ]
+        verdicts = [_verdict(run) for run in chosen]
+        sides = [{"run": run, "blocks": _lead(run, verdict)} for run, verdict in zip(chosen, verdicts, strict=True)]
         rows = number_rows(*(verdict or {} for verdict in verdicts))
         return _page("compare.html", "Two runs", sides=sides, rows=rows, kinds_differ=chosen[0].kind != chosen[1].kind)
 
@@ -214,7 +232,13 @@ class Pages:
             links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
         elif run.kind in ("classifier", "losses") and run.state == "done":
             links.append((f"/run/{run.key}/patients", "Look at the patients", "classes, images, losses and marks"))
-        lead = verdict_blocks(_verdict(run.folder), run.progress)
+        elif run.kind == "images" and run.state == "done":
+            more = f"{plural(len(self.viewer.check(run)), 'set', 'sets')} of equal images and near copies"
+            links.append((f"/run/{run.key}/copies", "Look at the copies", more))
+        lead = _lead(run, _verdict(run))
+        if run.kind == "images" and run.state == "done":
+            with read_guard(run.folder):
+                lead += check_blocks(run.folder / TABLES, redacted=run.redacted)
         report = run.folder / "report.html"
         return _page("run.html", run.name, run=run, at_run=True, lead=lead, note=note, links=links, report=str(report))
 
@@ -323,6 +347,44 @@ class Pages:
             last=last,
         )
 
+    def copies(self, request: Request) -> Response:
+        """Sets of copies of a check, or all images of one set.
+
+        Raises:
+            InputError: There is no such set.
+        """
+        run = self.viewer.run(request)
+        found = self.viewer.check(run)
+        asked = request.query_params
+        alone = _number(asked["set"]) if "set" in asked else None
+        filters = CopyFilters(asked.get("across", ""), asked.get("kind", ""), alone)
+        places = found.chosen(filters)
+        if alone is not None and not len(places):
+            raise InputError("there is no such set of copies")
+        n, each = (len(places), SETS_PER_PAGE) if alone is None else (found.size(places[0]), ALONE_PER_PAGE)
+        last = max(1, -(-n // each))
+        page = min(max(1, _number(asked.get("page", "1"))), last)
+        first = (page - 1) * each
+        across, kinds = found.choices()
+        return _page(
+            "copies.html",
+            f"Copies in {run.name}",
+            run=run,
+            here="Copies",
+            n=n,
+            of=len(found),
+            filters=filters,
+            across=across,
+            kinds=kinds,
+            sets=found.sets(places[first : first + each])
+            if alone is None
+            else [found.set(int(places[0]), first, each)],
+            note=found.images.reason(CLASSIFIED),
+            file=str(run.folder / TABLES / "sets.parquet"),
+            page=page,
+            last=last,
+        )
+
     async def mark(self, request: Request) -> Response:
         """Give a patient a mark, or take it away.
 
@@ -372,13 +434,22 @@ def _written_at(path: Path) -> int:
         return 0
 
 
-def _verdict(folder: Path) -> Mapping[str, Any] | None:
-    """The verdict of a run; None without.
+def _lead(run: RunEntry, verdict: Mapping[str, Any] | None) -> list[Block]:
+    """What a run says first: its verdict, or the problems that a check found."""
+    if run.kind == "images" and verdict is not None:
+        problems = verdict.get("problems")
+        counts = problems if isinstance(problems, Mapping) else {}
+        return [problem_box({str(what): n for what, n in counts.items() if isinstance(n, int)})]
+    return verdict_blocks(verdict, run.progress)
+
+
+def _verdict(run: RunEntry) -> Mapping[str, Any] | None:
+    """The verdict of a run, or the summary of a check; None without.
 
     Raises:
         InputError: It is damaged.
     """
-    path = folder / "verdict.json"
+    path = run.folder / (SUMMARY if run.kind == "images" else "verdict.json")
     found = read_json(path) if path.is_file() else None
     return found if isinstance(found, Mapping) else None
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from memorisk.audits.image_set.run import SUMMARY
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import fingerprint, read_json
-from memorisk.runs.folder import LOG, is_run, read_config
+from memorisk.runs.folder import LOG, STAGE, is_run, read_config
 from memorisk.runs.locks import refuse_held
 
 MOST_RUNS = 2000
@@ -25,7 +26,7 @@ QUESTIONS: Mapping[str, str] = {
     "watch": "Does the generator begin to memorize?",
     "feature": "Does the model remember a mark?",
     "quality": "How good are the synthetic images?",
-    "check": "Are the images fit for training?",
+    "images": "Are the images fit to be audited?",
 }
 """What a run asked, by its kind."""
 State = Literal["done", "running", "broken"]
@@ -44,11 +45,11 @@ class RunEntry:
     """As in `QUESTIONS`; empty for others."""
     state: State
     status: str
-    """pass, fail or undecided; empty without a verdict."""
+    """pass, fail or undecided, of a check whether it found no problem; empty without a verdict."""
     date: str
     """Of its last line of log, to the minute."""
     progress: str
-    """The last that its log says, of a run that is not done."""
+    """Its stage and the last that its log says, of a run that is not done."""
     redacted: bool
     """Whether it was made with ``--redact``: neither ids nor images of it are shown."""
 
@@ -101,12 +102,15 @@ def read_entry(folder: Path, name: str) -> RunEntry:
         return RunEntry(key, folder, name, "", "broken", "", date, one_line(error, 200), True)
     kind = _kind(config, verdict)
     redacted = bool(config.get("redact"))
+    if kind == "images" and (folder / SUMMARY).is_file():
+        status = "pass" if _is_sound(folder / SUMMARY) else "fail"
+        return RunEntry(key, folder, name, kind, "done", status, date, "", redacted)
     if verdict is not None:
         return RunEntry(key, folder, name, kind, "done", str(verdict.get("status", "")), date, "", redacted)
     if lines and lines[-1].get("event") == "finished":
         return RunEntry(key, folder, name, kind, "done", "", date, "", redacted)
     state: State = "running" if _is_held(folder) else "broken"
-    return RunEntry(key, folder, name, kind, state, "", date, _progress(lines), redacted)
+    return RunEntry(key, folder, name, kind, state, "", date, _progress(folder, lines), redacted)
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
@@ -132,6 +136,15 @@ def _kind(config: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> str:
     if isinstance(made, Mapping) and made.get("audit"):
         return str(made["audit"])
     return "classifier" if "images" in config and "models" in config else ""
+
+
+def _is_sound(path: Path) -> bool:
+    """Tell whether a check says that it found no problem."""
+    try:
+        found = read_json(path)
+    except (InputError, OSError):
+        return False
+    return isinstance(found, dict) and found.get("ok") is True
 
 
 def _is_held(folder: Path) -> bool:
@@ -162,10 +175,22 @@ def _last_lines(path: Path) -> list[dict[str, Any]]:
     return events
 
 
-def _progress(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Tell what a log says of a run that is not done."""
-    if not lines:
-        return "nothing is logged yet"
+def _progress(folder: Path, lines: Sequence[Mapping[str, Any]]) -> str:
+    """Tell how far a run is that is not done, by its stage and its log."""
     trained = sum(line.get("event") == "trained" for line in lines)
-    said = f"last event: {one_line(lines[-1].get('event', ''), 60)}"
-    return f"{plural(trained, 'model', 'models')} trained; {said}" if trained else said
+    said = [
+        _stage(folder / STAGE),
+        f"{plural(trained, 'model', 'models')} trained" if trained else "",
+        f"last event: {one_line(lines[-1].get('event', ''), 60)}" if lines else "nothing is logged yet",
+    ]
+    return "; ".join(text for text in said if text)
+
+
+def _stage(path: Path) -> str:
+    """Name the stage of a run and how much of it is done; empty where it is not known."""
+    try:
+        found = read_json(path)
+        stage, done, total = one_line(found["stage"], 80), int(found["done"]), int(found["total"])
+    except (InputError, OSError, ValueError, LookupError, TypeError, OverflowError):
+        return ""
+    return f"{stage}: {100 * min(done, total) // total} %" if total > 0 else stage

@@ -1,10 +1,14 @@
-"""The verdict of a run as blocks, and its numbers beside those of another."""
+"""The verdict of a run as blocks, and its numbers beside those of another; what a check of images read."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from memorisk.audits.image_set.page import label_table, unread_tables
 from memorisk.report.blocks import Block, Callout, Heading, Kind, Paragraph, Steps
 from memorisk.report.columns import MINUS, capitalized
+from memorisk.report.result import from_storable
+from memorisk.runs.files import read_table
 
 HEADLINES: Mapping[str, tuple[Kind, str]] = {
     "pass": ("pass", "Passed"),
@@ -30,6 +34,23 @@ def verdict_blocks(verdict: Mapping[str, Any] | None, progress: str = "") -> lis
     if ways:
         blocks += [Heading(_WAYS.get(status, _WAYS["undecided"])), Steps(ways)]
     return [Callout(kind, headline, blocks)]
+
+
+def check_blocks(tables: Path, *, redacted: bool) -> list[Block]:
+    """Lay out what a check of images could not read, and its labels.
+
+    Args:
+        tables: The folder of its tables.
+        redacted: Leave out names of files.
+    """
+    names = ("unreadable", "not_read", "empty", "classes")
+    found = {name: from_storable(read_table(tables / f"{name}.parquet")) for name in names}
+    return [
+        Heading("What could not be read"),
+        *unread_tables(found, redact=redacted),
+        Heading("Labels"),
+        *label_table(found["classes"]),
+    ]
 
 
 def number_rows(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ import scipy
 from memorisk.audits.classifier.attack_numbers import ALL
 from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
-from memorisk.audits.classifier.marks import read_marks
+from memorisk.audits.classifier.marks import marked
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
 from memorisk.audits.rendering import REPORT, load_result, render
 from memorisk.report.earlier_verdicts import is_earlier
@@ -130,22 +130,14 @@ def _compare_sound_runs(first: str | Path, second: str | Path) -> Comparison:
         )
     return Comparison(
         pd.DataFrame(rows),
-        _marked(pd.concat(groups, ignore_index=True), Path(first), Path(second)),
+        marked(
+            marked(pd.concat(groups, ignore_index=True), Path(first), "marked_first"), Path(second), "marked_second"
+        ),
         _aucs(result_a, result_b),
         notes,
         names=(_name(result_a), _name(result_b)),
         redact=any(bool(read_config(Path(f)).get("redact")) for f in (first, second)),
     )
-
-
-def _marked(groups: pd.DataFrame, first: Path, second: Path) -> pd.DataFrame:
-    """Patients with what a person said of them in either run, where anything was."""
-    said = {name: read_marks(folder) for name, folder in (("first", first), ("second", second))}
-    patients = list(zip(groups["label"].astype(str), groups["group"].astype(str), strict=True))
-    for name, marks in said.items():
-        if marks:
-            groups[f"marked_{name}"] = np.array([", ".join(marks.get(whom, ())) for whom in patients], dtype=object)
-    return groups
 
 
 def _item_names(evidence: Evidence) -> set[tuple[str, ...]]:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import SCORES, Context, Evidence, evidence_from_table, write_scores
+from memorisk.audits.classifier.marks import keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import LossesOptions
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
@@ -45,7 +46,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         InputError: The table or a setting is not as it must be; nothing was written.
     """
     options = settings_of(LossesOptions, settings)
-    path = Path(file)
+    path, marks = Path(file), marks_to_keep(Path(out), options.review)
     evidence = evidence_from_table(with_losses(read_scores(path)))
     check_models_differ(evidence)
     fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
@@ -72,6 +73,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         run.log("started", versions=versions(), machine=machine())
         write_scores(run / SCORES, names.evidence(evidence))
         result.save(run.path, beside=(SCORES,))
+        keep_marks(run.path, marks, result.per_group, names)
         write_report(run, result, gallery=None, redact=options.redact)
         run.log("finished", status=result.status)
     return result

@@ -1,13 +1,18 @@
 """What a person says of patients of a classifier audit, after a look at their images: ``marks.csv`` of a run.
 
-A mark changes no number. ``memorisk view`` writes it, and `comparison` shows it beside the patient.
+A mark changes no number. ``memorisk view`` writes it, the report and `comparison` show it beside the patient, and a
+later audit takes it over with ``--review``.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.columns import read_described
+from memorisk.report.columns import column_texts
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.tables import write_csv
 
@@ -17,6 +22,7 @@ _COLUMNS = ("label", "group", "mark")
 
 Patient = tuple[str, str]
 """A class and a patient, as the run names them."""
+Marks = Mapping[Patient, tuple[str, ...]]
 
 
 def read_marks(folder: Path) -> dict[Patient, tuple[str, ...]]:
@@ -26,12 +32,84 @@ def read_marks(folder: Path) -> dict[Patient, tuple[str, ...]]:
         InputError: The file is none of marks.
     """
     path = folder / FILE
-    if not path.is_file():
-        return {}
+    return _read(path) if path.is_file() else {}
+
+
+def marks_to_keep(folder: Path, review: Path | None) -> Marks:
+    """Read the marks that an audit takes over: those of an earlier run, unless its own folder has some.
+
+    Args:
+        folder: The run folder; need not exist.
+        review: ``marks.csv`` of an earlier run; None for none.
+
+    Raises:
+        InputError: A file is none of marks.
+    """
+    if review is not None and not review.is_file():
+        raise InputError(f"--review {one_line(review)} is no file: name {FILE} of an earlier run")
+    given = {} if review is None else _read(review)
+    return {} if read_marks(folder) else given
+
+
+def keep_marks(folder: Path, given: Marks, groups: pd.DataFrame, names: Pseudonyms) -> int:
+    """Write the marks of an earlier run into a run folder, of those patients that it has in the same class.
+
+    Args:
+        folder: The run folder.
+        given: As `marks_to_keep`.
+        groups: The run's table of patients, under its pseudonyms where it has some.
+        names: Hide the ids of a run that was not pseudonymised.
+
+    Returns:
+        How many patients are marked.
+    """
+    hidden = dict(zip(given, names.names(group for _, group in given), strict=True))
+    known = set(_patients(groups))
+    kept = {
+        patient: marks
+        for (label, group), marks in given.items()
+        for patient in ((label, group), (label, hidden[label, group]))
+        if patient in known
+    }
+    if kept:
+        _write(folder / FILE, kept)
+    return len(kept)
+
+
+def marked(groups: pd.DataFrame, folder: Path, column: str = "marked") -> pd.DataFrame:
+    """A table of patients with what was said of them in a run as a column more, where anything was.
+
+    Args:
+        groups: The patients, by ``label`` and ``group``.
+        folder: The run folder.
+        column: Its name.
+
+    Raises:
+        InputError: The file is none of marks.
+    """
+    marks = read_marks(folder)
+    if not marks:
+        return groups
+    said = [", ".join(marks.get(patient, ())) for patient in _patients(groups)]
+    return groups.assign(**{column: np.array(said, dtype=object)})
+
+
+def _patients(groups: pd.DataFrame) -> list[Patient]:
+    return list(zip(column_texts(groups, "label"), column_texts(groups, "group"), strict=True))
+
+
+def _read(path: Path) -> dict[Patient, tuple[str, ...]]:
+    """Read a file of marks; a mark that is none is passed over.
+
+    Raises:
+        InputError: It is none of marks.
+    """
     table = read_described(path, quoted=True)
     lacking = [name for name in _COLUMNS if name not in table]
     if lacking:
-        raise InputError(f"{one_line(path)} holds no marks: it lacks the column {lacking[0]}; move it away")
+        raise InputError(
+            f"{one_line(path)} holds no marks: it lacks the column {lacking[0]}; it is to have label, group and mark"
+        )
     found: dict[Patient, tuple[str, ...]] = {}
     for label, group, mark in zip(*(table[name].astype(str) for name in _COLUMNS), strict=True):
         if mark in MARKS and mark not in found.get((label, group), ()):
@@ -63,6 +141,10 @@ def write_mark(folder: Path, patient: Patient, mark: str, *, given: bool) -> dic
     if not marks:
         (folder / FILE).unlink(missing_ok=True)
         return marks
-    rows = [(*whom, one) for whom, said in sorted(marks.items()) for one in said]
-    write_csv(folder / FILE, pd.DataFrame(rows, columns=list(_COLUMNS), dtype=object))
+    _write(folder / FILE, marks)
     return marks
+
+
+def _write(path: Path, marks: Marks) -> None:
+    rows = [(*whom, one) for whom, said in sorted(marks.items()) for one in said]
+    write_csv(path, pd.DataFrame(rows, columns=list(_COLUMNS), dtype=object))

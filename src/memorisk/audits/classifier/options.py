@@ -55,6 +55,9 @@ class AnalysisOptions:
 
     one_image_per_patient: OneImagePerPatient = False
 
+    review: Path | None = None
+    """marks.csv of an earlier run: what a person said of patients, who keep their marks in this run."""
+
     def validate(self) -> None:
         """Check every value.
 

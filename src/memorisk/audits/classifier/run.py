@@ -15,6 +15,7 @@ from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.dry_run import DryRun, describe_plan
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
+from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.classifier.plan import Plan, draw_parts, identity, linked_groups, make_plan, unmatched_of
 from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
@@ -98,6 +99,7 @@ def audit_classifier(
     options = options_from(settings)
     _ = options.one_regime  # several are compared by `memorisk.audit_defences`
     folder = Path(out)
+    marks = marks_to_keep(folder, options.review)
     refuse_overlap(folder, path_sources({"IMAGES": images, "--image-root": options.image_root}))
     if not dry_run:
         check_out_folder(folder, {}, identity=[])
@@ -120,7 +122,7 @@ def audit_classifier(
         names = names.knowing(config)
         fixed = identity(options, store.data_hash, recipe.describe(), plan.unmatched)
         with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
-            return _run(run, plan, recipe, store, options, linked, intended, names, progress)
+            return _run(run, plan, recipe, store, options, linked, intended, names, marks, run.noting(progress))
 
 
 def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
@@ -167,6 +169,7 @@ def _run(
     linked: list[tuple[str, str]],
     intended: InterventionPlan | None,
     names: Pseudonyms,
+    marks: Marks,
     progress: Progress,
 ) -> Result:
     run.log("started", versions=versions(), machine=machine(), device=recipe.device)
@@ -189,9 +192,10 @@ def _run(
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
     write_listing(run.path, {"images": store}, names)
     result.save(run.path, beside=(SCORES, FILES))
+    kept = keep_marks(run.path, marks, result.per_group, names)
     gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None
     write_report(run, result, gallery=gallery, redact=options.redact)
-    run.log("finished", status=result.status)
+    run.log("finished", status=result.status, **({"marks": kept, "of": len(marks)} if marks else {}))
     return result
 
 

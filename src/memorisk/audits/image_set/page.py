@@ -46,7 +46,8 @@ _WAYS = {
     "pairs nearly the same across splits": "Look at near copies in two splits: the later one is no unseen image.",
 }
 """What to do about each kind of problem."""
-_WHAT = {"bytes": "equal files", "pixels": "equal pixels", NEAR: "nearly the same"}
+WHAT = {"bytes": "equal files", "pixels": "equal pixels", NEAR: "nearly the same"}
+"""What is equal in a set of copies, by its kind."""
 
 
 def check_page(
@@ -71,8 +72,8 @@ def check_page(
                 if (alike := _alike(check, redact))
                 else []
             ),
-            Section("What could not be read", _unread(check, redact), "unread"),
-            Section("Labels", _labels(check), "labels"),
+            Section("What could not be read", unread_tables(vars(check), redact=redact), "unread"),
+            Section("Labels", label_table(check.classes), "labels"),
             Section("Patients and splits", _splits(check, redact), "splits"),
             Section("Sizes and files", _files(check, redact), "files"),
             Section("How images were compared", _how(check, redact), "how"),
@@ -83,7 +84,6 @@ def check_page(
 
 def _lead(check: ImageCheck, sets: pd.DataFrame) -> list[Block]:
     """Say what would spoil an audit, and the counts."""
-    problems = {what: n for what, n in check.problems.items() if n}
     facts = Facts(
         [
             Fact("Images", count(check.n)),
@@ -93,11 +93,24 @@ def _lead(check: ImageCheck, sets: pd.DataFrame) -> list[Block]:
             Fact("Could not be read", count(len(check.unreadable) + len(check.not_read))),
         ]
     )
-    if not problems:
+    return [problem_box(check.problems), facts]
+
+
+def problem_box(problems: Mapping[str, int]) -> Callout:
+    """Say what would spoil an audit, and what to do about it.
+
+    Args:
+        problems: As `ImageCheck.problems`.
+    """
+    found = [
+        [Strong(f"{what[0].upper()}{what[1:]}: {count(n)}."), f" {_WAYS.get(what, '')}"]
+        for what, n in problems.items()
+        if n
+    ]
+    if not found:
         told: list[Block] = [Paragraph("Nothing was found that would spoil an audit of these images.")]
-        return [Callout("pass", "No problems found", told), facts]
-    found = [[Strong(f"{what[0].upper()}{what[1:]}: {count(n)}."), f" {_WAYS[what]}"] for what, n in problems.items()]
-    return [Callout("fail", "These images would spoil an audit as they are", [Steps(found)]), facts]
+        return Callout("pass", "No problems found", told)
+    return Callout("fail", "These images would spoil an audit as they are", [Steps(found)])
 
 
 def _copies(sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, redact: bool) -> list[Block]:
@@ -131,7 +144,7 @@ def _copies(sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, reda
         number("similarity", "Similarity"),
     ]
     table = Table(
-        frame=sets.assign(kind=[_WHAT[kind] for kind in sets["kind"]]),
+        frame=sets.assign(kind=[WHAT[kind] for kind in sets["kind"]]),
         columns=columns,
         caption="Images in sets of copies.",
         elsewhere="tables/sets.parquet",
@@ -171,7 +184,7 @@ def _gallery(rows: pd.DataFrame, pictures: Mapping[str, CopyPicture]) -> Gallery
     across = f", across {str(first['across']).replace(', ', ' and ').replace('group', 'patient or group')}"
     alike = f" (similarity {first['similarity']:.3f})" if first["kind"] == NEAR else ""
     more = f"; {len(records) - MOST_IMAGES} more in the table" if len(records) > MOST_IMAGES else ""
-    told = f"Set {first['set']}: {_WHAT[str(first['kind'])]}{alike}{across if first['across'] else ''}{more}."
+    told = f"Set {first['set']}: {WHAT[str(first['kind'])]}{alike}{across if first['across'] else ''}{more}."
     return Gallery(items=items, caption=told)
 
 
@@ -205,30 +218,34 @@ def _alike(check: ImageCheck, redact: bool) -> list[Block]:
     return [told, table]
 
 
-def _unread(check: ImageCheck, redact: bool) -> list[Block]:
-    """List what nothing is known of."""
+def unread_tables(found: Mapping[str, Any], *, redact: bool) -> list[Block]:
+    """List what nothing is known of.
+
+    Args:
+        found: The tables ``unreadable``, ``not_read`` and ``empty`` of an `ImageCheck`.
+        redact: Count them only.
+    """
+    unreadable, not_read = found["unreadable"], found["not_read"]
     if redact:
-        counts = f"{plural(len(check.unreadable), 'image', 'images')} could not be read, "
-        return [
-            Paragraph(f"{counts}{plural(len(check.not_read), 'file', 'files')} were not looked at; names are left out.")
-        ]
+        counts = f"{plural(len(unreadable), 'image', 'images')} could not be read, "
+        return [Paragraph(f"{counts}{plural(len(not_read), 'file', 'files')} were not looked at; names are left out.")]
     return [
         Table(
-            frame=check.unreadable,
+            frame=unreadable,
             columns=[words("path", "File", row=True), words("reason", "Why", wide=True)],
             caption="Images that cannot be read.",
             empty="Every image could be read.",
             elsewhere="tables/unreadable.parquet",
         ),
         Table(
-            frame=check.not_read,
+            frame=not_read,
             columns=[words("path", "File", row=True), words("reason", "Why", wide=True)],
             caption="Files and rows that may hold images and were not read.",
             empty="No other file may hold an image.",
             elsewhere="tables/not_read.parquet",
         ),
         Table(
-            frame=check.empty,
+            frame=found["empty"],
             columns=[words("path", "File", row=True), words("label", "Label")],
             caption="Images of which all pixels are the same.",
             empty="No image is empty.",
@@ -237,9 +254,13 @@ def _unread(check: ImageCheck, redact: bool) -> list[Block]:
     ]
 
 
-def _labels(check: ImageCheck) -> list[Block]:
-    """Count images of each label, the commonest first."""
-    classes = check.classes.sort_values("images", ascending=False, kind="stable")
+def label_table(classes: pd.DataFrame) -> list[Block]:
+    """Count images of each label, the commonest first.
+
+    Args:
+        classes: Of an `ImageCheck`.
+    """
+    classes = classes.sort_values("images", ascending=False, kind="stable")
     table = Table(
         frame=classes.assign(label=[label or "(none)" for label in classes["label"]]),
         columns=[

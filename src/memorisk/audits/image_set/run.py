@@ -17,7 +17,7 @@ from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import check_out_folder, open_run
 from memorisk.runs.workload import Progress, no_progress
 
-REPORT, SUMMARY, TABLES = "report.html", "check.json", "tables"
+REPORT, SUMMARY, TABLES, MANIFEST = "report.html", "check.json", "tables", "manifest.parquet"
 
 
 def check_set(
@@ -63,6 +63,7 @@ def check_set(
     with open_run(out, config, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         (run / SUMMARY).unlink(missing_ok=True)
+        write_table(run / MANIFEST, manifest.table)
         folder = run.subfolder(TABLES)
         write_table(folder / "sets.parquet", to_storable(sets, "sets"))
         for name in FOUND:

@@ -194,7 +194,7 @@ def _run(
             refuse_changed(run.path, "draw again into a new --out")  # kept images may be in use: they are not redrawn
             return current_result(Result.load(run.path))
         run.log("started", versions=versions(), machine=machine())
-        result = _loop(run, asked, found, names, progress)
+        result = _loop(run, asked, found, names, run.noting(progress))
         run.log("finished", status=result.status)
     return result
 

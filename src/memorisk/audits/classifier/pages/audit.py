@@ -40,7 +40,7 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import capitalized, column_texts, count, decimal, percent
+from memorisk.report.columns import booleans, capitalized, column_texts, count, decimal, largest_first, percent, rows
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
 from memorisk.statistics.verdicts.verdict import VERDICT_LEVEL, power_sentence
@@ -77,7 +77,11 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
             Section("What an attacker could see", attack_section(reading), "attacks"),
             *privacy_section(reading),
             *([Section("The very model to be released", target, "target")] if target else []),
-            Section(f"{reading.units.capitalize()} flagged", _flagged_patients(reading), "flagged"),
+            Section(
+                f"{reading.units.capitalize()} flagged",
+                [*_flagged_patients(reading), *_marked_patients(reading)],
+                "flagged",
+            ),
             Section("Most memorized images", _images(reading, None if redact else gallery), "images"),
             Section("How it was done", _methods(reading), "how"),
             Section("Assumptions and limits", _limits(reading), "limits"),
@@ -257,6 +261,7 @@ def _flagged_patients(reading: ResultView) -> list[Block]:
         number("n_seeds", "Seeds", "count"),
         number("p_value", "p\N{NON-BREAKING HYPHEN}value", "probability"),
         number("adjusted", "Adjusted p", "probability"),
+        words("marked", "Marked"),
     ]
     blocks.append(
         Table(
@@ -270,6 +275,28 @@ def _flagged_patients(reading: ResultView) -> list[Block]:
     if reading.redacted:
         blocks.append(Paragraph("Ids are left out of this report. They are in the run's own tables."))
     return blocks
+
+
+def _marked_patients(reading: ResultView) -> list[Block]:
+    """List whom a person marked in `memorisk view` and the audit did not flag."""
+    groups = reading.result.per_group
+    if "marked" not in groups:
+        return []
+    others = [mark != "" for mark in column_texts(groups, "marked")] & ~booleans(groups, "flagged")
+    columns = [
+        *([] if reading.redacted else [words("group", reading.unit.capitalize(), row=True)]),
+        words("label", "Class", row=reading.redacted),
+        number("M", "Largest M"),
+        words("marked", "Marked"),
+    ]
+    table = Table(
+        frame=largest_first(rows(groups, others), "M"),
+        columns=columns,
+        caption=f"Other {reading.units} that a person marked.",
+        elsewhere="marks.csv",
+        empty=f"No other {reading.unit} was marked by a person.",
+    )
+    return [Paragraph("What a person marked changes no number of this audit."), table]
 
 
 def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:

@@ -1,0 +1,41 @@
+"""What the list of runs says of a run that is going on, and of one that was killed."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+import memorisk
+from memorisk.runs.folder import STAGE
+from memorisk.view.run_list import RunEntry, find_runs
+from tests.audits.synthetic.making import digits
+
+
+def test_a_running_audit_shows_its_stage_and_a_killed_one_how_far_it_came(tmp_path: Path) -> None:
+    place, left = tmp_path / "runs", tmp_path / "left"
+    seen: list[RunEntry] = []
+
+    def look(stage: str, done: int, total: int) -> None:
+        """Look as a viewer would beside the run, and keep what a kill would leave."""
+        if stage in ("training", "scoring"):
+            seen.extend(find_runs([place]))
+        if stage == "scoring":
+            shutil.copytree(place, left)
+
+    images = digits()[:60, :, :, 0]
+    labels, patients = np.arange(60) // 2 % 2, np.arange(60) // 2
+    given = {"models": 2, "epochs": 1, "processes": 1}
+    memorisk.audit_classifier((images, labels, patients), out=place / "run", progress=look, **given)
+    assert {entry.state for entry in seen} == {"running"}
+    assert seen[0].progress.startswith("training: 0 %")
+    assert seen[-1].progress.startswith("scoring; 2 models trained")
+    (done,) = find_runs([place])
+    assert (done.state, done.progress) == ("done", "")
+    assert not (place / "run" / STAGE).exists()
+
+    (killed,) = find_runs([left])
+    assert killed.state == "broken"
+    assert killed.progress.startswith("scoring; 2 models trained")
+    (left / "run" / STAGE).write_text('{"stage": "<b>", "done": 1e999, "total": 1}')
+    (killed,) = find_runs([left])
+    assert killed.progress.startswith("2 models trained")
