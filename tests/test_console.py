@@ -192,3 +192,20 @@ def test_what_would_have_been_noticed_is_shown_beside_the_reasons(
     assert told.index("NOT READY") < told.index("a reason") < told.index(f"may be remembered, too: {words}")
     assert told.index(words) < told.index("What would settle open questions")
     assert words not in shown["pass"]  # whose reasons say it
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_narrow_terminal_wraps_columns_and_cuts_none(width: int) -> None:
+    label = "melanoma-of-the-skin-of-the-left-upper-arm-and-shoulder"
+    table = console.plain_table(("class", "images", "95 % interval", "tier"), left=["tier"])
+    for name in (label, "b"):
+        table.add_row(name, "1,048", "+0.12 to +0.34", "insufficient evidence")
+    written = StringIO()
+    Console(file=written, width=width).print(table)
+    shown = written.getvalue()
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= width
+    first = "".join(line[: shown.index("images")].split("  ")[0].strip() for line in shown.splitlines()[1:])
+    assert first.replace(" ", "").startswith(label)
+    assert "1,048" in shown
+    assert "+0.34" in shown

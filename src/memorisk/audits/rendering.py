@@ -99,6 +99,11 @@ def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
             f"{one_line(folder)} is a run of {name}, not of an audit: its report is {REPORT} in it, and {name} with "
             "the same settings and --tables-only writes that again"
         )
+    if isinstance(made, Mapping) and made.get("audit") == "images":
+        raise InputError(
+            f"{one_line(folder)} is a run of images check, not of an audit: its page is {REPORT} in it, and images "
+            "check with the same settings, or with --redact, writes that again"
+        )
     if isinstance(made, Mapping) and made.get("audit") == "quality":
         raise InputError(
             f"{one_line(folder)} is a run of quality, not of an audit: its report is {REPORT} in it, without images "

@@ -30,7 +30,7 @@ class ImageOptions:
     """Options of finding, grouping, labelling, reading and resizing images. Checked by :meth:`validate` where used."""
 
     layout: Layout = "auto"
-    """Kind of source; auto detects it. Required when a folder mixes file types."""
+    """Kind of source; auto detects it. Required where more than a tenth of a folder's images are of another kind."""
     image_root: Path | None = None
     """Folder that the paths in a table are relative to; by default the table's folder."""
     follow_links: bool = False

@@ -180,6 +180,10 @@ def test_too_few_identities_give_no_number_and_nothing_is_kept(place: Path, caps
     assert (found["missing"], found["kept"], found["n_kept"], found["thresholds"]) == (299 - N_NEW, None, 0, [])
     assert set(pd.read_parquet(place / "few" / "manifest.parquet")["reason"]) == {"not filtered", "unreadable"}
     assert answer(capsys, *command, "--fail-on", "never")[0] == 0
+    several = [*command[:3], place / "few-families", *command[4:6], "--families", "blur", "noise", *command[8:]]
+    out = answer(capsys, *several)[1]
+    assert out.count("are missing") == 1
+    assert "new identities with a pair each of blur, noise; " in out
 
 
 def test_a_threshold_of_ones_own_keeps_without_a_guarantee(place: Path) -> None:

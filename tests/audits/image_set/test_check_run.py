@@ -113,6 +113,32 @@ def test_redact_leaves_out_ids_and_pictures_and_no_gallery_pictures(place: Path,
     assert "images/000.png" in plain
 
 
+def test_pseudonymise_leaves_no_id_and_no_path_in_anything_written(place: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "key").write_bytes(bytes(range(32)))
+    (tmp_path / "key").chmod(0o600)
+    source, out = str(place / "set" / "table.csv"), tmp_path / "run"
+    options = ["--turned", "--pseudonymise", "--pseudonym-key", str(tmp_path / "key")]
+    assert main(["images", "check", source, "--out", str(out), *options]) == 1
+    shown = capsys.readouterr().out
+    written = {p: p.read_bytes().decode("latin-1") for p in out.rglob("*") if p.is_file() and p.suffix != ".parquet"}
+    frames = {p: read_table(p).to_csv() for p in out.rglob("*.parquet")}
+    assert len(frames) > 10
+    for name in ("000.png", "broken.png", "p001", str(place)):
+        assert name not in shown.replace(str(out), "")
+        assert not [path for path, text in (written | frames).items() if name in text]
+    sets, plain = (read_table(run / "tables" / "sets.parquet") for run in (out, place / "run"))
+    assert sorted(sets.groupby("set")["across"].first()) == sorted(plain.groupby("set")["across"].first())
+    assert sets["image"].str.fullmatch("[0-9a-f]{16}").all()
+    assert (out / "report.html").read_text().count("data:image") == 10
+
+
+def test_report_says_what_a_check_is_and_how_its_page_is_written_again(place: Path, capsys) -> None:
+    assert main(["report", str(place / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "is a run of images check, not of an audit: its page is report.html in it" in said
+    assert said.count("\n") == 1
+
+
 def test_the_same_command_gives_the_same_page_and_changes_no_image(place: Path, tmp_path: Path) -> None:
     before = {p: p.read_bytes() for p in (place / "set").rglob("*") if p.is_file()}
     command = ["images", "check", str(place / "set" / "table.csv"), "--turned", "--out", str(tmp_path / "run")]

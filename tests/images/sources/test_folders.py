@@ -189,6 +189,24 @@ def test_mixed_kinds_need_a_layout(tmp_path: Path) -> None:
     assert manifest.skipped["reason"].tolist() == ["nifti, where the layout is folder"]
 
 
+def test_a_few_files_of_another_kind_are_left_out_and_told(tmp_path: Path) -> None:
+    _pictures(tmp_path, *(f"{name}/{n}.png" for name in "ab" for n in range(9)))
+    for name in ("scan.nii", ".DS_Store", "Thumbs.db"):
+        write(tmp_path / "a" / name, b"\x00")
+    write(tmp_path / "notes.csv", b"a,b\n")
+    write(tmp_path / "README.txt", b"mine")
+    manifest = load_manifest(tmp_path)
+    assert manifest.n == 18
+    assert manifest.unread.to_dict("records") == [
+        {"path": "a/scan.nii", "reason": "nifti, where the others are raster"}
+    ]
+    assert "1 file left out, nifti, where the others are raster: a/scan.nii." in manifest.notes
+    for n in range(2):
+        write(tmp_path / "b" / f"{n}.nii", b"\x00")
+    with pytest.raises(InputError, match=r"several kinds \(18 raster, 3 nifti\); choose with --layout"):
+        load_manifest(tmp_path)
+
+
 def test_a_suffix_that_lies_does_not_hide_an_image(tmp_path: Path) -> None:
     _pictures(tmp_path, "a/1.svg", "a/noname", "b/2.png")
     write(tmp_path / "b/empty.jpg", b"")

@@ -144,18 +144,20 @@ def _doubts(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]
 
 
 def _missing(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]:
-    """Say how many identities are missing, family by family."""
+    """Say how many identities are missing: once for all families that lack as many."""
     promise, calibration = numbers.promise, numbers.calibration
     target = f"a miss rate of {promise.miss_rate:.4g} with {100 * promise.confidence:.4g} % confidence"
     shared = f", shared by {promise.shared_by} detectors and families" if promise.shared_by > 1 else ""
-    why = []
+    families: dict[tuple[int, int], list[str]] = {}
     for lack in promise.lacking:
         if lack.missing:
-            have = plural(lack.identities, "identity is", "identities are")
-            why.append(
-                f"{target}{shared} needs {lack.needed:,} new identities with a pair of {lack.family}; {have} "
-                f"there, so {lack.missing:,} are missing: no threshold is set, and nothing is kept"
-            )
+            families.setdefault((lack.needed, lack.identities), []).append(lack.family)
+    why = [
+        f"{target}{shared} needs {needed:,} new identities with a pair{' each' if len(names) > 1 else ''} of "
+        f"{', '.join(names)}; {plural(identities, 'identity is', 'identities are')} there, so {needed - identities:,} "
+        "are missing: no threshold is set, and nothing is kept"
+        for (needed, identities), names in families.items()
+    ]
     why += [told.removesuffix(".") for told in excluded_words(calibration.exclusions, terms)]
     n = promise.n_missing_patients
     ways = [f"{n:,} more calibration {terms.units} {terms.whom} neither the generator nor a detector has seen"]

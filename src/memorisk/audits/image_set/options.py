@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from memorisk.images.options import ImageOptions
+from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import grouped
 
 
-@grouped("comparison", essential="near turned gallery redact", report="gallery redact")
+@grouped("comparison", essential="near turned gallery", report="gallery")
 @dataclass(frozen=True, kw_only=True)
-class CheckOptions(ImageOptions):
+class CheckOptions(ImageOptions, ReportOptions):
     """Options of the check of a set of images."""
 
     near: float | None = None
@@ -20,8 +21,6 @@ class CheckOptions(ImageOptions):
 
     gallery: bool = True
     """Show images side by side in the page; --no-gallery leaves them out."""
-    redact: bool = False
-    """Leave images and ids out of the page."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.

@@ -1,12 +1,16 @@
 """``memorisk images check --out``: look at a set, and write a run folder with its tables and a page."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+
+import pandas as pd
 
 from memorisk.audits.image_set.options import CheckOptions
 from memorisk.audits.image_set.page import check_page
 from memorisk.audits.image_set.pictures import set_pictures
 from memorisk.audits.image_set.tables import FOUND, copy_sets
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.images.manifest import Manifest
 from memorisk.images.options import image_options
 from memorisk.images.set_check import ImageCheck, check_images
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
@@ -36,17 +40,18 @@ def check_set(
         progress: Called with (stage, done, total).
 
     Returns:
-        What was found.
+        What was found; with ``pseudonymise`` under pseudonyms.
 
     Raises:
-        InputError: The source cannot be read, or the folder cannot be used; nothing was written.
+        InputError: The source or the pseudonym key cannot be read, or the folder cannot be used; nothing was written.
     """
     options.validate()
+    names = Pseudonyms.from_options(options)
     if out is not None:
         refuse_overlap(out, path_sources({"the images": source}))
         check_out_folder(out, {}, identity=[])
     reading = image_options(options)
-    manifest = load_manifest(source, reading)
+    manifest = _hidden_ids(load_manifest(source, reading), names)
     found = check_images(
         manifest,
         reading,
@@ -55,12 +60,13 @@ def check_set(
         progress=lambda done, total: progress("looking at images", done, total),
     )
     if out is None:
-        return found
+        return _hidden_paths(found, names)
     sets = copy_sets(found, manifest)
     pictures = set_pictures(sets, manifest, reading) if options.gallery and not options.redact else None
+    found, sets = _hidden_paths(found, names), _hidden_column(sets, names)
     page = render_page(check_page(found, sets, pictures, redact=options.redact))
     config = {"images": source, "out": str(out), **asdict(options), "run": {"audit": "images"}}
-    with open_run(out, config, identity=["run"]) as run:
+    with open_run(out, names.knowing(config).settings(config), identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         (run / SUMMARY).unlink(missing_ok=True)
         write_table(run / MANIFEST, manifest.table)
@@ -72,3 +78,26 @@ def check_set(
         write_json(run / SUMMARY, found.summary())
         run.log("finished")
     return found
+
+
+def _hidden_ids(manifest: Manifest, names: Pseudonyms) -> Manifest:
+    """Put images and groups under pseudonyms, sorted by them; notes name files and columns, and are left out."""
+    if names.key is None:
+        return manifest
+    table = manifest.table.assign(image=names.names(manifest.images), group=names.names(manifest.groups))
+    ordered = table.sort_values("image", kind="stable").reset_index(drop=True)
+    return replace(manifest, table=ordered, name=names.source(manifest.name), notes=())
+
+
+def _hidden_paths(found: ImageCheck, names: Pseudonyms) -> ImageCheck:
+    """Put the paths in what was found under pseudonyms."""
+    with_paths = [name for name in FOUND if "path" in getattr(found, name)]
+    return replace(found, **{name: _hidden_column(getattr(found, name), names) for name in with_paths})
+
+
+def _hidden_column(table: pd.DataFrame, names: Pseudonyms) -> pd.DataFrame:
+    """Put the column of paths under pseudonyms; a table without ids is sorted by them."""
+    if names.key is None or not len(table):
+        return table
+    hidden = table.assign(path=names.names(table["path"]))
+    return hidden if "image" in table else hidden.sort_values("path", kind="stable").reset_index(drop=True)

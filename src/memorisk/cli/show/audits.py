@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from memorisk.audits.feature.page import SENTENCES, TITLES, noticeable_sensitivity, sensitivity
@@ -14,7 +13,16 @@ from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.synthetic.result import DetectorRate, PixelPairs, SyntheticNumbers, SyntheticSummary
 from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.audits.watch.verdict import RULES, can_stop, watch_verdict
-from memorisk.cli.show.common import limits, percent, print_json, print_list, print_reasons, print_rows, signed
+from memorisk.cli.show.common import (
+    limits,
+    percent,
+    plain_table,
+    print_json,
+    print_list,
+    print_reasons,
+    print_rows,
+    signed,
+)
 from memorisk.report.columns import column_texts
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
@@ -164,9 +172,7 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
         print_json(told | {"headline": found.headline, "rule": found.rule, "notes": found.notes})
         return
     console = Console()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("step", "memorized share (95 %)", "listed", "FID", "as many", "held-out", "loss"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table(("step", "memorized share (95 %)", "listed", "FID", "as many", "held-out", "loss"))
     for look in found.looks:
         share = f"{look.share:.1%} ({look.share_low:.1%} to {look.share_high:.1%})" if look.share == look.share else ""
         table.add_row(

@@ -6,14 +6,15 @@ from math import inf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.table import Table
 from rich.text import Text
 
-from memorisk.cli.show.common import STATUS, limits, plain_console, print_json, print_reasons, signed
+from memorisk.cli.show.common import STATUS, limits, plain_console, plain_table, print_json, print_reasons, signed
 from memorisk.report.numbers import to_json
 from memorisk.runs.errors import one_line, plural
 
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
+    from rich.table import Table
+
     from memorisk.audits.classifier.attack_numbers import TargetAudit
     from memorisk.audits.classifier.comparison import Comparison
     from memorisk.audits.classifier.dry_run import DryRun
@@ -77,11 +78,8 @@ def _noticed(reading: ResultView) -> list[str]:
 
 
 def _class_table(result: Result) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("class")
-    for name in ("images", "share", "scored", "mean M", "95 % interval", "flagged"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("tier", no_wrap=True)
+    headings = ("class", "images", "share", "scored", "mean M", "95 % interval", "flagged", "tier")
+    table = plain_table(headings, left=["tier"])
     from memorisk.audits.classifier.evidence import flagged_counts
 
     table_of_classes = result.per_class.assign(flagged=flagged_counts(result.per_class))
@@ -101,8 +99,8 @@ def _class_table(result: Result) -> Table:
 
 
 def _cell(label: str) -> Text:
-    """A label that stays on its line and gives way to the numbers where the terminal is narrow."""
-    return Text(one_line(label, 40), no_wrap=True, overflow="ellipsis")
+    """A label whatever its characters."""
+    return Text(one_line(label, 120))
 
 
 def _target(found: TargetAudit, gate: float | None) -> Text:
@@ -150,12 +148,9 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         console.print(Text(f"{found.bytes_until_the_end:>14,} bytes of changed images, until the end"))
     if found.seconds is not None:
         console.print(Text(f"about {duration(found.seconds)} of training on this machine"), soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("class")
-    for name in ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("a single patient\nnoticed from", justify="right", no_wrap=True)
-    table.add_column("could anybody\nbe flagged?")
+    counts = ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one")
+    answer = "could anybody\nbe flagged?"
+    table = plain_table(("class", *counts, "a single patient\nnoticed from", answer), left=[answer])
     for row in found.classes:
         shortest, gap = row.smallest_list, row.noticeable_gap_nats
         table.add_row(
@@ -209,10 +204,7 @@ def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> No
         print_json({"per_class": found.per_class.to_dict("records"), "notes": found.notes})
         return
     console = plain_console()
-    table = Table(box=None, pad_edge=False)
-    table.add_column("class")
-    for name in ("groups", "first", "second", "difference", "95 % interval", "flagged"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = plain_table(("class", "groups", "first", "second", "difference", "95 % interval", "flagged"))
     for row in found.per_class.to_dict("records"):
         table.add_row(
             _cell(row["label"]),
@@ -240,11 +232,8 @@ def show_explanation(found: Explanation, out: Path, *, as_json: bool) -> None:
     from memorisk.audits.classifier.explanations.page import probe_sentence
 
     console = plain_console()
-    table = Table(box=None, pad_edge=False)
-    for name in ("features", "score"):
-        table.add_column(name)
-    for name in ("rho within classes", "95 % interval", "p", "rho raw", "groups"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ("rho within classes", "95 % interval", "p", "rho raw", "groups")
+    table = plain_table(("features", "score", *numbers), left=["score"])
     for row in found.associations.to_dict("records"):
         if row["form"] == "pairwise":
             table.add_row(

@@ -5,7 +5,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
@@ -22,6 +22,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 from memorisk.runs.errors import one_line
@@ -199,6 +200,20 @@ def print_rows(console: Console, rows: Iterable[tuple[str, str]], before: str = 
     """
     for name, value in rows:
         console.print(Text(f"{before}{name}: {value}"), soft_wrap=True)
+
+
+def plain_table(headings: Sequence[str], *, left: Sequence[str] = ()) -> Table:
+    """Make a table for the terminal: where it is narrow, the widest columns wrap, and nothing is cut.
+
+    Args:
+        headings: Of the columns; the first holds words, the others numbers.
+        left: Headings of further columns of words, which begin at the left.
+    """
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in headings:
+        words = heading in (headings[0], *left)
+        table.add_column(heading, justify="left" if words else "right", overflow="fold")
+    return table
 
 
 def print_reasons(

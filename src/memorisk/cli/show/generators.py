@@ -4,10 +4,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from memorisk.cli.show.common import print_json
+from memorisk.cli.show.common import plain_table, print_json
 from memorisk.cli.show.training import show_training_plan
 from memorisk.runs.errors import one_line
 
@@ -28,9 +27,7 @@ def show_generator(trained: "Trained", *, as_json: bool) -> None:
         print_json(summary)
         return
     console = Console()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("step", "training loss", "held-out loss"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table(("step", "training loss", "held-out loss"))
     for row in _thinned(summary["history"]):
         held_out = row["held_out_loss"]
         table.add_row(f"{row['step']:,}", f"{row['loss']:.4f}", "" if held_out is None else f"{held_out:.4f}")
@@ -75,11 +72,8 @@ def show_generators_plan(plan: "GeneratorsPlan") -> None:
     from memorisk.audits.classifier.dry_run import duration
 
     console = Console()
-    table = Table(box=None, header_style="bold")
-    for heading in ("data set", "generator"):
-        table.add_column(heading)
-    for heading in ("images", "patients", "held out", "steps", "epochs", "readings", "trainings", "time"):
-        table.add_column(heading, justify="right")
+    counts = ("images", "patients", "held out", "steps", "epochs", "readings", "trainings", "time")
+    table = plain_table(("data set", "generator", *counts), left=["generator"])
     for row in plan.table.to_dict("records"):
         seconds = float(row["seconds"])
         trainings = f"{row['waiting']} of {row['generators']}"
@@ -106,10 +100,7 @@ def show_autoencoder(trained: "Trained", *, as_json: bool) -> None:
         print_json(summary)
         return
     console = Console()
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))  # in 80 columns
-    for heading in ("rendered", "patients", "autoencoder (95 %)", "bilinear", "difference (95 %)"):
-        wraps = heading.endswith("(95 %)")  # rather than being cut
-        table.add_column(heading, justify="left" if heading == "rendered" else "right", no_wrap=not wraps)
+    table = plain_table(("rendered", "patients", "autoencoder (95 %)", "bilinear", "difference (95 %)"))
     for part in ("test", "validation"):
         for measure, row in summary[part].items():
             digits = _DIGITS[measure]

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from memorisk.cli.show.common import print_json, signed
+from memorisk.cli.show.common import plain_table, print_json, signed
 
 if TYPE_CHECKING:
     from memorisk.audits.classifier.result import DefenceResult
@@ -29,9 +28,7 @@ def show_trained(trained: "TrainedClassifiers", *, as_json: bool) -> None:
         print_json(trained.arms)
         return
     console = Console()
-    table = Table(box=None, header_style="bold")
-    for heading in ("regime", "epsilon", "per patient", "accuracy (95 %)", "balanced", "majority"):
-        table.add_column(heading, justify="left" if heading == "regime" else "right", no_wrap=True)
+    table = plain_table(("regime", "epsilon", "per patient", "accuracy (95 %)", "balanced", "majority"))
     for name, arm in trained.arms.items():
         table.add_row(Text(name), *_promise(arm["privacy"]), *_use(arm["held_out"]))
     console.print(table)
@@ -51,9 +48,7 @@ def show_detector(trained: "Trained", *, as_json: bool) -> None:
         print_json(summary)
         return
     console = Console()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("copies found, %", "patients", "backbone", "untrained", "trained", "gain (95 %)"):
-        table.add_column(heading, justify="left" if heading.startswith("copies") else "right", no_wrap=True)
+    table = plain_table(("copies found, %", "patients", "backbone", "untrained", "trained", "gain (95 %)"))
     for part in ("test", "validation"):
         for strength, row in summary[part].items():
             shares = (f"{100 * row[name]['share']:.1f}" for name in ("backbone", "untrained", "trained"))
@@ -105,11 +100,8 @@ def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
         print_json(table.to_dict("records"))
         return
     console = Console()
-    shown = Table(box=None, header_style="bold")
     headings = ("regime", "accuracy", "mean M", "worst", "flagged", "eps <=", "eps >=", "verdict")
-    for heading in headings:
-        left = heading in ("regime", "worst", "verdict")
-        shown.add_column(heading, justify="left" if left else "right", no_wrap=True)
+    shown = plain_table(headings, left=("worst", "verdict"))
     for row in table.to_dict("records"):
         shown.add_row(
             Text(row["regime"]),
@@ -133,10 +125,7 @@ def show_study_plan(plan: "StudyPlan") -> None:
     from memorisk.audits.classifier.dry_run import duration
 
     console = Console()
-    table = Table(box=None, header_style="bold")
-    table.add_column("part")
-    for heading in ("seeds", "images", "classes that could be flagged", "trainings", "time"):
-        table.add_column(heading, justify="right")
+    table = plain_table(("part", "seeds", "images", "classes that could be flagged", "trainings", "time"))
     for name, plans in plan.parts.items():
         first, times = plans[0], [p.seconds for p in plans]
         table.add_row(
@@ -176,11 +165,8 @@ def show_unique_features_plan(plan: "UniquePlan") -> None:
     from memorisk.studies.unique_features.plan import network_words, regulariser_words
 
     console = Console()
-    table = Table(box=None, header_style="bold")
-    for heading in ("data set", "network", "regulariser"):
-        table.add_column(heading)
-    for heading in ("images", "validation", "probes", "controls", "trainings"):
-        table.add_column(heading, justify="right")
+    words, numbers = ("data set", "network", "regulariser"), ("images", "validation", "probes", "controls", "trainings")
+    table = plain_table((*words, *numbers), left=words)
     for arm, trainings in plan.trainings.items():
         images, validation, probes = plan.images[arm.dataset]
         counts = (images, validation, probes, plan.controls[arm.dataset], trainings)
@@ -240,11 +226,8 @@ def _show(trained: "Trained") -> None:
     """A table of AUCs, one of copies found, and what must be said."""
     summary, console = trained.summary, Console()
     test = summary["test"]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("same patient, test", "data set"):
-        table.add_column(heading)
-    for heading in ("patients", "AUC (95 %)", "told apart, %"):
-        table.add_column(heading, justify="right")
+    headings = ("same patient, test", "data set", "patients", "AUC (95 %)", "told apart, %")
+    table = plain_table(headings, left=["data set"])
     for stage, words in _STAGES.items():
         for name, found in test.get(stage, {}).get("auc", {}).items():
             patients = str(found["n_positive_identities"]) if "n_positive_identities" in found else ""
@@ -270,10 +253,7 @@ def _show_recalls(console: Console, test: dict[str, Any]) -> None:
     stages = [stage for stage in ("stage1", "detector") if test.get(stage, {}).get("recall")]
     if not stages:
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("copies found at the strongest, %")
-    for stage in stages:
-        table.add_column(_STAGES[stage], justify="right")
+    table = plain_table(("copies found at the strongest, %", *(_STAGES[stage] for stage in stages)))
     for family in test[stages[0]]["recall"]:
         by_stage = [test[stage]["recall"][family] for stage in stages]
         strongest = list(by_stage[0])[-1]

@@ -155,6 +155,8 @@ _TEXTS = frozenset(
 ) | {".html", ".htm", ".xml", ".py", ".ipynb", ".sha256", ".md5"}
 _BEGINNING = 8192
 _LAYOUTS: dict[Kind, str] = {"raster": "folder", "dicom": "dicom", "nifti": "nifti"}
+_STRAY = 0.1
+"""Largest share of image files that may be of another kind than the rest and go astray; with more, the user decides."""
 
 
 def load_folder(root: Path, options: ImageOptions) -> Manifest:
@@ -251,10 +253,10 @@ def _is_text(path: Path) -> bool:
 
 
 def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], options: ImageOptions) -> Kind:
-    """The kind of images to take.
+    """The kind of images to take; without a layout that of nearly all, and a few strays are listed as not read.
 
     Raises:
-        InputError: There are none, or several and no layout says which.
+        InputError: There are none, or many of several kinds and no layout says which.
     """
     kinds: dict[str, Kind] = {layout: kind for kind, layout in _LAYOUTS.items()}
     if options.layout in kinds:
@@ -265,11 +267,13 @@ def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], 
         tables = [f for f in others if suffix(f) in (".csv", ".tsv", ".parquet", ".npz", ".npy", ".h5", ".hdf5", ".gz")]
         hint = f"; give one of its files instead ({listed(tables, 3)})" if tables else _ways_out(others)
         raise InputError(f"{one_line(root)}: no images in this folder ({len(others):,} other files){hint}")
-    if len(by_kind) > 1:
+    most = max(by_kind, key=lambda kind: len(by_kind[kind]))
+    n = sum(map(len, by_kind.values()))
+    if n - len(by_kind[most]) > _STRAY * n:
         counts = ", ".join(f"{len(files):,} {kind}" for kind, files in by_kind.items())
         layouts = " or ".join(_LAYOUTS[kind] for kind in by_kind)
         raise InputError(f"{one_line(root)}: holds images of several kinds ({counts}); choose with --layout: {layouts}")
-    return next(iter(by_kind))
+    return most
 
 
 def _ways_out(others: list[str]) -> str:
@@ -305,7 +309,8 @@ def _note_others(
     for other, files in by_kind.items():
         if other != kind:
             for file in files:
-                draft.skip(file, f"{other}, where the layout is {options.layout}")
+                rest = f"the others are {kind}" if options.layout == "auto" else f"the layout is {options.layout}"
+                draft.skip(file, f"{other}, where {rest}")
     for reason, n in Counter(reason for _, reason in draft.skipped).items():
         paths = [path for path, why in draft.skipped if why == reason]
         draft.notes.append(f"{n:,} {'file' if n == 1 else 'files'} left out, {reason}: {listed(paths, 3)}.")
