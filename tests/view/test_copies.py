@@ -25,7 +25,7 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("checked")
     table = pd.read_csv(write_set(root / "set"))
     for row in range(8):
-        path = root / "set" / table["path"][row]
+        path = root / "set" / str(table["path"][row])
         name = HOSTILE[row % len(HOSTILE)].replace("/", "\u2044")
         table.loc[row, "path"] = f"images/{row}{name}.png"
         path.rename(root / "set" / str(table["path"][row]))

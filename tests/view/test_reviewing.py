@@ -182,6 +182,7 @@ def test_the_pairs_of_a_filter_are_looked_at_and_not_judged(sets: dict[str, Path
 
     client = TestClient(create_app([tmp_path / "run"]))
     key = client.get("/").text.split('href="/run/')[1].split('"')[0]
+    assert f"{left_out} images left out and {len(table) - left_out} kept" in client.get(f"/run/{key}").text
     page = client.get(f"/run/{key}/pair/0")
     assert page.status_code == 200
     assert "Confirm" not in page.text

@@ -24,8 +24,8 @@ def test_a_running_audit_shows_its_stage_and_a_killed_one_how_far_it_came(tmp_pa
 
     images = digits()[:60, :, :, 0]
     labels, patients = np.arange(60) // 2 % 2, np.arange(60) // 2
-    given = {"models": 2, "epochs": 1, "processes": 1}
-    memorisk.audit_classifier((images, labels, patients), out=place / "run", progress=look, **given)
+    data = images, labels, patients
+    memorisk.audit_classifier(data, out=place / "run", progress=look, models=2, epochs=1, processes=1)
     assert {entry.state for entry in seen} == {"running"}
     assert seen[0].progress.startswith("training: 0 %")
     assert seen[-1].progress.startswith("scoring; 2 models trained")

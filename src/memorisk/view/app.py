@@ -228,7 +228,9 @@ class Pages:
                 more = f"{progress.open:,} of {progress.pairs:,} are open"
                 links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
         elif run.kind == "filter" and run.state == "done":
-            more = f"{len(self.viewer.pairs(run).pairs):,} images beside their nearest training image"
+            found = self.viewer.pairs(run)
+            assert isinstance(found, FilterRun)
+            more = f"{found.screened.n_left_out:,} images left out and {found.screened.n_kept:,} kept"
             links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
         elif run.kind in ("classifier", "losses") and run.state == "done":
             links.append((f"/run/{run.key}/patients", "Look at the patients", "classes, images, losses and marks"))

@@ -315,13 +315,13 @@ class FilterRun(PairRun):
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
-        self._screened = ScreenedPairs(folder)
-        super().__init__(folder, config, address, self._screened)
+        self.screened = ScreenedPairs(folder)
+        super().__init__(folder, config, address, self.screened)
 
     @cached_property
     def orientations(self) -> dict[tuple[str, str], str]:
         """Look up, for pairs with the same pixels, what turns the synthetic image into the training image."""
-        return self._screened.orientations
+        return self.screened.orientations
 
 
 def unturned(image: np.ndarray, orientation: str) -> np.ndarray:

@@ -27,7 +27,9 @@ class ScreenedPairs:
         self._orientation = np.array(column_texts(table, "orientation"), dtype=object)
         self.score = column_numbers(table, "score")
         margin = np.nan_to_num(self.score - column_numbers(table, "threshold"), nan=-np.inf)
-        order = np.lexsort((-margin, self._reason != PIXELS, booleans(table, "kept")))
+        kept = booleans(table, "kept")
+        self.n_kept, self.n_left_out = int(kept.sum()), int((~kept).sum())
+        order = np.lexsort((-margin, self._reason != PIXELS, kept))
         self._order = order[self._nearest[order] != ""]
 
     def __len__(self) -> int:
@@ -53,8 +55,9 @@ class ScreenedPairs:
         """Return what is known of a pair, by the columns that a review has."""
         row = self._order[place]
         reason = str(self._reason[row])
+        why = REASONS.get(reason, reason).rstrip(".")
         known = {
-            "found_by": f"left out: {REASONS.get(reason, reason)}" if reason else "kept",
+            "found_by": f"left out: {why[:1].lower()}{why[1:]}" if reason else "kept",
             "patient": str(self._patient[row]),
             "alignment": str(self._orientation[row]),
         }
