@@ -38,4 +38,4 @@ def test_a_running_audit_shows_its_stage_and_a_killed_one_how_far_it_came(tmp_pa
     assert killed.progress.startswith("scoring; 2 models trained")
     (left / "run" / STAGE).write_text('{"stage": "<b>", "done": 1e999, "total": 1}')
     (killed,) = find_runs([left])
-    assert killed.progress.startswith("2 models trained")
+    assert killed.progress == "last event: trained; 2 models trained"

@@ -241,8 +241,9 @@ class Pages:
         if run.kind == "images" and run.state == "done":
             with read_guard(run.folder):
                 lead += check_blocks(run.folder / TABLES, redacted=run.redacted)
-        report = run.folder / "report.html"
-        return _page("run.html", run.name, run=run, at_run=True, lead=lead, note=note, links=links, report=str(report))
+        path = run.folder / "report.html"
+        report = str(path) if path.is_file() else ""
+        return _page("run.html", run.name, run=run, at_run=True, lead=lead, note=note, links=links, report=report)
 
     def pairs(self, request: Request) -> Response:
         """A page of pairs as a grid."""

@@ -178,12 +178,9 @@ def _last_lines(path: Path) -> list[dict[str, Any]]:
 def _progress(folder: Path, lines: Sequence[Mapping[str, Any]]) -> str:
     """Tell how far a run is that is not done, by its stage and its log."""
     trained = sum(line.get("event") == "trained" for line in lines)
-    said = [
-        _stage(folder / STAGE),
-        f"{plural(trained, 'model', 'models')} trained" if trained else "",
-        f"last event: {one_line(lines[-1].get('event', ''), 60)}" if lines else "nothing is logged yet",
-    ]
-    return "; ".join(text for text in said if text)
+    last = f"last event: {one_line(lines[-1].get('event', ''), 60)}" if lines else "nothing is logged yet"
+    models = f"{plural(trained, 'model', 'models')} trained" if trained else ""
+    return "; ".join(text for text in (_stage(folder / STAGE) or last, models) if text)
 
 
 def _stage(path: Path) -> str:

@@ -26,7 +26,7 @@ def verdict_blocks(verdict: Mapping[str, Any] | None, progress: str = "") -> lis
         progress: How far it is.
     """
     if verdict is None:
-        return [Callout("note", "No verdict yet", [Paragraph(progress)] if progress else [])]
+        return [Callout("note", "No verdict yet", [Paragraph(capitalized(progress))] if progress else [])]
     status = str(verdict.get("status"))
     kind, headline = HEADLINES.get(status, ("note", "Done"))
     why, ways = ([capitalized(str(line)) for line in verdict.get(name) or ()] for name in ("why", "what_would_decide"))
