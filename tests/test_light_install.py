@@ -17,7 +17,8 @@ from memorisk.cli import program
 from memorisk.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
-MISSING = " which is not installed: install memorisk without --no-deps"
+MISSING = " which is not installed: pip install 'memorisk{extra}', without --no-deps"
+EXTRAS = {"view": "[view]", "track": "[tracking]"}
 SMALLEST = {
     "audit classifier": "digits --out new",
     "audit feature": "net.onnx --mark text:A --out new",
@@ -110,7 +111,7 @@ def test_a_command_without_its_libraries_says_what_to_install(packages: Path, tm
     (tmp_path / "images" / "1.png").write_bytes(b"no image")
     for line, (code, out, error) in zip(lines, light(packages, tmp_path, lines), strict=True):
         assert (code, out) == (2, ""), (line, error)
-        assert MISSING in error, (line, error)
+        assert MISSING.format(extra=EXTRAS.get(line[0], "")) in error, (line, error)
         assert error.count("\n") == 1, line
     assert {path.name for path in tmp_path.iterdir()} == {"run", "images"}
 

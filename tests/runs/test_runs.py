@@ -319,6 +319,28 @@ def _alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_command_ends_its_workers_and_leaves_no_semaphore(tmp_path: Path, number: int, code: int) -> None:
+    """Python's resource tracker would warn of them on standard error."""
+    environment = _module(tmp_path, "import time\ndef work(path):\n open(path, 'w').close()\n time.sleep(60)\n")
+    program = (
+        "import sys\nfrom memorisk.cli import main, program\nfrom memorisk.runs.executors.pool import run_jobs\n"
+        "from work_here import work\n"
+        "main._run = lambda words: run_jobs(work, [f'{sys.argv[1]}/job{i}' for i in range(4)], processes=2)\n"
+        "sys.exit(main.main([]))\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("job*")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    run.send_signal(number)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == code
+    assert err == "memorisk: stopped; what is done is kept, the same command goes on\n"
+
+
 def test_an_interrupt_that_a_library_swallows_still_ends_the_process():
     code = (
         "import time\nfrom memorisk.runs.processes import prompt_interrupt\n"

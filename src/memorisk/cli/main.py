@@ -2,7 +2,7 @@
 
 Quick: the first page of the help is printed before cyclopts is imported, and nothing heavier is imported until a
 command runs. Exit codes (DESIGN, "What a person types"): 0 passed; 1 the gate failed or could not be decided; 2 bad
-input or usage, one line, nothing written; 3 the run broke.
+input or usage, one line, nothing written; 3 the run broke; 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 import errno
@@ -13,28 +13,30 @@ import traceback
 from pathlib import Path
 
 from memorisk.runs.errors import FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError, UsageError, one_line
-from memorisk.runs.processes import INTERRUPTED, leave_current_folder, prompt_interrupt
+from memorisk.runs.processes import leave_current_folder, prompt_interrupt, stopped_code
 
 STOPPED = f"stopped; {RESUME_HINT}"
+_EXTRAS = {"view": "[view]", "track": "[tracking]"}
+"""Commands that need more than a plain install."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and turn every failure into one line and its exit code."""
     if arguments is None:  # a program of its own, and not a call from Python
         leave_current_folder()
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with prompt_interrupt(f"memorisk: {STOPPED}\n"):
-            words = list(sys.argv[1:] if arguments is None else arguments)
             code = _run(words)
         sys.stdout.flush()
         return code
     except UsageError as error:
         return _fail(str(error), error.exit_code)
     except MemoriskError as error:
-        of_file = (sys.argv[1:] if arguments is None else arguments)[:1] == ["study"]  # it has keys and no flags
+        of_file = words[:1] == ["study"]  # it has keys and no flags
         return _fail(str(error) if of_file else _as_flags(str(error)), error.exit_code)
-    except KeyboardInterrupt:
-        return _fail(STOPPED, INTERRUPTED)
+    except KeyboardInterrupt as stop:
+        return _fail(STOPPED, stopped_code(stop))
     except BrokenPipeError:  # whoever read the output has gone; Python's own last flush must not complain either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -49,9 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if not _imported_by_memorisk(error):
             return _unexpected(error)
+        extra = _EXTRAS.get(words[0] if words else "", "")
         return _fail(
-            f"this command needs {one_line(error.name, 60)}, which is not installed: install memorisk without "
-            "--no-deps (with cyclopts alone, only memorisk gate runs)",
+            f"this command needs {one_line(error.name, 60)}, which is not installed: pip install 'memorisk{extra}', "
+            "without --no-deps (with cyclopts alone, only memorisk gate runs, of a privacy-statement.json)",
             InputError.exit_code,
         )
     except Exception as error:

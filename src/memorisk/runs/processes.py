@@ -1,11 +1,12 @@
-"""Processes: child processes that import nothing from the current folder, and Ctrl-C that ends a command.
+"""Processes: child processes that import nothing from the current folder; Ctrl-C and SIGTERM that end a command.
 
 Python puts the current folder first on the path of ``python -c`` (which is how multiprocessing starts its fork
 server, its resource tracker and spawned processes), of ``python -m``, and of notebooks. A ``numpy.py`` that lies
 among the images would then run in place of NumPy. Every process that memorisk starts, it starts in `safe_start` or
 by `safe_command`; both keep the current folder off the path of the child and of the child's own children.
 
-Ctrl-C ends a command within seconds, also where a library waits for workers that will not answer any more.
+Ctrl-C ends a command within seconds, also where a library waits for workers that will not answer any more. So does
+SIGTERM, by which containers and schedulers stop a job: without a handler Python would leave its semaphores behind.
 """
 
 import os
@@ -166,12 +167,19 @@ def _no_main_module() -> Iterator[None]:
 
 
 GRACE_SECONDS = 5.0
-INTERRUPTED = 130
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+_KILLED_BY = 128
+"""What shells add to the number of the signal that ended a process, for its exit code."""
+
+
+def stopped_code(stop: KeyboardInterrupt) -> int:
+    """Return the exit code of a command that was stopped: 130 after Ctrl-C, 143 after SIGTERM."""
+    return _KILLED_BY + (stop.args[0] if stop.args else signal.SIGINT)
 
 
 @contextmanager
 def prompt_interrupt(line: str, *, grace: float = GRACE_SECONDS) -> Iterator[None]:
-    """Raise KeyboardInterrupt on the first Ctrl-C as usual; if the process is still there after ``grace``, end it.
+    """Raise KeyboardInterrupt on Ctrl-C as usual, and on SIGTERM; if the process is there after ``grace``, end it.
 
     A pool of processes that is interrupted while its workers start may wait for them for ever. What is done is in files
     by then, and workers end with their parent.
@@ -185,25 +193,27 @@ def prompt_interrupt(line: str, *, grace: float = GRACE_SECONDS) -> Iterator[Non
         return
     raised = threading.Event()
 
-    def leave() -> None:
+    def leave(stop: KeyboardInterrupt) -> None:
         """End the process at once."""
         if not raised.is_set():
             sys.stderr.write(line)
             sys.stderr.flush()
-        os._exit(INTERRUPTED)
+        os._exit(stopped_code(stop))
 
-    def interrupted(_signal: int, _frame: FrameType | None) -> None:
+    def interrupted(number: int, _frame: FrameType | None) -> None:
         """Interrupt, and end the process if that takes too long."""
-        timer = threading.Timer(grace, leave)
+        stop = KeyboardInterrupt(number)
+        timer = threading.Timer(grace, leave, [stop])
         timer.daemon = True
         timer.start()
-        raise KeyboardInterrupt
+        raise stop
 
-    before = signal.signal(signal.SIGINT, interrupted)
+    before = {number: signal.signal(number, interrupted) for number in _STOPS}
     try:
         yield
     except KeyboardInterrupt:
         raised.set()  # the handler of the interrupt reports it
         raise
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
