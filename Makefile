@@ -2,6 +2,7 @@
 # make test-all: those and their repetitions (other executors, sizes, settings), as CI does; make site: the pages;
 # make lock: the lock files anew from pyproject.toml; make audit: known vulnerabilities of the locked versions;
 # make newest: the tests with the newest release of everything;
+# make notebooks: runs the notebooks of the site and writes them anew, NAMES of them or all;
 # make mutants: whether the tests of scores and statistics notice a changed formula (recipes/mutants.py);
 # make test-processors: the tests with the kernels of other processors, one setting after another.
 PYTHON ?= python3
@@ -22,7 +23,7 @@ PROCESSORS = $(OLDEST) ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONED
 # The tests read hundreds of modules and start hundreds of processes: compiled modules are kept between them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-processors lint site lock audit newest mutants clean
+.PHONY: demo test test-all test-processors lint site notebooks lock audit newest mutants clean
 
 demo: $(VENV)/.demo
 	$(BIN)/memorisk audit classifier digits --out runs/demo --models 16 --fail-on never
@@ -47,6 +48,9 @@ lint: $(VENV)/.test
 
 site: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+notebooks: $(VENV)/.test
+	$(BIN)/python recipes/notebooks.py $(NAMES)
 
 lock: $(TOOLS)/.made
 	$(TOOLS)/bin/python recipes/locks.py $(TOOLS)/bin/uv $(UPGRADE)

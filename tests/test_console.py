@@ -4,7 +4,6 @@ import re
 import time
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,7 +13,6 @@ from memorisk.cli.show import classifiers
 from memorisk.cli.show import common as console
 from memorisk.report.result import Result
 from memorisk.runs.steps import StepCount
-from memorisk.runs.workload import no_progress
 
 
 def waited(capsys: pytest.CaptureFixture[str], *wanted: str) -> str:
@@ -59,34 +57,6 @@ def test_a_stage_closes_where_the_next_opens(monkeypatch: pytest.MonkeyPatch) ->
         ]  # fmt: skip
         assert bar.tasks[1].fields["details"].startswith("loss 0.5, ")
         assert bar.tasks[1].fields["details"].endswith(" images/s")
-
-
-def test_a_notebook_shows_one_line_that_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    shells = pytest.importorskip("IPython.core.interactiveshell")
-    from IPython.utils.capture import capture_output
-
-    monkeypatch.setattr(console, "Console", lambda **_: Console(force_jupyter=True))
-    monkeypatch.setattr(console, "NOTEBOOK_SECONDS", 0.02)
-
-    def work(progress: Any = no_progress) -> str:
-        """Take a while, or report to the caller's own."""
-        progress("training", 2, 8)
-        time.sleep(0.3)
-        return "done"
-
-    shells.InteractiveShell.instance()
-    try:
-        with capture_output() as caught:
-            assert console.shown_in_notebook(work)() == "done"
-            own: list[int] = []
-            console.shown_in_notebook(work)(progress=lambda *told: own.append(told[1]))
-    finally:
-        shells.InteractiveShell.clear_instance()
-    lines = [output.data["text/plain"] for output in caught.outputs]
-    assert lines[:2] == ["", "training 2/8"]
-    assert own == [2]
-    monkeypatch.undo()
-    assert console.shown_in_notebook(work) is work
 
 
 def test_the_very_models_attacks_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """The documentation site: every page is found, every link leads somewhere, and nothing is fetched from elsewhere."""
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -27,6 +28,10 @@ from tests.commands import refusal
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+NOTEBOOKS = sorted(DOCS.rglob("*.ipynb"))
+each_page = pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *PAGES, *NOTEBOOKS], ids=lambda page: page.relative_to(ROOT).as_posix()
+)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _FETCHING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
@@ -80,7 +85,7 @@ def is_elsewhere(address: str) -> bool:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built strictly."""
-    for library in ("mkdocs", "material", "mkdocstrings"):
+    for library in ("mkdocs", "material", "mkdocstrings", "nbconvert"):
         pytest.importorskip(library)
     folder = tmp_path_factory.mktemp("site")
     asked = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
@@ -94,21 +99,31 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_stands_in_the_navigation_once() -> None:
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
     results = [page for page in PAGES if page.parent.name == "results" and page.name != "index.md"]
-    assert sorted(pages_of(nav)) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES if page not in results)
+    shown = [page for page in (*PAGES, *NOTEBOOKS) if page not in results]
+    assert sorted(pages_of(nav)) == sorted(page.relative_to(DOCS).as_posix() for page in shown)
     listed = _LINK.findall((DOCS / "results" / "index.md").read_text("utf-8"))
     assert sorted(listed) == sorted(page.name for page in results)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.relative_to(ROOT).as_posix())
+def text_of(page: Path) -> str:
+    """What a page says besides code; of a notebook its cells of text."""
+    written = page.read_text("utf-8")
+    if page.suffix == ".ipynb":
+        cells = json.loads(written)["cells"]
+        written = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return _CODE.sub("", written)
+
+
+@each_page
 def test_relative_links_lead_to_files(page: Path) -> None:
-    text = _CODE.sub("", page.read_text("utf-8"))
+    text = text_of(page)
     targets = [link.partition("#")[0] for link in _LINK.findall(text) if not is_elsewhere(link)]
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.relative_to(ROOT).as_posix())
+@each_page
 def test_links_into_pages_lead_to_headings(page: Path) -> None:
-    text = _CODE.sub("", page.read_text("utf-8"))
+    text = text_of(page)
     for link in _LINK.findall(text):
         target, _, anchor = link.partition("#")
         place = page if not target else page.parent / target
@@ -204,7 +219,7 @@ def test_what_the_page_on_extending_names_is_there() -> None:
 
 def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
-    assert len(pages) > len(PAGES)  # and the page of what is not found
+    assert len(pages) > len(PAGES) + len(NOTEBOOKS)  # and the page of what is not found
     for page in pages:
         asked = Fetched()
         asked.feed(page.read_text("utf-8"))
@@ -213,6 +228,21 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     for style in site.rglob("*.css"):
         addresses = re.findall(r"(?:url\(|@import)\s*['\"]?([^'\")]+)", style.read_text("utf-8"))
         assert [address for address in addresses if is_elsewhere(address)] == [], style
+
+
+def test_notebooks_are_pages_with_their_code_and_pictures(site: Path) -> None:
+    for notebook in NOTEBOOKS:
+        place = (site / notebook.relative_to(DOCS)).with_suffix(".html")
+        page = place.read_text("utf-8")
+        pictures = re.findall(r'<img[^>]* src="([^"]+)"', page)
+        assert [name for name in pictures if not (place.parent / name).is_file()] == []
+        made = json.loads(notebook.read_text("utf-8"))["cells"]
+        outputs = [output for cell in made for output in cell.get("outputs", [])]
+        assert sum(name.startswith(f"{notebook.stem}/") for name in pictures) == sum(
+            "image/png" in output.get("data", {}) for output in outputs
+        )
+        assert "memorisk" in "".join(re.findall(r"<code>.*?</code>", page, re.DOTALL))
+        assert not (site / notebook.relative_to(DOCS)).exists()
 
 
 def test_the_reference_has_signatures_and_examples(site: Path) -> None:

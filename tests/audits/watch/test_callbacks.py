@@ -1,4 +1,4 @@
-"""The forms of a watch in other people's loops: Lightning, diffusers, a training of memorisk; and where it logs."""
+"""The forms of a watch in other people's loops: Lightning, transformers, diffusers, memorisk; and where it logs."""
 
 import math
 import os
@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.audits.watch import memorization_watch as module
+from memorisk.audits.watch import callbacks as module
 from memorisk.audits.watch.drawn_images import sample_pipeline
 from memorisk.audits.watch.evaluations import curves_of
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
@@ -83,6 +83,57 @@ class TestLightning:
         monkeypatch.setattr(module, "import_module", missing)
         with pytest.raises(InputError, match="python -m pip install lightning"):
             watch_of(digits).lightning(lambda m, n, seed: None)
+
+
+class TestTransformers:
+    """A real ImageGPT, of one layer and random weights, in a real Trainer; skipped without the library."""
+
+    @pytest.mark.thorough
+    def test_a_trainer_is_stopped_by_a_model_that_copies_and_only_then(self, digits, tmp_path):
+        transformers = pytest.importorskip("transformers")
+        pytest.importorskip("accelerate")
+        seen = []
+        config = transformers.ImageGPTConfig(vocab_size=5, n_positions=16, n_embd=8, n_layer=1, n_head=1)
+        items = [{"input_ids": torch.arange(16) % 4, "labels": torch.arange(16) % 4}] * 12
+
+        def steps(begins, name):
+            """Steps until the training ends, and the looks."""
+            watch = watch_of(digits, tmp_path / name, every=3, looks=4)
+
+            def sample(model, n, seed):
+                """Copies from a step on, people in neither part before."""
+                seen.append((trainer.state.global_step, model.training, torch.is_grad_enabled()))
+                start = 0 if trainer.state.global_step >= begins else TRAIN + HELD
+                return digits[start : start + n]
+
+            settings = transformers.TrainingArguments(
+                output_dir=str(tmp_path / f"{name}-trainer"), per_device_train_batch_size=1, num_train_epochs=1,
+                eval_strategy="steps", eval_steps=2, save_strategy="no", report_to="none", use_cpu=True,
+                disable_tqdm=True, logging_strategy="no",
+            )  # fmt: skip
+            trainer = transformers.Trainer(
+                transformers.ImageGPTForCausalImageModeling(config), settings, train_dataset=items,
+                eval_dataset=items[:2], callbacks=[watch.transformers(sample)],
+            )  # fmt: skip
+            trainer.train()
+            return trainer.state, watch.looks
+
+        state, looks = steps(6, "copies")
+        assert state.global_step == 6
+        assert [(look.step, look.go_on) for look in looks] == [(3, True), (6, False)]
+        assert looks[0].held_out_loss == next(entry["eval_loss"] for entry in state.log_history if entry["step"] == 2)
+        assert seen == [(3, False, False), (6, False, False)]
+        state, looks = steps(100, "clean")
+        assert state.global_step == 12
+        assert [look.step for look in looks] == [3, 6, 9, 12]
+
+    def test_without_the_library_one_line_names_the_extra(self, digits, monkeypatch):
+        def missing(name):
+            raise ImportError(name)
+
+        monkeypatch.setattr(module, "import_module", missing)
+        with pytest.raises(MissingExtraError, match=r"needs transformers.*memorisk\[transformers\]"):
+            watch_of(digits).transformers(lambda m, n, seed: None)
 
 
 class OfNothing:

@@ -8,27 +8,25 @@ METHODS section 5 asked of a generator in the middle of its training. In any loo
         if watch.due(step) and not watch.look(step, sample=sample).go_on:
             break
 
-In Lightning (``lightning`` or ``pytorch_lightning``) it is a callback; the library is loaded where it is asked for.
+In Lightning and in Trainer of ``transformers`` it is a callback (`audits.watch.callbacks`).
 """
 
 import math
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import nn
 
 from memorisk.audits.generated.knowledge import trained_on_more, unknown_weights
 from memorisk.audits.generated.sets import HELD_OUT, TRAIN
 from memorisk.audits.pseudonyms import write_listing
+from memorisk.audits.watch.callbacks import lightning_callback, trainer_callback
 from memorisk.audits.watch.drawn_images import Sample, preserve_random_state, sample_generator, sample_pipeline
 from memorisk.audits.watch.evaluations import LISTED_COLUMNS, EvaluationLog, Tracker, open_trackers
 from memorisk.audits.watch.measurements import EvaluationQuality, distances, evaluation_fields, exceeds_rule, nearness
@@ -307,9 +305,21 @@ class MemorizationWatch:
             held_out_loss: The logged metric to note, where there is one.
 
         Raises:
-            MissingExtraError: Neither ``lightning`` nor ``pytorch_lightning`` is installed.
+            InputError: Neither ``lightning`` nor ``pytorch_lightning`` is installed.
         """
         return lightning_callback(self, sample, held_out_loss)
+
+    def transformers(self, sample: Callable[[Any, int, int], Any], *, held_out_loss: str = "eval_loss") -> Any:
+        """Make a callback for a Trainer of ``transformers``, which stops where this watch says so.
+
+        Args:
+            sample: A function of (model, number of images, seed); the model is in evaluation mode, without gradients.
+            held_out_loss: The logged metric to note, where there is one.
+
+        Raises:
+            MissingExtraError: ``transformers`` is not installed.
+        """
+        return trainer_callback(self, sample, held_out_loss)
 
     @property
     def trackers(self) -> list[Tracker]:
@@ -422,67 +432,3 @@ class MemorizationWatch:
             "features": [described.encoder, described.weights_fingerprint, described.preprocessing],
             **{name: getattr(o, name) for name in (*names, *drawn)},
         }
-
-
-def lightning_callback(
-    watch: "MemorizationWatch", sample: Callable[[Any, int, int], Any], held_out_loss: str = "val_loss"
-) -> Any:
-    """A ``Callback`` that looks every ``watch.options.every`` steps and stops the Trainer where the watch says so.
-
-    The first process looks, and tells the others.
-
-    Args:
-        watch: The watch.
-        sample: A function of (module, number of images, seed).
-        held_out_loss: The logged metric to note, where there is one.
-
-    Raises:
-        InputError: Lightning is not installed.
-    """
-    base = _callback_class()
-
-    class WatchCallback(base):
-        """Looks after the batch that completes a step."""
-
-        last = 0
-
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, *given: Any, **named: Any) -> None:
-            """Look, where a look is due at this step and was not had."""
-            step = int(trainer.global_step)
-            if step == self.last or not watch.due(step):
-                return
-            self.last = step
-            go_on = self._go_on(trainer, pl_module, step) if trainer.is_global_zero else True
-            if not trainer.strategy.broadcast(go_on):
-                trainer.should_stop = True
-
-        def _go_on(self, trainer: Any, pl_module: Any, step: int) -> bool:
-            """Look at the module as it is now, and return whether to go on."""
-            loss = trainer.callback_metrics.get(held_out_loss)
-            training = pl_module.training
-            pl_module.eval()
-            try:
-                with torch.no_grad():
-                    draw = partial(sample, pl_module)
-                    seen = watch.look(step, draw, held_out_loss=None if loss is None else float(loss))
-            finally:
-                pl_module.train(training)
-            return seen.go_on
-
-    return WatchCallback()
-
-
-def _callback_class() -> Any:
-    """Lightning's class of callbacks, under either of its names.
-
-    Raises:
-        InputError: It is not installed.
-    """
-    for name in ("lightning.pytorch", "pytorch_lightning"):
-        try:
-            return import_module(name).Callback
-        except ImportError:
-            continue
-    raise InputError(
-        "a callback for Lightning needs lightning, which is not installed: python -m pip install lightning"
-    )

@@ -42,8 +42,12 @@ def progress_bar() -> Iterator[Reporter]:
     console = Console(stderr=True)
     shown = _Stages()
     if console.is_jupyter:
-        with _repeated(shown, NOTEBOOK_SECONDS, _notebook_writer()):
-            yield shown
+        write = _notebook_writer()
+        try:
+            with _repeated(shown, NOTEBOOK_SECONDS, write):
+                yield shown
+        finally:
+            write("")  # a notebook is kept: how far it was is not
     elif not console.is_terminal:
         with _repeated(shown, LOG_SECONDS, _write_line):
             yield shown
