@@ -60,6 +60,13 @@ def test_a_bound_on_copies_names_what_it_is_about(made: Result, place: Path, cap
         assert "Copies among the kept" not in text
 
 
+def test_a_limit_of_all_kept_images_is_not_told_as_one(made: Result, place: Path, capsys) -> None:
+    _, out, page = told(made, place, capsys, copies=made.verdict["copies"] | {"high": 1.0})
+    for text in (out, page):
+        assert "any share" in text
+        assert "at most 100" not in text
+
+
 def test_where_nothing_was_rejected_the_limit_alone_is_told(made: Result, place: Path, capsys) -> None:
     none = made.verdict["copies"] | {"share": 0.0, "high": 0.039, "n_rejected": 0}
     _, out, page = told(made, place, capsys, copies=none)

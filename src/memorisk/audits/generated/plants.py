@@ -164,18 +164,19 @@ def least_noticed_kind(by_kind: Shares) -> str:
     return min(by_kind, key=lambda kind: by_kind[kind].low)
 
 
-def kinds_promise(power: PlantPower, probability: float) -> str:
+def kinds_promise(power: PlantPower, probability: float, n_train: int) -> str:
     """Say what the audit would have noticed of copies of the planted kinds.
 
     Args:
         power: Of plants of one kind or more.
         probability: That one copy at least would have been.
+        n_train: Training patients, hence how many can have been copied.
     """
     kind, least = min(power.kinds.items(), key=lambda item: item[1].low)
     n, low = copies_for_power(least.low, probability), format_against_gates(least.low, probability)
     how = f"of the weakest kind, {kind}: {least.successes:,} of {least.trials:,} source identities, lower limit {low}"
-    if n is None:
-        return f"even many copies of one kind could go unnoticed ({how})"
+    if n is None or n > n_train:
+        return f"even copies of all {n_train:,} training patients in one of these ways could go unnoticed ({how})"
     if n == 1:
         said = "if a random training patient had been copied in one of these ways, the copy"
     else:

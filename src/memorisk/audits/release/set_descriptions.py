@@ -22,6 +22,7 @@ from memorisk.audits.release.model_descriptions import (
 from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSettings
+from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.report.earlier_verdicts import verdict_form
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.statements.statement import (
@@ -154,7 +155,7 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
     ]  # fmt: skip
     for kind, of_kind in (n.power.recall_by_kind or {}).items():
         found += _rate_figures(f"found/{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
-    if n.power.copies_bound_share is not None:
+    if n.power.copies_bound_share is not None and n.power.copies_bound_share < LARGEST_BOUND:
         found.append(
             Figure(name="copies_at_most", title="Share of the set that is copies of planted kinds, at most",
                    high=n.power.copies_bound_share, confidence=BOUND_LEVEL,

@@ -75,7 +75,7 @@ SELECTED = (
     "above holds for each drawing: a copy made by {kinds}, as the calibration's, passes with a probability of at most "
     "{miss}. Drawing again gives a place further chances to be filled by a copy that passes. Over all places, kept "
     "copies that are made so are at most {odds} times the rejected images, on average over runs; with {rejected} "
-    "rejected and {kept} kept, and the chance in the number of rejections counted in, that is at most {high} of the "
+    "rejected and {kept} kept, and the chance in the number of rejections counted in, that is {high} of the "
     "kept images (95 %, by {places} places). A place that only ever gives such copies is worse off: in {tries} it is "
     "filled by one with a probability of up to {place}. Places that took many tries are listed in the ledger; look at "
     "them. Of copies that are made in other ways nothing is promised, however many images were rejected."
@@ -205,7 +205,7 @@ def _copies(n: LoopNumbers) -> tuple[str, str, str]:
         return "Copies among the kept", "-", "nothing kept"
     if (copies := n.bounded) is None:
         return "Copies among the kept", "no promise", "training images are not all known" if promise.guarantee else ""
-    kinds, most = promised_kinds(promise), f"at most {percent(copies.high)}"
+    kinds, most = promised_kinds(promise), bounded_words(copies.high)
     if len(promise.kinds) > 3:
         return (
             f"Copies of {len(promise.kinds)} kinds among the kept",
@@ -213,6 +213,11 @@ def _copies(n: LoopNumbers) -> tuple[str, str, str]:
             f"95 % limit; {kinds}; other kinds: not covered",
         )
     return f"Copies made by {kinds} among the kept", most, "95 % limit; other kinds: not covered"
+
+
+def bounded_words(high: float) -> str:
+    """Say how large a share of copies can be; words where so many were rejected that it can be any."""
+    return f"at most {percent(high)}" if high < 1 else "any share"
 
 
 def _listed(n: LoopNumbers) -> tuple[str, str]:
@@ -238,7 +243,7 @@ def _selected(n: LoopNumbers) -> list[Block]:
         odds=f"{miss / (1 - miss):.3g}",
         rejected=count(copies.n_rejected),
         kept=count(copies.n_kept),
-        high=percent(copies.high),
+        high=bounded_words(copies.high),
         places=count(n.n_asked),
         tries=f"{n.most_tries:,} tries" if n.most_tries > 1 else "one try",
         place=percent(copies.place),

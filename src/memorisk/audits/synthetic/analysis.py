@@ -285,7 +285,7 @@ def _power(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptio
         if missed
         else None,
         plant_kinds=options.kinds,
-        promise=kinds_promise(power, options.recall),
+        promise=kinds_promise(power, options.recall, len(np.unique(found.patients))),
         copies_bound_share=bound,
     )
 

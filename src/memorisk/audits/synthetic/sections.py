@@ -70,15 +70,13 @@ def _power(result: Result, summary: SyntheticSummary, promise: str) -> list[Bloc
         _kinds_table(result, terms),
         _kinds_figure(result, summary.settings.recall),
     ]
-    if bound is not None:
-        blocks.append(
-            Paragraph(
-                f"At most {percent(bound)} of the set are copies of the planted kinds, in whatever mixture "
-                f"(hence by the kind found least), with {share(BOUND_LEVEL)} confidence, if its images were "
-                "drawn independently."
-            )
-        )
-    return blocks
+    if bound is None:
+        return blocks
+    told = (
+        f"At most {percent(bound)} of the set are copies of the planted kinds, in whatever mixture (hence by the kind "
+        f"found least), with {share(BOUND_LEVEL)} confidence, if its images were drawn independently."
+    )
+    return [*blocks, Paragraph(told if bound < wording.LARGEST_BOUND else wording.UNBOUNDED)]
 
 
 def distance_section(result: Result, summary: SyntheticSummary) -> list[Block]:

@@ -24,6 +24,7 @@ from memorisk.audits.generated.sets import MIN_GREY_LEVELS
 from memorisk.audits.generated.terms import Terms, missing_patients, p_words, share, unread_training
 from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.result import AlignedPairs, Listing, Paired, PixelPairs, Reading, SyntheticNumbers
+from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
@@ -432,7 +433,7 @@ def _passed(numbers: SyntheticNumbers, terms: Terms) -> list[str]:
         "no image is singled out",
         str(power.promise),
     ]
-    if (bound := power.copies_bound_share) is not None and bound < 0.5:
+    if (bound := power.copies_bound_share) is not None and bound < LARGEST_BOUND:
         told.append(
             f"at most {100 * bound:.1f} % of the set are copies of images in TRAIN, of the planted "
             f"kinds in whatever mixture, with {share(BOUND_LEVEL)} confidence, if its images were drawn independently"

@@ -81,6 +81,12 @@ BLIND = (
     "copy is not what it finds first. Copies that pixels show are looked for besides; trust the planted copies "
     "above."
 )
+LARGEST_BOUND = 0.5
+"""From here on an upper limit of the share of copies says nothing of a set."""
+UNBOUNDED = (
+    "How large the share of copies in the set can be is not bounded: too few copies of the kind noticed least would "
+    "have been found."
+)
 POWER = (
     "Copies of random training images were added to the set without a mark; features and distances were computed for "
     "all images alike. Everything else uses the other images only, and a plant counts as noticed where it would have "

@@ -261,7 +261,8 @@ def _synthesis_lines(n: LoopNumbers) -> list[tuple[str, str]]:
         lines.append(("places that stayed empty", f"{n.n_empty:,} of {n.n_asked:,}"))
     if (copies := n.bounded) is not None:
         made = f"copies made by {promised_kinds(n.filter.promise)} among the kept images"
-        lines.append((made, f"at most {100 * copies.high:.2g} % (95 % limit); of other copies nothing is promised"))
+        most = f"at most {100 * copies.high:.2g} %" if copies.high < 1 else "any share"
+        lines.append((made, f"{most} (95 % limit); of other copies nothing is promised"))
     if (audit := n.audited) is not None:
         found = f"{audit.n_listed:,} training {units} listed; nearer as a whole: p {audit.nearer.p_value:.2g}"
         lines.append((f"audited by {audit.auditor}", f"{audit.status}; {found}"))
