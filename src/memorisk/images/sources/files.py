@@ -71,6 +71,8 @@ class FileFinder:
     def find(self, value: str) -> str | None:
         """The relative path of the file that a value names; None if there is none, or if it is refused.
 
+        An absolute path names its own file alone; any other value may be the end of a path.
+
         Values that leave the root and names that several files share are collected in ``escaping`` and ``ambiguous``.
         """
         name = value.strip()
@@ -88,7 +90,7 @@ class FileFinder:
                 self.escaping.append(value)
                 return None
             return self.find(windows.as_posix())
-        return self._by_end(relative, value)
+        return None if os.path.isabs(name) else self._by_end(relative, value)  # noqa: PTH117
 
     def _relative(self, name: str) -> str | None:
         """A name as a normal relative path, or None where it leaves the root by its words alone."""
