@@ -26,7 +26,7 @@ TOLD = {
     "synthetic_set": ["Not ready for release", "Could not be decided"],
 }
 """The verdicts of each notebook, in their order; one of them lies so near its limit that a processor may decide it."""
-QUICK = {"mending"}
+QUICK = {"classifier"}
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 

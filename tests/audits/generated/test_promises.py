@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from memorisk.audits.generated.plants import copies_for_power, kinds_promise
+from memorisk.audits.generated.plants import kinds_promise
 from memorisk.statistics.copies.planted_copies import PlantPower
+from memorisk.statistics.copies.tails import copies_for_power
 from memorisk.statistics.intervals import clopper_pearson
 
 
