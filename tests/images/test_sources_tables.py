@@ -12,6 +12,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.mnist import digits_manifest
 from memorisk.images.readers.registry import read_image
+from memorisk.images.sources import tables
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write
@@ -347,6 +348,16 @@ def test_a_table_of_absolute_paths_may_lie_anywhere(tmp_path: Path) -> None:
     (tmp_path / "images" / "link.png").symlink_to(tmp_path / "elsewhere" / "3.png")
     with pytest.raises(InputError, match="1 path leads out of the folder"):
         load_manifest(_csv(tmp_path / "tables", f"{rows}{tmp_path}/images/link.png,x\n"))
+
+
+def test_an_absolute_path_below_the_root_is_not_looked_for_by_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _pictures(tmp_path, "a/1.png", "b/2.png")
+    monkeypatch.setattr(tables, "walk_files", lambda *_, **__: pytest.fail("the folder was searched"))
+    rows = f"path,label\n{tmp_path}/a/1.png,x\n{tmp_path}/nowhere/2.png,y\n"
+    with pytest.raises(InputError, match=r"1 of 2 rows have no file below .*nowhere/2.png"):
+        load_manifest(_csv(tmp_path, rows), ImageOptions(image_root=tmp_path))
 
 
 def test_labels_that_say_nothing_are_left_out_on_request_and_told_otherwise(tmp_path: Path) -> None:

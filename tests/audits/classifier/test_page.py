@@ -227,9 +227,9 @@ def test_the_rarest_class_beside_the_most_memorized_one():
     pair = {"label_rarest": "a", "label_top": "b", "n_rarest": 20, "mean_rarest": 0.12, "difference": 0.66}
     sure = page_text(make_result(rarest_vs_top=pair | {"low": 0.3, "high": 1.0}))
     assert re.search(r"rarest class, a \(20 images, mean M 0\.120\), is not the most memorized; b is", sure)
-    assert "differ by 0.660 (95 % interval 0.300 to 1.000), more than chance explains" in sure
+    assert "differ by 0.660 (95 % interval 0.300 to 1.000), not corrected for the choice" in sure
     turned = page_text(make_result(rarest_vs_top=pair | {"difference": -0.66, "low": -1.0, "high": -0.3}))
-    assert "differ by 0.660 (95 % interval 0.300 to 1.000), more than chance explains" in turned
+    assert "differ by 0.660 (95 % interval 0.300 to 1.000), not corrected for the choice" in turned
     unsure = page_text(make_result(rarest_vs_top=pair | {"low": -0.1, "high": 1.4}))
     assert "(95 % interval −0.100 to 1.400), which chance may explain" in unsure
     assert "also the most memorized" in page_text(make_result(rarest_vs_top=pair | {"label_top": "a"}))

@@ -203,7 +203,8 @@ def _rarest_sentence(pair: RarestAgainstTop) -> Text:
     if pair.too_rare:
         return ["The rarest class, ", rarest, size, ", has too few images to be compared with others."]
     if pair.label_rarest == pair.label_top:
-        return ["The rarest class, ", rarest, size, ", is also the most memorized one."]
+        alone = ", is also the most memorized one. One data set alone says nothing of rarity."
+        return ["The rarest class, ", rarest, size, alone]
     pieces: list[Inline] = ["The rarest class, ", rarest, size, ", is not the most memorized; "]
     pieces += [top, _size(pair.n_top, pair.mean_top_nats), " is."]
     difference, low, high = pair.difference_nats, pair.low_nats, pair.high_nats
@@ -213,7 +214,7 @@ def _rarest_sentence(pair: RarestAgainstTop) -> Text:
     if not isnan(low) and not isnan(high):
         low, high = sorted((low, high) if difference >= 0 else (-low, -high))
         pieces.append(f" (95 % interval {decimal(low)} to {decimal(high)})")
-        pieces.append(", which chance may explain" if low <= 0 else ", more than chance explains")
+        pieces.append(", which chance may explain" if low <= 0 else ", not corrected for the choice of the largest")
     return [*pieces, "."]
 
 
