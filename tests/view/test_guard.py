@@ -128,3 +128,13 @@ def test_a_place_without_runs_is_told_in_one_line(
     assert main(["view", place]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_answers_are_sent_at_once() -> None:
+    """asyncio turns Nagle's algorithm off for sockets that say TCP; else each answer waits 40 ms to be acknowledged."""
+    import socket
+
+    from memorisk.view.server import listening_socket
+
+    with listening_socket(0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP

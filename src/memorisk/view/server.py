@@ -56,7 +56,7 @@ def listening_socket(port: int) -> socket.socket:
     """
     if not 0 <= port < 1 << 16:
         raise InputError(f"--port {port} is none: name 0 (any that is free) to 65535")
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio then sends at once
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
