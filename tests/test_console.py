@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+import memorisk
 from memorisk.cli.show import classifiers
 from memorisk.cli.show import common as console
 from memorisk.report.result import Result
 from memorisk.runs.steps import StepCount
+from memorisk.runs.workload import Progress, no_progress
 
 
 def waited(capsys: pytest.CaptureFixture[str], *wanted: str) -> str:
@@ -179,3 +181,21 @@ def test_a_narrow_terminal_wraps_columns_and_cuts_none(width: int) -> None:
     assert first.replace(" ", "").startswith(label)
     assert "1,048" in shown
     assert "+0.34" in shown
+
+
+def test_a_public_function_shows_its_progress_unless_it_is_told_not_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work(wanted: str, progress: Progress = no_progress) -> str:
+        progress("training", 2, 8)
+        return waited(capsys, wanted) if wanted else ""
+
+    monkeypatch.setattr(console, "LOG_SECONDS", 0.05)
+    assert console.showing_progress(work)("training 2/8\n")
+    written = StringIO()
+    monkeypatch.setattr(console, "Console", lambda stderr: Console(file=written, force_terminal=True, width=120))
+    console.showing_progress(work)("", progress=memorisk.no_progress)
+    assert written.getvalue() == ""
+    console.showing_progress(work)("")
+    assert "2/8" in written.getvalue()
+    assert capsys.readouterr().err == ""

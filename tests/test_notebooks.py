@@ -101,8 +101,8 @@ def work(progress=no_progress):
     if done:
         raise ValueError("as a user's error")
 
-common.shown_in_notebook(work)()
-common.shown_in_notebook(work)(progress=lambda *stage: done.append(stage))
+common.showing_progress(work)()
+common.showing_progress(work)(progress=lambda *stage: done.append(stage))
 """
 
 

@@ -3,8 +3,8 @@
 Public names are loaded when they are first used, so that ``import memorisk`` (and ``memorisk --help``) stay quick.
 """
 
-import sys
 from importlib import import_module
+from inspect import isfunction
 from typing import Any
 
 __version__ = "0.1.0"
@@ -24,6 +24,7 @@ _PUBLIC = {
     "create_model": "memorisk.models.classifiers.zoo",
     "explain": "memorisk.audits.classifier.explanations.run",
     "filter_synthetic": "memorisk.audits.filter.run",
+    "InputError": "memorisk.runs.errors",
     "gate": "memorisk.audits.release.gate",
     "generate": "memorisk.training.generators.generation",
     "kept_run": "memorisk.runs.storage.remote_run",
@@ -36,6 +37,8 @@ _PUBLIC = {
     "MemorizationWatch": "memorisk.audits.watch.memorization_watch",
     "measure_quality": "memorisk.audits.quality.figures",
     "read_latents": "memorisk.training.autoencoders.latent_store",
+    "MemoriskError": "memorisk.runs.errors",
+    "no_progress": "memorisk.runs.workload",
     "release": "memorisk.audits.release.export",
     "Result": "memorisk.report.result",
     "save_dataset": "memorisk.images.sources.datasets",
@@ -59,12 +62,14 @@ __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAl
 def __getattr__(name: str) -> Any:
     """Import a public name from the room that holds it.
 
-    A function takes data sets in Python as sources, too, and in a notebook shows how far it is.
+    A function takes data sets in Python as sources, too, and shows how far it is; any other name is given as it is.
     """
     if name in _PUBLIC:
-        taking = import_module("memorisk.images.sources.datasets").taking_datasets
-        value = taking(getattr(import_module(_PUBLIC[name]), name))
-        return import_module("memorisk.cli.show.common").shown_in_notebook(value) if "IPython" in sys.modules else value
+        value = getattr(import_module(_PUBLIC[name]), name)
+        if not isfunction(value) or name == "no_progress":
+            return value
+        value = import_module("memorisk.images.sources.datasets").taking_datasets(value)
+        return import_module("memorisk.cli.show.common").showing_progress(value)
     raise AttributeError(f"module 'memorisk' has no attribute {name!r}")
 
 

@@ -41,7 +41,10 @@ from memorisk.models.generators.generators import Generator
 from memorisk.models.generators.generators import load_generator as load_generator
 from memorisk.models.latents import LatentEncoder
 from memorisk.report.result import Result as Result
+from memorisk.runs.errors import InputError as InputError
+from memorisk.runs.errors import MemoriskError as MemoriskError
 from memorisk.runs.storage.remote_run import kept_run as kept_run
+from memorisk.runs.workload import no_progress as no_progress
 from memorisk.studies.detectors.results import Benchmark
 from memorisk.studies.generators.study import study_generators as study_generators
 from memorisk.studies.pairs.results import PairBenchmark
@@ -74,6 +77,7 @@ __all__ = [
     "create_model",
     "explain",
     "filter_synthetic",
+    "InputError",
     "gate",
     "generate",
     "kept_run",
@@ -86,6 +90,8 @@ __all__ = [
     "MemorizationWatch",
     "measure_quality",
     "read_latents",
+    "MemoriskError",
+    "no_progress",
     "release",
     "Result",
     "save_dataset",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memorisk.images.manifest import Manifest, leaking_groups, refuse_leaking_splits, require_labels
+from memorisk.images.manifest import Manifest, drop_labels, leaking_groups, refuse_leaking_splits, require_labels
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.draft import NO_GROUP
 from memorisk.images.sources.registry import load_manifest
@@ -69,8 +69,11 @@ def test_a_missing_column_is_named() -> None:
 
 def test_labels_are_required_only_where_they_are_needed() -> None:
     require_labels(_manifest(label=["a", "b"]))
-    with pytest.raises(InputError, match=r"2 of 3 images have no label \(i0, i2\).*labels_csv"):
+    with pytest.raises(InputError, match=r"2 of 3 images have no label \(i0, i2\); .*leave them out with drop_label ''"):
         require_labels(_manifest(label=["", "b", ""]))
+    require_labels(drop_labels(_manifest(label=["", "b", ""]), [""]))
+    with pytest.raises(InputError, match=r"2 of 2 images have no label .*class folders.*labels_csv"):
+        require_labels(_manifest(label=["", ""]))
 
 
 def test_groups_across_splits_are_listed() -> None:

@@ -228,7 +228,11 @@ def require_labels(manifest: Manifest) -> None:
     if len(missing):
         raise InputError(
             f"{one_line(manifest.name)}: {len(missing):,} of {manifest.n:,} images have no label ({listed(missing)}); "
-            "put them in class folders, or give labels_csv, label_column or label_from"
+            + (
+                "put them in class folders, or give labels_csv, label_column or label_from"
+                if len(missing) == manifest.n
+                else "give them one, or leave them out with drop_label '' (an empty label)"
+            )
         )
 
 

@@ -118,6 +118,7 @@ def _restored_column(series: pd.Series, description: dict[str, Any]) -> pd.Serie
 
 CORE_TABLES = ("per_image", "per_group", "per_class", "attacks")
 EXTRA_FOLDER = "tables"
+_MOST_REASONS = 3
 _CORE_FILES = (*(f"{name}.parquet" for name in CORE_TABLES), "summary.json", "verdict.json")
 _TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
@@ -166,7 +167,9 @@ class Result:
         """Show the verdict and how many there are, without the tables."""
         counted = ((len(self.per_class), "classes"), (len(self.per_image), "images"))
         size = "".join([f", {n:,} {what}" for n, what in counted if n][:1])
-        return f"Result({self.status}{size}: {'; '.join((redact(self) if self.redacted else self).why)})"
+        why = (redact(self) if self.redacted else self).why
+        more = f"; and {len(why) - _MOST_REASONS} more in .why" if len(why) > _MOST_REASONS else ""
+        return f"Result({self.status}{size}: {'; '.join(why[:_MOST_REASONS])}{more})"
 
     def _repr_html_(self) -> str:
         """Show verdict, reasons and classes in a notebook."""

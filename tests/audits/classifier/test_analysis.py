@@ -351,6 +351,10 @@ def test_models_that_learned_nothing_pass_nothing():
     found = analyse(replace(evidence, correct_a=coin[0], correct_b=coin[1]), OPTIONS, CONTEXT)
     assert found.status == "undecided"
     assert "not surely better than guessing on unseen images" in found.verdict["why"][0]
+    assert "losses of the models that it makes" in found.what_would_decide[0]
+    here = replace(CONTEXT, training={"epochs": 3})
+    found = analyse(replace(evidence, correct_a=coin[0], correct_b=coin[1]), OPTIONS, here)
+    assert "(--epochs, --lr, --model, --weights)" in found.what_would_decide[0]
 
 
 def test_without_patient_ids_a_pass_needs_that_nobody_has_two_images():

@@ -154,6 +154,11 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
         result = audit_classifier("digits", out=tmp_path / "r", **SMALL)
     assert found.cost(tmp_path / "r", bytes_images=1232 * 8 * 8) == plan.cost
     assert plan.cost.trainings == 6
+    shown = repr(plan)
+    assert len(shown) < 1200
+    assert "6 trainings, about" in shown
+    assert "could pass: no\n  this audit cannot pass" in shown
+    assert "<li>could pass: no</li>" in plan._repr_html_()
     assert isinstance(result, Result)
     assert plan.parts["canary"] == result.summary["n_canary"]
     seen = pd.read_parquet(tmp_path / "r" / "scores.parquet").groupby(["seed", "role"])["member"].sum().unstack()

@@ -67,6 +67,30 @@ def test_only_a_pass_passes(runs: Path, tmp_path: Path, name: str, status: str) 
     assert let.passed == (name == "filter")  # a watch is tied to no images
     if let.passed:
         assert "this is no pass" in let.notes[0]
+        assert let.notes[1].startswith("undecided: filter: ")
+
+
+def test_pixels_of_a_held_out_person_stop_a_release_whatever_is_required(runs: Path, tmp_path: Path) -> None:
+    told = make_statement("runs/clean", images=["clean"]).as_json()
+    predicate = told["predicate"]
+    (audit,) = predicate["audits"]
+    audit["status"], audit["why"] = "undecided", ["so"]
+    predicate["verdict"] |= {"status": "undecided", "why": ["synthetic: so"]}
+    file = restated(told, tmp_path / "statement.json")
+    assert gate(file, images=["clean"], require="not-fail").passed
+    (held,) = (one for one in audit["figures"] if one["name"] == "same_pixels_held_out")
+    held["value"] = 4
+    found = gate(restated(told, file), images=["clean"], require="not-fail")
+    assert not found.passed
+    assert "4 generated images have the very pixels of a held-out image" in found.line
+
+
+def test_a_link_in_the_place_of_what_is_released_is_refused(runs: Path, stated: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "set").symlink_to(runs / "clean", target_is_directory=True)
+    (tmp_path / "net").symlink_to(runs / "models/net.safetensors")
+    assert "set is a link" in refusal(capsys, "gate", stated, "--images", tmp_path / "set")
+    assert "set is a link" in refusal(capsys, "gate", stated, "--images", f"{tmp_path}/set/")
+    assert "net is a link" in refusal(capsys, "gate", stated, "--weights", tmp_path / "net")
 
 
 def test_a_statement_that_was_touched_stops_a_release(runs: Path, stated: Path) -> None:

@@ -73,6 +73,9 @@ def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path
     assert "Not ready for release" in text
     assert f"{figures['listed'].value:.0f} training patients are nearer to the set than chance explains" in text
     assert "no generated image points at one person" in visible_text(make_statement("runs/clean"))
+    assert " no " not in text.partition("What was found")[2].partition("What would have been noticed")[0]
+    near = figures["nearly_identical"].value or 0
+    assert f"{near:.0f} training patients have a nearly identical generated image" in text
     exact = figures["found/exact"]
     assert f"{(exact.value or 0) * (exact.n or 0):.0f} of {exact.n} unchanged" in text
     assert f"{statement.audits[0].n_units} patients in the training data and " in text
@@ -81,10 +84,42 @@ def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path
     assert f"{figures['listed'].value:.0f} training patients are nearer to the set than chance explains" in appendix
     assert f"{(exact.value or 0) * (exact.n or 0):.0f} of {exact.n} unchanged" in appendix
     clean = visible_text(make_statement("runs/clean", images=["clean"]))
-    assert "Nothing was found of what was looked for" in clean
+    assert "Nothing was found of what was looked for: copies that are unchanged or mirrored, and no others" in clean
+    assert "Not tried were copies that are noisy, compressed, turned, cropped or pasted in part" in clean
     assert "This is no proof that nobody can be recognised" in clean
     assert "No file was tied to this audit" not in clean
     assert "No file was tied to this audit" in visible_text(make_statement("runs/losses"))
+
+
+def with_figures(told: Statement, status: str, *why: str, **values: int) -> Statement:
+    """A statement of one set with another verdict, and these counts instead of its own."""
+    (audit,) = told.audits
+    figures = tuple(replace(one, value=values.get(one.name, one.value)) for one in audit.figures)
+    changed = replace(audit, status=status, why=why, figures=figures)
+    return replace(told, audits=(changed,), verdict=replace(told.verdict, status=status, why=why))
+
+
+def test_no_tier_of_a_failure_is_left_out_and_no_zero_stands_beside_it(runs: Path) -> None:
+    found = {"nearly_identical": 33, "nearly_identical_held_out": 4, "second_look": 11, "second_look_people": 11}
+    text = main_part(visible_text(with_figures(make_statement("runs/clean"), "fail", "so", **found)))
+    assert "33 training patients and 4 held-out patients have a nearly identical generated image" in text
+    assert "11 generated images lie on an image of 11 training patients (second look)" in text
+    assert "no training patient" not in text
+    assert "no generated image" not in text
+
+
+def test_a_doubt_says_its_reasons_in_plain_words_each_once(runs: Path) -> None:
+    why = (
+        "4 synthetic images have the very pixels of a held-out image: the generator saw it",
+        "training and held-out images are not alike (p 0.1 %): and more",
+        "MemRate is 30 %: and more",
+    )
+    told = with_figures(make_statement("runs/clean"), "undecided", *why, same_pixels_held_out=4)
+    text = main_part(visible_text(told))
+    assert text.count("4 generated images are images of somebody on whom nothing should have been trained") == 1
+    assert "Why: training and held-out images are not alike; 1 more reason in the model card" in text
+    assert "the very pixels" not in text
+    assert "no generated image" not in text
 
 
 def test_nothing_of_unknown_origin_is_markup(runs: Path) -> None:

@@ -356,9 +356,9 @@ def other_findings(
             f"the models are not surely better than guessing on unseen images ({utility.words}): models "
             "that learned nothing remember nothing, so a pass needs models that learned the task"
         )
-        way = (
-            "the training that the released model really had (of audit classifier: --epochs, --lr, --model, --weights)"
-        )
+        way = "the training that the released model really had"
+        here = bool(context.training)  # else only losses are known, of models from elsewhere
+        way += " (--epochs, --lr, --model, --weights)" if here else ", and losses of the models that it makes"
         found.append(Finding(UNDECIDED, reason, way, first=True))
     replication = None if context.target is None else context.target.replication
     if replication is not None and not replication.replicated:

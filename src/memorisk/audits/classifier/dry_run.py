@@ -3,6 +3,7 @@
 The cost is computed from the very jobs that the audit would run: twins, placebo, intervention, pairs.
 """
 
+import html
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import is_download
 from memorisk.report.numbers import from_json
-from memorisk.runs.errors import plural
+from memorisk.runs.errors import listed, plural
 from memorisk.runs.workload import Cost, total
 from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM, PASS_POWER
 from memorisk.statistics.verdicts.verdict import seed_shortage
@@ -78,9 +79,9 @@ _TIMED_PIXELS = 1 << 20
 """Pixels of the batch that is timed: 64 images up to 128 px, 20 at 224 px."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DryRun:
-    """What a command would do.
+    """What a command would do; printed, it is a few lines, and its fields hold all of it.
 
     Attributes:
         cost: What is still to be done.
@@ -106,6 +107,36 @@ class DryRun:
     without_partner: WithoutPartner
     seconds: float | None
     notes: tuple[str, ...]
+
+    @property
+    def could_pass(self) -> bool:
+        """Say whether an audit of this plan could pass at all."""
+        return not self.notes and not self.without_partner.n_groups
+
+    @property
+    def lines(self) -> list[str]:
+        """The plan in a few lines: what is trained, how long it takes, whether it could pass, and what is missing."""
+        parts = ", ".join(f"{number:,} {name}" for name, number in self.parts.items())
+        listing = sum(row.testable for row in self.classes)
+        told = [
+            f"{plural(self.cost.trainings or 0, 'training', 'trainings')}, "
+            + ("of unknown duration" if self.seconds is None else f"about {duration(self.seconds)} on this machine"),
+            f"design {self.design}, seeds {listed(self.seeds, 16)}; images: {parts}",
+            f"somebody could be flagged in {listing:,} of {plural(len(self.classes), 'class', 'classes')}",
+            *(["too small to be audited: " + listed(self.not_auditable)] if self.not_auditable else []),
+        ]
+        if alone := self.without_partner.n_groups:
+            told.append(f"{plural(alone, 'group has', 'groups have')} no partner in this run: not scored")
+        return [*told, f"could pass: {'yes' if self.could_pass else 'no'}", *self.notes]
+
+    def __repr__(self) -> str:
+        """Show the plan in a few lines."""
+        return "\n  ".join(["DryRun", *self.lines])
+
+    def _repr_html_(self) -> str:
+        """Show them in a notebook."""
+        told = "".join(f"<li>{html.escape(line)}</li>" for line in self.lines)
+        return f"<div><p><strong>Plan</strong></p><ul>{told}</ul></div>"
 
 
 def describe_plan(

@@ -18,6 +18,7 @@ from memorisk.report.statements.envelope import LARGEST_ENVELOPE, open_envelope
 from memorisk.report.statements.signatures import SignatureError
 from memorisk.report.statements.statement import (
     FAIL,
+    HELD_OUT_PIXELS,
     LISTED,
     LISTS,
     NOT_ASKED,
@@ -247,9 +248,11 @@ def _read_release(what: str, path: Path) -> _ReleaseFiles:
     """Read what is to be released.
 
     Raises:
-        InputError: It is not there, cannot be read, or is empty.
+        InputError: It is not there, is a link, cannot be read, or is empty.
     """
     try:
+        if path.is_symlink():  # where it leads can change after the gate
+            raise InputError(f"{one_line(path)} is a link: name the file or folder itself")
         if path.is_file():
             return _ReleaseFiles(what, path, {"": file_sha256(path)})
         if not path.is_dir():
@@ -328,6 +331,7 @@ def _problems(
     if today.status != PASS and not (require == "not-fail" and today.status == UNDECIDED):
         why = one_line(today.why[0], 200) if today.why else "without a reason"
         yield f"the verdict is {today.status} ({why}): {_TO_DO[today.status]}"
+    yield from _pixels_of_people(audits)
     yield from _other_settings(statement)
     for one in given:
         if _find_released(statement, one) is None:
@@ -339,6 +343,18 @@ def _earlier_rules(audits: Sequence[AuditStatement]) -> Iterator[str]:
     for number, audit in enumerate(audits, 1):
         if is_earlier(audit.why):
             yield f"run {number} ({audit.kind}): {audit.why[0]}; what would decide it: {audit.what_would_decide[0]}"
+
+
+def _pixels_of_people(audits: Sequence[AuditStatement]) -> Iterator[str]:
+    """List the runs about sets with unchanged images of real people; they stop a release whatever it requires."""
+    for number, audit in enumerate(audits, 1):
+        found = next((int(one.value or 0) for one in audit.figures if one.name == HELD_OUT_PIXELS), 0)
+        if found:
+            have = "generated image has" if found == 1 else "generated images have"
+            yield (
+                f"run {number} ({audit.kind}): {found:,} {have} the very pixels of a held-out image, a real person's: "
+                "take them out of the set (the run's tables/pairs.parquet names them), and audit it again"
+            )
 
 
 def _other_settings(statement: Statement) -> Iterator[str]:
@@ -393,6 +409,7 @@ def _notes(statement: Statement, given: Sequence[_ReleaseFiles]) -> Iterator[str
     """List what a pass does not say."""
     if statement.verdict.status == UNDECIDED:
         yield "could not be decided, and was let through since that was asked for: this is no pass"
+        yield from (f"undecided: {reason}" for reason in statement.verdict.why)
     ties = {number for offered in given if (one := _find_released(statement, offered)) for number in one.audits}
     for number, audit in enumerate(statement.audits):
         if number not in ties:

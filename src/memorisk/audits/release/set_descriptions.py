@@ -26,6 +26,7 @@ from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.report.earlier_verdicts import verdict_form
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.statements.statement import (
+    HELD_OUT_PIXELS,
     NOT_ASKED,
     PASS,
     AuditStatement,
@@ -120,6 +121,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
 def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
     train, generated, listing, pixels = n.sets.n_train_patients, n.sets.n_synthetic_images, n.listing, n.pixels
     held = None if n.sets.held is None else n.sets.held.n_held_patients
+    aligned = n.aligned
     listed = singled = shortest = ahead = p_ahead = None
     if listing is not None:
         listed = listing.n_listed_patients if listing.n_listed_at_verdict is None else listing.n_listed_at_verdict
@@ -148,8 +150,20 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
             name="nearly_identical", title=f"Training {units} with a nearly identical generated image",
             value=pixels.n_near_train_patients, p_value=pixels.near_p, n=train, unit=units,
         ),
+        Figure(
+            name="nearly_identical_held_out", title=f"Held-out {units} with a nearly identical generated image",
+            value=pixels.n_near_held_patients, n=held, unit=f"held-out {units}",
+        ),
         Figure(name="same_pixels", title="Generated images with the pixels of a training image",
                value=pixels.n_certain_images),
+        Figure(name="same_pixels_people", title=f"Training {units} whose pixels these are",
+               value=pixels.n_certain_patients),
+        Figure(name=HELD_OUT_PIXELS, title="Generated images with the pixels of a held-out image",
+               value=None if held is None else pixels.n_held_images),
+        Figure(name="second_look", title="Generated images that the second look confirms as lying on a training image",
+               value=aligned and aligned.n_confirmed_images),
+        Figure(name="second_look_people", title=f"Training {units} on whose images these lie",
+               value=aligned and aligned.n_confirmed_patients),
         Figure(name="confirmed", title="Pairs that a person confirmed as copies", value=pixels.n_confirmed_pairs),
         Figure(name="dismissed", title="Pairs that a person dismissed", value=pixels.n_dismissed_pairs),
     ]  # fmt: skip

@@ -116,9 +116,10 @@ def _lead(result: Result, n: SyntheticNumbers) -> list[Block]:
 
 
 def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
+    """Show the main numbers: of what was looked for what was found first, the zeros behind it."""
     listing, pixels, sets = n.listing, n.pixels, n.sets
     dismissed = pixels.n_dismissed_identical_images
-    return [
+    found = [
         Fact("Images singled out", _count(None if listing is None else listing.n_singled_images)),
         *_confirmed(n),
         Fact(
@@ -141,12 +142,29 @@ def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
             count(pixels.n_near_train_patients),
             "; ".join(_beside_near(pixels)),
         ),
+        *_held_pixels(pixels),
+        *_judged(pixels),
+    ]
+    return [
+        *sorted(found, key=lambda fact: fact.value == "0"),
         *_noticed(n.power),
         *_rates(n.paired),
         *_fewest(n.power),
         Fact("Synthetic images", count(sets.n_synthetic_images)),
         Fact(f"Held-out {terms.units}", "none given" if sets.held is None else count(sets.held.n_held_patients)),
     ]
+
+
+def _held_pixels(pixels: PixelPairs) -> list[Fact]:
+    """Count the images with the pixels of a held-out one, where there are some."""
+    n = pixels.n_held_images
+    return [Fact("With the pixels of a held-out image", count(n))] if n else []
+
+
+def _judged(pixels: PixelPairs) -> list[Fact]:
+    """Count the pairs that a person confirmed, where there are some."""
+    n = pixels.n_confirmed_pairs
+    return [Fact("Pairs confirmed by a person", count(n))] if n else []
 
 
 def _confirmed(n: SyntheticNumbers) -> list[Fact]:

@@ -420,7 +420,8 @@ def _seen_held_out(pixels: PixelPairs) -> tuple[str, str] | None:
     return (
         f"{n:,} synthetic {have} the very pixels of a held-out image: the generator saw it, or images as simple as "
         "these coincide",
-        "held-out images that the generator cannot have seen",
+        "held-out images that the generator cannot have seen; or the set without these images (“Every pair”, "
+        "tables/pairs.parquet)",
     )
 
 

@@ -65,14 +65,14 @@ def progress_bar() -> Iterator[Reporter]:
             yield shown
 
 
-def shown_in_notebook(function: ValueT) -> ValueT:
-    """A function that shows its progress below a notebook's cell, where the caller does not ask for it; else as it is.
+def showing_progress(function: ValueT) -> ValueT:
+    """A function that shows how far it is, as the command does, where the caller gives no ``progress``; else as it is.
 
     Args:
         function: Any public name.
     """
     parameter = inspect.signature(function).parameters.get("progress") if inspect.isfunction(function) else None
-    if parameter is None or parameter.default is not no_progress or not Console().is_jupyter:
+    if parameter is None or parameter.default is not no_progress:
         return function
 
     @wraps(function)  # type: ignore[arg-type]

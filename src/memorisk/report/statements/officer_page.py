@@ -5,6 +5,7 @@ sets the sentences of each part beside the questions of a data-protection impact
 the European Data Protection Board's Opinion 28/2024 on AI models. It states facts and gives no legal advice.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pandas as pd
@@ -24,13 +25,22 @@ from memorisk.report.blocks import (
     Text,
     words,
 )
-from memorisk.report.statements.statement import FAIL, NOT_ASKED, PASS, UNDECIDED, AuditStatement, Released, Statement
+from memorisk.report.statements.statement import (
+    FAIL,
+    HELD_OUT_PIXELS,
+    NOT_ASKED,
+    PASS,
+    UNDECIDED,
+    AuditStatement,
+    Released,
+    Statement,
+)
 from memorisk.runs.errors import plural
 
 APPENDIX = "appendix"
 """Id of the section that begins a new sheet in print."""
-_MOST = 3
-"""Sentences of a kind on the page; the model card has all."""
+_MOST, _MOST_OF_ONE = 3, 8
+"""Sentences of a kind on the page, of several runs and of one; the model card has all."""
 _VERDICTS: Mapping[str, tuple[Kind, str, str]] = {
     PASS: (
         "pass",
@@ -50,8 +60,8 @@ _VERDICTS: Mapping[str, tuple[Kind, str, str]] = {
 }
 _NEXT: Mapping[str, str] = {
     PASS: "Decide on the release. Look again after any change of the files, of the data or of who may use them.",
-    FAIL: "Do not release. Let the engineer look at whom the audit names, change the data or the training, and audit "
-    "the new files.",
+    FAIL: "Do not release. Let the engineer look at whom the run's report names (of generated images also its "
+    "review.csv), change the data or the training, and audit the new files.",
     UNDECIDED: "Do not release yet. Let the engineer do what the model card lists under “What would decide it”, and "
     "ask for this page again.",
 }
@@ -102,9 +112,23 @@ _NAMES: Mapping[str, str] = {
     "quality": "quality",
 }
 """What an audit is about, where there are several."""
-_COPIES: Mapping[str, str] = {"exact": "unchanged", "noised": "with noise", "jpeg": "compressed", "flipped": "mirrored",
-                              "rotated": "turned"}  # fmt: skip
+_COPIES: Mapping[str, str] = {"exact": "unchanged", "noised": "noisy", "jpeg": "compressed",
+                              "flipped": "mirrored", "rotated": "turned", "cropped": "cropped",
+                              "pasted": "pasted in part"}  # fmt: skip
 """Planted copies in plain words, by kind."""
+_OTHER_KINDS = "Copies of the kinds "
+"""How a statement begins to say which kinds of copies were not planted."""
+_CHANCE = 0.05
+"""Up to this p more people are nearer than every held-out one than chance explains."""
+_COUNTED = re.compile(
+    "a person confirmed|dismissed by a person|the very pixels|listed as nearer|nearer to the set than every|"
+    "nearly identical|lies? on an image|singled out"
+)
+"""Reasons of a set's verdict that its counts already say."""
+_TECHNICAL = re.compile(
+    r"\b(p|M|[A-Z]{3,}|MemRate|nats?|epsilon|null|adjusted|level|logit|recall)\b|[=<>≤≥±σεδ%]|--|[_/]"
+)
+"""What a reason for this page must not hold."""
 
 
 def officer_page(statement: Statement) -> Page:
@@ -114,6 +138,10 @@ def officer_page(statement: Statement) -> Page:
         statement: Of finished runs.
     """
     kind, headline, sentence = _VERDICTS[statement.verdict.status]
+    tried, others = _kinds_tried(statement)
+    if statement.verdict.status == PASS and others:
+        headline += f": copies that are {_either(tried)}, and no others"
+        sentence = f"Not tried were copies that are {_either(others)}. {sentence}"
     lead: list[Block] = [
         Callout(kind, headline, [Paragraph(sentence)]),
         Definitions([(title, say(statement)) for title, say in _PARTS.items()]),
@@ -124,6 +152,25 @@ def officer_page(statement: Statement) -> Page:
         sections=[Section("Appendix: where each part belongs", _appendix(statement), APPENDIX)],
         footer=[],
     )
+
+
+def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
+    """Return the kinds of copies that every audit of a set looked for, and the others, in plain words."""
+    planted = [
+        {figure.name.removeprefix("found/") for figure in audit.figures if figure.name.startswith("found/")}
+        for audit in statement.audits
+        if audit.kind == "synthetic"
+    ]
+    tried = set.intersection(*planted) if planted else set(_COPIES)
+    others = _COPIES.keys() - tried
+    return [said for kind, said in _COPIES.items() if kind in tried], [
+        said for kind, said in _COPIES.items() if kind in others
+    ]
+
+
+def _either(names: Sequence[str]) -> str:
+    """List names, the last after an "or"."""
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _what(statement: Statement) -> Text:
@@ -170,14 +217,36 @@ def _looked(statement: Statement) -> Text:
 
 
 def _found(statement: Statement) -> Text:
-    """Say what each audit found, in counts."""
-    return _of_each(statement, _found_by)
+    """Say what each audit found, in counts, and where audits do not fit together."""
+    most = _MOST_OF_ONE if len(statement.audits) == 1 else 1
+    told = _of_each(statement, lambda audit: _found_by(audit, most))
+    return _joined([told, *map(_capital, _plain_reasons(statement.verdict.contradictions, most))])
 
 
-def _found_by(audit: AuditStatement) -> str:
-    """Say what one audit found."""
+def _found_by(audit: AuditStatement, most: int) -> str:
+    """Say what one audit found, with its reasons beside the counts: so many at most, and how many more."""
     said = _KEPT if audit.kind in ("filter", "synthesize") else _STATUS
-    return "; ".join([_capital(said[audit.status]), *_counts(audit)])
+    told = "; ".join([_capital(said[audit.status]), *_counts(audit)])
+    if audit.status not in (FAIL, UNDECIDED):
+        return told
+    reasons = [why for why in audit.why if audit.kind != "synthetic" or not _COUNTED.search(why)]
+    because = "; ".join(_plain_reasons(reasons, most))
+    return f"{told}. {'Why' if audit.status == UNDECIDED else 'Besides'}: {because}" if because else told
+
+
+def _plain_reasons(reasons: Sequence[str], most: int) -> list[str]:
+    """Cut reasons to what is said in plain words, so many at most, and count the others."""
+    heads = list(dict.fromkeys(_head(why) for why in reasons))
+    told = [head for head in heads if not _TECHNICAL.search(head)][:most]
+    left = len(heads) - len(told)
+    more = "more reason" if told else "reason"
+    counted = left and (most > 1 or not told)  # of several runs the callout sends to the model card
+    return [*told, *([f"{plural(left, more, f'{more}s')} in the model card"] if counted else [])]
+
+
+def _head(why: str) -> str:
+    """Take the first clause of a reason, without what stands in brackets; shares are counts out of a hundred."""
+    return re.sub(r"([\d.]+) %", r"\1 in 100", re.split(r"[:;]\s", re.sub(r"\s*\([^()]*\)", "", why))[0]).strip()
 
 
 def _counts(audit: AuditStatement) -> Iterator[str]:
@@ -193,7 +262,10 @@ def _counts(audit: AuditStatement) -> Iterator[str]:
     one = units.removesuffix("s")
     if audit.kind in ("classifier", "losses"):
         if value.get("classes_tested") or value.get("flagged"):
-            yield from some("flagged", f"{one} stands out", f"{units} stand out")
+            of = f" of {audit.n_units:,}" if audit.n_units else ""
+            share = f", up to {100 * audit.level:.0f} in 100 of these by chance" if audit.level else ""
+            chance = share if value.get("flagged") else ""
+            yield from some("flagged", f"{one}{of} stands out{chance}", f"{units}{of} stand out{chance}")
         else:
             yield f"nobody could have stood out, so that no list of {units} was possible"
         attacks = [v for n, v in value.items() if n.startswith(("auc/", "target_auc/")) and v is not None]
@@ -203,16 +275,61 @@ def _counts(audit: AuditStatement) -> Iterator[str]:
                 f"{100 * max(attacks):.0f} of 100 cases at best, where 50 is guessing"
             )
     if audit.kind == "synthetic":
-        yield from some("listed", f"training {one} is nearer to the set than chance explains",
-                        f"training {units} are nearer to the set than chance explains")  # fmt: skip
-        yield from some("singled_out", "generated image points at one person", "generated images point at one person")
-        yield from some("same_pixels", "generated image is a training image", "generated images are training images")
+        yield from _copied(audit)
     if audit.kind in ("filter", "synthesize"):
         yield from some("kept", "image was kept", "images were kept")
         yield from some("rejected", "image was left out", "images were left out")
     if audit.kind == "watch":
         yield from some("listed", "training patient stood out at the last look", "training patients stood out at the "
                         "last look")  # fmt: skip
+
+
+def _copied(audit: AuditStatement) -> Iterator[str]:
+    """Word what points at copies, the gravest first; what was looked for and not found only where nothing was."""
+    figures = {figure.name: figure for figure in audit.figures}
+    known = {name: figure.value for name, figure in figures.items() if figure.value is not None}
+    found = {name: int(value) for name, value in known.items()}
+    ahead = figures.get("ahead")
+    units = audit.units
+    one = units.removesuffix("s")
+
+    def people(n: int, part: str) -> str:
+        return plural(n, f"{part} {one}", f"{part} {units}")
+
+    told = list[str]()
+    if n := found.get("confirmed"):
+        told.append(f"a person confirmed {plural(n, 'pair as a copy', 'pairs as copies')}")
+    if n := found.get("same_pixels"):
+        whose = f" (of {people(found['same_pixels_people'], 'training')})" if found.get("same_pixels_people") else ""
+        told.append(plural(n, "generated image is a training image", "generated images are training images") + whose)
+    if n := found.get(HELD_OUT_PIXELS):
+        what = plural(n, "generated image is an image", "generated images are images")
+        told.append(f"{what} of somebody on whom nothing should have been trained, point for point")
+    if n := found.get("listed"):
+        told.append(f"{people(n, 'training')} {'is' if n == 1 else 'are'} nearer to the set than chance explains")
+    near, held = found.get("nearly_identical", 0), found.get("nearly_identical_held_out", 0)
+    if near or held:
+        who = " and ".join(people(m, part) for m, part in ((near, "training"), (held, "held-out")) if m)
+        told.append(f"{who} {'has' if near + held == 1 else 'have'} a nearly identical generated image")
+    if n := found.get("second_look"):
+        what = plural(n, "generated image lies", "generated images lie")
+        told.append(f"{what} on an image of {people(found.get('second_look_people', 0), 'training')} (second look)")
+    if n := found.get("singled_out"):
+        told.append(plural(n, "generated image points at one person", "generated images point at one person"))
+    if (n := found.get("ahead")) and ahead is not None and ahead.p_value is not None and ahead.p_value <= _CHANCE:
+        more = f"{people(n, 'training')} {'lies' if n == 1 else 'lie'} nearer to the set than every held-out one"
+        told.append(f"{more}, more than chance explains")
+    if not told:
+        zeros = {
+            "listed": f"no training {one} is nearer to the set than chance explains",
+            "singled_out": "no generated image points at one person",
+            "same_pixels": "no generated image is a training image",
+        }
+        told += [words for name, words in zeros.items() if name in found]
+    if n := found.get("dismissed"):
+        as_none = plural(n, "pair, which counts as no copy", "pairs, which count as no copies")
+        told.append(f"a person dismissed {as_none}")
+    yield from told
 
 
 def _noticed(statement: Statement) -> Text:
@@ -245,14 +362,23 @@ def _would_notice(audit: AuditStatement) -> Iterator[str]:
 
 def _unnoticed(statement: Statement) -> Text:
     """Say what was not looked at; the first of many."""
-    told = list(dict.fromkeys(text for audit in statement.audits for text in audit.not_examined))
-    more = [f"And {len(told) - _MOST} more, in the model card."] if len(told) > _MOST else []
-    shown: list[Text] = [Name(text) for text in told[:_MOST]]
+    told = list(dict.fromkeys(_in_words(text) for audit in statement.audits for text in audit.not_examined))
+    most = _MOST if len(statement.audits) > 1 else _MOST_OF_ONE
+    more = [f"And {len(told) - most} more, in the model card."] if len(told) > most else []
+    shown: list[Text] = [Name(text) for text in told[:most]]
     pieces: list = []
     for text in [*shown, *more]:
         pieces += [text, " "]
     return [*pieces, "People whose images took no part, and what somebody with other data could find out, were not "
             "looked at."]  # fmt: skip
+
+
+def _in_words(text: str) -> str:
+    """Name the kinds of copies that were not tried in the words of this page; other sentences stay."""
+    if not text.startswith(_OTHER_KINDS):
+        return text
+    kinds = text.removeprefix(_OTHER_KINDS).partition(":")[0].split(", ")
+    return f"Copies that are {_either([_COPIES.get(kind, kind) for kind in kinds])}: not tried."
 
 
 def _next(statement: Statement) -> Text:

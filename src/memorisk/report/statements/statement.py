@@ -26,6 +26,8 @@ LISTED = ("classifier", "losses", "synthetic")
 PASS, FAIL, UNDECIDED, NOT_ASKED = "pass", "fail", "undecided", "not asked"
 WAYS = {UNDECIDED: "What would decide it", FAIL: "What would settle open questions"}
 """What stands above the ways out, by status, wherever a verdict is shown."""
+HELD_OUT_PIXELS = "same_pixels_held_out"
+"""Name of the figure that counts generated images with the very pixels of a held-out image."""
 RUNS = "runs"
 """Subjects below this name are the results of the runs; those below the name of a `Released` are its files."""
 
