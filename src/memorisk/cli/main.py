@@ -51,17 +51,11 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if not _imported_by_memorisk(error):
             return _unexpected(error)
-        if words[:1] == ["gate"] and error.name != "cyclopts":
-            return _fail(
-                f"memorisk gate of a run folder needs the full installation ({one_line(error.name, 60)} is missing: pip "
-                "install memorisk, without --no-deps); of a privacy-statement.json it needs cyclopts alone: name that "
-                "file",
-                InputError.exit_code,
-            )
         extra = _EXTRAS.get(words[0] if words else "", "")
+        what = "memorisk gate of a run folder" if words[:1] == ["gate"] else "this command"
         return _fail(
-            f"this command needs {one_line(error.name, 60)}, which is not installed: pip install 'memorisk{extra}', "
-            "without --no-deps (with cyclopts alone, only memorisk gate runs, of a privacy-statement.json)",
+            f"{what} needs {one_line(error.name, 60)}, which is not installed: pip install 'memorisk{extra}', "
+            "without --no-deps (with cyclopts alone, only memorisk gate of a privacy-statement.json runs)",
             InputError.exit_code,
         )
     except Exception as error:
