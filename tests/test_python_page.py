@@ -19,7 +19,7 @@ def test_the_examples_of_the_page_run(
     shown = PAGE.read_text(encoding="utf-8").partition("<!-- runs in")[2]
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", shown, re.DOTALL):
-        exec(block, names)  # noqa: S102
+        exec(block, names)
     told = capsys.readouterr().out
     assert "4 trainings" in told
     assert str(Path("run") / "report.html") in told
