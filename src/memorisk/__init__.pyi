@@ -172,7 +172,8 @@ def assess_quality(
     """Measure how good synthetic images are, beside held-out real images.
 
     Args:
-        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        train: The images that the generator was trained on: folder, table, DICOM tree, file of
+            arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         synthetic: The images it made.
         out: The run folder: new, empty, or this command's to write again.
         held_out: Images of patients that it never saw; None for figures without a reference.
@@ -352,9 +353,11 @@ def audit_classifier(
     section 3.
 
     Args:
-        images: Folder, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits".
+        images: Folder, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits"; or in Python a DataFrame with
+            a column of files, arrays ``(X, y, groups)``, or a data set of torch or of Hugging Face.
         out: The run folder: new, empty, or a run of the same audit to go on with.
-        progress: Called with (stage, done, total).
+        progress: Called with (stage, done, total); by default a bar in a terminal, a line in a notebook or a log.
+            ``memorisk.no_progress`` is silent.
         dry_run: Decode the images, plan, and return the plan without training.
         **settings: Any field of ``ClassifierOptions``.
 
@@ -751,7 +754,8 @@ def audit_synthetic(
     """Audit whether synthetic images copy the patients that their generator was trained on.
 
     Args:
-        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        train: The images that the generator was trained on: folder, table, DICOM tree, file of
+            arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         synthetic: The images it made, all that are to be released.
         out: The run folder: new, empty, or one of the same audit to write again.
         held_out: Images of patients that it never saw, a random part of the same data; None for distances only.
@@ -1227,7 +1231,8 @@ def filter_synthetic(
     """Write the synthetic images that no detector takes for a copy of a training image, with a guarantee or not at all.
 
     Args:
-        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        train: The images that the generator was trained on: folder, table, DICOM tree, file of
+            arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         synthetic: The images it made: a folder, a table, .npy or .npz, or their manifest.
         out: The folder for the kept set and the report: new, empty, or one of the same filter to write again.
         calibration: Real images of people whom neither the generator nor a detector has seen.
@@ -1707,7 +1712,8 @@ def synthesize(
     """Draw images until as many as asked for pass the detectors, with a guarantee or not at all.
 
     Args:
-        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        train: The images that the generator was trained on: folder, table, DICOM tree, file of
+            arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         out: The folder for the kept set, the ledger and the report: new, empty, or one of the same loop to go on with.
         generator: A folder of ``memorisk train generator``, ``module:function``, or what `load_generator` gave.
         calibration: Real images of people whom neither the generator nor a detector has seen.

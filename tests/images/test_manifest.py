@@ -69,7 +69,9 @@ def test_a_missing_column_is_named() -> None:
 
 def test_labels_are_required_only_where_they_are_needed() -> None:
     require_labels(_manifest(label=["a", "b"]))
-    with pytest.raises(InputError, match=r"2 of 3 images have no label \(i0, i2\); .*leave them out with drop_label ''"):
+    with pytest.raises(
+        InputError, match=r"2 of 3 images have no label \(i0, i2\); .*leave them out with drop_label ''"
+    ):
         require_labels(_manifest(label=["", "b", ""]))
     require_labels(drop_labels(_manifest(label=["", "b", ""]), [""]))
     with pytest.raises(InputError, match=r"2 of 2 images have no label .*class folders.*labels_csv"):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import matplotlib as mpl
@@ -12,6 +13,7 @@ import yaml
 from matplotlib.figure import Figure
 from PIL import Image
 
+from memorisk.report.looks import _image_title
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 
@@ -47,7 +49,7 @@ def saved(folder: Path, scans: Path, **config: object) -> Result:
         per_class=pd.DataFrame(
             {
                 "label": ["a", HOSTILE],
-                "n": [2, 2],
+                "n": [2, 1],
                 "mean": [1.3, np.nan],
                 "low": [1, 0.0],
                 "high": [2, 0.0],
@@ -55,7 +57,12 @@ def saved(folder: Path, scans: Path, **config: object) -> Result:
             }
         ),
         summary={"roc": {"loss_threshold": {"fpr": [0, 0.5, 1], "tpr": [0, 0.9, 1]}}},
-        verdict={"audit": "classifier", "status": "fail", "why": ["anna is remembered", f"class {HOSTILE} too"]},
+        verdict={
+            "audit": "classifier",
+            "status": "fail",
+            "why": ["anna is remembered", f"class {HOSTILE} too"],
+            "what_would_decide": ["more models"],
+        },
     )
     result.save(folder)
     (folder / "config.yaml").write_text(yaml.safe_dump({"images": str(scans), "group_from": None, **config}))
@@ -68,7 +75,9 @@ def test_a_notebook_shows_verdict_and_classes_as_text(tmp_path: Path, scans: Pat
     result = saved(tmp_path / "run", scans)
     shown = result._repr_html_()
     assert "Not ready for release" in shown
-    assert "<td>a</td><td>2</td><td>1.3</td>" in shown
+    assert "<td>2</td><td>1.30</td><td>1.00</td><td>2.00</td>" in shown.replace(' style="text-align:right"', "")
+    assert "What would decide it" not in shown  # the verdict is decided
+    assert "What would settle open questions" in shown
     assert "<script" not in shown
     assert "&lt;script&gt;" in shown
     assert str(result.report_path) in shown
@@ -92,6 +101,35 @@ def test_flagged_images_have_their_files(tmp_path: Path, scans: Path) -> None:
     assert flagged["path"].tolist() == [str(scans / "scan1.png"), str(scans / "scan0.png")]
 
 
+def test_an_empty_list_says_where_nobody_could_have_been_on_it(tmp_path: Path, scans: Path) -> None:
+    result = saved(tmp_path / "run", scans)
+    nobody = result.per_image.assign(flagged=False)
+    tested = result.per_class.assign(testable=[True, False], why_not=["", "too few"])
+    with warnings.catch_warnings(action="error"):
+        assert "why_empty" not in result.replace(per_image=nobody, per_class=tested).flagged().attrs
+    untested = tested.assign(testable=False)
+    with pytest.warns(UserWarning, match=r"not tested: nobody could .* \(too few\)") as told:
+        found = result.replace(per_image=nobody, per_class=untested).flagged()
+    assert told[0].filename == __file__
+    assert found.attrs["why_empty"] == str(told[0].message)
+    assert len(result.replace(per_class=untested).flagged()) == 2
+
+
+def test_titles_name_the_patient_and_the_end_of_a_path() -> None:
+    assert _image_title("a.png", "a.png") == "a.png"
+    long = _image_title("/".join(["folder"] * 20) + "/x01.png", "p1")
+    assert long.startswith("p1\n...")
+    assert long.endswith("folder/x01.png")
+    assert max(map(len, long.split("\n"))) == 34
+
+
+def test_a_table_of_losses_names_no_images(tmp_path: Path, scans: Path) -> None:
+    result = saved(tmp_path / "run", scans)
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump({"file": "losses.csv"}))
+    with pytest.raises(InputError, match="rests on a table of losses, which names no files"):
+        result.show("anna")
+
+
 def test_flagged_pairs_of_a_synthetic_set(tmp_path: Path, scans: Path) -> None:
     pairs = {"synthetic_image": ["s1", "s2"], "training_image": ["scan0.png", "scan1.png"], "patient": ["anna", "anna"]}
     review = pd.DataFrame({**pairs, "verdict": ["", "dismiss"]})
@@ -109,10 +147,11 @@ def test_flagged_pairs_of_a_synthetic_set(tmp_path: Path, scans: Path) -> None:
 def test_a_patients_images_are_drawn_most_memorized_first(tmp_path: Path, scans: Path) -> None:
     result = saved(tmp_path / "run", scans)
     axes = result.show("anna")
-    assert [ax.get_title() for ax in axes] == ["scan1.png  M = 2.50", "scan0.png  M = 0.10"]
+    assert [ax.get_title() for ax in axes] == ["anna\nscan1.png  M = 2.50", "anna\nscan0.png  M = 0.10"]
     assert (np.asarray(axes[0].images[0].get_array()) == 50).all()
     own = list(Figure().subplots(1, 3))
     assert result.show("bert", axes=own) == own[:2]
+    assert [ax.get_title() for ax in result.show("scan3.png")] == ["bert\nscan3.png  M = 0.40"]
     with pytest.raises(InputError, match=r"'carl' is no patient.*anna, bert"):
         result.show("carl")
     (scans / "scan1.png").unlink()
@@ -136,7 +175,8 @@ def test_plots_take_and_give_axes(tmp_path: Path, scans: Path) -> None:
     result = saved(tmp_path / "run", scans)
     ax = Figure().subplots()
     assert result.plot_classes(ax) is ax
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", HOSTILE]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [f"{HOSTILE}  n = 1", "a  n = 2"]  # the rarest first
+    assert [line.get_xdata()[0] for line in ax.get_lines()[1:]] == [0, 0.1, 0.3]
     assert result.plot_roc().get_legend().get_texts()[0].get_text() == "loss threshold"
     ax.figure.savefig(tmp_path / "classes.png")  # a class may be called as no formula is
     with pytest.raises(InputError, match="audit classifier has no distances"):

@@ -6,6 +6,7 @@ or a path: its folder does not tell which those are.
 """
 
 import html
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -16,10 +17,12 @@ import pandas as pd
 
 from memorisk.report.columns import booleans, column_numbers, column_texts, rows
 from memorisk.report.result import ID_COLUMNS, Result, redact
+from memorisk.report.statements.statement import WAYS
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import read_table
 from memorisk.runs.folder import is_hidden, read_config
 from memorisk.runs.settings import written_settings
+from memorisk.statistics.verdicts.tiers import HIGH_ABOVE, MODERATE_FROM
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +41,7 @@ _CLASS_COLUMNS: Mapping[str, str] = {
     "n_exposing": "Exposing",
     "n_kept": "Kept",
 }
-_MOST_ROWS, _MOST_IMAGES = 30, 24
+_MOST_ROWS, _MOST_IMAGES, _TITLE = 30, 24, 34
 _IDS = (*ID_COLUMNS, "patient", "synthetic_image", "training_image", "synthetic_path", "training_path")
 _SETS = {"image": "images", "training": "train", "synthetic": "synthetic"}
 """The setting that names where images come from, by what they are called in tables."""
@@ -52,7 +55,7 @@ def result_html(result: Result) -> str:
     """
     shown = redact(result) if result.redacted else result
     parts = [f"<p><strong>{html.escape(_HEADLINES.get(shown.status, shown.status))}</strong></p>"]
-    for heading, sentences in (("", shown.why), ("What would decide it", shown.what_would_decide)):
+    for heading, sentences in (("", shown.why), (WAYS.get(shown.status, ""), shown.what_would_decide)):
         if sentences:
             told = "".join(f"<li>{html.escape(one)}</li>" for one in sentences[:_MOST_ROWS])
             parts.append(f"{f'<p>{heading}</p>' if heading else ''}<ul>{told}</ul>")
@@ -65,29 +68,42 @@ def result_html(result: Result) -> str:
 
 
 def _html_table(table: pd.DataFrame) -> str:
-    """The first rows of a table."""
-    head = "".join(f"<th>{_CLASS_COLUMNS[str(name)]}</th>" for name in table.columns)
+    """The first rows of a table; numbers stand at the right, with the same decimals in a column."""
+    right = [pd.api.types.is_numeric_dtype(table[name]) for name in table.columns]
+    aligned = [f' style="text-align:{"right" if number else "left"}"' for number in right]
+    columns = [_cells(table[name].head(_MOST_ROWS)) for name in table.columns]
+    head = "".join(f"<th{at}>{_CLASS_COLUMNS[str(n)]}</th>" for n, at in zip(table.columns, aligned, strict=True))
     body = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(_cell(value))}</td>' for value in row)}</tr>"
-        for row in table.head(_MOST_ROWS).itertuples(index=False, name=None)
+        f"<tr>{''.join(f'<td{at}>{html.escape(value)}</td>' for value, at in zip(row, aligned, strict=True))}</tr>"
+        for row in zip(*columns, strict=True)
     )
     more = f"<p>{len(table) - _MOST_ROWS} more classes in <code>per_class</code></p>" if len(table) > _MOST_ROWS else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def _cell(value: Any) -> str:
-    """A value of a table as text."""
-    if isinstance(value, float):
-        return "" if np.isnan(value) else f"{value:.3g}"
-    return str(value)
+def _cells(column: pd.Series) -> list[str]:
+    """A column as text: counts whole, other numbers with two decimals."""
+    if not pd.api.types.is_float_dtype(column):
+        return [str(value) for value in column]
+    values = column_numbers(column.to_frame("values"), "values")
+    whole = bool((values[np.isfinite(values)] % 1 == 0).all()) and column.name not in ("mean", "low", "high")
+    return ["" if np.isnan(value) else f"{value:,.{0 if whole else 2}f}" for value in values]
 
 
 def flagged_images(result: Result) -> pd.DataFrame:
     """List what an audit flags, worst first, with the files where they are known.
 
+    A row is an image (``image``; of a synthetic set a pair, ``synthetic_image`` and ``training_image``), not a patient:
+    reports count patients, which ``group`` (of a synthetic set ``patient``) names. ``frame["group"].nunique()`` is
+    the count of a report.
+
     Args:
         result: Of a classifier (its images of flagged patients, by M), of a synthetic set (its pairs, most alike
             first), or of a filter (rejected images).
+
+    Returns:
+        The table. Where it is empty because nobody could have been flagged, a `UserWarning` says so, and
+        ``frame.attrs["why_empty"]`` keeps the sentence.
 
     Raises:
         InputError: It is of another audit.
@@ -105,8 +121,21 @@ def flagged_images(result: Result) -> pd.DataFrame:
         raise InputError(f"this is a result of audit {result.verdict.get('audit')}, which flags no images")
     found = found.reset_index(drop=True)
     if result.redacted:
-        return found.drop(columns=[name for name in _IDS if name in found])
-    return found if result.folder is None else _with_paths(found, result.folder)
+        found = found.drop(columns=[name for name in _IDS if name in found])
+    elif result.folder is not None:
+        found = _with_paths(found, result.folder)
+    if not len(found) and (why := _untested(result.per_class)):
+        found.attrs["why_empty"] = why
+        warnings.warn(why, UserWarning, stacklevel=3)  # at the line that calls `Result.flagged`
+    return found
+
+
+def _untested(classes: pd.DataFrame) -> str:
+    """Say that nobody could have been flagged; empty where somebody could, or where it is not known."""
+    if not len(classes) or "testable" not in classes or booleans(classes, "testable").any():
+        return ""
+    why = next((text for text in column_texts(classes, "why_not") if text), "") if "why_not" in classes else ""
+    return f"not tested: nobody could have been flagged in any class{f' ({one_line(why, 200)})' if why else ''}"
 
 
 def _with_paths(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
@@ -135,7 +164,7 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
 
     Args:
         result: As `Result.load` or an audit gave it.
-        patient: The id, as ``group`` of its tables.
+        patient: The id, as ``group`` of its tables; of a classifier also that of one image, which is shown alone.
         axes: One for each image; a new figure where none are given.
 
     Returns:
@@ -152,10 +181,16 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
     if hidden is not None or any(is_hidden(config.get(name)) for name in _SETS.values()):
         raise InputError(f"this run was made with {hidden or 'pseudonymise'}: it shows no images")
     if "images" in config:
-        wanted = _rows_of(result.per_image, "group", patient, result)
+        is_patient = "group" in result.per_image and patient in column_texts(result.per_image, "group")
+        is_image = not is_patient and patient in column_texts(result.per_image, "image")
+        wanted = _rows_of(result.per_image, "image" if is_image else "group", patient, result)
         order = wanted.sort_values("M", ascending=False, kind="stable") if "M" in wanted else wanted
         values = column_numbers(order, "M") if "M" in order else np.empty(0)
-        titles = {image: f"{image}  M = {m:.2f}" for image, m in zip(order["image"], values, strict=False)}
+        whose = column_texts(order, "group") if "group" in order else [patient] * len(order)
+        shown = dict(zip(column_texts(order, "image"), whose, strict=True))
+        titles = {image: _image_title(image, who) for image, who in shown.items()}
+        for image, m in zip(column_texts(order, "image"), values, strict=False):
+            titles[image] = f"{_image_title(image, shown[image])}  M = {m:.2f}"
         pixels = _pixels(config, "images", list(dict.fromkeys(order["image"]))[:_MOST_IMAGES])
     elif "train" in config:
         _rows_of(result.per_group, "group", patient, result)
@@ -168,9 +203,21 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
         pixels = {f"training {name}": one for name, one in _pixels(config, "train", real).items()}
         pixels |= {f"synthetic {name}": one for name, one in _pixels(config, "synthetic", made).items()}
         titles = {name: name for name in pixels}
+    elif "file" in config:
+        raise InputError(
+            f"{one_line(result.folder)} rests on a table of losses, which names no files of images: look for "
+            "the image of that id where the losses were computed"
+        )
     else:
         raise InputError(f"{one_line(result.folder)} names no images of patients to show")
     return _draw_images({titles.get(name, name): one for name, one in pixels.items()}, axes)
+
+
+def _image_title(image: str, patient: str) -> str:
+    """Name an image below its patient, where that is another name; long paths lose their beginning."""
+    image = one_line(image, 1000)
+    image = image if len(image) <= _TITLE else f"...{image[3 - _TITLE :]}"
+    return image if patient in (image, "") else f"{one_line(patient, _TITLE)}\n{image}"
 
 
 def _rows_of(table: pd.DataFrame, column: str, patient: str, result: Result) -> pd.DataFrame:
@@ -229,7 +276,7 @@ def _draw_images(pixels: Mapping[str, np.ndarray], axes: "Sequence[Axes] | None"
         limit = np.iinfo(image.dtype).max if image.dtype == np.uint8 else int(image.max()) or 1
         place.imshow(image[..., 0] if grey else image / limit, cmap="gray" if grey else None, vmin=0, vmax=limit)
         place.set_axis_off()
-        place.set_title(one_line(title, 40), fontsize=8, parse_math=False)
+        place.set_title("\n".join(one_line(line, 48) for line in title.split("\n")), fontsize=8, parse_math=False)
     return drawn
 
 
@@ -243,7 +290,9 @@ def _axes(ax: "Axes | None") -> "Axes":
 
 
 def plot_classes(result: Result, ax: "Axes | None" = None) -> "Axes":
-    """Draw the mean memorization of each class with its interval.
+    """Draw the mean memorization of each class with its interval, the rarest class first.
+
+    Dashed lines are where the tiers MODERATE and HIGH begin.
 
     Args:
         result: Of a classifier's audit.
@@ -257,13 +306,19 @@ def plot_classes(result: Result, ax: "Axes | None" = None) -> "Axes":
     table = result.per_class
     if not {"label", "mean", "low", "high"} <= set(table):
         raise _lacks(result, "memorization of classes", "plot_distances")
+    if "n" in table:
+        table = table.sort_values("n", kind="stable")
     mean, low, high = (column_numbers(table, name) for name in ("mean", "low", "high"))
     ax = _axes(ax)
     place = np.arange(len(table))
     ax.hlines(place, low, high, color=colour("blue"), linewidth=2)
     ax.plot(mean, place, "o", color=colour("blue"))
     ax.axvline(0, color=colour("muted"), linewidth=0.8)
-    ax.set_yticks(place, [one_line(name, 30) for name in column_texts(table, "label")])
+    for begins in (MODERATE_FROM, HIGH_ABOVE):
+        ax.axvline(begins, color=colour("muted"), linewidth=0.8, linestyle="--")
+    counts = [f"  n = {n:,.0f}" for n in column_numbers(table, "n")] if "n" in table else [""] * len(table)
+    names = [one_line(name, 30) for name in column_texts(table, "label")]
+    ax.set_yticks(place, [f"{name}{n}" for name, n in zip(names, counts, strict=True)])
     for label in ax.get_yticklabels():
         label.set_parse_math(False)
     ax.invert_yaxis()

@@ -78,9 +78,11 @@ def audit_classifier(
     section 3.
 
     Args:
-        images: Folder, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits".
+        images: Folder, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits"; or in Python a DataFrame with
+            a column of files, arrays ``(X, y, groups)``, or a data set of torch or of Hugging Face.
         out: The run folder: new, empty, or a run of the same audit to go on with.
-        progress: Called with (stage, done, total).
+        progress: Called with (stage, done, total); by default a bar in a terminal, a line in a notebook or a log.
+            ``memorisk.no_progress`` is silent.
         dry_run: Decode the images, plan, and return the plan without training.
         **settings: Any field of ``ClassifierOptions``.
 

@@ -229,7 +229,8 @@ def filter_synthetic(
     """Write the synthetic images that no detector takes for a copy of a training image, with a guarantee or not at all.
 
     Args:
-        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        train: The images that the generator was trained on: folder, table, DICOM tree, file of
+            arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         synthetic: The images it made: a folder, a table, .npy or .npz, or their manifest.
         out: The folder for the kept set and the report: new, empty, or one of the same filter to write again.
         calibration: Real images of people whom neither the generator nor a detector has seen.

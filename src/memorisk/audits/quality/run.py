@@ -94,7 +94,8 @@ def assess_quality(
     """Measure how good synthetic images are, beside held-out real images.
 
     Args:
-        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        train: The images that the generator was trained on: folder, table, DICOM tree, file of
+            arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         synthetic: The images it made.
         out: The run folder: new, empty, or this command's to write again.
         held_out: Images of patients that it never saw; None for figures without a reference.

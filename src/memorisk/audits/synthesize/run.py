@@ -127,7 +127,8 @@ def synthesize(
     """Draw images until as many as asked for pass the detectors, with a guarantee or not at all.
 
     Args:
-        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        train: The images that the generator was trained on: folder, table, DICOM tree, file of
+            arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         out: The folder for the kept set, the ledger and the report: new, empty, or one of the same loop to go on with.
         generator: A folder of ``memorisk train generator``, ``module:function``, or what `load_generator` gave.
         calibration: Real images of people whom neither the generator nor a detector has seen.

@@ -188,7 +188,8 @@ def audit_synthetic(
     """Audit whether synthetic images copy the patients that their generator was trained on.
 
     Args:
-        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        train: The images that the generator was trained on: folder, table, DICOM tree, file of
+            arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         synthetic: The images it made, all that are to be released.
         out: The run folder: new, empty, or one of the same audit to write again.
         held_out: Images of patients that it never saw, a random part of the same data; None for distances only.
