@@ -140,6 +140,7 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
 
     console = plain_console()
     console.print(Text(f"design {found.design}, seeds {', '.join(map(str, found.seeds))}"), soft_wrap=True)
+    console.print(Text(f"network {one_line(found.network, 120)}"), soft_wrap=True)
     for name, number in found.parts.items():
         console.print(Text(f"{number:>14,} images in {name}"))
     for line in found.cost.lines():
