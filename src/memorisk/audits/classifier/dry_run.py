@@ -19,11 +19,11 @@ from memorisk.audits.classifier.result import ClassOutlook, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
 from memorisk.images.store import ImageStore
-from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.specs import SMALL_IMAGE, SMALL_MODEL, model_spec
 from memorisk.models.classifiers.zoo import is_download
 from memorisk.report.numbers import from_json
 from memorisk.runs.errors import listed, plural
-from memorisk.runs.workload import Cost, total
+from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM, PASS_POWER
 from memorisk.statistics.verdicts.verdict import seed_shortage
 from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
@@ -75,6 +75,7 @@ def _weight_bytes(job: TrainJob, store: ImageStore) -> int | None:
     return tensor_bytes(network)
 
 
+_LONG = 5400.0  # seconds of training: from here on `duration` says hours
 _TIMED_PIXELS = 1 << 20
 """Pixels of the batch that is timed: 64 images up to 128 px, 20 at 224 px."""
 
@@ -84,6 +85,7 @@ class DryRun:
     """What a command would do; printed, it is a few lines, and its fields hold all of it.
 
     Attributes:
+        network: Name of the network, and why it is this one where it was left to ``auto``.
         cost: What is still to be done.
         bytes_until_the_end: Changed images that an intervention keeps while it trains on them.
         parts: Images in each part.
@@ -95,8 +97,10 @@ class DryRun:
             twins, those without a partner.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
         notes: What keeps a pass away whatever is measured.
+        advice: What would take less time, where it is hours.
     """
 
+    network: str
     cost: Cost
     bytes_until_the_end: int
     parts: dict[str, int]
@@ -107,6 +111,7 @@ class DryRun:
     without_partner: WithoutPartner
     seconds: float | None
     notes: tuple[str, ...]
+    advice: tuple[str, ...]
 
     @property
     def could_pass(self) -> bool:
@@ -121,13 +126,14 @@ class DryRun:
         told = [
             f"{plural(self.cost.trainings or 0, 'training', 'trainings')}, "
             + ("of unknown duration" if self.seconds is None else f"about {duration(self.seconds)} on this machine"),
+            f"network {self.network}",
             f"design {self.design}, seeds {listed(self.seeds, 16)}; images: {parts}",
             f"somebody could be flagged in {listing:,} of {plural(len(self.classes), 'class', 'classes')}",
             *(["too small to be audited: " + listed(self.not_auditable)] if self.not_auditable else []),
         ]
         if alone := self.without_partner.n_groups:
             told.append(f"{plural(alone, 'group has', 'groups have')} no partner in this run: not scored")
-        return [*told, f"could pass: {'yes' if self.could_pass else 'no'}", *self.notes]
+        return [*told, f"could pass: {'yes' if self.could_pass else 'no'}", *self.notes, *self.advice]
 
     def __repr__(self) -> str:
         """Show the plan in a few lines."""
@@ -146,6 +152,7 @@ def describe_plan(
     store: ImageStore,
     options: ClassifierOptions,
     intended: InterventionPlan | None,
+    progress: Progress = no_progress,
 ) -> DryRun:
     """Count, time two steps, and rehearse the analysis on losses that hold nothing."""
     names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
@@ -153,10 +160,14 @@ def describe_plan(
     evidence = _empty_evidence(plan)
     classes = _outlook(evidence, plan, options)
     unscored = uncovered_images(evidence, 0, plan.parts.too_small)
+    progress("timing a training step", 0, 0)
     each, images = _seconds_per_image(plan, recipe, store, options), 0.0
     if each is not None:  # a forward pass is a third of a step
         images = (cost.images_trained or 0) + (cost.images_passed or 0) / 3
+    seconds = None if each is None else each * images / training_processes(options)
+    known = not store.manifest.n_without_group or options.one_image_per_patient
     return DryRun(
+        _network(recipe, options),
         cost,
         0 if intended is None else store.images.nbytes,
         dict(zip(names.tolist(), counts.tolist(), strict=True)),
@@ -165,10 +176,27 @@ def describe_plan(
         plan.parts.too_small,
         classes,
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
-        None if each is None else each * images / training_processes(options),
-        _cannot_pass(
-            plan, classes, options.notice, not store.manifest.n_without_group or options.one_image_per_patient
-        ),
+        seconds,
+        _cannot_pass(plan, classes, options.notice, known),
+        _smaller_network(recipe, options, seconds),
+    )
+
+
+def _network(recipe: Recipe, options: ClassifierOptions) -> str:
+    """Name the network; of one that the size of the images chose, say so."""
+    if recipe.own or options.model != "auto":
+        return recipe.model
+    below = recipe.model == SMALL_MODEL
+    return f"{recipe.model} (auto, {f'below {SMALL_IMAGE} px' if below else f'{SMALL_IMAGE} px and above'})"
+
+
+def _smaller_network(recipe: Recipe, options: ClassifierOptions, seconds: float | None) -> tuple[str, ...]:
+    """Name the small network where `auto` took another one that will train for hours."""
+    if seconds is None or seconds < _LONG or options.model != "auto" or recipe.model == SMALL_MODEL:
+        return ()
+    return (
+        f"{recipe.model} is long to train here: a first audit by --model {SMALL_MODEL} takes a small part of the time "
+        "(it is an audit of another network)",
     )
 
 

@@ -116,7 +116,7 @@ def audit_classifier(
     check_classes(early, options)
     if dry_run:
         plan, recipe, store, _, intended = _prepare(manifest, folder, options, progress, dry_run=True)
-        return describe_plan(folder, plan, recipe, store, options, intended)
+        return describe_plan(folder, plan, recipe, store, options, intended, progress)
     with worker_pool(training_processes(options), options.threads, warm_up):
         plan, recipe, store, linked, intended = _prepare(manifest, folder, options, progress, dry_run=False)
         names = Pseudonyms.from_options(options)

@@ -150,8 +150,9 @@ def measure_features(
     if source.kind == "saved":
         return _saved(sets, source, options)
     load = partial(_load, detector, options=options, reference=sets.real, progress=progress)
-    train, ours = load(sets.train), load(hidden.store)
-    held = None if sets.held is None else load(sets.held)
+    train = load(sets.train, what="training images")
+    ours = load(hidden.store, what="synthetic images" + (" and planted copies" if len(hidden.of_plants) else ""))
+    held = None if sets.held is None else load(sets.held, what="held-out images")
     real = np.concatenate([train.values, *([] if held is None else [held.values])])
     place = {value: row for row, value in reversed(list(enumerate(sets.real.pixel_hashes)))}
     n = len(train.values)
@@ -215,7 +216,12 @@ def _load(
     options: SyntheticOptions,
     reference: ImageStore,
     progress: Progress,
+    what: str,
 ) -> Features:
+    def counted(stage: str, done: int, total: int) -> None:
+        """Say of which images."""
+        progress(f"{stage}: {what}", done, total)
+
     own = len(options.sources) > 1 and detector.source.kind == "detector"  # which has its own size
     return detector.features(
         store,
@@ -224,7 +230,7 @@ def _load(
         normalise=None if own else options.normalise,
         device=options.device,
         precision=options.precision,
-        progress=progress,
+        progress=counted,
     )
 
 

@@ -19,6 +19,7 @@ from memorisk.audits.generated.sets import is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import Findings, compute_findings, held_out_for_kinds, with_alignments
 from memorisk.audits.synthetic.flags import Clusters, Flag, aligned_flags, copy_clusters, flag_pairs, review_table
+from memorisk.audits.synthetic.kept_alignments import KeptAlignments
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.pixel_counts import LiteratureStatistics
 from memorisk.audits.synthetic.result import (
@@ -58,7 +59,11 @@ from memorisk.statistics.copies.tails import copies_for_power
 
 
 def analyse_synthetic(
-    evidence: SyntheticEvidence, options: SyntheticOptions, names: Pseudonyms, progress: Progress = no_progress
+    evidence: SyntheticEvidence,
+    options: SyntheticOptions,
+    names: Pseudonyms,
+    progress: Progress = no_progress,
+    kept: KeptAlignments | None = None,
 ) -> Result:
     """Compute statistics, take a second look at pairs, and make verdict and tables.
 
@@ -67,12 +72,13 @@ def analyse_synthetic(
         options: Levels, and what a pass needs.
         names: Replaces ids, or leaves them.
         progress: Called with (stage, done, total) of the second look.
+        kept: Alignments of before, from which a killed audit goes on; None for none.
     """
     distances = [view.distances for view in evidence.views]
     found = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)
     paired = _paired(evidence, found, options)
     flags = flag_pairs(evidence, found, paired)
-    look = look_again(evidence, found, ((flag.synthetic, flag.train) for flag in flags), options.seed, progress)
+    look = look_again(evidence, found, ((flag.synthetic, flag.train) for flag in flags), options.seed, progress, kept)
     if look is not None:
         images = [pair.synthetic for pair in look.confirmed]
         found = with_alignments(found, images, look.plants, evidence.plants, options.seed)

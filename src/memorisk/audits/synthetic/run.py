@@ -3,9 +3,10 @@
 METHODS section 5: real images ask the synthetic set for their nearest image, and training patients are ranked among
 patients whom the generator never saw. Known copies, planted in the set, say what would have been found.
 
-Features are kept by content and plants come from the seed, so that the same command goes on where a killed one
-stopped. Features of the training images are an atlas that the audit of another set finds again. The dry run
-(``--dry-run``) says what the audit would compare and could say, before any feature is computed.
+Features are kept by content, plants come from the seed, and the second look leaves its alignments in the run folder
+until it is done, so that the same command goes on where a killed one stopped. Features of the training images are an
+atlas that the audit of another set finds again. The dry run (``--dry-run``) says what the audit would compare and could
+say, before any feature is computed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ from memorisk.audits.generated.sets import (
 )
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.audits.synthetic.analysis import analyse_synthetic
+from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
@@ -235,7 +237,10 @@ def audit_synthetic(
         _log_start(run, evidence)
         _write_manifests(run, sets, names)
         progress("testing", 0, 0)
-        result = analyse_synthetic(evidence, options, names, progress)
+        with kept_alignments(run / ALIGNMENTS, sets) as kept:
+            if kept.known:
+                run.log("goes on", alignments=len(kept.known))
+            result = analyse_synthetic(evidence, options, names, progress, kept)
         write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held}, names)
         result.save(run.path, beside=(FILES,))
         asked = write_review(run.path, result.tables["review"])

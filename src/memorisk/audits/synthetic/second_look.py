@@ -18,12 +18,14 @@ a person dismissed are not looked at.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from memorisk.audits.generated.distances import Candidates
 from memorisk.audits.generated.evidence import SyntheticEvidence
 from memorisk.audits.synthetic.findings import Findings
+from memorisk.audits.synthetic.kept_alignments import KeptAlignments
 from memorisk.images.copies.alignment import (
     Alignment,
     CopyDetails,
@@ -33,6 +35,7 @@ from memorisk.images.copies.alignment import (
     refine,
     source_details,
 )
+from memorisk.images.pixels import hash_pixels
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.alignments import AlignmentCut, alignment_cut
 from memorisk.statistics.copies.calibration import one_per_group
@@ -99,6 +102,7 @@ def look_again(
     flagged: Iterable[Pair],
     seed: int,
     progress: Progress = no_progress,
+    kept: KeptAlignments | None = None,
 ) -> SecondLook | None:
     """Lay synthetic images on training images.
 
@@ -108,6 +112,7 @@ def look_again(
         flagged: Rows of pairs that ask for it, the most urgent first.
         seed: Of the images drawn for the null.
         progress: Called with (stage, done, total).
+        kept: Alignments of before, from which a killed audit goes on; None for none.
 
     Returns:
         What it says; None where there are no synthetic images, where no held-out images were given, or where distances
@@ -118,6 +123,7 @@ def look_again(
     candidates = [each for each in few if each is not None]
     if not len(made_images) or held_store is None or len(candidates) < len(few):
         return None
+    kept = kept or KeptAlignments()
     dismissed = evidence.copies.dismissed
     asked = _asked(flagged, dismissed)
     looked = dict(list(asked.items())[:MOST_IMAGES])
@@ -128,21 +134,21 @@ def look_again(
     train, held = KeptDetails(evidence.sets.train.images), KeptDetails(held_store.images)
     rng = np.random.default_rng([67, seed])
     people = rng.permutation(one_per_group(found.held_patients, seed=seed))[:MOST_IMAGES]
-    null = _largest(held_store.images, people, [c.held for c in candidates], train, progress, "held-out images")
+    null = _largest(held_store.images, people, [c.held for c in candidates], train, progress, kept, "held-out images")
     some = rng.permutation(len(made_images))[:MOST_IMAGES]
-    control = _largest(made_images, some, [c.synthetic_held for c in candidates], held, progress, "a control")
+    control = _largest(made_images, some, [c.synthetic_held for c in candidates], held, progress, kept, "a control")
     trials = len(made_images) + sum(map(len, looked.values()))
     cut = alignment_cut(null, control, trials)
     pairs = []
     for number, (made, flags) in enumerate(looked.items()):
         progress("laying pairs on one another", number, len(looked))
         near = [row for row in _union(each.synthetic[made] for each in candidates) if (made, row) not in dismissed]
-        aligned = lay_on_nearest(copy_details(np.asarray(made_images[made])), near, train, flags)
+        aligned = kept(("pairs", made, near, flags), partial(_lay, made_images[made], near, train, flags))
         beyond = [pair for pair in aligned if cut.confirmed(pair[1].similarity)] or aligned[:1]
         pairs += [AlignedPair(made, row, how, bool(cut.confirmed(how.similarity))) for row, how in beyond]
     pairs.sort(key=lambda pair: (-pair.alignment.similarity, pair.synthetic, pair.train))
     near = _as_near(evidence, MOST_IMAGES - min(len(asked), MOST_IMAGES))
-    plants, kinds = _plants(evidence, found, candidates, train, cut, near, seed, progress)
+    plants, kinds = _plants(evidence, found, candidates, train, cut, near, seed, progress, kept)
     n_left = max(0, len(asked) - MOST_IMAGES)
     return SecondLook(cut, null, control, tuple(pairs), len(looked), n_left, plants, kinds)
 
@@ -205,19 +211,28 @@ def lay_on_nearest(
     )
 
 
+def _lay(
+    image: np.ndarray, near: Sequence[int], details: KeptDetails, flagged: Sequence[int] = ()
+) -> list[tuple[int, Alignment]]:
+    """Do what `lay_on_nearest` does, of pixels [h, w, c]."""
+    return lay_on_nearest(copy_details(np.asarray(image)), near, details, flagged)
+
+
 def _largest(
     images: Sequence[np.ndarray] | np.ndarray,
     rows: np.ndarray,
     few: Sequence[np.ndarray],
     details: KeptDetails,
     progress: Progress,
+    kept: KeptAlignments,
     what: str,
 ) -> np.ndarray:
     """[n] largest similarity of each of some images with its candidates; 0 where there are no details."""
     largest = np.zeros(len(rows))
     for number, row in enumerate(rows.tolist()):
         progress(f"laying {what} on their nearest", number, len(rows))
-        aligned = lay_on_nearest(copy_details(np.asarray(images[row])), _union(each[row] for each in few), details)
+        near = _union(each[row] for each in few)
+        aligned = kept((what, row, near), partial(_lay, images[row], near, details))
         largest[number] = aligned[0][1].similarity if aligned else 0.0
     return largest
 
@@ -231,6 +246,7 @@ def _plants(
     looked: np.ndarray,
     seed: int,
     progress: Progress,
+    kept: KeptAlignments,
 ) -> tuple[np.ndarray, dict[str, Proportion]]:
     """[P] which of the plants that would be looked at are confirmed with the right person."""
     plants = evidence.plants
@@ -240,7 +256,8 @@ def _plants(
     for number, at in enumerate(np.flatnonzero(looked).tolist()):
         progress("laying planted copies on their candidates", number, int(looked.sum()))
         near = _union(each.plants[at] for each in candidates)
-        aligned = lay_on_nearest(copy_details(plants.pixels[at]), near, train)
+        copy = plants.pixels[at]
+        aligned = kept(("planted copies", hash_pixels(copy), near), partial(_lay, copy, near, train))
         whose = found.patients[[row for row, how in aligned if cut.confirmed(how.similarity)]]
         confirmed[at] = found.patients[plants.source[at]] in whose
     power = plant_power(confirmed, found.patients[plants.source], kinds=plants.kind.tolist(), seed=seed)

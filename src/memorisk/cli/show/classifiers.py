@@ -140,6 +140,7 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
 
     console = plain_console()
     console.print(Text(f"design {found.design}, seeds {', '.join(map(str, found.seeds))}"), soft_wrap=True)
+    console.print(Text(f"network {one_line(found.network, 120)}"), soft_wrap=True)
     for name, number in found.parts.items():
         console.print(Text(f"{number:>14,} images in {name}"))
     for line in found.cost.lines():
@@ -174,7 +175,7 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     if found.not_auditable:
         names = ", ".join(one_line(n, 40) for n in found.not_auditable)
         console.print(Text(f"too small to be audited: {names}"), soft_wrap=True)
-    for note in found.notes:
+    for note in (*found.notes, *found.advice):
         console.print(Text(f"note: {note}"), soft_wrap=True)
 
 

@@ -16,6 +16,8 @@ CAFFE_MEAN, CAFFE_STD = (123.68 / 255, 116.779 / 255, 103.939 / 255), (1 / 255, 
 
 SMALL_IMAGE = 64
 """Images below this many pixels a side get the small CNN by default (DESIGN, "Defaults")."""
+SMALL_MODEL = "small_cnn"
+"""The network that they get."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,7 @@ def model_spec(name: str) -> ModelSpec:
 
 def auto_model(image_size: int) -> str:
     """The name that ``--model auto`` stands for: the small CNN below 64 px, ResNet-50 from there on."""
-    return "small_cnn" if image_size < SMALL_IMAGE else "resnet50"
+    return SMALL_MODEL if image_size < SMALL_IMAGE else "resnet50"
 
 
 register_spec(

@@ -22,7 +22,7 @@ SplitSeed = Annotated[int, in_group("design", help="Random seed for the split.")
 Model = Annotated[
     str,
     in_group("training", essential=True, help="Network: any name of timm, a network of the papers, or a small one; "
-    "auto: small_cnn below 64 pixels, resnet50 above."),
+    "auto: small_cnn below 64 pixels, resnet50 from 64 on."),
 ]  # fmt: skip
 Weights = Annotated[
     str | None,

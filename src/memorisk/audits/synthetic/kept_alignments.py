@@ -1,0 +1,115 @@
+"""Alignments of a second look that is going on, so that a killed audit goes on where it stopped.
+
+One file of the run folder holds them; the finished audit has none. It is named after nobody: its keys are hashes over
+the pixels of all sets, the rows that are compared and the versions of the libraries, so that an audit of anything else
+finds nothing in it.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from memorisk.audits.generated.sets import Sets
+from memorisk.images.copies.alignment import Alignment
+from memorisk.runs.environment import versions
+from memorisk.runs.errors import CONTENT_ERRORS, MemoriskError
+from memorisk.runs.files import fingerprint, read_json, write_text
+
+ALIGNMENTS = "second-look.json"
+"""The file, while the audit is going on."""
+SAVED_EVERY = 10.0
+"""Seconds between two writes of it: what a kill costs at most."""
+_FORMAT = 1
+
+Laid = list[tuple[int, Alignment]]
+"""Rows and alignments, the most similar first."""
+
+
+class KeptAlignments:
+    """What was laid on what, by key.
+
+    Args:
+        path: The file; None to keep nothing.
+        content: Hash of all that every alignment depends on.
+    """
+
+    def __init__(self, path: Path | None = None, content: str = "") -> None:
+        self.path, self.content = path, content
+        self.known: dict[str, list[Any]] = {}
+        self._saved = time.monotonic()
+
+    def __call__(self, asked: Sequence[Any], compute: Callable[[], Laid]) -> Laid:
+        """Return what was found before, or compute and keep it.
+
+        Args:
+            asked: Which images are laid on which others; JSON can hold it.
+            compute: Lays them.
+        """
+        if self.path is None:
+            return compute()
+        key = fingerprint(self.content, list(asked), length=32)
+        with suppress(*CONTENT_ERRORS):  # entries of a damaged file are computed again
+            if key in self.known:
+                return [(int(row), _read(how)) for row, how in self.known[key]]
+        laid = compute()
+        self.known[key] = [[row, _written(how)] for row, how in laid]
+        if time.monotonic() - self._saved >= SAVED_EVERY:
+            self.save()
+        return laid
+
+    def save(self) -> None:
+        """Write the file; a disk that is full stops no audit here."""
+        if self.path is not None and self.known:
+            with suppress(OSError, MemoriskError):
+                write_text(self.path, json.dumps(self.known))
+        self._saved = time.monotonic()
+
+
+@contextmanager
+def kept_alignments(path: Path, sets: Sets) -> Iterator[KeptAlignments]:
+    """Keep alignments in a file, also those of an audit that an error or a signal ends; remove it after the last one.
+
+    Args:
+        path: The file.
+        sets: Whose images are aligned.
+    """
+    stores = (sets.train, sets.synthetic, sets.held)
+    pixels = [None if store is None else store.pixel_hashes.tolist() for store in stores]
+    kept = KeptAlignments(path, fingerprint(_FORMAT, versions(), cv2.__version__, pixels, length=32))
+    with suppress(OSError, MemoriskError):
+        found = read_json(path)
+        kept.known = found if isinstance(found, dict) else {}
+    try:
+        yield kept
+    except BaseException:
+        kept.save()
+        raise
+    path.unlink(missing_ok=True)
+
+
+def _written(how: Alignment) -> list[Any]:
+    """Numbers of an alignment as JSON holds them: to the last bit."""
+    return [
+        how.matrix.tolist(), how.overlap, how.similarity, how.agreeing, list(how.copy_shape), list(how.source_shape)
+    ]  # fmt: skip
+
+
+def _read(numbers: list[Any]) -> Alignment:
+    """The alignment of these numbers.
+
+    Raises:
+        ValueError: They are none.
+    """
+    matrix, overlap, similarity, agreeing, copy, source = numbers
+    placed = np.array(matrix, dtype=np.float64)
+    if placed.shape != (2, 3):
+        raise ValueError("no transform")
+    (rows, columns), (height, width) = copy, source
+    shapes = (int(rows), int(columns)), (int(height), int(width))
+    return Alignment(placed, float(overlap), float(similarity), float(agreeing), *shapes)
