@@ -63,13 +63,14 @@ def lines_of(text: str) -> list[str]:
     return text[:-1].split("\n")
 
 
-def test_the_terminal_gets_one_line_a_row_and_no_control_characters(capsys, images, run):
+def test_the_terminal_gets_a_row_for_each_class_and_no_control_characters(capsys, images, run):
     code, out, err = answer(capsys, "audit", "classifier", images, "--out", run, "--gallery", *AUDIT)
     assert (code, err) == (0, "")
     lines = lines_of(out)
     assert lines[0].startswith("class")
-    rows = lines[1 : 1 + len(LABELS)]
-    assert all(row.split()[-1] in ("LOW", "MODERATE", "HIGH") for row in rows), rows
+    table = lines[1 : lines.index("")]  # a long name goes on below, in a line without a tier
+    rows = [line for line in table if line.split()[-1] in ("LOW", "MODERATE", "HIGH")]
+    assert len(rows) == len(LABELS), table
     assert {row[:3] for row in rows} == {label[:3] for label in LABELS}
     assert lines[-1].startswith("Report: ")
     for command in (
@@ -222,6 +223,8 @@ def test_any_table_is_read_as_it_is_or_refused_in_one_line(folder, rows, columns
         return
     assert manifest.n == len(rows)
     assert len(set(manifest.images)) == manifest.n
+    if all(Path(name.strip()).is_absolute() for name, _, _ in rows):
+        return  # a table that names each file by an absolute path says where its images are
     root = (folder / "set").resolve()
     for row in range(manifest.n):
         assert root in Path(manifest.file(row)).resolve().parents

@@ -1,5 +1,6 @@
 """The benchmark of copies as it is run: what is recognised at which threshold, and where thresholds come from."""
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,7 @@ def test_what_cannot_be_run_is_refused(people: Path, tmp_path: Path, capsys: pyt
     assert code == 0
     assert "recognises most of the strongest copies" in shown
     assert "another kind" not in refusal(capsys, *command, "--detectors", "mse", "--test-images", "6")
-    assert memorisk.benchmark_copies.__wrapped__ is benchmark_copies
+    assert inspect.unwrap(memorisk.benchmark_copies) is inspect.unwrap(benchmark_copies)
 
 
 @pytest.mark.parametrize("width", [320, 1280])

@@ -1,5 +1,6 @@
 """The benchmark of re-identification as it is run: planned, killed, resumed, grown, refused; what its tables say."""
 
+import inspect
 import json
 import os
 import signal
@@ -273,7 +274,7 @@ def test_the_command_plans_prints_and_answers(
         pd.read_parquet(out / "tables" / "leaderboard.parquet")["detector"]
     )
     assert told["reference"] == "MSE"
-    assert memorisk.benchmark_reid.__wrapped__ is benchmark_reid
+    assert inspect.unwrap(memorisk.benchmark_reid) is inspect.unwrap(benchmark_reid)
 
 
 def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

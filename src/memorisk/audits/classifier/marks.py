@@ -48,7 +48,7 @@ def marks_to_keep(folder: Path, review: Path | None) -> Marks:
     if review is not None and not review.is_file():
         raise InputError(f"--review {one_line(review)} is no file: name {FILE} of an earlier run")
     given = {} if review is None else _read(review)
-    return {} if read_marks(folder) else given
+    return given if given and not read_marks(folder) else {}
 
 
 def keep_marks(folder: Path, given: Marks, groups: pd.DataFrame, names: Pseudonyms) -> int:

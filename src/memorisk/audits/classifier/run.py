@@ -101,7 +101,6 @@ def audit_classifier(
     options = options_from(settings)
     _ = options.one_regime  # several are compared by `memorisk.audit_defences`
     folder = Path(out)
-    marks = marks_to_keep(folder, options.review)
     refuse_overlap(folder, path_sources({"IMAGES": images, "--image-root": options.image_root}))
     if not dry_run:
         check_out_folder(folder, {}, identity=[])
@@ -109,6 +108,7 @@ def audit_classifier(
         _refuse_fewer_seeds(folder, options)
         if options.processes != 1 and options.executor == "local":
             prepare_workers(*WORKER_MODULES)
+    marks = marks_to_keep(folder, options.review)
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)
     early = draw_parts(manifest, [], options, options.split_seed)  # refuse what cannot be audited before decoding it
