@@ -68,10 +68,10 @@ def result_html(result: Result) -> str:
 
 
 def _html_table(table: pd.DataFrame) -> str:
-    """The first rows of a table; numbers stand at the right, with the same decimals in a column."""
+    """Write the first rows of a table; numbers stand at the right, with the same decimals in a column."""
     right = [pd.api.types.is_numeric_dtype(table[name]) for name in table.columns]
     aligned = [f' style="text-align:{"right" if number else "left"}"' for number in right]
-    columns = [_cells(table[name].head(_MOST_ROWS)) for name in table.columns]
+    columns = [_cells(pd.Series(table[name].head(_MOST_ROWS))) for name in table.columns]
     head = "".join(f"<th{at}>{_CLASS_COLUMNS[str(n)]}</th>" for n, at in zip(table.columns, aligned, strict=True))
     body = "".join(
         f"<tr>{''.join(f'<td{at}>{html.escape(value)}</td>' for value, at in zip(row, aligned, strict=True))}</tr>"
@@ -82,7 +82,7 @@ def _html_table(table: pd.DataFrame) -> str:
 
 
 def _cells(column: pd.Series) -> list[str]:
-    """A column as text: counts whole, other numbers with two decimals."""
+    """Write a column as text: counts whole, other numbers with two decimals."""
     if not pd.api.types.is_float_dtype(column):
         return [str(value) for value in column]
     values = column_numbers(column.to_frame("values"), "values")

@@ -438,7 +438,7 @@ def _written_at(path: Path) -> int:
 
 
 def _lead(run: RunEntry, verdict: Mapping[str, Any] | None) -> list[Block]:
-    """What a run says first: its verdict, or the problems that a check found."""
+    """Lay out what a run says first: its verdict, or the problems that a check found."""
     if run.kind == "images" and verdict is not None:
         problems = verdict.get("problems")
         counts = problems if isinstance(problems, Mapping) else {}

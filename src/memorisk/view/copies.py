@@ -101,11 +101,11 @@ class CheckRun:
         return len(self._first)
 
     def crossing(self, role: str) -> np.ndarray:
-        """[sets] whether images of a set differ in a role; in groups only where a patient is known."""
+        """Return [sets] whether images of a set differ in a role; in groups only where a patient is known."""
         return np.array([role in roles for roles in self._crossed], dtype=bool)
 
     def choices(self) -> tuple[list[tuple[str, str, int]], list[tuple[str, str, int]]]:
-        """What can be chosen by, as (value, words, sets): the roles, and the kinds."""
+        """List what sets can be chosen by, as (value, words, sets): the roles, and the kinds."""
         across = [(role, text, int(self.crossing(role).sum())) for role, text in _CROSSED.items()]
         kinds = [(kind, words, int((self._kind == kind).sum())) for kind, words in WHAT.items()]
         return [one for one in across if one[2]], [one for one in kinds if one[2]]

@@ -284,7 +284,7 @@ class SyntheticRun(PairRun):
         ]
 
     def judging(self, place: int) -> Judging:
-        """What a page needs for an answer to a pair."""
+        """Gather what a page needs for an answer to a pair."""
         review = self.review
         last = review.last
         return Judging(

@@ -202,7 +202,7 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
 
 
 def show_watch_within(watch: "MemorizationWatch") -> None:
-    """Of a watch within a training: its last look, whether and why it ended the training, its rule, its report."""
+    """Print what a watch within a training says: its last look, whether and why it ended it, its rule, its report."""
     console, found = Console(), watch.result()
     looks, stop = found.looks, found.stop
     console.print(Text(f"watch: {looks[-1].words}" if looks else "watch: nothing was looked at"), soft_wrap=True)
