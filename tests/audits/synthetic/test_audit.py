@@ -16,7 +16,7 @@ from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.run import audit_synthetic
-from memorisk.audits.synthetic.verdict import synthetic_verdict
+from memorisk.audits.synthetic.verdict import NO_HELD_OUT, synthetic_verdict
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
 from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
 from memorisk.report.numbers import from_json, to_json
@@ -458,6 +458,12 @@ def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not (place / "runs" / "dry").exists()
     code, out, _ = answer(capsys, *given, "--out", "runs/dry", "--dry-run")
     assert "shortest list of patients: 12" in out
+    assert "could pass: no" in out
+    assert "too few copies are planted of" in out
+    code, out, _ = answer(capsys, *given[:4], "--dry-run", "--json", "--out", "runs/dry")
+    assert json.loads(out)["lacking"][0] == NO_HELD_OUT
+    enough = (*given[:-4], "--plants", 40, "--features", "pixels", "--out", "runs/dry", "--dry-run", "--json")
+    assert json.loads(answer(capsys, *enough)[1])["lacking"] == []
     code, out, _ = answer(capsys, *given, "--out", "runs/config", "--print-config")
     (place / "settings.yaml").write_text(out)
     assert answer(capsys, "audit", "synthetic", "--config", "settings.yaml", "--dry-run")[0] == 0

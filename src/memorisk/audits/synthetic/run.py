@@ -9,7 +9,7 @@ atlas that the audit of another set finds again. The dry run (``--dry-run``) say
 say, before any feature is computed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from memorisk.audits.generated.features import (
     open_detectors,
 )
 from memorisk.audits.generated.knowledge import detector_notes
-from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants, no_plants
+from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants, missed_kinds, no_plants
 from memorisk.audits.generated.review import NO_REVIEW, Review, read_review, write_review
 from memorisk.audits.generated.sets import (
     HELD_OUT,
@@ -40,23 +40,27 @@ from memorisk.audits.generated.sets import (
     read_manifests,
     source_name,
 )
+from memorisk.audits.generated.terms import missing_patients
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
+from memorisk.audits.synthetic.verdict import NO_HELD_OUT, NO_PATIENTS
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.near_copies import RULE_IMAGES
 from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.environment import check_device, machine, versions
+from memorisk.runs.errors import listed, plural
 from memorisk.runs.files import fingerprint, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.scores.similarity import HeadSimilarity
+from memorisk.statistics.copies.planted_copies import plant_power
 from memorisk.statistics.copies.tails import MIN_HELD_OUT
 from memorisk.statistics.exchangeability import image_counts
 from memorisk.statistics.memorization.nulls import unit_p_values
@@ -81,6 +85,7 @@ class SyntheticPlan:
         held_out_wanted: Held-out patients below which nobody, or hardly anybody, can be singled out.
         cost: Passes, pairs of images (all searches of every detector, and thumbnails) and bytes; not in it is that
             planted copies are compared with their sources one by one.
+        lacking: What keeps a pass away whatever is measured.
         notes: What was assumed or left out.
     """
 
@@ -93,6 +98,7 @@ class SyntheticPlan:
     shortest_list: int | None
     held_out_wanted: int
     cost: Cost
+    lacking: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -123,8 +129,25 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REV
         shortest_list=shortest if shortest is not None and shortest <= len(train) else None,
         held_out_wanted=MIN_HELD_OUT,
         cost=_cost(sets, detectors, plants, options.seed, review),
+        lacking=tuple(_lacking(sets, plants, options)),
         notes=(*sets.notes, *_counted(sets)),
     )
+
+
+def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[str]:
+    """List what a pass needs and these sets and settings lack, as `synthetic_verdict` will say it of the audit."""
+    if sets.held is None:
+        yield NO_HELD_OUT
+    if not (sets.groups_given and not sets.n_without_group) and not options.one_image_per_patient:
+        yield NO_PATIENTS.format(missing=missing_patients(sets.n_without_group))
+    sources = sets.train.manifest.groups[plants.source].astype(str)
+    noticed = plant_power(np.ones(plants.n, dtype=bool), sources, kinds=plants.kind.tolist(), seed=options.seed).kinds
+    if unmade := [kind for kind in options.kinds if kind not in noticed]:
+        yield f"no copy is planted of the {plural(len(unmade), 'kind', 'kinds')}: {listed(unmade, len(PLANT_KINDS))}"
+    if few := missed_kinds(noticed, options.kinds, options.recall):
+        of = f"{listed(few, len(PLANT_KINDS))} (--plants {options.plants})"
+        below = f"the lower limit of what would be noticed stays below {100 * options.recall:g} %"
+        yield f"too few copies are planted of {of}: also where all are noticed, {below}"
 
 
 def possible_list(n_images: np.ndarray, held_images: np.ndarray, level: float) -> int:

@@ -41,6 +41,7 @@ UNLIKE_LEVEL = 0.01
 NO_HELD_OUT = (
     "no held-out images were given: distances alone cannot tell a copy from an image that is like many patients"
 )
+NO_PATIENTS = "{missing}: a patient with images in training and held out hides copies"
 
 
 def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> dict[str, Any]:
@@ -329,7 +330,7 @@ def _unknown_patients(reading: Reading) -> tuple[str, str] | None:
     if reading.patients_known:
         return None
     return (
-        f"{missing_patients(reading.n_without_patient)}: a patient with images in training and held out hides copies",
+        NO_PATIENTS.format(missing=missing_patients(reading.n_without_patient)),
         "--group-from or --group-column; or --one-image-per-patient, where nobody has two images",
     )
 

@@ -106,6 +106,8 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
         ("shortest list of patients", listed),
         ("held-out patients wanted", f"{plan.held_out_wanted:,} or more"),
         *plan.cost.rows(),
+        ("could pass", "no" if plan.lacking else "yes; what is found decides"),
+        *(("lacking", text) for text in plan.lacking),
         *(("note", note) for note in plan.notes),
     ]
     print_rows(console, lines)
