@@ -31,7 +31,8 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
     wrong = ", ".join(f"{what}: {count:,}" for what, count in check.problems.items() if count)
     crossing, splits, sizes = (_rows(table) for table in (check.crossing_groups, check.splits, check.sizes))
     return [
-        f"{one_line(check.name)}: {check.n:,} images, {len(check.classes):,} classes, {len(check.groups):,} groups",
+        f"{one_line(check.name)}: {plural(check.n, 'image', 'images')}, "
+        f"{plural(len(check.classes), 'class', 'classes')}, {plural(len(check.groups), 'group', 'groups')}",
         (f"problems found - {wrong}" if wrong else f"no problems found{'' if _labelled(check) else _UNLABELLED}")
         + _across_groups(check),
         *(f"note: {one_line(note)}" for note in check.notes),

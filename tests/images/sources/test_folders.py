@@ -91,6 +91,8 @@ def test_labels_and_groups_by_patterns(tmp_path: Path) -> None:
     assert by_path.groups.tolist() == ["x", "x", "y"]
     with pytest.raises(InputError, match=re.escape("finds nothing in 2 of 3 names (x/p1_001.png, x/p1_002.png)")):
         load_manifest(tmp_path, ImageOptions(group_from="p2"))
+    with pytest.raises(InputError, match=r"names of files alone, which lack it .* with a slash"):
+        load_manifest(tmp_path, ImageOptions(group_from="(x|y)"))
 
 
 def test_links_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
@@ -157,7 +159,8 @@ def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
             tmp_path / "texts",
             r"no images in this folder \(1 other files\); give one of its files instead \(table.csv\)",
         ),
-        (tmp_path / "absent", "there is no such file or folder"),
+        (tmp_path / "strnge.bin", r"Did you mean .*strange.bin"),
+        (tmp_path / "absent", r"there is no such file or folder \(the built-in"),
         ("nul\0", "there is no such file or folder"),
         (picture, "is one PNG image; give its folder"),
         (tmp_path / "strange.bin", "neither a table"),

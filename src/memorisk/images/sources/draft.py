@@ -305,6 +305,11 @@ def _matched(pattern: str, role: str, names: list[str], paths: list[str], source
     matches = [compiled.search(name) for name in names]
     values = [(m.group(which) or "") if m else "" for m in matches]
     failed = [path for path, value in zip(paths, values, strict=True) if not value]
+    if failed and names is not paths and all(compiled.search(path) for path in paths):
+        raise InputError(
+            f"{one_line(source)}: {role}_from '{one_line(pattern, 100)}' was looked for in the names of files alone, "
+            f"which lack it ({listed(failed)}): a pattern with a slash is looked for in the whole path"
+        )
     if failed:
         raise InputError(
             f"{one_line(source)}: {role}_from '{one_line(pattern, 100)}' finds nothing in {len(failed):,} of "

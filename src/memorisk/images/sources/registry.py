@@ -20,7 +20,9 @@ generated images may not be read from there unnoticed.
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path, PurePath
 
 import pandas as pd
@@ -263,8 +265,17 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
             return join_manifests([_load(part, options) for part in parts])
         if (official := load_official(str(source), options)) is not None:
             return official
-        raise InputError(f"{one_line(source)}: there is no such file or folder (the built-in images are called digits)")
+        raise _nowhere(source)
     return _load_file(path, options)
+
+
+def _nowhere(source: str | Path) -> InputError:
+    """Say that nothing lies there, and which name beside it, or else the built-in one, may be meant."""
+    path, hint = Path(source), " (the built-in images are called digits)"
+    with suppress(OSError, ValueError):
+        if near := get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=1):
+            hint = f". Did you mean {one_line(path.parent / near[0], 120)!r}?"
+    return InputError(f"{one_line(source)}: there is no such file or folder{hint}")
 
 
 def _load_file(path: Path, options: ImageOptions) -> Manifest:
