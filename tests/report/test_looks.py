@@ -178,6 +178,9 @@ def test_plots_take_and_give_axes(tmp_path: Path, scans: Path) -> None:
     assert [label.get_text() for label in ax.get_yticklabels()] == [f"{HOSTILE}  n = 1", "a  n = 2"]  # the rarest first
     assert [line.get_xdata()[0] for line in ax.get_lines()[1:]] == [0, 0.1, 0.3]
     assert result.plot_roc().get_legend().get_texts()[0].get_text() == "loss threshold"
+    curves = {f"attack {i}": {"fpr": [0, 0.5, 1], "tpr": [0, 0.5, 1]} for i in range(10)}
+    lines = Result(summary={"roc": curves}, verdict=result.verdict).plot_roc().get_lines()
+    assert len({(str(line.get_color()), str(line._unscaled_dash_pattern)) for line in lines}) == 11, "one line each"
     ax.figure.savefig(tmp_path / "classes.png")  # a class may be called as no formula is
     with pytest.raises(InputError, match="audit classifier has no distances"):
         result.plot_distances()

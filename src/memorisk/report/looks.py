@@ -346,7 +346,7 @@ def plot_roc(result: Result, ax: "Axes | None" = None) -> "Axes":
     for i, (name, curve) in enumerate(curves.items()):
         fpr, tpr = np.asarray(curve["fpr"], dtype=float), np.asarray(curve["tpr"], dtype=float)
         smallest = min(smallest, *(v[v > 0].min(initial=1.0) for v in (fpr, tpr)))
-        look = {"color": colour(SERIES[i % len(SERIES)]), "linestyle": DASHES[i % len(DASHES)]}
+        look = {"color": colour(SERIES[i % len(SERIES)]), "linestyle": DASHES[(i + i // len(SERIES)) % len(DASHES)]}
         ax.step(fpr, tpr, where="post", label=name.replace("_", " "), **look)
     ends = [smallest, 1.0]
     ax.plot(ends, ends, color=colour("muted"), linewidth=0.8, linestyle=":", label="guessing")
