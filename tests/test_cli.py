@@ -686,3 +686,23 @@ def test_damaged_logits_are_named(capsys, run, images, tmp_path):
     first.unlink()
     assert answer(capsys, *command, "--fail-on", "never")[0] == 0
     assert (broken / "scores.parquet").read_bytes() == (run / "scores.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["audit", "classifier", "IMAGE", "--out", "run"],
+        ["audit", "synthetic", "digits", "IMAGE", "--out", "run"],
+        ["audit", "synthetic", "digits", "digits", "--held-out", "digits, IMAGE", "--out", "run"],
+        ["images", "check", "IMAGE"],
+    ],
+)
+def test_a_misspelt_folder_is_refused_before_anything_heavy_is_loaded(tmp_path, command):
+    (tmp_path / "IMAGES").mkdir()
+    heavy = "import sys, memorisk.cli.main as c; c.main(sys.argv[1:]); print([m for m in ('torch', 'numpy', 'pandas', "
+    heavy += "'PIL', 'multiprocessing') if m in sys.modules])"
+    asked = [sys.executable, "-c", heavy, *command]
+    shown = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert shown.stderr == "memorisk: IMAGE: there is no such file or folder. Did you mean 'IMAGES'?\n"
+    assert shown.stdout == "[]\n"
+    assert entries(tmp_path) == ["IMAGES"]

@@ -7,7 +7,8 @@ import pytest
 
 from memorisk.images.manifest import Manifest, leaking_groups
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources.registry import load_manifest, several_sources
+from memorisk.images.sources.places import several_sources
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 from tests.commands import answer

@@ -2,7 +2,7 @@
 
 Images and weights keep their URL, which `images.sources.registry.load_manifest` and
 `models.weight_files.read_state_dict` resolve: it is part of a training's name, which must be the same on every
-machine. Loads nothing heavy where no URL is named.
+machine. Images that lie nowhere are refused here, before the command loads anything heavy.
 """
 
 import re
@@ -13,10 +13,12 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from memorisk.images.sources.places import refuse_nowhere
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.storage.locations import LIBRARIES, path_of, url_of
 
 _IMAGES = frozenset(("images", "train", "synthetic", "held_out", "probes", "calibration", "image_root", "labels_csv"))
+_SOURCES = ("images", "train", "synthetic", "held_out")
 _WEIGHTS = frozenset(("weights", "feature_weights", "classifier_weights", "conditioning_weights"))
 _NEVER_READ = frozenset(("out", "store", "cluster", "log_to", "to", "python_path"))
 _WRITTEN_IN = ("run", "training")  # arguments whose folder is written into where no --out is given
@@ -57,13 +59,16 @@ def local_arguments(command: Callable[..., Any], given: dict[str, Any]) -> Itera
     """The arguments of a command with folders of this machine in place of URLs, while it runs.
 
     Raises:
-        InputError: A URL cannot be used there, or is in use; nothing was written.
+        InputError: A URL cannot be used there, or is in use; images lie nowhere. Nothing was written.
         MemoriskError: A storage does not answer.
     """
+    flat = _flat(given)
     if not names_url(given):
+        for name in () if flat.get("print_config") else _SOURCES:
+            if isinstance(source := flat.get(name), str):
+                refuse_nowhere(source)
         yield given
         return
-    flat = _flat(given)
     if flat.get("print_config"):
         yield _shown(given)
         return

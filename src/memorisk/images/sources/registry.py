@@ -20,9 +20,7 @@ generated images may not be read from there unnoticed.
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path, PurePath
 
 import pandas as pd
@@ -35,6 +33,7 @@ from memorisk.images.readers.registry import SHARDS, file_format
 from memorisk.images.sources.arrays import load_arrays
 from memorisk.images.sources.draft import refuse_unused
 from memorisk.images.sources.folders import load_folder
+from memorisk.images.sources.places import nowhere, several_sources
 from memorisk.images.sources.shards import Shard, is_saved, is_shard, load_shards, saved_shards
 from memorisk.images.sources.tables import load_table
 from memorisk.images.store import ImageStore
@@ -45,15 +44,6 @@ from memorisk.runs.storage.mirror import TABLES, local_source, name_url_in_error
 
 _SAME_PEOPLE = (("chestxray14", "nih-cxr-lt"),)
 """Data sets of the same patients, whose numbers would be told apart by the data set's name."""
-
-
-def several_sources(source: str) -> list[str]:
-    """The parts of a source that names several; the whole where it names one.
-
-    A comma that belongs to a path needs that path to exist; then the whole is one source, as a caller has checked.
-    """
-    parts = [part.strip() for part in source.split(",")]
-    return parts if len(parts) > 1 and all(parts) else [source]
 
 
 def join_manifests(manifests: list[Manifest]) -> Manifest:
@@ -265,17 +255,8 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
             return join_manifests([_load(part, options) for part in parts])
         if (official := load_official(str(source), options)) is not None:
             return official
-        raise _nowhere(source)
+        raise nowhere(source)
     return _load_file(path, options)
-
-
-def _nowhere(source: str | Path) -> InputError:
-    """Say that nothing lies there, and which name beside it, or else the built-in one, may be meant."""
-    path, hint = Path(source), " (the built-in images are called digits)"
-    with suppress(OSError, ValueError):
-        if near := get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=1):
-            hint = f". Did you mean {one_line(path.parent / near[0], 120)!r}?"
-    return InputError(f"{one_line(source)}: there is no such file or folder{hint}")
 
 
 def _load_file(path: Path, options: ImageOptions) -> Manifest:
