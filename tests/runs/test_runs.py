@@ -139,6 +139,15 @@ def test_what_differs_is_told_in_words(tmp_path, asked, told):
         pass
 
 
+def test_of_other_data_the_settings_that_differ_are_told(tmp_path):
+    with open_run(tmp_path / "run", {"size": None, "seeds": [1], "run": {"data_hash": "1"}}, identity=["run"]):
+        pass
+    asked = {"size": 32, "seeds": (1,), "new": True, "run": {"data_hash": "2"}}
+    with pytest.raises(InputError) as refused:
+        check_out_folder(tmp_path / "run", asked, identity=["run"])
+    assert "the same read with other settings (size was not given, now 32). Choose" in str(refused.value)
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"mine")
     with pytest.raises(InputError, match="no run of memorisk"), open_run(tmp_path, {}, identity=[]):

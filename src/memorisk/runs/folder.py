@@ -239,7 +239,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
         for name, was, requested in _differences(key, before.get(key), now.get(key)):
             difference = f"with {name} = {one_line(was, 60)}, now asked: {one_line(requested, 60)}"
             if name == "data_hash":
-                difference = "of other data, or of the same read with other settings"
+                difference = f"of other data, or of the same read with other settings{_other_settings(before, now)}"
             raise InputError(f"--out {one_line(out)} holds a run {difference}. {_ANOTHER}")
 
 
@@ -255,6 +255,15 @@ def _differences(name: str, was: Any, requested: Any) -> Iterator[tuple[str, Any
             yield from _differences(key, was.get(key), requested.get(key))
     elif was != requested:
         yield name, was, requested
+
+
+def _other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first settings that differ, in brackets: one of them may be why other data were read."""
+    names = [name for name in now if name in before and name not in ("run", "out")]
+    found = [d for name in names for d in _differences(name, before[name], now[name])][:3]
+    words = [[name, *("not given" if v is None else one_line(v, 60) for v in values)] for name, *values in found]
+    told = [f"{name} was {was}, now {requested}" for name, was, requested in words]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 @contextmanager
