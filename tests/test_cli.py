@@ -205,7 +205,9 @@ def test_dicom_files_without_pixels(refused, tmp_path):
 
 def test_one_class_only(refused, tmp_path):
     folder = class_folders(tmp_path / "set", ["benign"], [f"{k}.png" for k in range(20)])
-    assert "holds one class (benign)" in refused(folder)
+    assert "holds one class (benign): two are needed\n" in refused(folder)
+    (folder / "export.csv").write_text("image,finding\n")
+    assert "two are needed; export.csv may hold them: name the table" in refused(folder)
 
 
 def test_a_class_too_small_is_listed_and_the_others_audited(refused, tmp_path, capsys):

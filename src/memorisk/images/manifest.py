@@ -30,6 +30,7 @@ BUILTIN = "builtin:"
 ALONE = " (alone)"
 """Follows the name of an image without a group where another image's group has that name."""
 TEXT_FILE = "text and no image"
+TABLE_FILE = "a table that was not read; if it describes the images, name it in place of the folder"
 NO_PATIENT_PICTURE = "no picture of a patient"
 LINKED_FOLDER = "a link to a folder that is listed where it lies"
 DROPPED_LABEL = "its label is left out"
@@ -67,10 +68,16 @@ class Manifest:
         """List the ``skipped`` files that may hold images: no text, DICOM plan, hidden or read elsewhere, dropped."""
         reasons = self.skipped["reason"].astype(str)
         known = (
-            reasons.isin([TEXT_FILE, LINKED_FOLDER, HIDDEN_FILE, DROPPED_LABEL])
+            reasons.isin([TEXT_FILE, TABLE_FILE, LINKED_FOLDER, HIDDEN_FILE, DROPPED_LABEL])
             | reasons.str.startswith(NO_PATIENT_PICTURE)
         ).to_numpy()
         return self.skipped.take(np.flatnonzero(~known))
+
+    @property
+    def tables_hint(self) -> str:
+        """The end of a refusal for want of labels: which tables of the folder may hold them; empty without one."""
+        tables = self.skipped["path"].to_numpy()[(self.skipped["reason"] == TABLE_FILE).to_numpy()].tolist()
+        return f"; {listed(tables, 3)} may hold them: name the table in place of the folder" if tables else ""
 
     @property
     def images(self) -> np.ndarray:
@@ -233,6 +240,7 @@ def require_labels(manifest: Manifest) -> None:
                 if len(missing) == manifest.n
                 else "give them one, or leave them out with drop_label '' (an empty label)"
             )
+            + manifest.tables_hint
         )
 
 

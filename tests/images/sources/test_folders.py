@@ -9,7 +9,7 @@ import pytest
 import tifffile
 from PIL import Image
 
-from memorisk.images.manifest import leaking_groups, refuse_leaking_splits
+from memorisk.images.manifest import leaking_groups, refuse_leaking_splits, require_labels
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import read_image
 from memorisk.images.sources.folders import folder_labels
@@ -45,6 +45,19 @@ def test_class_folders(tmp_path: Path) -> None:
     assert not len(manifest.unread)
     assert manifest.root == tmp_path
     assert read_image(manifest.file(0)).max() == 1
+
+
+def test_a_table_beside_the_images_is_told_where_labels_are_missing(tmp_path: Path) -> None:
+    root = _pictures(tmp_path / "clinic", "images/a.png", "images/b.png")
+    write(root / "export.csv", b"file,finding\nimages/a.png,no\n")
+    manifest = load_manifest(root)
+    assert any("a table that was not read" in note and "export.csv" in note for note in manifest.notes)
+    assert not len(manifest.unread)
+    with pytest.raises(InputError, match="export.csv may hold them: name the table in place of the folder"):
+        require_labels(manifest)
+    write(root / "labels.csv", b"image,label\nimages/a.png,\nimages/b.png,no\n")
+    joined = load_manifest(root, ImageOptions(labels_csv=root / "labels.csv"))
+    assert joined.tables_hint == ""  # a table was named
 
 
 def test_a_text_is_no_image_by_its_name_and_its_beginning(tmp_path: Path) -> None:

@@ -99,7 +99,8 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Class
             f"{one_line(manifest.name)} has a class {WHOLE!r}, the name of all findings together: rename it"
         )
     if len(classes) < 2 and options.head != "multi":
-        raise InputError(f"{one_line(manifest.name)} holds one class ({one_line(classes[0], 60)}): two are needed")
+        one = f"{one_line(manifest.name)} holds one class ({one_line(classes[0], 60)}): two are needed"
+        raise InputError(f"{one}{manifest.tables_hint}")
     if options.head == "binary" and len(classes) != 2:
         raise InputError(f"a binary head needs two classes, {one_line(manifest.name)} holds {len(classes)}")
     groups = merge_linked(manifest.groups, linked)

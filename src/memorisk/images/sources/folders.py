@@ -19,7 +19,7 @@ import pandas as pd
 
 from memorisk.images.clean_set import CLEAN_MANIFEST, FILE_NAME_COLUMN, read_manifest_bytes
 from memorisk.images.columns import SPLITS, label_column, label_values, read_described, texts
-from memorisk.images.manifest import TEXT_FILE, Manifest
+from memorisk.images.manifest import TABLE_FILE, TEXT_FILE, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import Kind, file_format
 from memorisk.images.sources.dicom import dicom_draft
@@ -305,7 +305,8 @@ def _note_others(
     for file in walk.not_utf8:
         draft.skip(file, "the file name is not UTF-8")
     for file in others:
-        draft.skip(file, TEXT_FILE if _is_text(draft.root / file) else "of a kind that is not read")
+        text = TABLE_FILE if suffix(file) in (".csv", ".tsv", ".jsonl") and options.labels_csv is None else TEXT_FILE
+        draft.skip(file, text if _is_text(draft.root / file) else "of a kind that is not read")
     for other, files in by_kind.items():
         if other != kind:
             for file in files:
