@@ -224,7 +224,7 @@ def test_tables_that_cannot_be_used(tmp_path: Path) -> None:
     for content, what in [
         ("", "the table is empty"),
         ("image,label\n", "the table has no rows"),
-        ("a,b\n1,2\n", r"no column that names images among a, b; name one with image_column"),
+        ("a,b\n1,2\n", r"no column that names images among a, b; name it with image_column, and"),
         ("image,label\n1,a\n1,b\n", r"1 image ids occur more than once \(1\)"),
         ('image,label\n1,"a\n', "cannot be read as a table"),
         ("image,label\n1,a,b,c\n1,a\n", "rows have more values than its header has names"),

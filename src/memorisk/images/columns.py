@@ -28,6 +28,7 @@ from memorisk.runs.folder import is_run
 from memorisk.runs.size_limits import MAX_COLUMNS, GzipStream, check_table
 from memorisk.runs.tables import unquote_table
 
+_AS_UTF8 = "save it as UTF-8 (Excel: CSV UTF-8; elsewhere: iconv -f WINDOWS-1252 -t UTF-8 TABLE > NEW), or as Parquet"
 _NAME = 128
 """Characters that a column's name may have on average, for the length of the first line."""
 _PIECE = 1 << 20
@@ -200,7 +201,7 @@ def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
     except pd.errors.EmptyDataError:
         raise InputError(f"{one_line(path)}: the table is empty") from None
     except UnicodeDecodeError:
-        raise InputError(f"{one_line(path)}: the table is not UTF-8 text; save it as UTF-8 or Parquet") from None
+        raise InputError(f"{one_line(path)}: the table is not UTF-8 text; {_AS_UTF8}") from None
     except (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserError, RecursionError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else one_line(error, 160)
         raise InputError(f"{one_line(path)}: cannot be read as a table ({reason})") from None

@@ -232,11 +232,13 @@ def require_labels(manifest: Manifest) -> None:
         InputError: Some images have no label; the first are listed.
     """
     missing = manifest.images[manifest.labels == ""]
+    others = [str(column) for column in manifest.table.columns if column not in RESERVED]
+    columns = f" (one of {listed(others, 8)})" if others else ""
     if len(missing):
         raise InputError(
             f"{one_line(manifest.name)}: {len(missing):,} of {manifest.n:,} images have no label ({listed(missing)}); "
             + (
-                "put them in class folders, or give labels_csv, label_column or label_from"
+                f"put them in class folders, or give labels_csv, label_column{columns} or label_from"
                 if len(missing) == manifest.n
                 else "give them one, or leave them out with drop_label '' (an empty label)"
             )

@@ -118,11 +118,12 @@ class RunFolder:
         with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps(line) + "\n")
 
-    def noting(self, progress: Progress) -> Progress:
+    def noting(self, progress: Progress, audit: str = "") -> Progress:
         """The same progress, which also leaves its stage in ``stage.json`` for whoever looks on; `open_run` removes it.
 
         Args:
             progress: Called with (stage, done, total).
+            audit: The kind of run, where the folder holds no settings yet (`announced`).
         """
         written: tuple[str, float] = "", float("-inf")
 
@@ -133,7 +134,9 @@ class RunFolder:
             if stage != written[0] or now - written[1] >= _STAGE_SECONDS:
                 written = stage, now
                 with suppress(OSError, MemoriskError):
-                    write_json(self.path / STAGE, {"stage": stage, "done": int(done), "total": int(total)})
+                    write_json(
+                        self.path / STAGE, {"audit": audit, "stage": stage, "done": int(done), "total": int(total)}
+                    )
             progress(stage, done, total)
 
         return noted
@@ -226,7 +229,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
             f"--out {one_line(out)} belongs to another user and is open to others; a run folder is personal data: "
             "choose a folder of your own"
         )
-    entries = {p.name for p in out.iterdir()} - {LOCK, f"{LOCK}.held"}
+    entries = {p.name for p in out.iterdir()} - {LOCK, f"{LOCK}.held", STAGE}
     if not entries:
         return
     if CONFIG not in entries:
@@ -239,7 +242,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
         for name, was, requested in _differences(key, before.get(key), now.get(key)):
             difference = f"with {name} = {one_line(was, 60)}, now asked: {one_line(requested, 60)}"
             if name == "data_hash":
-                difference = f"of other data, or of the same read with other settings{_other_settings(before, now)}"
+                difference = f"of other data, or of the same read with other settings{other_settings(before, now)}"
             raise InputError(f"--out {one_line(out)} holds a run {difference}. {_ANOTHER}")
 
 
@@ -257,8 +260,14 @@ def _differences(name: str, was: Any, requested: Any) -> Iterator[tuple[str, Any
         yield name, was, requested
 
 
-def _other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first settings that differ, in brackets: one of them may be why other data were read."""
+def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first three settings that differ, in brackets, as in " (size was 64, now 48)"; empty where none does.
+
+    Args:
+        before: The settings of a run folder.
+        now: Those asked for; what the folder does not hold is passed over.
+    """
+    before, now = json_value(before), json_value(now)
     names = [name for name in now if name in before and name not in ("run", "out")]
     found = [d for name in names for d in _differences(name, before[name], now[name])][:3]
     words = [[name, *("not given" if v is None else one_line(v, 60) for v in values)] for name, *values in found]
@@ -294,6 +303,42 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
         finally:
             with suppress(OSError):
                 (out / STAGE).unlink(missing_ok=True)
+
+
+@contextmanager
+def announced(out: Path, audit: str, progress: Progress) -> Iterator[Progress]:
+    """Hold a folder while a command gathers what its run is known by; whoever looks on sees how far it is.
+
+    The folder becomes a run by `open_run`. Until then it holds no settings, and what fails leaves it as it was.
+
+    Args:
+        out: The folder, checked by `check_out_folder`.
+        audit: The kind of run.
+        progress: Called with (stage, done, total).
+
+    Yields:
+        The progress to report to.
+
+    Raises:
+        InputError: Another process holds the folder, or it cannot be made.
+        MemoriskError: No space is left.
+    """
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        with ExitStack() as held:
+            with _folder_write_guard(out):
+                private_folder(out)
+                held.enter_context(folder_lock(out))
+            try:
+                yield RunFolder(out).noting(progress, audit)
+            finally:
+                for name in (STAGE, *([LOCK] if made else [])):
+                    with suppress(OSError):
+                        (out / name).unlink(missing_ok=True)
+    finally:
+        with suppress(OSError):  # where something lies in one, it stays
+            for folder in made:
+                folder.rmdir()
 
 
 def private_folder(out: Path) -> None:

@@ -94,6 +94,8 @@ def read_entry(folder: Path, name: str) -> RunEntry:
     """
     key, lines = fingerprint(str(folder), length=12), _last_lines(folder / LOG)
     date = str(lines[-1].get("time", ""))[:16].replace("T", " ") if lines else ""
+    if not is_run(folder):  # it has begun, and its settings are not written yet
+        return RunEntry(key, folder, name, _kind({}, _stage(folder)), "running", "", date, _progress(folder, []), True)
     try:
         config = read_config(folder)
         verdict = read_json(folder / "verdict.json") if (folder / "verdict.json").is_file() else None
@@ -115,7 +117,7 @@ def read_entry(folder: Path, name: str) -> RunEntry:
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
     """A folder if it is a run, and the runs in it; links are not followed."""
-    if is_run(folder):
+    if is_run(folder) or ((folder / STAGE).is_file() and _is_held(folder)):
         yield folder
     if depth >= _DEPTH:
         return
@@ -180,14 +182,22 @@ def _progress(folder: Path, lines: Sequence[Mapping[str, Any]]) -> str:
     trained = sum(line.get("event") == "trained" for line in lines)
     last = f"last event: {one_line(lines[-1].get('event', ''), 60)}" if lines else "nothing is logged yet"
     models = f"{plural(trained, 'model', 'models')} trained" if trained else ""
-    return "; ".join(text for text in (_stage(folder / STAGE) or last, models) if text)
+    return "; ".join(text for text in (_stage_words(_stage(folder)) or last, models) if text)
 
 
-def _stage(path: Path) -> str:
-    """Name the stage of a run and how much of it is done; empty where it is not known."""
+def _stage(folder: Path) -> Mapping[str, Any]:
+    """What a run has left of its stage; empty where it is not known."""
     try:
-        found = read_json(path)
+        found = read_json(folder / STAGE)
+    except (InputError, OSError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stage_words(found: Mapping[str, Any]) -> str:
+    """Name a stage and how much of it is done; empty where it is not known."""
+    try:
         stage, done, total = one_line(found["stage"], 80), int(found["done"]), int(found["total"])
-    except (InputError, OSError, ValueError, LookupError, TypeError, OverflowError):
+    except (ValueError, LookupError, TypeError, OverflowError):
         return ""
     return f"{stage}: {100 * min(done, total) // total} %" if total > 0 else stage

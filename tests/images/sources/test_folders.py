@@ -53,7 +53,7 @@ def test_a_table_beside_the_images_is_told_where_labels_are_missing(tmp_path: Pa
     manifest = load_manifest(root)
     assert any("a table that was not read" in note and "export.csv" in note for note in manifest.notes)
     assert not len(manifest.unread)
-    with pytest.raises(InputError, match="export.csv may hold them: name the table in place of the folder"):
+    with pytest.raises(InputError, match=r"export\.csv may hold them: name the table in place of the folder"):
         require_labels(manifest)
     write(root / "labels.csv", b"image,label\nimages/a.png,\nimages/b.png,no\n")
     joined = load_manifest(root, ImageOptions(labels_csv=root / "labels.csv"))

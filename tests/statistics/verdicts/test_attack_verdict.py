@@ -95,7 +95,10 @@ def test_the_way_out_names_what_makes_the_interval_long():
     )
     assert "and more models" in judged(replace(wide, of_trainings=0.3))[0].what_would_decide
     at_the_gate = judged(replace(wide, auc=0.6))[0]
-    assert "about many more patients" in at_the_gate.what_would_decide
+    assert at_the_gate.what_would_decide.startswith("nothing that these patients allow: ")
+    assert "it takes many more patients, test part included (here 600)" in at_the_gate.what_would_decide
+    far = judged(replace(wide, of_trainings=0.0, auc=0.597))[0]
+    assert far.what_would_decide.startswith("nothing that these patients allow: ")
 
 
 def test_the_given_model_is_judged_by_class_too():

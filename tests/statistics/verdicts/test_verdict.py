@@ -108,9 +108,9 @@ def test_far_more_flags_than_chance_explains_ask_for_another_model_not_for_more(
     assert few.what_would_decide[0].startswith("more models, which tell chance from memorization")
     assert few.status == many.status == "fail"
     assert many.what_would_decide == [
-        "another model: at most 10 % of the flagged images are expected to be so by chance, and more models would flag "
-        "the others again. Look at the flagged images, leave them out or train with a defence (docs/defences.md), and "
-        "audit the new model as a new one"
+        "another model: leave the flagged images out, mend their labels or train with a defence (docs/defences.md), "
+        "and audit it anew. At most 10 % of the flagged are expected to be so by chance; more models would flag the "
+        "others again"
     ]
 
 

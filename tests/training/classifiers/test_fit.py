@@ -221,6 +221,8 @@ def test_refusals() -> None:
     refuse("there are 8 images", rows=np.array([1, 8]))
     refuse("gives 10 logits; classes up to 11", targets=np.arange(8) + 4)
     refuse("does not take these images", model=create_model("small_cnn", num_classes=10, image_size=8, seed=0))
+    wide = {"images": np.zeros((8, 8, 16, 1), np.uint8), "model": small_cnn()}
+    refuse("of 16 x 8 pixels: --size 64 makes square ones", **wide)
     refuse("needed are logits", model=nn.Conv2d(1, 3, 3))
     refuse("seed is -4", seed=-4)
     refuse("needs a GPU", options=TrainOptions(epochs=1, lr=1e-3, precision="fp16"))

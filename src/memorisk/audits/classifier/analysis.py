@@ -186,6 +186,7 @@ def _verdict(
         schema=SCHEMA,
         gate=options.fail_on,
         status=decision.status,
+        audited=summary.audited,
         why=tuple(decision.why),
         what_would_decide=tuple(decision.what_would_decide),
         tiers={f.label: f.tier for f in findings},

@@ -178,7 +178,7 @@ def describe_plan(
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
         seconds,
         _cannot_pass(plan, classes, options.notice, known),
-        _smaller_network(recipe, options, seconds),
+        _smaller_network(recipe, options, seconds, store.images.shape[1:3]),
     )
 
 
@@ -190,13 +190,16 @@ def _network(recipe: Recipe, options: ClassifierOptions) -> str:
     return f"{recipe.model} (auto, {f'below {SMALL_IMAGE} px' if below else f'{SMALL_IMAGE} px and above'})"
 
 
-def _smaller_network(recipe: Recipe, options: ClassifierOptions, seconds: float | None) -> tuple[str, ...]:
+def _smaller_network(
+    recipe: Recipe, options: ClassifierOptions, seconds: float | None, pixels: tuple[int, ...]
+) -> tuple[str, ...]:
     """Name the small network where `auto` took another one that will train for hours."""
     if seconds is None or seconds < _LONG or options.model != "auto" or recipe.model == SMALL_MODEL:
         return ()
+    size = f" --size {SMALL_IMAGE}" if max(pixels) > SMALL_IMAGE or pixels[0] != pixels[1] else ""
     return (
-        f"{recipe.model} is long to train here: a first audit by --model {SMALL_MODEL} takes a small part of the time "
-        "(it is an audit of another network)",
+        f"{recipe.model} is long to train here: a first audit by --model {SMALL_MODEL}{size} takes a small part of the "
+        "time (it is an audit of another network)",
     )
 
 

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memorisk.audits.classifier.attack_numbers import TargetAudit
-from memorisk.audits.classifier.result import Placebo, Privacy, Unscored
+from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, Placebo, Privacy, Unscored
 from memorisk.report.columns import booleans, column_numbers
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
@@ -363,6 +363,7 @@ class Context:
         n_missing: Rows and files of the source that are no images or have no file, and were left out.
         n_not_sampled: Images that a sample left out.
         model: The network.
+        pixels: Height and width of the images as the network sees them; empty where they are not known.
         training: How it was trained.
         data_hash: Of ids, labels, groups and pixels.
         dataset: Name of the data set.
@@ -387,7 +388,8 @@ class Context:
     n_skipped: int = 0
     n_missing: int = 0
     n_not_sampled: int = 0
-    model: str = "trained elsewhere"
+    model: str = TRAINED_ELSEWHERE
+    pixels: tuple[int, ...] = ()
     training: dict[str, Any] = field(default_factory=dict)
     data_hash: str = ""
     dataset: str = ""

@@ -19,6 +19,8 @@ from memorisk.statistics.epsilon import EpsilonBound
 from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL, UnitNames
 
 SCHEMA = 2
+TRAINED_ELSEWHERE = "trained elsewhere"
+"""In place of a network's name, of models that memorisk did not train."""
 INTERVENTION_TABLE = "intervention"
 """Name of the table of an intervention."""
 
@@ -61,6 +63,8 @@ class ModelsTrained:
     """Mean over the models."""
     seeds: tuple[int, ...] = ()
     model: str = ""
+    pixels: tuple[int, ...] = ()
+    """Height and width of the images that they saw; earlier versions did not write it."""
     training: Mapping[str, Any] = field(default_factory=dict[str, Any])
     device: str = ""
 
@@ -304,6 +308,24 @@ class ClassifierSummary:
         return UnitNames("image", "images") if alone else UnitNames("patient", "patients")
 
     @property
+    def audited(self) -> str:
+        """Return which models the verdict is about, in a sentence; empty where an earlier version did not say."""
+        made = self.models
+        if not made.model:
+            return ""
+        several = "models" if made.n_models is None else f"{made.n_models:,} models"
+        if made.model == TRAINED_ELSEWHERE:
+            return f"Audited were {several} trained elsewhere, by their losses."
+        size = f", images of {made.pixels[1]} x {made.pixels[0]} pixels" if len(made.pixels) == 2 else ""
+        by = "your training function made" if made.training.get("function") else "were trained for this audit"
+        file = (
+            "not the file that is to be released, which --target asks itself"
+            if self.target is None
+            else "and, for what attackers see, the very file that was given"
+        )
+        return f"Audited were {several} ({made.model}{size}) that {by}, on parts of the data; {file}."
+
+    @property
     def images_each(self) -> float | None:
         """Number of images each model was trained on: |T| + |C|/2, in the paper's design |T| + |C|."""
         n = self.images
@@ -351,6 +373,8 @@ class ClassifierVerdict:
     audit: Literal["classifier"] = "classifier"
     gate: str = ""
     status: str = "undecided"
+    audited: str = ""
+    """Which models the verdict is about; earlier versions did not write it."""
     why: tuple[str, ...] = ()
     what_would_decide: tuple[str, ...] = ()
     tiers: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -48,7 +48,7 @@ from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.executors.pool import prepare_workers, worker_pool
 from memorisk.runs.files import read_json, write_table
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run, other_settings, read_config
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.classifiers.jobs import warm_up
@@ -118,7 +118,8 @@ def audit_classifier(
         plan, recipe, store, _, intended = _prepare(manifest, folder, options, progress, dry_run=True)
         return describe_plan(folder, plan, recipe, store, options, intended, progress)
     with worker_pool(training_processes(options), options.threads, warm_up):
-        plan, recipe, store, linked, intended = _prepare(manifest, folder, options, progress, dry_run=False)
+        with announced(folder, "classifier", progress) as noted:
+            plan, recipe, store, linked, intended = _prepare(manifest, folder, options, noted, dry_run=False)
         names = Pseudonyms.from_options(options)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
         names = names.knowing(config)
@@ -139,7 +140,8 @@ def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
     if not set(before) <= set(options.chosen_seeds):
         raise InputError(
             f"--out {one_line(folder)} holds the result of {2 * len(before)} models, of which this command would leave "
-            f"some out: ask for at least --models {2 * len(before)} and the same seeds, or name another folder"
+            f"some out{other_settings(read_config(folder), asdict(options))}: ask for at least --models "
+            f"{2 * len(before)} and the same seeds, or name another folder"
         )
 
 
@@ -218,7 +220,7 @@ def _context(
     parts = plan.parts
     notes = list(store.manifest.notes)
     if linked:
-        notes.append(f"{len(linked)} pairs of groups share an identical image; each pair counts as one here")
+        notes.append(f"{len(linked)} pairs of groups share an identical image; each pair counts as one here.")
     if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:
         notes.append(
             "The data come with a split of their own; the parts of this audit were drawn anew by group, since its null "
@@ -250,6 +252,7 @@ def _context(
         n_missing=len(store.manifest.unread),
         n_not_sampled=store.manifest.n_not_sampled,
         model=recipe.model,
+        pixels=store.images.shape[1:3],
         training=recipe.describe(),
         data_hash=store.data_hash,
         dataset=store.manifest.name,

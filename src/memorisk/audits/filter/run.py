@@ -15,6 +15,7 @@ The dry run (``--dry-run``) says what a filter would compare and could promise, 
 
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -51,7 +52,7 @@ from memorisk.report.result import Result
 from memorisk.runs.checksums import files_below, listed_checksum
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.tables import write_csv
 from memorisk.runs.workload import Cost, Progress, no_progress, total
@@ -257,19 +258,21 @@ def filter_synthetic(
         check_out_folder(folder, {}, identity=[])
         options.reach_cluster()
     names = Pseudonyms.from_options(options)
-    opened = open_manifests(train, synthetic, calibration, options, progress)
-    sets = decode_sets(opened, detectors, progress, calibration_unseen=options.calibration_unseen)
-    counted = counted_guarantees(sets, families, len(detectors), options)
-    if dry_run:
-        return describe_sets(sets, detectors, families, counted)
-    with open_compute_backend(options, options.store, folder, device=str(check_device(options.device))) as workplace:
-        working = [detector.working_at(workplace) for detector in detectors]
-        evidence = gather_evidence(sets, working, families, counted, options, progress)
+    with nullcontext(progress) if dry_run else announced(folder, "filter", progress) as noted:
+        opened = open_manifests(train, synthetic, calibration, options, noted)
+        sets = decode_sets(opened, detectors, noted, calibration_unseen=options.calibration_unseen)
+        counted = counted_guarantees(sets, families, len(detectors), options)
+        if dry_run:
+            return describe_sets(sets, detectors, families, counted)
+        device = str(check_device(options.device))
+        with open_compute_backend(options, options.store, folder, device=device) as workplace:
+            working = [detector.working_at(workplace) for detector in detectors]
+            evidence = gather_evidence(sets, working, families, counted, options, noted)
     config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
     names = names.knowing(config, "train")
     with open_run(folder, names.settings(config | {"run": _identity(evidence, options)}), identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
-        result = _write(run, evidence, options, names, progress)
+        result = _write(run, evidence, options, names, run.noting(progress))
         run.log("finished", status=result.status)
     return result
 

@@ -40,7 +40,8 @@ _WAYS = {
     "empty": "Leave images out whose pixels are all the same.",
     "groups across splits": "Put all images of a patient into one split.",
     "sets of equal images across labels": "Decide which label is right: a model can only memorize the other.",
-    "sets of equal images across groups": "Give both images one patient id, or leave one out.",
+    "sets of equal images across groups": "Give both images one patient id, or leave one out; until then an audit of a "
+    "classifier counts both patients as one.",
     "sets of equal images across splits": "Leave the copy out of one split: it is no unseen image.",
     "pairs nearly the same across labels": "Look at near copies with two labels: one of them is wrong.",
     "pairs nearly the same across splits": "Look at near copies in two splits: the later one is no unseen image.",

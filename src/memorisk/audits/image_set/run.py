@@ -1,5 +1,6 @@
 """``memorisk images check --out``: look at a set, and write a run folder with its tables and a page."""
 
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from memorisk.report.page import render_page
 from memorisk.report.result import to_storable
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
-from memorisk.runs.folder import check_out_folder, open_run
+from memorisk.runs.folder import announced, check_out_folder, open_run
 from memorisk.runs.workload import Progress, no_progress
 
 REPORT, SUMMARY, TABLES, MANIFEST = "report.html", "check.json", "tables", "manifest.parquet"
@@ -51,14 +52,15 @@ def check_set(
         refuse_overlap(out, path_sources({"the images": source}))
         check_out_folder(out, {}, identity=[])
     reading = image_options(options)
-    manifest = _hidden_ids(load_manifest(source, reading), names)
-    found = check_images(
-        manifest,
-        reading,
-        turned=options.turned,
-        near=options.near,
-        progress=lambda done, total: progress("looking at images", done, total),
-    )
+    with nullcontext(progress) if out is None else announced(out, "images", progress) as noted:
+        manifest = _hidden_ids(load_manifest(source, reading), names)
+        found = check_images(
+            manifest,
+            reading,
+            turned=options.turned,
+            near=options.near,
+            progress=lambda done, total: noted("looking at images", done, total),
+        )
     if out is None:
         return _hidden_paths(found, names)
     sets = copy_sets(found, manifest)

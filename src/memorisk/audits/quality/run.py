@@ -5,6 +5,7 @@ intervals are about, is said by `memorisk.statistics` (``quality_*``); this modu
 writes. Features and trainings are kept, so that the same command goes on where a killed one stopped.
 """
 
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -44,7 +45,7 @@ from memorisk.report.page import render_page
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.training.features.compute_backend import ComputeBackend, open_compute_backend
@@ -126,21 +127,22 @@ def assess_quality(
     reading = SetReading(
         image_options(options), of_synthetic_images(options), options.train_split or "train", options.held_out_split
     )
-    sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), progress)
-    sources = _sources(options, sets)
-    transfer = None
-    if options.classifier is not None:
-        transfer = prepare_transfer(sets, options.seed)
-        check_transfer(transfer, options)
-    if dry_run:
-        return _plan(sets, sources, transfer, options)
-    with open_compute_backend(options, options.store, folder, device=device) as workplace:
-        tables = [_measure(source, sets, options, workplace, progress) for source in sources]
+    with nullcontext(progress) if dry_run else announced(folder, "quality", progress) as noted:
+        sets = decode_sets(read_manifests(train, synthetic, held_out, reading, noted), noted)
+        sources = _sources(options, sets)
+        transfer = None
+        if options.classifier is not None:
+            transfer = prepare_transfer(sets, options.seed)
+            check_transfer(transfer, options)
+        if dry_run:
+            return _plan(sets, sources, transfer, options)
+        with open_compute_backend(options, options.store, folder, device=device) as workplace:
+            tables = [_measure(source, sets, options, workplace, noted) for source in sources]
     config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
     with open_run(folder, config | {"run": _identity(sets, options, tables)}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held})
-        found = _finish(run, sets, tables, transfer, options, progress)
+        found = _finish(run, sets, tables, transfer, options, run.noting(progress))
         _write(run, found)
         run.log("finished")
     return found

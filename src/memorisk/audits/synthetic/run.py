@@ -10,6 +10,7 @@ say, before any feature is computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ from memorisk.report.result import Result
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import listed, plural
 from memorisk.runs.files import fingerprint, write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.scores.similarity import HeadSimilarity
@@ -243,27 +244,29 @@ def audit_synthetic(
     named_detectors(options)
     names = Pseudonyms.from_options(options)
     reading = SetReading(options.of_real(), options.of_synthetic(), options.trained_on, options.held_out_split)
-    sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), progress)
-    detectors = open_detectors(options, sets)
-    for detector in detectors:
-        detector_notes(detector, sets)
-    pairing, review = read_pairing(options.paired, sets, options.seed), read_review(options.review, sets, names)
-    if dry_run:
-        return describe_sets(sets, options, review)
+    with nullcontext(progress) if dry_run else announced(folder, "synthetic", progress) as noted:
+        sets = decode_sets(read_manifests(train, synthetic, held_out, reading, noted), noted)
+        detectors = open_detectors(options, sets)
+        for detector in detectors:
+            detector_notes(detector, sets)
+        pairing, review = read_pairing(options.paired, sets, options.seed), read_review(options.review, sets, names)
+        if dry_run:
+            return describe_sets(sets, options, review)
+        device = str(check_device(options.device))
+        with open_compute_backend(options, options.store, folder, device=device) as workplace:
+            working = tuple(detector.working_at(workplace) for detector in detectors)
+            evidence = gather_evidence(sets, options, noted, detectors=working, pairing=pairing, review=review)
     config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
-    device = str(check_device(options.device))
-    with open_compute_backend(options, options.store, folder, device=device) as workplace:
-        working = tuple(detector.working_at(workplace) for detector in detectors)
-        evidence = gather_evidence(sets, options, progress, detectors=working, pairing=pairing, review=review)
     names = names.knowing(config, "train")
     with open_run(folder, names.settings(config | {"run": _identity(evidence, options)}), identity=["run"]) as run:
+        noted = run.noting(progress)
         _log_start(run, evidence)
         _write_manifests(run, sets, names)
-        progress("testing", 0, 0)
+        noted("testing", 0, 0)
         with kept_alignments(run / ALIGNMENTS, sets) as kept:
             if kept.known:
                 run.log("goes on", alignments=len(kept.known))
-            result = analyse_synthetic(evidence, options, names, progress, kept)
+            result = analyse_synthetic(evidence, options, names, noted, kept)
         write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held}, names)
         result.save(run.path, beside=(FILES,))
         asked = write_review(run.path, result.tables["review"])

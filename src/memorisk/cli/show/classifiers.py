@@ -50,7 +50,7 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
     reasons, noticed = verdict.why or ("no reason given",), _noticed(reading)
     why = (*reasons, *noticed) if result.status == "fail" else (*noticed, *reasons)
     print_reasons(console, STATUS[result.status], why, WAYS.get(result.status, ""), verdict.what_would_decide)
-    notes = [reading.two_lists(), summary.images.training_sentence]
+    notes = [summary.audited, reading.two_lists(), summary.images.training_sentence]
     if summary.groups_given is False:
         notes.append("No patient ids were given: every image stands for itself (--group-from, --group-column).")
     for note in filter(None, notes):
@@ -151,7 +151,7 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         console.print(Text(f"about {duration(found.seconds)} of training on this machine"), soft_wrap=True)
     counts = ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one")
     answer = "could anybody\nbe flagged?"
-    table = plain_table(("class", *counts, "a single patient\nnoticed from", answer), left=[answer])
+    table = plain_table(("class", *counts, "a single patient is\nnoticed, at best, from", answer), left=[answer])
     for row in found.classes:
         shortest, gap = row.smallest_list, row.noticeable_gap_nats
         table.add_row(
@@ -160,11 +160,11 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
             str(row.n_groups_scored),
             str(row.n_test_groups),
             "none" if isnan(shortest) else f"{shortest:.0f}",
-            f"{gap:.2g} nats" if gap < inf else "none",
+            f"{gap:.2g} nats" if gap < inf else "no gap",
             _could(row),
         )
     console.print(table)
-    hint = "Noticed: with probability 0.8, at best: the more trainings differ by chance, the larger the gap must be."
+    hint = "Noticed: with probability 0.8. The more trainings differ by chance, the larger the gap must be."
     console.print(Text(hint), soft_wrap=True)
     if any(row.smallest_list > row.n_groups_scored for row in found.classes):
         hint = "Where no list is as short as the class is large, more --models make one possible."

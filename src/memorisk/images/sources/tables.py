@@ -85,7 +85,8 @@ def _roles(described: pd.DataFrame, options: ImageOptions, source: str, draft: D
         roles["label"] = label
     if "image" not in roles and "path" not in roles:
         raise InputError(
-            f"{one_line(source)}: no column that names images among {listed(columns, 12)}; name one with image_column"
+            f"{one_line(source)}: no column that names images among {listed(columns, 12)}; name it with image_column, "
+            "and where no column is called label or patient, theirs with label_column and group_column"
         )
     roles.setdefault("path", roles.get("image", ""))
     roles.setdefault("image", roles["path"])

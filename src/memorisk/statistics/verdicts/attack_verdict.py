@@ -30,6 +30,8 @@ SURE_RATE = 0.05
 LEVEL = 0.025
 """One-sided level of all failures together, and of a pass: one side of a 95 % interval."""
 MOST_NAMED = 3
+OUT_OF_REACH = 10
+"""Times as many people as there are: nobody who has an audit's data finds so many more."""
 """Largest number of attacks or classes that a sentence names; the others are counted."""
 
 
@@ -177,6 +179,11 @@ def _way_out(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups:
         return f"about {2 * int(np.ceil(models))} models (--models), for shorter intervals of the attacks"
     groups = n_groups * max(_stretch(a, gate) for a in attacks) ** 2  # an attack may leave out the test part
     also = " and more models" if any(a.of_trainings for a in attacks) else ""
+    if groups > OUT_OF_REACH * n_groups:
+        return (
+            f"nothing that these {units.many} allow: for intervals of the attacks that are short enough it takes "
+            f"{_count(groups)} {units.many}, test part included (here {n_groups:,})"
+        )
     return (
         f"about {_count(groups)} {units.many}, test part included (here {n_groups:,}){also}, "
         "for shorter intervals of the attacks"

@@ -203,9 +203,9 @@ def _after_flags(flagged: int, units: UnitNames) -> str:
     level = f"{100 * VERDICT_LEVEL:.0f} %"
     if flagged >= MANY_FLAGGED:
         return (
-            f"another model: at most {level} of the flagged {units.many} are expected to be so by chance, and more "
-            f"models would flag the others again. Look at the flagged {units.many}, leave them out or train with a "
-            "defence (docs/defences.md), and audit the new model as a new one"
+            f"another model: leave the flagged {units.many} out, mend their labels or train with a defence "
+            f"(docs/defences.md), and audit it anew. At most {level} of the flagged are expected to be so by chance; "
+            "more models would flag the others again"
         )
     return (
         f"more models, which tell chance from memorization: at most {level} of the flagged {units.many} are expected "

@@ -287,11 +287,14 @@ def _count_outputs(model: nn.Module, source: PixelSource) -> int:
     """Count the network's logits on two images, in evaluation mode so that nothing moves."""
     was_training = model.training
     model.eval()
+    batch = next(source.batches([torch.arange(2)]))
     try:
         with torch.no_grad():
-            logits = model(next(source.batches([torch.arange(2)])))
+            logits = model(batch)
     except (RuntimeError, AssertionError, ValueError) as error:
-        raise InputError(f"the network does not take these images: {one_line(error, 160)}") from error
+        height, width = batch.shape[2:] if batch.ndim == 4 else (1, 1)
+        cure = "" if height == width else f"; of {width} x {height} pixels: --size 64 makes square ones"
+        raise InputError(f"the network does not take these images: {one_line(error, 160)}{cure}") from error
     finally:
         model.train(was_training)
     if logits.ndim != 2:

@@ -16,7 +16,7 @@ from memorisk.audits.classifier.pages.defences import privacy_section
 from memorisk.audits.classifier.pages.intervention import intervention_section
 from memorisk.audits.classifier.pages.memorization import class_section, null_section, rarity_section
 from memorisk.audits.classifier.pages.wording import ResultView, listed, settings
-from memorisk.audits.classifier.result import FindingsUtility, Placebo, Utility
+from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, FindingsUtility, Placebo, Utility
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -97,7 +97,8 @@ def _verdict(reading: ResultView) -> list[Block]:
     status = reading.status
     kind, headline = wording.HEADLINES[status]
     noticed = _noticeable_gap(reading)
-    blocks: list[Block] = [Paragraph(_sentence(reading)), *(noticed if status == "undecided" else [])]
+    audited = [Paragraph(text)] if (text := reading.summary.audited) else []
+    blocks: list[Block] = [Paragraph(_sentence(reading)), *audited, *(noticed if status == "undecided" else [])]
     if unscored := reading.summary.images.training_sentence:
         blocks.append(Paragraph(unscored))
     if why := reading.verdict.why:
@@ -168,7 +169,9 @@ def _sentence(reading: ResultView) -> Text:
         above = reading.classes_above_gate()
         if above:
             found.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
-        return f"Do not release this model. Found: {' and '.join(found) or 'see the reasons below'}.{rule}"
+        trained = reading.summary.target is None and reading.summary.models.model not in ("", TRAINED_ELSEWHERE)
+        which = "a model that was trained like these" if trained else "this model"
+        return f"Do not release {which}. Found: {' and '.join(found) or 'see the reasons below'}.{rule}"
     return f"This audit can say neither that the model passes nor that it fails. This is not a pass.{rule}"
 
 
