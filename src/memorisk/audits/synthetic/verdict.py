@@ -70,12 +70,13 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
         why = why or _passed(numbers, terms)
     if status == "fail" and (aligned := _aligned(numbers.aligned, terms)) is not None:
         why = [*why, aligned[0]]
+    judged, failed = _review_words(numbers.pixels), status == "fail"  # dismissals are no reason to fail
     return {
         "schema": FORMS["synthetic"],
         "audit": "synthetic",
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
-        "why": [*_review_words(numbers.pixels), *why, *_one_image_each(numbers.one_image_each)],
+        "why": [*(why if failed else []), *judged, *([] if failed else why), *_one_image_each(numbers.one_image_each)],
         "what_would_decide": deciding,
         **numbers.in_verdict(),
     }
@@ -120,8 +121,8 @@ def _after_failure(numbers: SyntheticNumbers) -> str:
     """Say what can be done about a failure, and how often a set without copies fails."""
     if numbers.pixels.n_certain:
         return (
-            "the set without the images that expose somebody (memorisk filter), audited again: another copy, a little "
-            "farther from its source, may remain"
+            "the set without the images of these pairs (review.csv lists them; memorisk filter leaves images out by a "
+            "rule of its own), audited again: another copy, a little farther from its source, may remain"
         )
     return (
         f"these pairs, looked at (--gallery), and judged in review.csv (--review): about {share(AHEAD_LEVEL)} of sets "
@@ -130,7 +131,7 @@ def _after_failure(numbers: SyntheticNumbers) -> str:
 
 
 def _review_words(pixels: PixelPairs) -> list[str]:
-    """Say what a person decided, whatever the verdict; it stands before everything else."""
+    """Say what a person decided, whatever the verdict; it stands first, or after the reasons to fail."""
     said = []
     if n := pixels.n_dismissed_pairs:
         alike = {

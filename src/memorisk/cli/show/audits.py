@@ -83,7 +83,7 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(Text(f"Note: {text}"), soft_wrap=True)
     if n := sum(not verdict for verdict in column_texts(result.tables["review"], "verdict")):
         pairs = plural(n, "pair", "pairs")
-        text = f"{pairs} to look at: {out / 'review.csv'}; fill it, then the same command with --review"
+        text = f"{pairs} to look at: memorisk view {out}, or fill {out / 'review.csv'}; then the same with --review"
         console.print(Text(text), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 

@@ -70,6 +70,10 @@ _WHO = (
     "officer advises and may ask for more. The engineer answers for what was audited: that these are the files, the "
     "training data and the people. The audit decides none of this."
 )
+_SIGNED = (
+    "Data-protection officer: [   ] no objection   [   ] objection. Name, date and signature: "
+    "............................................................"
+)
 _LOOKED: Mapping[str, str] = {
     "classifier": "Whether a model of this kind answers differently for a person because their images were in its "
     "training, and whether an outsider could tell from it who was.",
@@ -145,6 +149,7 @@ def officer_page(statement: Statement) -> Page:
     lead: list[Block] = [
         Callout(kind, headline, [Paragraph(sentence)]),
         Definitions([(title, say(statement)) for title, say in _PARTS.items()]),
+        Paragraph(_SIGNED),
     ]
     return Page(
         title="What the audit says: one page for the data-protection officer",
