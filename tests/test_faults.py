@@ -124,7 +124,7 @@ def test_kill_9_at_random_moments_changes_nothing(images, undisturbed, tmp_path,
         number += kills == times // 2
     assert reached == at_once.keys()
     for folder in sorted(tmp_path.iterdir()):
-        if (folder / "run").is_dir():  # as a kill in the middle of a write leaves
+        if (folder / "run" / "checkpoints").is_dir():  # as a kill in the middle of a write leaves
             (folder / "run" / ".per_class.parquet.0.part").write_bytes(b"half of a table")
             (folder / "run" / "checkpoints" / ".tmpA1b2C3").write_bytes(b"half of a checkpoint")
         monkeypatch.setenv("MEMORISK_CACHE", str(folder / "cache"))

@@ -106,14 +106,15 @@ def test_help_runs_without_any_library(packages: Path, tmp_path: Path) -> None:
 def test_a_command_without_its_libraries_says_what_to_install(packages: Path, tmp_path: Path) -> None:
     lines = [[*name.split(), *rest.split()] for name, rest in SMALLEST.items()]
     lines += [["--config", "settings.yaml", "images", "check", "images"], ["gate", "run", "--images", "images"]]
-    for name in ("run", "images"):
+    named = {"run", "images", "train", "made"}
+    for name in named:
         (tmp_path / name).mkdir()
     (tmp_path / "images" / "1.png").write_bytes(b"no image")
     for line, (code, out, error) in zip(lines, light(packages, tmp_path, lines), strict=True):
         assert (code, out) == (2, ""), (line, error)
         assert MISSING.format(extra=EXTRAS.get(line[0], "")) in error, (line, error)
         assert error.count("\n") == 1, line
-    assert {path.name for path in tmp_path.iterdir()} == {"run", "images"}
+    assert {path.name for path in tmp_path.iterdir()} == named
 
 
 def test_the_gate_runs(packages: Path, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.storage.locations import LIBRARIES, path_of, url_of
 
 _IMAGES = frozenset(("images", "train", "synthetic", "held_out", "probes", "calibration", "image_root", "labels_csv"))
-_SOURCES = ("images", "train", "synthetic", "held_out")
 _WEIGHTS = frozenset(("weights", "feature_weights", "classifier_weights", "conditioning_weights"))
 _NEVER_READ = frozenset(("out", "store", "cluster", "log_to", "to", "python_path"))
 _WRITTEN_IN = ("run", "training")  # arguments whose folder is written into where no --out is given
@@ -64,8 +63,9 @@ def local_arguments(command: Callable[..., Any], given: dict[str, Any]) -> Itera
     """
     flat = _flat(given)
     if not names_url(given):
-        for name in () if flat.get("print_config") else _SOURCES:
-            if isinstance(source := flat.get(name), str):
+        sources = [given.get(name) for name in ("images", "train", "synthetic")]  # a setting "train" is a function
+        for source in () if flat.get("print_config") else (*sources, flat.get("held_out")):
+            if isinstance(source, str):
                 refuse_nowhere(source)
         yield given
         return

@@ -270,7 +270,18 @@ def test_seeds_in_which_a_patient_had_no_partner_are_left_out():
 def test_the_verdict_file_says_all_that_a_pipeline_needs(result):
     verdict = result.verdict
     assert set(verdict) == {
-        *("schema", "audit", "gate", "status", "why", "what_would_decide", "tiers", "flagged_groups", "level"),
+        *(
+            "schema",
+            "audit",
+            "audited",
+            "gate",
+            "status",
+            "why",
+            "what_would_decide",
+            "tiers",
+            "flagged_groups",
+            "level",
+        ),
         *(
             "not_scored",
             "aucs",

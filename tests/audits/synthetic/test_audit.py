@@ -474,7 +474,7 @@ def test_the_command_with_several_detectors_pairs_and_a_review(place: Path, caps
              "--detector", "pixels", "--detector", "pixels:4")  # fmt: skip
     code, out, _ = answer(capsys, *given, "--out", "runs/several")
     assert code == 1
-    assert "pairs to look at: runs/several/review.csv" in out
+    assert "pairs to look at: memorisk view runs/several, or fill runs/several/review.csv" in out
     code, out, _ = answer(capsys, *given, "--out", "runs/dry", "--dry-run", "--json")
     assert (json.loads(out)["features"], json.loads(out)["shortest_list"]) == (
         "pixels, euclidean and pixels:4, euclidean", 24,
