@@ -186,7 +186,7 @@ def _progress(folder: Path, lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _stage(folder: Path) -> Mapping[str, Any]:
-    """What a run has left of its stage; empty where it is not known."""
+    """Read the stage that a run has noted; empty where there is none."""
     try:
         found = read_json(folder / STAGE)
     except (InputError, OSError):

@@ -30,9 +30,9 @@ SURE_RATE = 0.05
 LEVEL = 0.025
 """One-sided level of all failures together, and of a pass: one side of a 95 % interval."""
 MOST_NAMED = 3
-OUT_OF_REACH = 10
-"""Times as many people as there are: nobody who has an audit's data finds so many more."""
 """Largest number of attacks or classes that a sentence names; the others are counted."""
+OUT_OF_REACH = 10
+"""Times as many people as there are, from which on a sentence says that the data do not allow it; decides nothing."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _way_out(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups:
     if groups > OUT_OF_REACH * n_groups:
         return (
             f"nothing that these {units.many} allow: for intervals of the attacks that are short enough it takes "
-            f"{_count(groups)} {units.many}, test part included (here {n_groups:,})"
+            f"{_count(groups)} {units.many}, test part included (here {n_groups:,}){also}"
         )
     return (
         f"about {_count(groups)} {units.many}, test part included (here {n_groups:,}){also}, "
