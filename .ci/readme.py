@@ -120,6 +120,7 @@ EXPECTED: dict[str, list[Expected]] = {
     "memorisk release SYNTHETIC": [Expected((0,), "metadata.csv written to clean")],
     "memorisk statement runs/synthetic": [Expected((1,), "Card: release/model-card.md")],
     "memorisk gate release/privacy-statement.json": [Expected((1,), "may not be released")],
+    "memorisk statement RUN --page FILE": [Expected((1,), "Page: FILE.html", replaced=("RUN", "runs/set"))],
     "memorisk track runs/synthetic": [Expected((0,), "runs/synthetic: logged to mlflow:tracking")],
     "memorisk images mark xray.png": [Expected((0,), "seen.png")],
     "memorisk audit feature net.onnx": [Expected((0, 1), "Report: ", " --n-controls 30")],

@@ -140,6 +140,13 @@ def understood_elsewhere(words: list[str]) -> None:
         assert words[0] == "." or words[1:3] == ["-m", "venv"], words
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/workflows.md"])
+def test_ci_knows_what_every_command_of_the_page_must_do(page):
+    recipe = runpy.run_path(str(ROOT / ".ci" / "readme.py"))
+    known = tuple(recipe["EXPECTED"])
+    assert [c for c in recipe["commands"]((ROOT / page).read_text("utf-8")) if not c.startswith(known)] == []
+
+
 @each_page
 def test_commands_in_sentences_are_understood(page):
     names = {" ".join(words) for words, _ in commands_of(program.app)}

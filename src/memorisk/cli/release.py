@@ -14,7 +14,7 @@ _IMAGES = ImageOptions()
 
 def statement(
     *runs: Path,
-    out: Path,
+    out: Path | None = None,
     weights: PATHS = (),
     images: PATHS = (),
     sign: Path | None = None,
@@ -34,6 +34,7 @@ def statement(
         quality.
     out
         Folder for privacy-statement.json and model-card.md: new, empty, or one with these files, which are replaced.
+        Not needed for --page alone.
     weights
         Files of weights to be released; refused if none of the runs audited them.
     images

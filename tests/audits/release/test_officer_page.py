@@ -152,3 +152,19 @@ def test_the_page_is_written_again_and_takes_the_place_of_nothing_else(runs: Pat
         write_statement("runs/clean", out=tmp_path / "other", page="runs/clean/page.html")
     assert mine.read_text() == "<title>my thesis</title>"
     assert not (tmp_path / "other").exists()
+
+
+def test_the_page_alone_takes_no_folder_and_a_statement_takes_one(runs: Path, tmp_path: Path, capsys) -> None:
+    both = tmp_path / "both"
+    assert main(["statement", "runs/clean", "--out", str(both), "--page", str(both / "page.html")]) == 0
+    capsys.readouterr()
+    alone = tmp_path / "page.html"
+    assert main(["statement", "runs/clean", "--page", str(alone)]) == 0
+    told = capsys.readouterr().out
+    assert f"Page: {alone}" in told
+    assert "Statement:" not in told
+    assert alone.read_bytes() == (both / "page.html").read_bytes()
+    assert {*tmp_path.iterdir()} == {both, alone}
+    for given in ({}, {"page": tmp_path / "other.html", "sign": tmp_path / "key.pem"}):
+        with pytest.raises(InputError, match="add --out FOLDER"):
+            write_statement("runs/clean", **given)

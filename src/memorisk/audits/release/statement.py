@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memorisk import __version__
 from memorisk.audits.generated.sets import SYNTHETIC
@@ -33,6 +34,9 @@ from memorisk.runs.folder import CONFIG
 from memorisk.runs.locks import folder_lock
 from memorisk.runs.workload import Progress, no_progress
 
+if TYPE_CHECKING:  # cryptography is an extra
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 CARD = "model-card.md"
 _TITLE, _HEAD = "one page for the data-protection officer</title>", 4096
 """By which a page of an earlier statement is known, and within how many characters."""
@@ -53,8 +57,8 @@ class StatementFiles:
     """What was written."""
 
     statement: Statement
-    folder: Path
-    """With ``privacy-statement.json`` and ``model-card.md``."""
+    folder: Path | None
+    """With ``privacy-statement.json`` and ``model-card.md``; None where only the page was asked for."""
 
 
 def make_statement(
@@ -106,7 +110,7 @@ def make_statement(
 def write_statement(
     runs: str | Path | Sequence[str | Path],
     *,
-    out: str | Path,
+    out: str | Path | None = None,
     weights: Sequence[str | Path] = (),
     images: Sequence[str | Path] = (),
     sign: str | Path | None = None,
@@ -118,7 +122,7 @@ def write_statement(
 
     Args:
         runs: As for `make_statement`.
-        out: A folder: new, empty, or one that holds a statement to be replaced.
+        out: A folder: new, empty, or one that holds a statement to be replaced; None writes the page alone.
         weights: As for `make_statement`.
         images: As for `make_statement`.
         sign: File of an Ed25519 private key that signs the statement.
@@ -134,14 +138,27 @@ def write_statement(
         >>> found = write_statement("runs/synthetic", images=["shared/kept"], out="release")  # doctest: +SKIP
         >>> found.statement.verdict.status  # doctest: +SKIP
     """
-    folder = Path(out)
+    if out is None and (page is None or sign is not None):
+        raise InputError("no folder for the statement: add --out FOLDER (or --page FILE.html alone, for the page)")
+    folder = None if out is None else Path(out)
     given = [runs] if isinstance(runs, str | Path) else list(runs)
     sheet = None if page is None else Path(page)
-    _check_out(folder, [Path(run) for run in given], [Path(path) for path in images], sheet)
+    _check_places(folder, [Path(run) for run in given], [Path(path) for path in images], sheet)
     private = None if sign is None else read_private_key(sign, passphrase)
     statement = make_statement(runs, weights=weights, images=images, progress=progress)
-    told, card = statement.as_in_toto().as_bytes(), model_card(statement)
     side = None if sheet is None else _render(statement)
+    if folder is not None:
+        _write(folder, statement, private, sheet, side)
+    elif sheet is not None and side is not None:
+        write_text(sheet, side)
+    return StatementFiles(statement, folder)
+
+
+def _write(
+    folder: Path, statement: Statement, private: "Ed25519PrivateKey | None", sheet: Path | None, side: str | None
+) -> None:
+    """Write all files of a statement, the statement itself last."""
+    told, card = statement.as_in_toto().as_bytes(), model_card(statement)
     if private is not None:
         signature = make_signature(told, PAYLOAD_TYPE, private)
         told = Envelope(payload=told, payload_type=PAYLOAD_TYPE, signatures=(signature,)).as_bytes()
@@ -153,7 +170,6 @@ def write_statement(
             write_text(sheet, side)
         write_bytes(folder / STATEMENT, told)
     (folder / ".lock").unlink(missing_ok=True)
-    return StatementFiles(statement, folder)
 
 
 def _render(statement: Statement) -> str:
@@ -223,23 +239,34 @@ def _refuse_unknown(offered: ReleaseFiles, bound: Sequence[Binding]) -> None:
                 )
 
 
-def _check_out(out: Path, runs: Sequence[Path], images: Sequence[Path], page: Path | None) -> None:
+def _check_places(out: Path | None, runs: Sequence[Path], images: Sequence[Path], page: Path | None) -> None:
     """Refuse a folder that holds something else, or that would change what was audited; likewise a page.
 
     Raises:
         InputError: It does.
     """
-    if out.exists() and not out.is_dir():
+    inside = page is not None and out is not None and _is_in(page, out)
+    if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out {one_line(out)} is a file: name a folder")
     if page is not None:
-        _check_page(page, out)
-    own = {STATEMENT, CARD, ".lock", *([page.name] if page is not None and _is_in(page, out) else [])}
+        _check_page(page, inside=inside)
+    if out is not None:
+        _check_folder(out, {STATEMENT, CARD, ".lock", *([page.name] if inside and page is not None else [])})
+    given = [*((f"the run {one_line(run)}", run) for run in runs), *((f"the images {one_line(p)}", p) for p in images)]
+    for place in (out, None if inside else page):
+        if place is not None:
+            refuse_overlap(place, path_sources(dict(given)))
+
+
+def _check_folder(out: Path, own: set[str]) -> None:
+    """Refuse a folder with files that no statement wrote.
+
+    Raises:
+        InputError: It has some.
+    """
     if out.is_dir() and (odd := sorted({p.name for p in out.iterdir()} - own)):
         what = "is a run folder" if CONFIG in odd else f"holds other files ({one_line(odd[0], 60)})"
         raise InputError(f"--out {one_line(out)} {what}: name a new or empty folder for the statement")
-    given = [*((f"the run {one_line(run)}", run) for run in runs), *((f"the images {one_line(p)}", p) for p in images)]
-    for place in (out, *([] if page is None or _is_in(page, out) else [page])):
-        refuse_overlap(place, path_sources(dict(given)))
 
 
 def _is_in(page: Path, out: Path) -> bool:
@@ -247,7 +274,7 @@ def _is_in(page: Path, out: Path) -> bool:
     return page.absolute().parent == out.absolute()
 
 
-def _check_page(page: Path, out: Path) -> None:
+def _check_page(page: Path, *, inside: bool) -> None:
     """Refuse a page that is no HTML file, or that would take the place of something else.
 
     Raises:
@@ -256,7 +283,7 @@ def _check_page(page: Path, out: Path) -> None:
     called = f"--page {one_line(page)}"
     if page.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{called}: name a file that ends in .html")
-    if page.is_dir() or not (page.absolute().parent.is_dir() or _is_in(page, out)):
+    if page.is_dir() or not (inside or page.absolute().parent.is_dir()):
         raise InputError(f"{called}: name a file in a folder that exists")
     if page.is_file() and _TITLE not in page.read_text(encoding="utf-8", errors="replace")[:_HEAD]:
         raise InputError(f"{called} is another file: name a new one, or a page of memorisk, which is replaced")

@@ -38,8 +38,8 @@ def show_statement(found: "StatementFiles", page: "Path | None", *, as_json: boo
     ]
     for line in (
         *lines,
-        f"Statement: {found.folder / 'privacy-statement.json'}",
-        f"Card: {found.folder / 'model-card.md'}",
+        *([] if found.folder is None else [f"Statement: {found.folder / 'privacy-statement.json'}"]),
+        *([] if found.folder is None else [f"Card: {found.folder / 'model-card.md'}"]),
         *([] if page is None else [f"Page: {page}"]),
     ):
         console.print(Text(line), soft_wrap=True)
