@@ -1584,6 +1584,7 @@ def release(
     source: ImageSource,
     out: str | Path,
     *,
+    without: str | Path | None = None,
     progress: Callable[[str, int, int], None] = ...,
     layout: Literal["auto", "folder", "dicom", "nifti", "table", "arrays", "shards"] = "auto",
     image_root: str | Path | None = None,
@@ -1619,11 +1620,13 @@ def release(
     Args:
         source: Images as for `memorisk.load_manifest`, or a safetensors file.
         out: A new or empty folder for images; a new file for weights.
+        without: Folder of an audit of this set, or its review.csv: the synthetic images of pairs that nobody dismissed
+            stay behind. What is written is another set than the audited one, and takes an audit of its own.
         progress: Called with (stage, done, total).
         **settings: Any field of `ImageOptions` that says how images are read; use those of the audit.
 
     Raises:
-        InputError: The source cannot be read, or ``out`` exists.
+        InputError: The source cannot be read, ``out`` exists, or ``without`` names no image of the source, or all.
         MemoriskError: The disk is full.
 
     Example:

@@ -41,7 +41,11 @@ def test_pairs_are_judged_by_keys_alone_and_the_audit_takes_the_review(
         browser.await_load()
     assert address(browser).endswith("/pair/0")
 
-    press(browser, "c")
+    press(browser, "c", loads=False)  # the first answer of a session asks who judges
+    assert browser.evaluate("document.getElementById('why').open && document.getElementById('why-reason').hidden")
+    browser.evaluate("document.getElementById('by').value = 'Dr. B'")
+    press(browser, "Enter")
+    assert PairReview(run).reviewer == "Dr. B"
     assert address(browser).endswith("/pair/1")
     press(browser, "u")
     assert address(browser).endswith("/pair/0")

@@ -105,6 +105,7 @@ def release(
     source: str,
     out: Path,
     *,
+    without: Path | None = None,
     json: AS_JSON = False,
     options: Annotated[ImageOptions, FLAT] = _IMAGES,
 ) -> int:
@@ -119,6 +120,9 @@ def release(
         Images, read with the settings of their audit, or a safetensors file.
     out
         New or empty folder for images, or a new file for weights.
+    without
+        Folder of an audit of SOURCE, or its review.csv. Images of pairs that nobody dismissed stay behind. OUT is then
+        another set than the audited one, and needs an audit of its own.
     """
     from dataclasses import asdict
 
@@ -127,7 +131,7 @@ def release(
 
     asked, default = asdict(options), asdict(_IMAGES)
     changed = {name: value for name, value in asked.items() if value != default[name]}
-    show_export(with_progress_bar(write, source, out, **changed), as_json=json)
+    show_export(with_progress_bar(write, source, out, without=without, **changed), as_json=json)
     return 0
 
 

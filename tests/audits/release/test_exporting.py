@@ -1,9 +1,11 @@
 """What `memorisk release` says of what stays behind, and where it does not write."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -95,3 +97,66 @@ def test_a_table_s_images_are_written_beside_them(tmp_path: Path) -> None:
     pictures(1)[0].save(tmp_path / "set" / "0.png")
     (tmp_path / "table.csv").write_text("image,path\n0,set/0.png\n")
     assert release(tmp_path / "table.csv", tmp_path / "out").images == 1
+
+
+def test_images_that_nobody_dismissed_stay_behind(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pd.read_csv("runs/copies/review.csv", dtype=str, keep_default_na=False)
+    named = set(table["synthetic_image"])
+    assert len(named) == 16
+    _, out, _ = answer(capsys, "release", "copies", tmp_path / "clean", "--without", "runs/copies")
+    assert "134 images and metadata.csv written" in out
+    assert out.count("(the review names it)") == 16
+    assert "another set than the audited one: audit it" in out
+    kept = sorted(file for file in Path("copies").iterdir() if file.name not in named)
+    written = sorted((tmp_path / "clean").glob("*.png"))
+    for mine, theirs in zip(written, kept, strict=True):
+        assert np.array_equal(np.asarray(Image.open(mine)), np.asarray(Image.open(theirs)))
+    assert "is not what any of these runs looked at" in refusal(
+        capsys, "statement", "runs/copies", "--images", tmp_path / "clean", "--out", tmp_path / "told"
+    )
+
+    run = tmp_path / "run"
+    run.mkdir()
+    shutil.copy("runs/copies/review.csv", run)
+    same = table.loc[table["synthetic_image"] == "copies0003_0.png"]
+    same.assign(verdict="dismiss", by="A", reason="another person").to_csv(run / "reviewed.csv", index=False)
+    found = release("copies", tmp_path / "judged", without=run)
+    assert set(found.suspicious) == named - {"copies0003_0.png"}
+    assert found.images == 150 - 15
+    alone = release("copies", tmp_path / "alone", without=run / "reviewed.csv")
+    assert (alone.images, alone.suspicious) == (150, [])
+
+
+@pytest.mark.parametrize(
+    ("source", "without", "why"),
+    [
+        ("clean", "runs/copies", "which the review names: give the set that was audited"),
+        ("copies", "runs/quality", "holds no review.csv"),
+        ("copies", "nowhere.csv", "nowhere.csv"),
+        ("copies", "runs/copies/pairs.csv", "there is no such file"),
+        ("copies", "table.csv", "is no review.csv"),
+    ],
+)
+def test_a_review_of_something_else_is_refused(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, without: str, why: str
+) -> None:
+    if without == "table.csv":
+        without = str(tmp_path / without)
+        Path(without).write_text("image,label\na.png,x\n")
+    assert why in refusal(capsys, "release", source, tmp_path / "clean", "--without", without)
+    assert not (tmp_path / "clean").exists()
+
+
+def test_nothing_is_written_where_the_review_names_every_image(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = tmp_path / "few"
+    few.mkdir()
+    for row in range(16):
+        shutil.copy(f"copies/copies{row:04d}_0.png", few)
+    assert "nothing is left to release" in refusal(
+        capsys, "release", few, tmp_path / "clean", "--without", "runs/copies"
+    )
+    assert not (tmp_path / "clean").exists()

@@ -103,10 +103,7 @@ def read_review(path: Path | None, sets: Sets, names: Pseudonyms) -> Review:
     """
     if path is None:
         return NO_REVIEW
-    table = read_described(path, quoted=True)
-    lacking = [name for name in COLUMNS if name not in table and name not in _MAY_LACK]
-    if lacking:
-        raise InputError(f"{one_line(path)} is no review.csv of an audit: it lacks the column {lacking[0]}")
+    table = _read_review_table(path)
     made, real = (
         dict(zip(names.names(store.manifest.images).tolist(), store.pixel_hashes.tolist(), strict=True))
         for store in (sets.synthetic, sets.train)
@@ -134,6 +131,41 @@ def read_review(path: Path | None, sets: Sets, names: Pseudonyms) -> Review:
             raise InputError(f"{one_line(path)}, line {number}: this pair is confirmed in one line and dismissed in "
                              "another; say one of the two")  # fmt: skip
     return Review(judged, changed, gone)
+
+
+def undismissed_images(source: Path) -> list[str]:
+    """Name the synthetic images of all pairs that nobody dismissed, in the order of the files.
+
+    Args:
+        source: A review file, or the folder of a run: then all of its review files are read, the viewer's last.
+
+    Raises:
+        InputError: There is no such file, or a line cannot be understood.
+    """
+    files = sorted(source.glob("review*.csv")) if source.is_dir() else [source]
+    if not files:
+        raise InputError(f"{one_line(source)} holds no review.csv: name the folder of a finished audit synthetic")
+    said: dict[str, str | None] = {}
+    image: dict[str, str] = {}
+    for file in files:
+        for number, row in enumerate(_read_review_table(file).to_dict("records"), start=2):
+            pair, judged = str(row["pair"]).strip(), _judgement(row, f"{one_line(file)}, line {number}")
+            image[pair] = str(row["synthetic_image"])
+            said[pair] = said.get(pair) if judged is None else judged.verdict
+    return list(dict.fromkeys(image[pair] for pair, verdict in said.items() if verdict != DISMISS))
+
+
+def _read_review_table(path: Path) -> pd.DataFrame:
+    """Read a review file as text.
+
+    Raises:
+        InputError: It is no such file.
+    """
+    table = read_described(path, quoted=True)
+    lacking = [name for name in COLUMNS if name not in table and name not in _MAY_LACK]
+    if lacking:
+        raise InputError(f"{one_line(path)} is no review.csv of an audit: it lacks the column {lacking[0]}")
+    return table
 
 
 def write_review(folder: Path, pairs: pd.DataFrame) -> Path | None:

@@ -5,14 +5,19 @@ an audit of the original that is given the export (``--images``, ``--weights``) 
 pixels and tensors are the same.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from memorisk.audits.generated.review import undismissed_images
 from memorisk.images.clean_set import CleanSet, write_clean_set
 from memorisk.images.containers.parsing import SurplusError
 from memorisk.images.containers.safetensors import header_bytes, in_order, is_safetensors, read_header, read_parts
+from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
 from memorisk.images.readers.headers import uncovered_frames
@@ -36,20 +41,31 @@ class Export:
     """Files that were not read and stay behind, with the reason."""
     frames_left: dict[str, int] = field(default_factory=dict)
     """How many frames, pages and slices of files that were read stay behind."""
+    suspicious: list[str] = field(default_factory=list)
+    """Images that stay behind because a review names them."""
 
 
 @takes_settings(ImageOptions)
-def release(source: str | Path, out: str | Path, *, progress: Progress = no_progress, **settings: Any) -> Export:
+def release(
+    source: str | Path,
+    out: str | Path,
+    *,
+    without: str | Path | None = None,
+    progress: Progress = no_progress,
+    **settings: Any,
+) -> Export:
     """Write a set of images, or a safetensors file, anew with nothing in it but pixels, labels or tensors.
 
     Args:
         source: Images as for `memorisk.load_manifest`, or a safetensors file.
         out: A new or empty folder for images; a new file for weights.
+        without: Folder of an audit of this set, or its review.csv: the synthetic images of pairs that nobody dismissed
+            stay behind. What is written is another set than the audited one, and takes an audit of its own.
         progress: Called with (stage, done, total).
         **settings: Any field of `ImageOptions` that says how images are read; use those of the audit.
 
     Raises:
-        InputError: The source cannot be read, or ``out`` exists.
+        InputError: The source cannot be read, ``out`` exists, or ``without`` names no image of the source, or all.
         MemoriskError: The disk is full.
 
     Example:
@@ -58,10 +74,8 @@ def release(source: str | Path, out: str | Path, *, progress: Progress = no_prog
     """
     target = Path(out)
     if Path(source).is_file() and is_safetensors(Path(source)):
-        if settings:
-            raise InputError(
-                f"settings of images are given ({next(iter(settings))}), and {one_line(source)} holds weights"
-            )
+        if given := [*settings, *([] if without is None else ["without"])]:
+            raise InputError(f"settings of images are given ({given[0]}), and {one_line(source)} holds weights")
         return _release_weights(Path(source), target)
     options = settings_of(ImageOptions, settings)
     options.validate()
@@ -70,6 +84,8 @@ def release(source: str | Path, out: str | Path, *, progress: Progress = no_prog
         raise InputError(f"OUT {one_line(target)} exists: name a new or empty folder")
     manifest = load_manifest(source, options)
     refuse_among(target, manifest)
+    suspicious = [] if without is None else undismissed_images(Path(without))
+    manifest = _leave_out(manifest, suspicious)
     sources = manifest_sources(manifest)
     target.parent.mkdir(parents=True, exist_ok=True)
     with folder_lock(target.parent, name=f".{target.name}.lock"):
@@ -86,7 +102,25 @@ def release(source: str | Path, out: str | Path, *, progress: Progress = no_prog
     left = dict(zip(manifest.skipped["path"].astype(str), manifest.skipped["reason"].astype(str), strict=True))
     left |= _unreadable(written, manifest.table["path"].astype(str).tolist())
     progress("counting frames that stay behind", 0, 0)
-    return Export(target, len(written.names), left, uncovered_frames(manifest, options.slice_plane))
+    return Export(target, len(written.names), left, uncovered_frames(manifest, options.slice_plane), suspicious)
+
+
+def _leave_out(manifest: Manifest, suspicious: Sequence[str]) -> Manifest:
+    """Return a set without some of its images.
+
+    Raises:
+        InputError: One of them is not there, or no other one is.
+    """
+    unknown = [name for name in suspicious if name not in set(manifest.images.tolist())]
+    if unknown:
+        raise InputError(
+            f"{manifest.name} has no image {one_line(unknown[0], 60)!r}, which the review names: give the set that "
+            "was audited, read with the same settings (a run with --pseudonymise hides the names)"
+        )
+    kept = np.flatnonzero(~np.isin(manifest.images, suspicious))
+    if not len(kept):
+        raise InputError(f"the review names every image of {manifest.name}: nothing is left to release")
+    return manifest.subset(kept)
 
 
 def _unreadable(written: CleanSet, paths: list[str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, percent, rows
 from memorisk.report.figures.histograms import logit_plot
 from memorisk.report.result import Result
+from memorisk.runs.errors import plural
 
 MANY = 0.001
 """Share of the pairs of two patients above which an image and itself do not stand out."""
@@ -148,10 +149,15 @@ def paired_section(
 
 
 def cluster_block(result: Result, terms: Terms, redact: bool) -> list[Block]:
-    """Synthetic images that expose one patient together, or are nearly the same."""
-    table = result.tables["clusters"]
-    if not len(table):
+    """Lay out synthetic images that expose one patient together; count those that only repeat one another."""
+    every = result.tables["clusters"]
+    table = rows(every, every["n_groups"].to_numpy() > 0)
+    others = len(every) - len(table)
+    if not len(every):
         return []
+    told = [Paragraph(wording.OTHER_CLUSTERS.format(clusters=plural(others, "cluster", "clusters")))] if others else []
+    if not len(table):
+        return told
     columns = [
         Column(source="cluster", heading="Cluster", format="count", row_heading=True),
         number("n_images", "Synthetic images", "count"),
@@ -159,9 +165,9 @@ def cluster_block(result: Result, terms: Terms, redact: bool) -> list[Block]:
         *([] if redact else [words("groups", "Whom they are flagged with", wide=True)]),
         *([] if redact else [words("images", "Which", wide=True)]),
     ]
-    shown = Table(frame=table, columns=columns, caption="Those with training images first, then the largest.",
+    shown = Table(frame=table, columns=columns, caption="The largest first.",
                   elsewhere="tables/clusters.parquet", visible_rows=10)  # fmt: skip
-    return [Heading("Clusters of copies"), Paragraph(terms.fill(wording.CLUSTERS)), shown]
+    return [Heading("Clusters of copies"), Paragraph(terms.fill(wording.CLUSTERS)), shown, *told]
 
 
 def review_section(result: Result, terms: Terms, redact: bool) -> list[Block]:

@@ -17,6 +17,7 @@ the forty plants of each kind that are the default, 38 must be noticed; a set wi
 with probability at most 3.5 %, whatever the detector (the largest of P(Bin(40, r) >= 38) (1 - r) over r).
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from memorisk.audits.generated.plants import deciding_ways, kinds_words, recall_doubt
@@ -41,6 +42,8 @@ UNLIKE_LEVEL = 0.01
 NO_HELD_OUT = (
     "no held-out images were given: distances alone cannot tell a copy from an image that is like many patients"
 )
+_WITHOUT = "memorisk release SET CLEAN --without RUN"
+"""What writes a set without the images of pairs that nobody dismissed."""
 NO_PATIENTS = "{missing}: a patient with images in training and held out hides copies"
 
 
@@ -68,8 +71,9 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
         why, deciding = _doubts(numbers, options, terms)
         status = "undecided" if why else "pass"
         why = why or _passed(numbers, terms)
-    if status == "fail" and (aligned := _aligned(numbers.aligned, terms)) is not None:
-        why = [*why, aligned[0]]
+    if status == "fail":
+        why = [*why, *([aligned[0]] if (aligned := _aligned(numbers.aligned, terms)) else [])]
+        deciding = [*deciding, *_left_after_failure(numbers, options, terms, deciding)]
     judged, failed = _review_words(numbers.pixels), status == "fail"  # dismissals are no reason to fail
     return {
         "schema": FORMS["synthetic"],
@@ -121,13 +125,37 @@ def _after_failure(numbers: SyntheticNumbers) -> str:
     """Say what can be done about a failure, and how often a set without copies fails."""
     if numbers.pixels.n_certain:
         return (
-            "the set without the images of these pairs (review.csv lists them; memorisk filter leaves images out by a "
-            "rule of its own), audited again: another copy, a little farther from its source, may remain"
+            f"the set without the images of these pairs ({_WITHOUT}), audited again: another copy, a little farther "
+            "from its source, may remain"
         )
     return (
         f"these pairs, looked at (--gallery), and judged in review.csv (--review): about {share(AHEAD_LEVEL)} of sets "
         "without any copy fail by chance, and pairs that are dismissed count as no copies"
     )
+
+
+def _left_after_failure(
+    numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms, said: list[str]
+) -> Iterator[str]:
+    """Say what would keep the set undecided if nothing of it failed: a mended set meets the same doubts.
+
+    Doubts of pairs and of single images are not among them, because they may go with what failed.
+    """
+    if numbers.sets.held is None:
+        yield f"{_give_held_out(terms)}: without them also a set without copies could not be decided"
+        return
+    reading = numbers.reading
+    for doubt in (
+        _little_power(numbers, options, terms),
+        _unlike(numbers, terms),
+        _unknown_patients(reading),
+        _unseen_detector(reading),
+        _train_unread(reading),
+        _frames_left(reading),
+    ):
+        if doubt is not None and doubt[1] not in said:
+            why, way = doubt
+            yield f"{way}: also a set without copies could not be decided, because {why.partition(';')[0]}"
 
 
 def _review_words(pixels: PixelPairs) -> list[str]:
@@ -210,7 +238,7 @@ def _dismissed_copies(pixels: PixelPairs) -> tuple[str, str] | None:
     return (
         f"{plural(n, 'pair', 'pairs')} with identical pixels {'was' if n == 1 else 'were'} dismissed by a person: a "
         "set with the very pixels of a training image does not pass",
-        "the set without these images",
+        f"the set without these images ({_WITHOUT}, the pairs confirmed)",
     )
 
 
@@ -223,7 +251,8 @@ def _singled_out(listing: Listing | None, terms: Terms) -> tuple[str, str] | Non
         f"{n:,} synthetic {are} singled out: nearer to {terms.counted(listing.n_singled_patients, 'training')} than "
         f"chance explains; of sets without copies at most {share(CHANCE)} have such an image (the pairs head "
         "review.csv)",
-        "these pairs, looked at (--gallery), and judged in review.csv (--review); or the set without these images",
+        "these pairs, looked at (--gallery), and judged in review.csv (--review); or the set without these images "
+        f"({_WITHOUT})",
     )
 
 

@@ -145,8 +145,11 @@ NOT_LARGER = (
 )
 NO_THRESHOLD = "none: no probability, and no planted copies to read one from"
 CLUSTERS = (
-    "Synthetic images that are flagged with the same training {unit}, or whose details are nearly the same as each "
-    "other's. Images in a cluster without a training {unit} repeat one another, and copy nobody for that reason alone."
+    "Synthetic images that are flagged with the same training {unit}, with those whose details are nearly the same."
+)
+OTHER_CLUSTERS = (
+    "Besides, {clusters} of synthetic images repeat one another, and are flagged with nobody "
+    "(tables/clusters.parquet): repetition alone copies no person."
 )
 REVIEW = (
     "{n} of the pairs above {are} listed in review.csv in the run folder. Whoever looks at them writes confirm or "

@@ -106,7 +106,7 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
         ("shortest list of patients", listed),
         ("held-out patients wanted", f"{plan.held_out_wanted:,} or more"),
         *plan.cost.rows(),
-        ("could pass", "no" if plan.lacking else "yes; what is found decides"),
+        ("could pass", "no" if plan.lacking else "yes, if nothing is found and enough planted copies are noticed"),
         *(("lacking", text) for text in plan.lacking),
         *(("note", note) for note in plan.notes),
     ]

@@ -63,6 +63,11 @@ def show_export(found: "Export", *, as_json: bool) -> None:
         console.print(Text(_frames(found.frames_left)), soft_wrap=True)
     for path, reason in found.left.items():  # all of them: this is what a reader must check
         console.print(Text(f"Left behind: {one_line(path, 100)} ({reason})"), soft_wrap=True)
+    for name in found.suspicious:
+        console.print(Text(f"Left behind: {one_line(name, 100)} (the review names it)"), soft_wrap=True)
+    if found.suspicious:
+        told = "This is another set than the audited one: audit it before it is released."
+        console.print(Text(told), soft_wrap=True)
 
 
 def _frames(left: dict[str, int]) -> str:

@@ -43,9 +43,20 @@
       });
   }
   function answer(verdict) {
+    sessionStorage.setItem("reviewer", by.value);
     send("/judge", { pair: judge.dataset.pair, verdict: verdict, by: by.value, reason: verdict === "dismiss" ? reason.value : "" });
   }
-  function ask() { why.showModal(); reason.select(); }
+  // A dismissal asks why each time; whoever judges is asked for their name once in a session.
+  function ask(verdict) {
+    var dismissed = verdict === "dismiss";
+    document.getElementById("why-title").textContent = dismissed ? "Dismiss: no copy" : "Confirm: a copy";
+    document.getElementById("why-reason").hidden = !dismissed;
+    reason.required = dismissed;
+    document.getElementById("answer").value = verdict;
+    document.getElementById("verb").textContent = dismissed ? "Dismiss" : "Confirm";
+    why.showModal();
+    (dismissed && sessionStorage.getItem("reviewer") ? reason : by).select();
+  }
 
   var acts = {
     n: function () { go(judge.dataset.next); }, p: function () { go(judge.dataset.previous); },
@@ -53,12 +64,13 @@
     "0": function () { scale = 1; x = y = 0; show(); }
   };
   if (why) {
-    acts.c = function () { answer("confirm"); };
-    acts.d = ask;
+    by.value = sessionStorage.getItem("reviewer") || by.value;
+    acts.c = function () { if (sessionStorage.getItem("reviewer")) { answer("confirm"); } else { ask("confirm"); } };
+    acts.d = function () { ask("dismiss"); };
     acts.u = function () { send("/undo", {}); };
     document.getElementById("cancel").addEventListener("click", function () { why.close(); });
     why.addEventListener("close", function () {
-      if (why.returnValue === "dismiss") { answer("dismiss"); }
+      if (why.returnValue) { answer(why.returnValue); }
       why.returnValue = "";
     });
   }
