@@ -6,6 +6,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from memorisk.audits.release.statement import make_statement, write_statement
@@ -80,6 +81,10 @@ def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path
     assert f"{(exact.value or 0) * (exact.n or 0):.0f} of {exact.n} unchanged" in text
     assert f"{statement.audits[0].n_units} patients in the training data and " in text
     assert "Do not release." in text
+    named = pd.read_csv("runs/copies/review.csv", dtype=str)
+    images, people = named["synthetic_image"].nunique(), named["patient"].nunique()
+    assert f"In all {images} generated images point at {people} training patients and must go, unless" in text
+    assert "must go" not in visible_text(make_statement("runs/clean"))
     appendix = text.partition("Appendix: where each part belongs")[2]
     assert f"{figures['listed'].value:.0f} training patients are nearer to the set than chance explains" in appendix
     assert f"{(exact.value or 0) * (exact.n or 0):.0f} of {exact.n} unchanged" in appendix

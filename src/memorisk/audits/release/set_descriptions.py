@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memorisk.audits.filter.result import FilterNumbers, Promise
+from memorisk.audits.generated.review import DISMISS
 from memorisk.audits.quality.result import QualityNumbers
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.model_descriptions import (
@@ -36,6 +37,7 @@ from memorisk.report.statements.statement import (
     Subject,
 )
 from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.files import read_table
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 from memorisk.statistics.intervals import Proportion
 
@@ -84,7 +86,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         level=n.level if verdict_form(v) == 1 else VERDICT_LEVEL,
         correction=f"false discovery rate over all training {units} (Benjamini-Hochberg)"
         + (f", shared by {compared.n_detectors} detectors" if compared.n_detectors > 1 else ""),
-        figures=tuple(_synthetic_figures(n, units)),
+        figures=(*_synthetic_figures(n, units), *_to_leave_out(run, units)),
         not_examined=(
             *_kinds_not_tried(n),
             *_unread(
@@ -185,6 +187,18 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
             )
         )  # fmt: skip
     return found
+
+
+def _to_leave_out(run: FinishedAudit, units: str) -> list[Figure]:
+    """Count the generated images of all pairs that nobody dismissed, whatever found them, and whom they point at."""
+    pairs = read_table(run.folder / "tables" / "review.parquet")
+    left = pairs.loc[pairs["verdict"].astype(str) != DISMISS]
+    return [
+        Figure(name="to_leave_out", title="Generated images of pairs that nobody dismissed",
+               value=left["synthetic_image"].nunique()),
+        Figure(name="to_leave_out_people", title=f"Training {units} at whom these point",
+               value=left["patient"].nunique()),
+    ]  # fmt: skip
 
 
 def _rate_figures(name: str, title: str, found: Proportion | None, unit: str) -> list[Figure]:

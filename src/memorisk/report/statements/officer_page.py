@@ -60,8 +60,8 @@ _VERDICTS: Mapping[str, tuple[Kind, str, str]] = {
 }
 _NEXT: Mapping[str, str] = {
     PASS: "Decide on the release. Look again after any change of the files, of the data or of who may use them.",
-    FAIL: "Do not release. Let the engineer look at whom the run's report names (of generated images also its "
-    "review.csv), change the data or the training, and audit the new files.",
+    FAIL: "Do not release. {have}Let the engineer look at whom the run's report names, change the data or the "
+    "training, and audit the new files.",
     UNDECIDED: "Do not release yet. Let the engineer do what the model card lists under “What would decide it”, and "
     "ask for this page again.",
 }
@@ -70,6 +70,8 @@ _WHO = (
     "officer advises and may ask for more. The engineer answers for what was audited: that these are the files, the "
     "training data and the people. The audit decides none of this."
 )
+_BLANK = "........................................"
+"""What is left to be filled in."""
 _SIGNED = (
     "Data-protection officer: [   ] no objection   [   ] objection. Name, date and signature: "
     "............................................................"
@@ -184,8 +186,11 @@ def _what(statement: Statement) -> Text:
     more = len(statement.released) - _MOST
     told = _capital("; ".join([*files, *([f"and {more} more"] if more > 0 else [])]))
     unbound = "No file was tied to this audit: it does not say that the files to be released are what was audited."
-    return [f"{told}." if files else Strong(unbound), f" Audited with memorisk {statement.memorisk}",
-            ". Carried out by, and date: ........................................"]  # fmt: skip
+    return [
+        f"{told}." if files else Strong(unbound),
+        f" Audited with memorisk {statement.memorisk}. Name and version of what is released: {_BLANK} Carried out by, "
+        f"and date: {_BLANK}",
+    ]
 
 
 def _released(one: Released) -> str:
@@ -387,8 +392,16 @@ def _in_words(text: str) -> str:
 
 
 def _next(statement: Statement) -> Text:
-    """Say what to do."""
-    return _NEXT[statement.verdict.status]
+    """Say what to do, of generated images with how many of them have to go."""
+    (n, people), units = (0, 0), "patients"
+    for audit in statement.audits:
+        found = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
+        if audit.kind == "synthetic":
+            (n, people), units = (found.get("to_leave_out", 0), found.get("to_leave_out_people", 0)), audit.units
+    images = plural(n, "generated image points", "generated images point")
+    whom = plural(people, f"training {units.removesuffix('s')}", f"training {units}")
+    have = f"In all {images} at {whom} and must go, unless somebody looks and finds no copy. " if n else ""
+    return _NEXT[statement.verdict.status].format(have=have)
 
 
 _PARTS: Mapping[str, Callable[[Statement], Text]] = {
