@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from memorisk.cli.settings import AS_JSON, FLAT, PATHS, SWITCH, with_progress_bar
 from memorisk.images.options import ImageOptions
+from memorisk.report.statements.statement import COPY_KINDS, CopyKind
 
 _IMAGES = ImageOptions()
 
@@ -63,6 +64,7 @@ def gate(
     weights: PATHS = (),
     images: PATHS = (),
     require: Literal["pass", "not-fail"] = "pass",
+    kinds: Annotated[tuple[CopyKind, ...], Parameter(negative="", consume_multiple=True)] = COPY_KINDS,
     key: PATHS = (),
     require_signature: SWITCH = False,
     json: AS_JSON = False,
@@ -81,6 +83,9 @@ def gate(
         Folders or files of images to be released, with all that is in them.
     require
         Verdict required: pass, or not-fail, which also allows undecided.
+    kinds
+        Kinds of copies that a pass of a generated set must be about. A pass of an audit that did not plant all of them
+        is refused.
     key
         Trusted public keys. One of them must have signed the statement (docs/signing.md).
     require_signature
@@ -91,7 +96,15 @@ def gate(
 
     from memorisk.audits.release.gate import gate as ask
 
-    found = ask(source, weights=weights, images=images, require=require, key=key, require_signature=require_signature)
+    found = ask(
+        source,
+        weights=weights,
+        images=images,
+        require=require,
+        kinds=kinds,
+        key=key,
+        require_signature=require_signature,
+    )
     if json:
         _say(writer.dumps(asdict(found), indent=2, ensure_ascii=False))
     else:

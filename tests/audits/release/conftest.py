@@ -26,6 +26,8 @@ from tests.audits.made_evidence import twin_evidence
 from tests.audits.synthetic.making import parts
 
 PASSES = {"detector": "pixels", "plant_kinds": ("exact", "flipped")}
+TRIED = PASSES["plant_kinds"]
+"""Kinds of copies that a pass of these runs is about: a gate is told that the release needs no others."""
 FEATURE = {"mark": "text:DOE", "mark_scale": 1, "text_height": 5, "probes": "held", "size": 24,
            "normalise": "0.5/0.25", "n_controls": 19, "redraws": 1}  # fmt: skip
 OF = {"group_from": r"([a-z]+\d+)_"}

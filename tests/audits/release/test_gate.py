@@ -12,7 +12,8 @@ from memorisk.audits.release.gate import gate
 from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.report.statements.envelope import ResourceDescriptor
 from memorisk.report.statements.statement import content_sha256
-from tests.audits.release.conftest import restated, rewritten
+from memorisk.runs.errors import InputError
+from tests.audits.release.conftest import TRIED, restated, rewritten
 from tests.commands import answer, refusal
 
 LIGHT = """
@@ -35,7 +36,7 @@ def stated(runs: Path, tmp_path: Path) -> Path:
 
 
 def test_what_was_audited_may_go_and_nothing_else(runs: Path, stated: Path, tmp_path: Path, capsys) -> None:
-    code, said, _ = answer(capsys, "gate", stated, "--images", "clean")
+    code, said, _ = answer(capsys, "gate", stated, "--images", "clean", "--kinds", *TRIED)
     assert code == 0
     first, *notes = said.splitlines()
     assert first == "may be released: pass: clean is what was audited (synthetic); unsigned: as its author claims"
@@ -77,7 +78,7 @@ def test_pixels_of_a_held_out_person_stop_a_release_whatever_is_required(runs: P
     audit["status"], audit["why"] = "undecided", ["so"]
     predicate["verdict"] |= {"status": "undecided", "why": ["synthetic: so"]}
     file = restated(told, tmp_path / "statement.json")
-    assert gate(file, images=["clean"], require="not-fail").passed
+    assert gate(file, images=["clean"], require="not-fail", kinds=TRIED).passed
     (held,) = (one for one in audit["figures"] if one["name"] == "same_pixels_held_out")
     held["value"] = 4
     found = gate(restated(told, file), images=["clean"], require="not-fail")
@@ -95,7 +96,7 @@ def test_a_link_in_the_place_of_what_is_released_is_refused(runs: Path, stated: 
 
 def test_a_statement_that_was_touched_stops_a_release(runs: Path, stated: Path) -> None:
     found = json.loads(stated.read_text())
-    assert gate(stated, images=["clean"]).passed
+    assert gate(stated, images=["clean"], kinds=TRIED).passed
     told = found["predicate"]
     told["audits"][0]["status"] = "fail"
     stated.write_text(json.dumps(found))
@@ -106,7 +107,7 @@ def test_a_statement_that_was_touched_stops_a_release(runs: Path, stated: Path) 
     assert "says pass, and its runs together fail" in gate(stated, images=["clean"]).line
     del told["verdict"]
     stated.write_text(json.dumps(found))
-    answered = gate(stated, images=["clean"])
+    answered = gate(stated, images=["clean"], kinds=TRIED)
     assert not answered.passed
     assert "verdict is missing" in answered.line
 
@@ -135,7 +136,25 @@ def test_a_run_is_asked_where_it_stands_and_weights_are_found_by_content(runs: P
 
 
 def test_neither_pytorch_nor_an_image_library_is_needed(runs: Path, stated: Path) -> None:
-    command = [sys.executable, "-c", LIGHT, "gate", str(stated), "--images", "clean"]
+    command = [sys.executable, "-c", LIGHT, "gate", str(stated), "--images", "clean", "--kinds", *TRIED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("may be released: pass")
+
+
+def test_a_pass_that_was_not_about_every_kind_of_copy_is_let_through_by_word_alone(runs: Path, stated: Path) -> None:
+    found = gate(stated, images=["clean"])
+    assert not found.passed
+    assert found.kinds == TRIED
+    assert "passed without looking for copies that are noised, jpeg, rotated, cropped, pasted" in found.line
+    assert "--kinds (exact flipped)" in found.line
+    assert not gate(stated, images=["clean"], kinds=("exact", "pasted")).passed
+    assert not gate("runs/clean", images=["clean"], require="not-fail").passed
+    assert gate(stated, images=["clean"], kinds=("exact",)).passed
+    told = json.loads(stated.read_text())
+    for figure in told["predicate"]["audits"][0]["figures"]:
+        if figure["name"] == "found/flipped":
+            figure["n"] = 0
+    assert "copies that are flipped" in gate(restated(told, stated), images=["clean"], kinds=TRIED).line
+    with pytest.raises(InputError, match="unknown kind of copy 'turned'"):
+        gate(stated, images=["clean"], kinds=("turned",))

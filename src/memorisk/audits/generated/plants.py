@@ -256,7 +256,11 @@ def deciding_ways(
     if not ways:
         ways.append(f"{detector}, or a smaller --recall: a copy of every training patient would not show so much")
     if fine:
-        ways.append(f"--plant-kinds {' '.join(fine)}, to say that a pass is about no other kinds")
+        left = [kind for kind in planted if kind not in fine]
+        ways.append(
+            f"--plant-kinds {' '.join(fine)}, to say that a pass is about no other kinds: copies that are "
+            f"{listed(left, len(PLANT_KINDS))} may then be in the set, and memorisk gate asks for them"
+        )
     return "; or ".join(ways)
 
 

@@ -17,7 +17,9 @@ from memorisk.report.earlier_verdicts import current_audit, is_earlier
 from memorisk.report.statements.envelope import LARGEST_ENVELOPE, open_envelope
 from memorisk.report.statements.signatures import SignatureError
 from memorisk.report.statements.statement import (
+    COPY_KINDS,
     FAIL,
+    FOUND,
     HELD_OUT_PIXELS,
     LISTED,
     LISTS,
@@ -164,6 +166,8 @@ class GateDecision:
     """Why, or why not and what to do."""
     status: str = ""
     """Of the statement; empty where it is not whole."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of copies that every audit of a generated set under the statement looked for."""
     files: tuple[tuple[str, str], ...] = ()
     """What is to be released and is what was audited: path and SHA-256."""
     notes: tuple[str, ...] = ()
@@ -176,6 +180,7 @@ def gate(
     weights: Sequence[str | Path] = (),
     images: Sequence[str | Path] = (),
     require: str = "pass",
+    kinds: Sequence[str] = COPY_KINDS,
     key: Sequence[str | Path] = (),
     require_signature: bool = False,
 ) -> GateDecision:
@@ -186,6 +191,8 @@ def gate(
         weights: Files of weights that are to be released.
         images: Folders or files of images that are to be released.
         require: ``pass``, or ``not-fail``, which lets through what could not be decided.
+        kinds: Kinds of copies that a pass of a generated set must be about: those that are named here and that its
+            audit did not plant stop the release.
         key: Public keys that are trusted: one of them must have signed the statement.
         require_signature: Refuse a statement whose signature is not verified, also where no key is given.
 
@@ -201,6 +208,9 @@ def gate(
     """
     if require not in REQUIRE:
         raise unknown_name("requirement", require, REQUIRE)
+    for kind in kinds:
+        if kind not in COPY_KINDS:
+            raise unknown_name("kind of copy", kind, COPY_KINDS)
     if not weights and not images:
         raise InputError("nothing is named for release: name it with --weights FILE or --images FOLDER")
     given = [_read_release("weights", Path(path)) for path in weights] + [
@@ -210,12 +220,15 @@ def gate(
         statement, signed = _statement(Path(source), [Path(one) for one in key])
     except (InvalidStatementError, SignatureError) as error:
         return GateDecision(False, str(error))
-    if problem := next(_problems(statement, given, require, signed, require_signature), None):
-        return GateDecision(False, problem, statement.verdict.status)
+    asked = [audit for audit in statement.audits if audit.kind == "synthetic"]
+    tried = tuple(kind for kind in COPY_KINDS if asked and all(kind in _tried(audit) for audit in asked))
+    if problem := next(_problems(statement, given, require, kinds, signed, require_signature), None):
+        return GateDecision(False, problem, statement.verdict.status, tried)
     return GateDecision(
         True,
         f"{_pass_sentence(statement, given)}; {signed.words}",
         statement.verdict.status,
+        tried,
         tuple((str(one.path), one.sha256) for one in given),
         tuple(_notes(statement, given)),
     )
@@ -316,7 +329,12 @@ def _signed_statement(file: Path, keys: Sequence[Path]) -> tuple[Statement, _Sig
 
 
 def _problems(
-    statement: Statement, given: Sequence[_ReleaseFiles], require: str, signed: _Signer, require_signature: bool
+    statement: Statement,
+    given: Sequence[_ReleaseFiles],
+    require: str,
+    kinds: Sequence[str],
+    signed: _Signer,
+    require_signature: bool,
 ) -> Iterator[str]:
     """List why a release may not go on, the gravest first."""
     if require_signature and not signed.verified:
@@ -336,6 +354,7 @@ def _problems(
     for one in given:
         if _find_released(statement, one) is None:
             yield _mismatch(statement, one)
+    yield from _untried_kinds(statement, kinds)
 
 
 def _earlier_rules(audits: Sequence[AuditStatement]) -> Iterator[str]:
@@ -363,6 +382,24 @@ def _other_settings(statement: Statement) -> Iterator[str]:
         lists = {"level": audit.level, "correction": audit.settings.get("correction", LISTS["correction"])}
         if audit.status == PASS and audit.kind in LISTED and lists != LISTS:
             yield f"run {number} ({audit.kind}) was decided at other settings than {LISTS}: audit it again without them"
+
+
+def _tried(audit: AuditStatement) -> set[str]:
+    """Name the kinds of copies that an audit planted."""
+    return {figure.name.removeprefix(FOUND) for figure in audit.figures if figure.name.startswith(FOUND) and figure.n}
+
+
+def _untried_kinds(statement: Statement, kinds: Sequence[str]) -> Iterator[str]:
+    """List the passes of generated sets that are not about every kind of copy that the release asks for."""
+    for number, audit in enumerate(statement.audits, 1):
+        if audit.kind != "synthetic" or audit.status != PASS:
+            continue
+        if untried := [kind for kind in kinds if kind not in _tried(audit)]:
+            yield (
+                f"run {number} (synthetic) passed without looking for copies that are {', '.join(untried)}: audit the "
+                "set with these kinds, too, or let it out without them by naming all others with --kinds "
+                f"({' '.join(kind for kind in COPY_KINDS if kind not in untried)})"
+            )
 
 
 def _find_released(statement: Statement, offered: _ReleaseFiles) -> Released | None:

@@ -27,6 +27,8 @@ from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.report.earlier_verdicts import verdict_form
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.statements.statement import (
+    COPY_KINDS,
+    FOUND,
     HELD_OUT_PIXELS,
     NOT_ASKED,
     PASS,
@@ -41,7 +43,6 @@ from memorisk.runs.files import read_table
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 from memorisk.statistics.intervals import Proportion
 
-_KINDS = ("exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted")
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
 _WEAK = (
     "Images were compared point by point alone, which misses copies that are cropped or turned, or mirrored and "
@@ -170,7 +171,7 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
         Figure(name="dismissed", title="Pairs that a person dismissed", value=pixels.n_dismissed_pairs),
     ]  # fmt: skip
     for kind, of_kind in (n.power.recall_by_kind or {}).items():
-        found += _rate_figures(f"found/{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
+        found += _rate_figures(f"{FOUND}{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
     if n.power.copies_bound_share is not None and n.power.copies_bound_share < LARGEST_BOUND:
         found.append(
             Figure(name="copies_at_most", title="Share of the set that is copies of planted kinds, at most",
@@ -375,7 +376,7 @@ def _shared_promises(promise: Promise) -> str:
 
 def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:
     """List the kinds of copies that nobody planted."""
-    left = [kind for kind in _KINDS if kind not in n.power.plant_kinds]
+    left = [kind for kind in COPY_KINDS if kind not in n.power.plant_kinds]
     if not n.comparison.n_plants:
         return ["No copies were planted: what would have been found is not known."]
     return [f"Copies of the kinds {', '.join(left)}: none was planted."] if left else []

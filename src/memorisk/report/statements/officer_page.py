@@ -27,6 +27,7 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.statements.statement import (
     FAIL,
+    FOUND,
     HELD_OUT_PIXELS,
     NOT_ASKED,
     PASS,
@@ -164,7 +165,7 @@ def officer_page(statement: Statement) -> Page:
 def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
     """Return the kinds of copies that every audit of a set looked for, and the others, in plain words."""
     planted = [
-        {figure.name.removeprefix("found/") for figure in audit.figures if figure.name.startswith("found/")}
+        {figure.name.removeprefix(FOUND) for figure in audit.figures if figure.name.startswith(FOUND)}
         for audit in statement.audits
         if audit.kind == "synthetic"
     ]
@@ -351,7 +352,7 @@ def _noticed(statement: Statement) -> Text:
 def _would_notice(audit: AuditStatement) -> Iterator[str]:
     """Word what one audit would have noticed of a copy or of a person."""
     value = {figure.name: figure for figure in audit.figures}
-    planted = {name.removeprefix("found/"): one for name, one in value.items() if name.startswith("found/") and one.n}
+    planted = {name.removeprefix(FOUND): one for name, one in value.items() if name.startswith(FOUND) and one.n}
     if planted:
         counts = [
             f"{(one.value or 0) * (one.n or 0):.0f} of {one.n} {_COPIES.get(kind, kind)}"

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from memorisk.report.statements.envelope import InTotoStatement, ResourceDescriptor
 from memorisk.report.statements.json_documents import load_schema, violations
@@ -28,6 +28,11 @@ WAYS = {UNDECIDED: "What would decide it", FAIL: "What would settle open questio
 """What stands above the ways out, by status, wherever a verdict is shown."""
 HELD_OUT_PIXELS = "same_pixels_held_out"
 """Name of the figure that counts generated images with the very pixels of a held-out image."""
+CopyKind = Literal["exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted"]
+COPY_KINDS: tuple[CopyKind, ...] = get_args(CopyKind)
+"""Kinds of copies that an audit of a generated set can plant, to know whether it would notice them."""
+FOUND = "found/"
+"""How the names of the figures begin that say how many planted copies of a kind were noticed."""
 RUNS = "runs"
 """Subjects below this name are the results of the runs; those below the name of a `Released` are its files."""
 
