@@ -241,6 +241,8 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
             raise InputError(f"--out {one_line(out)} holds another kind of run. {_ANOTHER}")
         for name, was, requested in _differences(key, before.get(key), now.get(key)):
             difference = f"with {name} = {one_line(was, 60)}, now asked: {one_line(requested, 60)}"
+            if name in before and before[name] == now.get(name):  # it follows from another setting: name that one
+                difference += other_settings(before, now)
             if name == "data_hash":
                 difference = f"of other data, or of the same read with other settings{other_settings(before, now)}"
             raise InputError(f"--out {one_line(out)} holds a run {difference}. {_ANOTHER}")

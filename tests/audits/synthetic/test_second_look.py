@@ -1,5 +1,6 @@
 """The second look: turned and cropped copies are confirmed on their sources, other people are not, and what follows."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -156,6 +157,13 @@ def test_the_report_tells_how_pairs_are_aligned(evidence, monkeypatch) -> None:
     page = render_page(synthetic_page(result, pictures))
     assert "Second look" in page
     assert "turned by 4 degrees" in page
+    assert "says nothing of the set" not in page
+    blind = copy.deepcopy(dict(result.summary))
+    for of in blind["numbers"]["aligned"]["plants"].values():
+        of["successes"] = 0
+    page = render_page(synthetic_page(result.replace(summary=blind), pictures))
+    assert "It confirms no planted copy here, of whatever kind" in page
+    assert "it cannot confirm copies of these images" in page
     redacted = render_page(synthetic_page(result, redact=True))
     assert "train-0000" not in redacted
     assert "Second look" in redacted

@@ -90,6 +90,14 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         figures=(*_synthetic_figures(n, units), *_to_leave_out(run, units)),
         not_examined=(
             *_kinds_not_tried(n),
+            *(
+                [
+                    "Whether a generated image lies on a training image: these images are too alike to one another for "
+                    "the second look, which confirms no copy that was hidden on purpose."
+                ]
+                if n.aligned is not None and n.aligned.confirms_no_plant
+                else []
+            ),
             *_unread(
                 (*_files_of("generated"), reading.n_synthetic_unread),
                 (*_files_of("training"), reading.n_train_unread),
@@ -124,7 +132,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
 def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
     train, generated, listing, pixels = n.sets.n_train_patients, n.sets.n_synthetic_images, n.listing, n.pixels
     held = None if n.sets.held is None else n.sets.held.n_held_patients
-    aligned = n.aligned
+    aligned, fewest = n.aligned, n.power.fewest_copied_patients
     listed = singled = shortest = ahead = p_ahead = None
     if listing is not None:
         listed = listing.n_listed_patients if listing.n_listed_at_verdict is None else listing.n_listed_at_verdict
@@ -140,7 +148,7 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
         Figure(name="singled_out", title="Generated images singled out", value=singled,
                n=generated, unit="generated images"),
         Figure(name="noticed_if_copied", title=f"Fewest copied {units} of whom one would surely have been noticed",
-               value=n.power.fewest_copied_patients or None),
+               value=fewest if fewest and fewest <= train else None),
         Figure(
             name="shortest_list", title=f"Fewest {units} that could have been listed",
             value=shortest, n=held, unit=f"held-out {units}",

@@ -149,7 +149,7 @@ def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
         *sorted(found, key=lambda fact: fact.value == "0"),
         *_noticed(n.power),
         *_rates(n.paired),
-        *_fewest(n.power),
+        *_fewest(n.power, n.sets.n_train_patients),
         Fact("Synthetic images", count(sets.n_synthetic_images)),
         Fact(f"Held-out {terms.units}", "none given" if sets.held is None else count(sets.held.n_held_patients)),
     ]
@@ -172,15 +172,17 @@ def _confirmed(n: SyntheticNumbers) -> list[Fact]:
     if n.aligned is None:
         return []
     looked = f"of {count(n.aligned.n_images)} looked at"
+    if n.aligned.confirms_no_plant:
+        looked += "; it cannot confirm copies of these images"
     return [Fact("Confirmed by alignment", count(n.aligned.n_confirmed_images), looked)]
 
 
-def _fewest(power: Power) -> list[Fact]:
+def _fewest(power: Power, n_train: int) -> list[Fact]:
     """Say of how many copies one at least would surely have been noticed."""
     fewest = power.fewest_copied_patients
     if power.recall is None or fewest == 0:
         return []
-    told = "no number suffices" if fewest is None else plural(fewest, "copy", "copies")
+    told = "no number suffices" if fewest is None or fewest > n_train else plural(fewest, "copy", "copies")
     return [Fact("Copies needed to be noticed", told, "a pass needs 1")]
 
 

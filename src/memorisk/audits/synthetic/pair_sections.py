@@ -225,6 +225,8 @@ def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: 
             f"{count(aligned.n_images)} images that were looked at are confirmed; {count(aligned.n_control_beyond)} "
             "synthetic images lie as well on a held-out image."
         )
+    if aligned.confirms_no_plant:
+        text += " " + wording.CONFIRMS_NO_PLANT
     if aligned.n_left:
         text += f" {count(aligned.n_left)} more images of flagged pairs were not looked at."
     if aligned.n_apart:

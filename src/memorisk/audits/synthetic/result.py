@@ -227,6 +227,11 @@ class AlignedPairs:
     plants: Mapping[str, Proportion]
     """Planted copies that are confirmed with the right patient, by kind."""
 
+    @property
+    def confirms_no_plant(self) -> bool:
+        """Say whether no planted copy of any kind is confirmed: that nothing else is then says nothing."""
+        return bool(self.plants) and not any(of.successes for of in self.plants.values())
+
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticNumbers:
