@@ -217,7 +217,7 @@ def _uncovered(reading: ResultView) -> list[Text]:
     """Count the images and patients that the audit says nothing about, with the reasons."""
     counts, unscored = reading.summary.images, reading.summary.unscored
     told: list[Text] = []
-    if images := unscored.n_images:
+    if images := (unscored.n_images or 0) - (counts.n_validation or 0):  # those have a line of their own
         groups = unscored.n_groups
         also = "" if groups is None or reading.unit == "image" else f" and {count(groups)} {reading.units}"
         told.append([Strong(f"{count(images)} images{also} were not scored"), f"{_of_total(counts.n_images, ', ')}."])
