@@ -326,7 +326,7 @@ def _copied(audit: AuditStatement) -> Iterator[str]:
         what = plural(n, "generated image lies", "generated images lie")
         told.append(f"{what} on an image of {people(found.get('second_look_people', 0), 'training')} (second look)")
     if n := found.get("singled_out"):
-        told.append(plural(n, "generated image points at one person", "generated images point at one person"))
+        told.append(plural(n, "generated image points at one person", "generated images each point at one person"))
     if (n := found.get("ahead")) and ahead is not None and ahead.p_value is not None and ahead.p_value <= _CHANCE:
         more = f"{people(n, 'training')} {'lies' if n == 1 else 'lie'} nearer to the set than every held-out one"
         told.append(f"{more}, more than chance explains")
@@ -477,7 +477,7 @@ def _appendix(statement: Statement) -> list[Block]:
     ]
     told = (
         "The table says where the sentences of a part may serve. It is no legal advice, and the audit is one piece of "
-        "evidence among others. The model card and the statement beside this page hold every figure with its limits."
+        "evidence among others. The model card and the statement of these runs hold every figure with its limits."
     )
     return [Paragraph(told), Table(frame=frame, columns=columns, caption="Each part beside the questions it bears on.")]
 
