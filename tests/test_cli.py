@@ -691,6 +691,35 @@ def test_damaged_logits_are_named(capsys, run, images, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["gate", "", "--images", "set"], "SOURCE"),
+        (["gate", "--source", "", "--images", "set"], "--source"),
+        (["gate", "statement.json", "--images", "set", ""], "--images"),
+        (["gate", "statement.json", "--weights="], "--weights"),
+        (["gate", "statement.json", "--images", "set", "--key", ""], "--key"),
+        (["statement", "", "--out", "new"], "RUNS"),
+        (["statement", "run", "--out", ""], "--out"),
+        (["statement", "run", "--page", ""], "--page"),
+        (["release", "", "new"], "SOURCE"),
+        (["release", "set", ""], "OUT"),
+        (["audit", "synthetic", "set", "", "--out", "new"], "SYNTHETIC"),
+        (["audit", "synthetic", "set", "set", "--held-out", "", "--out", "new"], "--held-out"),
+        (["view", ""], "PLACES"),
+        (["--config", "", "images", "check", "set"], "--config"),
+        (["study", "generators", "--config", "", "--out", "new"], "--config"),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_not_the_current_folder(capsys, tmp_path, monkeypatch, command, name):
+    """A shell variable that is unset comes as an empty word, which a path would make the folder that one is in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "set").mkdir()
+    assert refusal(capsys, *command) == f"memorisk: {name} is empty: is a shell variable unset?\n"
+    assert entries(tmp_path) == ["set"]
+
+
+@pytest.mark.parametrize(
     "command",
     [
         ["audit", "classifier", "IMAGE", "--out", "run"],

@@ -77,7 +77,16 @@ def test_the_container_is_given_what_a_wheel_takes_and_nothing_else(tmp_path: Pa
     assert inside.read_bytes() == outside.read_bytes()
 
 
-@pytest.mark.parametrize("lock", ["core", "medical"])
+@pytest.mark.parametrize(
+    ("target", "lock"), [("cpu", "sign.txt"), ("cuda", "locks/sign.txt"), ("gate", "recipes/ci/gate-requirements.txt")]
+)
+def test_every_target_of_the_container_can_verify_a_signature(target: str, lock: str) -> None:
+    stages = re.split(r"^FROM \S+ AS ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    (stage,) = [stage for stage in stages if stage.startswith(f"{target}\n")]
+    assert re.search(rf"--require-hashes\b.* -r {re.escape(lock)}\b", stage)
+
+
+@pytest.mark.parametrize("lock", ["core", "medical", "sign"])
 def test_a_lock_for_processors_has_everything_but_what_graphics_cards_need(lock: str) -> None:
     path = ROOT / "locks" / f"{lock}.txt"
     script = [sys.executable, str(ROOT / "recipes" / "cpu_lock.py"), str(path)]

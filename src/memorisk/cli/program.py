@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from cyclopts import (
+    UNSET,
     App,
     ArgumentCollection,
     CycloptsError,
@@ -45,6 +46,8 @@ REPLACED = {
     "watching.every": "--snapshot-every",
 }
 """Options that are gone, each with the one that holds for it now."""
+READ = ("--images", "--train", "--held-out", "--probes", "--calibration", "--weights")
+"""Options that are text and name files all the same: a URL, a name or several may stand there."""
 app.meta.group_parameters = Group(EVERYWHERE, sort_key=0)
 app.meta.suppress_keyboard_interrupt = False
 
@@ -62,7 +65,7 @@ def _with_config(
         models = settings[0].values.pop("models", None) or []
         if len(tokens) == 2 or tokens[2].startswith("-"):
             tokens = (*tokens[:2], *map(str, models), *tokens[2:])
-    app.config = [*settings, refuse_fractions]
+    app.config = [*settings, refuse_fractions, refuse_empty_paths]
     try:
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         from memorisk.cli.urls import local_arguments
@@ -103,6 +106,20 @@ def refuse_fractions(command: App, names: tuple[str, ...], arguments: ArgumentCo
             for token in argument.tokens:
                 if "." in token.value:
                     raise InputError(f"{argument.name} is {one_line(token.value, 60)}; it must be a whole number")
+
+
+def refuse_empty_paths(command: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Refuse an empty word where a file or folder belongs; as a `Path` it would be the current folder."""
+    for argument in arguments:
+        hints = (argument.hint, *get_args(argument.hint))
+        if Path in hints or argument.name in READ or (argument.index is not None and argument.show):
+            for token in argument.tokens:
+                if token.value == "" and token.implicit_value is UNSET:
+                    name = argument.name if token.keyword else argument.name.lstrip("-").upper()
+                    raise InputError(f"{name} is empty: is a shell variable unset?")
+
+
+app.meta.config = [refuse_empty_paths]  # --config itself; what a command is given is looked at when it is known
 
 
 def _shows_help(words: list[str]) -> bool:
