@@ -104,3 +104,8 @@ def test_the_watch_of_a_training_runs_where_the_training_does(
 def test_what_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "audit classifier needs --out, which was not given" in refusal(capsys, "audit", "classifier", "digits")
     assert "--out requires an argument" in refusal(capsys, "audit", "classifier", "digits", "--out")
+
+
+def test_words_that_no_command_takes_are_named(capsys) -> None:
+    line = refusal(capsys, "audit", "synthetic", "TRAIN", "SET", "MORE", "REST", "--out", "x")
+    assert line.startswith("memorisk: 2 words too many: MORE REST (")

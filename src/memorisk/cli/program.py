@@ -16,6 +16,7 @@ from cyclopts import (
     MissingArgumentError,
     Parameter,
     UnknownOptionError,
+    UnusedCliTokensError,
 )
 
 from memorisk import __version__
@@ -151,6 +152,9 @@ def run(words: list[str]) -> int:
         named = said.replace("][", ".")  # as the error writes an option of a file
         if isinstance(error, MissingArgumentError) and error.argument is not None and error.keyword is None:
             said = f"{' '.join(error.command_chain or ())} needs {error.argument.name}, which was not given."
+        if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+            rest = error.unused_tokens
+            said = f"{len(rest)} word{'s' if len(rest) > 1 else ''} too many: {' '.join(rest)}"
         for gone, now in REPLACED.items():
             if isinstance(error, UnknownOptionError) and gone in named:
                 said = f"Unknown option: --{gone}. {now} holds for the watch, too."
