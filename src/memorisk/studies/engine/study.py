@@ -10,7 +10,7 @@ import pandas as pd
 from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError, one_line, plural
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
@@ -35,6 +35,11 @@ class FinishedStudy:
     def complete(self) -> bool:
         """Return whether nothing failed."""
         return not self.failed
+
+    @property
+    def any_finished(self) -> bool:
+        """Return whether a cell is finished; a study that cannot tell says so."""
+        return True
 
     def table(self, name: str) -> StudyTable:
         """A table by its name."""
@@ -107,7 +112,7 @@ def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) 
 
     Raises:
         InputError: The folder holds something else; nothing was written.
-        MemoriskError: The run broke; what is done is kept.
+        MemoriskError: The run broke, or every cell failed; what is done is kept.
     """
     with open_run(study.out, {**study.settings, "run": study.identity}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
@@ -123,4 +128,9 @@ def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) 
         write_text(folder / f"{TABLES}.md", tables_markdown(result.tables, report.layout, report.opening))
         write_text(run / REPORT, render_page(report.page))
         run.log("finished", failed=result.failed)
+    if result.failed and not result.any_finished and not tables_only:
+        first, why = next(iter(result.failed.items()))
+        more = len(result.failed) - 1
+        others = f" ({plural(more, 'other cell', 'other cells')}: {one_line(study.out / REPORT)})" if more else ""
+        raise MemoriskError(f"every cell of the study failed; {one_line(first, 100)}: {why}{others}; {RESUME_HINT}")
     return result

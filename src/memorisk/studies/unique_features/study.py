@@ -38,6 +38,11 @@ class UniqueResult(FinishedStudy):
     reading: StudyAnswers
     """Every finished model."""
 
+    @property
+    def any_finished(self) -> bool:
+        """Return whether a model is finished."""
+        return len(self.reading.answers) > 0
+
 
 @dataclass(frozen=True)
 class UniquePlan:
@@ -69,6 +74,7 @@ def study_unique_features(
 
     Raises:
         InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
+        MemoriskError: Every training failed; what is done is kept.
     """
     study, folder = read_unique(config), Path(out)
     check_entry(folder, study.options, tables_only=tables_only)
