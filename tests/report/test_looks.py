@@ -13,6 +13,8 @@ import yaml
 from matplotlib.figure import Figure
 from PIL import Image
 
+import memorisk
+from memorisk.images.sources.in_memory import save_table
 from memorisk.report.looks import _image_title
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
@@ -101,12 +103,45 @@ def test_flagged_images_have_their_files(tmp_path: Path, scans: Path) -> None:
     assert flagged["path"].tolist() == [str(scans / "scan1.png"), str(scans / "scan0.png")]
 
 
+def test_a_patients_own_p_stands_beside_each_image(tmp_path: Path, scans: Path) -> None:
+    result = saved(tmp_path / "run", scans)
+    assert "group_p_value" not in result.flagged()  # an older run has none
+    groups = pd.DataFrame({"label": ["b", "a"], "group": ["anna", "anna"], "p_value": [0.9, 0.01]})
+    result = result.replace(per_group=groups, per_image=result.per_image.assign(p_value=[0.63, 0.01, 1, 1]))
+    found = result.flagged()
+    assert found["p_value"].tolist() == [0.01, 0.63]
+    assert found["group_p_value"].tolist() == [0.01, 0.01]
+
+
+def test_paths_open_the_files_of_a_table_and_arrays_have_none(
+    tmp_path: Path, scans: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
+    files = [str(scans / f"scan{i}.png") for i in range(4)]
+    place = save_table(pd.DataFrame({"file": files}))
+    result = saved(tmp_path / "run", scans, images=str(place))
+    assert [Path(path).is_file() for path in result.flagged()["path"]] == [True, True]
+    arrays = memorisk.save_dataset(np.zeros((4, 5, 5), np.uint8))
+    result = saved(tmp_path / "arrays", scans, images=str(arrays))
+    known = pd.read_parquet(tmp_path / "arrays" / "manifest.parquet")
+    known.assign(path="data.parquet").to_parquet(tmp_path / "arrays" / "manifest.parquet")
+    assert result.flagged()["path"].tolist() == ["", ""]
+
+
 def test_an_empty_list_says_where_nobody_could_have_been_on_it(tmp_path: Path, scans: Path) -> None:
     result = saved(tmp_path / "run", scans)
     nobody = result.per_image.assign(flagged=False)
-    tested = result.per_class.assign(testable=[True, False], why_not=["", "too few"])
+    tested = result.per_class.assign(testable=True, why_not="")
     with warnings.catch_warnings(action="error"):
-        assert "why_empty" not in result.replace(per_image=nobody, per_class=tested).flagged().attrs
+        attrs = result.replace(per_image=nobody, per_class=tested).flagged().attrs
+    assert not {"why_empty", "not_tested"} & set(attrs)
+    tested = result.per_class.assign(testable=[True, False], why_not=["", "too few"])
+    for some in (result, result.replace(per_image=nobody)):
+        with pytest.warns(UserWarning, match=r"^1 of 2 classes was not tested: <script>.* \(too few\)") as told:
+            found = some.replace(per_class=tested).flagged()
+        assert found.attrs["not_tested"] == str(told[0].message)
+        assert "why_empty" not in found.attrs
+        assert told[0].filename == __file__
     untested = tested.assign(testable=False)
     with pytest.warns(UserWarning, match=r"not tested: nobody could .* \(too few\)") as told:
         found = result.replace(per_image=nobody, per_class=untested).flagged()

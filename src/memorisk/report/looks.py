@@ -41,6 +41,8 @@ _CLASS_COLUMNS: Mapping[str, str] = {
     "n_exposing": "Exposing",
     "n_kept": "Kept",
 }
+_ROWS = frozenset((".parquet", ".arrow"))
+"""Endings of files that hold many images as rows, as those of arrays."""
 _MOST_ROWS, _MOST_IMAGES, _TITLE = 30, 24, 34
 _IDS = (*ID_COLUMNS, "patient", "synthetic_image", "training_image", "synthetic_path", "training_path")
 _SETS = {"image": "images", "training": "train", "synthetic": "synthetic"}
@@ -97,13 +99,19 @@ def flagged_images(result: Result) -> pd.DataFrame:
     reports count patients, which ``group`` (of a synthetic set ``patient``) names. ``frame["group"].nunique()`` is
     the count of a report.
 
+    All scored images of a flagged patient are listed, also those that say little by themselves: ``p_value`` is an
+    image's own, ``group_p_value`` the patient's. ``image`` is the id, which of arrays is the row as text, with zeros
+    before it (``"007"``); ``path`` opens the file. It is empty where an image has no file of its own: arrays, rows of
+    Parquet.
+
     Args:
         result: Of a classifier (its images of flagged patients, by M), of a synthetic set (its pairs, most alike
             first), or of a filter (rejected images).
 
     Returns:
         The table. Where it is empty because nobody could have been flagged, a `UserWarning` says so, and
-        ``frame.attrs["why_empty"]`` keeps the sentence.
+        ``frame.attrs["why_empty"]`` keeps the sentence. Where some classes were not tested, a `UserWarning` names
+        them, and ``frame.attrs["not_tested"]`` keeps that sentence.
 
     Raises:
         InputError: It is of another audit.
@@ -115,6 +123,7 @@ def flagged_images(result: Result) -> pd.DataFrame:
     elif "flagged" in table:
         found = rows(table, booleans(table, "flagged"))
         found = found.sort_values(["M", "image"], ascending=[False, True], kind="stable")
+        found = _with_group_p(found, result.per_group)
     elif "kept" in table:
         found = rows(table, ~booleans(table, "kept"))
     else:
@@ -124,18 +133,40 @@ def flagged_images(result: Result) -> pd.DataFrame:
         found = found.drop(columns=[name for name in _IDS if name in found])
     elif result.folder is not None:
         found = _with_paths(found, result.folder)
-    if not len(found) and (why := _untested(result.per_class)):
-        found.attrs["why_empty"] = why
+    for name, why in _untested(result.per_class, len(found)).items():
+        found.attrs[name] = why
         warnings.warn(why, UserWarning, stacklevel=3)  # at the line that calls `Result.flagged`
     return found
 
 
-def _untested(classes: pd.DataFrame) -> str:
-    """Say that nobody could have been flagged; empty where somebody could, or where it is not known."""
-    if not len(classes) or "testable" not in classes or booleans(classes, "testable").any():
-        return ""
-    why = next((text for text in column_texts(classes, "why_not") if text), "") if "why_not" in classes else ""
-    return f"not tested: nobody could have been flagged in any class{f' ({one_line(why, 200)})' if why else ''}"
+def _untested(classes: pd.DataFrame, n_flagged: int) -> dict[str, str]:
+    """Say that nobody could have been flagged, or in which classes nobody could; nothing where it is not known."""
+    if not len(classes) or "testable" not in classes:
+        return {}
+    untested = rows(classes, ~booleans(classes, "testable"))
+    if not len(untested):
+        return {}
+    why = next((text for text in column_texts(untested, "why_not") if text), "")
+    why = f" ({one_line(why, 200)})" if why else ""
+    if len(untested) == len(classes) and not n_flagged:
+        return {"why_empty": f"not tested: nobody could have been flagged in any class{why}"}
+    names = listed([one_line(name, 60) for name in column_texts(untested, "label")])
+    were = "was" if len(untested) == 1 else "were"
+    return {"not_tested": f"{len(untested)} of {len(classes)} classes {were} not tested: {names}{why}"}
+
+
+def _with_group_p(table: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
+    """A table of images with the p-value of each one's patient, where the run has it."""
+    if not {"label", "group", "p_value"} <= set(groups) or not {"label", "group"} <= set(table):
+        return table
+    of = dict(
+        zip(zip(groups["label"], groups["group"], strict=True), column_numbers(groups, "p_value").tolist(), strict=True)
+    )
+    mine = [of.get(pair, np.nan) for pair in zip(table["label"], table["group"], strict=True)]
+    table = table.copy()
+    place = list(table.columns).index("p_value") + 1 if "p_value" in table else len(table.columns)
+    table.insert(place, "group_p_value", np.array(mine, dtype=float))
+    return table
 
 
 def _with_paths(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
@@ -152,11 +183,25 @@ def _with_paths(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
             continue
         known = read_table(folder / manifest)
         files = dict(zip(column_texts(known, "image"), column_texts(known, "path"), strict=True))
-        place = Path(str(config.get("image_root") or config.get(setting)))
-        place = place if place.is_dir() else place.parent
+        place = _files_folder(config, setting)
         paths = [files.get(image, "") for image in column_texts(table, column)]
+        paths = ["" if Path(p).suffix in _ROWS else p for p in paths]
         table = table.assign(**{name: [str(place / p) if p and (place / p).is_file() else p for p in paths]})
     return table
+
+
+def _files_folder(config: Mapping[str, Any], setting: str) -> Path:
+    """The folder that the paths of a run's manifest are relative to."""
+    from memorisk.images.sources.in_memory import TABLE, written_root
+
+    if config.get("image_root"):
+        return Path(str(config["image_root"]))
+    place = Path(str(config.get(setting)))
+    if place.is_dir():
+        return place
+    if place.name == TABLE and place.is_file():
+        return written_root(place, read_table(place)) or place.parent
+    return place.parent
 
 
 def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
