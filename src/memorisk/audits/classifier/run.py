@@ -45,7 +45,7 @@ from memorisk.images.sources.registry import load_manifest, path_sources, refuse
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.executors.pool import prepare_workers, worker_pool
 from memorisk.runs.files import read_json, write_table
 from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run, other_settings, read_config
@@ -220,7 +220,8 @@ def _context(
     parts = plan.parts
     notes = list(store.manifest.notes)
     if linked:
-        notes.append(f"{len(linked)} pairs of groups share an identical image; each pair counts as one here.")
+        pairs = plural(len(linked), "pair of groups shares", "pairs of groups share")
+        notes.append(f"{pairs} an identical image; each pair counts as one here.")
     if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:
         notes.append(
             "The data come with a split of their own; the parts of this audit were drawn anew by group, since its null "
