@@ -6,10 +6,11 @@ or a path: its folder does not tell which those are.
 """
 
 import html
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +44,7 @@ _CLASS_COLUMNS: Mapping[str, str] = {
 }
 _ROWS = frozenset((".parquet", ".arrow"))
 """Endings of files that hold many images as rows, as those of arrays."""
-_MOST_ROWS, _MOST_IMAGES, _TITLE = 30, 24, 34
+_MOST_ROWS, _MOST_IMAGES, _TITLE = 30, 24, 30
 _IDS = (*ID_COLUMNS, "patient", "synthetic_image", "training_image", "synthetic_path", "training_path")
 _SETS = {"image": "images", "training": "train", "synthetic": "synthetic"}
 """The setting that names where images come from, by what they are called in tables."""
@@ -235,7 +236,8 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
         shown = dict(zip(column_texts(order, "image"), whose, strict=True))
         titles = {image: _image_title(image, who) for image, who in shown.items()}
         for image, m in zip(column_texts(order, "image"), values, strict=False):
-            titles[image] = f"{_image_title(image, shown[image])}  M = {m:.2f}"
+            told = "not scored" if np.isnan(m) else f"M = {m:.2f}"
+            titles[image] = f"{_image_title(image, shown[image])}\n{told}"
         pixels = _pixels(config, "images", list(dict.fromkeys(order["image"]))[:_MOST_IMAGES])
     elif "train" in config:
         _rows_of(result.per_group, "group", patient, result)
@@ -247,7 +249,7 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
         made = list(dict.fromkeys(column_texts(table, "synthetic_image")))[: _MOST_IMAGES // 2]
         pixels = {f"training {name}": one for name, one in _pixels(config, "train", real).items()}
         pixels |= {f"synthetic {name}": one for name, one in _pixels(config, "synthetic", made).items()}
-        titles = {name: name for name in pixels}
+        titles = {name: "\n".join(_wrapped(name)) for name in pixels}
     elif "file" in config:
         raise InputError(
             f"{one_line(result.folder)} rests on a table of losses, which names no files of images: look for "
@@ -255,14 +257,18 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
         )
     else:
         raise InputError(f"{one_line(result.folder)} names no images of patients to show")
-    return _draw_images({titles.get(name, name): one for name, one in pixels.items()}, axes)
+    return _draw_images([(titles.get(name, name), one) for name, one in pixels.items()], axes)
 
 
 def _image_title(image: str, patient: str) -> str:
-    """Name an image below its patient, where that is another name; long paths lose their beginning."""
-    image = one_line(image, 1000)
-    image = image if len(image) <= _TITLE else f"...{image[3 - _TITLE :]}"
-    return image if patient in (image, "") else f"{one_line(patient, _TITLE)}\n{image}"
+    """Name an image by its file's name below its patient, where that is another name; long names are wrapped."""
+    lines = _wrapped(PurePath(image).name or image)
+    return "\n".join(lines if patient in (image, "") else [one_line(patient, _TITLE), *lines])
+
+
+def _wrapped(name: str) -> list[str]:
+    """A name on a few lines that do not reach into the next image."""
+    return textwrap.wrap(one_line(name, _TITLE * 3), _TITLE, break_on_hyphens=False) or [""]
 
 
 def _rows_of(table: pd.DataFrame, column: str, patient: str, result: Result) -> pd.DataFrame:
@@ -304,19 +310,19 @@ def _pixels(config: Mapping[str, Any], setting: str, images: Sequence[str]) -> d
     return {image: rule.read(source) for image, source in zip(images, sources, strict=True)}
 
 
-def _draw_images(pixels: Mapping[str, np.ndarray], axes: "Sequence[Axes] | None") -> "list[Axes]":
+def _draw_images(pixels: Sequence[tuple[str, np.ndarray]], axes: "Sequence[Axes] | None") -> "list[Axes]":
     """Draw each image on axes of its own, below its title."""
     if axes is None:
         from matplotlib import pyplot as plt
 
         across = min(6, max(1, len(pixels)))
         down = -(-len(pixels) // across)
-        _, grid = plt.subplots(down, across, figsize=(2.2 * across, 2.4 * down), squeeze=False)
+        _, grid = plt.subplots(down, across, figsize=(2.2 * across, 2.7 * down), squeeze=False, layout="constrained")
         axes = list(grid.flat)
         for spare in axes[len(pixels) :]:
             spare.set_axis_off()
     drawn = list(axes)[: len(pixels)]
-    for place, (title, image) in zip(drawn, pixels.items(), strict=False):
+    for place, (title, image) in zip(drawn, pixels, strict=False):
         grey = image.shape[2] == 1
         limit = np.iinfo(image.dtype).max if image.dtype == np.uint8 else int(image.max()) or 1
         place.imshow(image[..., 0] if grey else image / limit, cmap="gray" if grey else None, vmin=0, vmax=limit)

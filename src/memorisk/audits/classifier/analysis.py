@@ -326,11 +326,16 @@ def form_words(evidence: Evidence, context: Context) -> str:
     return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
 
 
-def _unknown_patients(context: Context) -> Finding:
-    """`NO_PATIENTS`; where some images have an id, with how many have none."""
-    if not context.groups_given:
+def unknown_patients(n_without: int, *, some_given: bool) -> Finding:
+    """`NO_PATIENTS`; where some images have an id, with how many have none.
+
+    Args:
+        n_without: Images without an id.
+        some_given: Whether any image has one.
+    """
+    if not some_given:
         return NO_PATIENTS
-    missing = f"{plural(context.n_without_group, 'image has', 'images have')} no patient id"
+    missing = plural(n_without, "image has", "images have") + " no patient id"
     return replace(NO_PATIENTS, why=NO_PATIENTS.why.replace("no patient ids were given", missing))
 
 
@@ -344,7 +349,7 @@ def other_findings(
     """
     found = [] if context.random_split else [NOT_RANDOM]
     if (not context.groups_given or context.n_without_group) and not options.one_image_per_patient:
-        found.append(_unknown_patients(context))
+        found.append(unknown_patients(context.n_without_group, some_given=bool(context.groups_given)))
     if unscored.n_groups_without_partner:
         reason = f"{unpaired_count(unscored, units)} had no partner, so nothing is known of them"
         way = (

@@ -208,6 +208,16 @@ def _write_manifest(run: RunFolder, manifest: Manifest, plan: Plan, names: Pseud
     write_table(run / "manifest.parquet", names.table(table))
 
 
+def shared_image_note(n: int) -> str:
+    """Say how many pairs of groups share an image, and that each counts as one.
+
+    Args:
+        n: Of the pairs.
+    """
+    pairs = plural(n, "pair of groups shares", "pairs of groups share")
+    return f"{pairs} an identical image; {'it' if n == 1 else 'each pair'} counts as one group here."
+
+
 def _context(
     plan: Plan,
     recipe: Recipe,
@@ -220,8 +230,7 @@ def _context(
     parts = plan.parts
     notes = list(store.manifest.notes)
     if linked:
-        pairs = plural(len(linked), "pair of groups shares", "pairs of groups share")
-        notes.append(f"{pairs} an identical image; each pair counts as one here.")
+        notes.append(shared_image_note(len(linked)))
     if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:
         notes.append(
             "The data come with a split of their own; the parts of this audit were drawn anew by group, since its null "
