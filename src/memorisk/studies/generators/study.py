@@ -114,7 +114,7 @@ def _uses_network(detectors: Detectors, source: str) -> int:
 __all__ = ["GeneratorsPlan", "GeneratorsResult", "plan_generators", "read_generators", "study_generators"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class GeneratorsResult(FinishedStudy):
     """Result of a study."""
 

@@ -97,7 +97,7 @@ _CLUSTER_SETTINGS = setting_names(ClusterOptions)
 CELLS, VERDICT = "cells", "verdict.json"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class StudyResult(FinishedStudy):
     """Result of a study."""
 

@@ -31,7 +31,7 @@ from memorisk.training.classifiers.fit import check_fit
 __all__ = ["UniqueResult", "read_unique", "study_unique_features"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class UniqueResult(FinishedStudy):
     """Result of a study."""
 
