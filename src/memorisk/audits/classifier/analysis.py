@@ -292,7 +292,10 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
 
 
 def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None:
-    """Compute the mean M of the most memorized class less that of the rarest, with its interval over trainings."""
+    """Compute the mean M of the most memorized class less that of the rarest, with its interval over trainings.
+
+    Likewise that of the rarest less that of the most frequent class, both of which are chosen by their size alone.
+    """
     scored = [f for f in findings if len(f.table) and f.label != WHOLE]
     if len(scored) < 2:
         return None
@@ -308,8 +311,20 @@ def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None
         label_top=top.label,
         n_top=top.counts.n_images,
         mean_top_nats=top.mean.estimate,
-        difference_nats=0.0,
     )
+    largest = max(f.counts.n_images for f in scored)
+    frequent = [f for f in scored if f.counts.n_images == largest]
+    if len(frequent) == 1:  # of equally frequent ones none is the most frequent; it is never the rarest
+        interval = unpaired_difference(these_groups_interval(rarest.table), these_groups_interval(frequent[0].table))
+        found = replace(
+            found,
+            label_most_frequent=frequent[0].label,
+            n_most_frequent=largest,
+            mean_most_frequent_nats=frequent[0].mean.estimate,
+            difference_most_frequent_nats=interval.estimate,
+            low_most_frequent_nats=interval.low,
+            high_most_frequent_nats=interval.high,
+        )
     if rarest is top:
         return found
     interval = unpaired_difference(these_groups_interval(top.table), these_groups_interval(rarest.table))
