@@ -1,17 +1,24 @@
 """Settings and studies that hold anything: read as what they say, or refused in one line."""
 
 import copy
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import memorisk
+from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.cli.settings import read_yaml
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import read_config
+from memorisk.runs.settings import named_settings
 from memorisk.studies.generators.config import read_generators
 from memorisk.studies.unique_features.config import read_unique
 from tests.fuzz.packing import ODD, places
@@ -120,3 +127,73 @@ def test_any_study_is_read_or_refused(data):
         elif isinstance(holder, dict):
             holder[data.draw(st.sampled_from(["seeds", "x", ""]))] = holder.pop(key)
     check(lambda: STUDIES[name](config))
+
+
+def with_settings() -> Iterator[tuple[str, Any]]:
+    """Public functions that make a dataclass of their settings, and classes that do so when they are made."""
+    for name, module in memorisk._PUBLIC.items():
+        value = getattr(import_module(module), name)
+        maker = value.__init__ if inspect.isclass(value) else value
+        if hasattr(maker, "__signature__"):
+            yield name, maker
+
+
+def kinds(hint: Any) -> set[Any]:
+    """The plain types in an annotation; of several texts numbers, too, and of choices any plain value."""
+    if get_origin(hint) in (Union, UnionType, tuple, Sequence):
+        inner = set().union(*(kinds(part) for part in get_args(hint)))
+        several = get_origin(hint) in (tuple, Sequence)
+        return inner | {int, float, bool} if several and str in inner else inner
+    if get_origin(hint) is Literal:
+        return {type(choice) for choice in get_args(hint)} | {int, float, str}
+    return {int, float} if hint is float else {str, Path} if hint in (str, Path) else {get_origin(hint) or hint}
+
+
+MAKERS = dict(with_settings())
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_settings_of_a_wrong_type_are_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    code = MAKERS[name].__code__
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    parameters = inspect.signature(MAKERS[name]).parameters.values()
+    needed = {p.name: "digits" for p in parameters if p.default is p.empty and p.name != "self"}
+    needed |= {"out": tmp_path / "out"} if "out" in needed else {}
+    asked = [p for p in parameters if p.name not in own]
+    assert asked
+    for parameter in asked:
+        allowed = kinds(parameter.annotation) - {type(None)}
+        for odd in (object(), 16, 16.5, True, "word", b"word", {"a": 1}, [object()], [[1]]):
+            if type(odd) in allowed:
+                continue
+            with pytest.raises(InputError, match=f"^{parameter.name} is .*(;|, as)") as refusal:
+                getattr(memorisk, name)(**needed, **{parameter.name: odd})
+            assert str(refusal.value).isprintable()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_refusal_names_what_is_allowed() -> None:
+    for values, told in (
+        ({"model": 16}, "model is 16; give text"),
+        ({"models": "many"}, "models is 'many'; give a whole number"),
+        ({"seeds": [1, "x"]}, r"seeds is \(1, 'x'\); give a whole number, or a list"),
+        ({"label_from": 3}, "label_from is 3; give text"),
+        ({"target": 3}, "target is 3; give a path"),
+        ({"train_settings": "x"}, "train_settings is 'x'; give settings by name"),
+        ({"redact": 1}, "redact is 1; give true or false"),
+        ({"lr": True}, "lr is True; give a number"),
+    ):
+        with pytest.raises(InputError, match=told):
+            named_settings(ClassifierOptions, values)
+
+
+def test_what_is_meant_is_taken() -> None:
+    meant = {
+        "models": np.int64(8), "lr": np.float32(0.5), "redact": np.bool_(True), "seeds": np.array([1, 2]),
+        "image_root": "a", "label_column": Path("dx"), "classes": 3, "epsilon": [1], "model": np.str_("mlp1"),
+    }  # fmt: skip
+    assert named_settings(ClassifierOptions, meant) == {
+        "models": 8, "lr": 0.5, "redact": True, "seeds": (1, 2),
+        "image_root": Path("a"), "label_column": "dx", "classes": ("3",), "epsilon": (1,), "model": "mlp1",
+    }  # fmt: skip
+    assert all(type(value).__module__ != "numpy" for value in named_settings(ClassifierOptions, meant).values())

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 import memorisk
+from memorisk.audits.classifier.run import shared_image_note
 from memorisk.images.options import ImageOptions
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
@@ -85,8 +86,28 @@ def test_arrays_are_images_labels_and_groups() -> None:
         (pd.DataFrame([["a", "b"]], columns=["path", "path"]), "several columns are called 'path'"),
         ((np.zeros((2, 4, 4), np.uint8), [1]), "X has 2 images, and there are 1 labels"),
         ((np.zeros((2, 4, 4), np.uint8), None, "p"), "there are 1 groups"),
+        (
+            ([np.zeros((4, 4), np.uint8)] * 2, [0, 1]),
+            r"X must be an array of \[n, h, w\].*it is a list of 2: numpy.stack",
+        ),
+        ([np.zeros((4, 4), np.uint8)] * 2, "X must be an array"),
+        ((np.zeros((4, 4), np.uint8), [0]), "X must be an array.*it is an array of 2 dimensions"),
     ],
 )
 def test_what_is_no_source_is_refused_in_a_line(images: object, match: str) -> None:
     with pytest.raises(InputError, match=match):
         memorisk.check_images(images)
+
+
+def test_a_plan_says_how_many_images_lack_a_patient(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 6, 6), dtype=np.uint8)
+    groups = np.repeat(np.arange(20.0), 2)
+    groups[3] = np.nan
+    plan = memorisk.audit_classifier((pixels, np.arange(40) % 2, groups), out=tmp_path / "run", models=4, dry_run=True)
+    assert "cannot pass: 1 image has no patient id" in str(plan)
+    assert "no patient ids were given" not in str(plan)
+
+
+def test_one_pair_of_groups_is_told_in_the_singular() -> None:
+    assert shared_image_note(1) == "1 pair of groups shares an identical image; it counts as one group here."
+    assert shared_image_note(2) == "2 pairs of groups share an identical image; each pair counts as one group here."

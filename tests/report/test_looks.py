@@ -13,6 +13,8 @@ import yaml
 from matplotlib.figure import Figure
 from PIL import Image
 
+import memorisk
+from memorisk.images.sources.in_memory import save_table
 from memorisk.report.looks import _image_title
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
@@ -101,12 +103,45 @@ def test_flagged_images_have_their_files(tmp_path: Path, scans: Path) -> None:
     assert flagged["path"].tolist() == [str(scans / "scan1.png"), str(scans / "scan0.png")]
 
 
+def test_a_patients_own_p_stands_beside_each_image(tmp_path: Path, scans: Path) -> None:
+    result = saved(tmp_path / "run", scans)
+    assert "group_p_value" not in result.flagged()  # an older run has none
+    groups = pd.DataFrame({"label": ["b", "a"], "group": ["anna", "anna"], "p_value": [0.9, 0.01]})
+    result = result.replace(per_group=groups, per_image=result.per_image.assign(p_value=[0.63, 0.01, 1, 1]))
+    found = result.flagged()
+    assert found["p_value"].tolist() == [0.01, 0.63]
+    assert found["group_p_value"].tolist() == [0.01, 0.01]
+
+
+def test_paths_open_the_files_of_a_table_and_arrays_have_none(
+    tmp_path: Path, scans: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
+    files = [str(scans / f"scan{i}.png") for i in range(4)]
+    place = save_table(pd.DataFrame({"file": files}))
+    result = saved(tmp_path / "run", scans, images=str(place))
+    assert [Path(path).is_file() for path in result.flagged()["path"]] == [True, True]
+    arrays = memorisk.save_dataset(np.zeros((4, 5, 5), np.uint8))
+    result = saved(tmp_path / "arrays", scans, images=str(arrays))
+    known = pd.read_parquet(tmp_path / "arrays" / "manifest.parquet")
+    known.assign(path="data.parquet").to_parquet(tmp_path / "arrays" / "manifest.parquet")
+    assert result.flagged()["path"].tolist() == ["", ""]
+
+
 def test_an_empty_list_says_where_nobody_could_have_been_on_it(tmp_path: Path, scans: Path) -> None:
     result = saved(tmp_path / "run", scans)
     nobody = result.per_image.assign(flagged=False)
-    tested = result.per_class.assign(testable=[True, False], why_not=["", "too few"])
+    tested = result.per_class.assign(testable=True, why_not="")
     with warnings.catch_warnings(action="error"):
-        assert "why_empty" not in result.replace(per_image=nobody, per_class=tested).flagged().attrs
+        attrs = result.replace(per_image=nobody, per_class=tested).flagged().attrs
+    assert not {"why_empty", "not_tested"} & set(attrs)
+    tested = result.per_class.assign(testable=[True, False], why_not=["", "too few"])
+    for some in (result, result.replace(per_image=nobody)):
+        with pytest.warns(UserWarning, match=r"^1 of 2 classes was not tested: <script>.* \(too few\)") as told:
+            found = some.replace(per_class=tested).flagged()
+        assert found.attrs["not_tested"] == str(told[0].message)
+        assert "why_empty" not in found.attrs
+        assert told[0].filename == __file__
     untested = tested.assign(testable=False)
     with pytest.warns(UserWarning, match=r"not tested: nobody could .* \(too few\)") as told:
         found = result.replace(per_image=nobody, per_class=untested).flagged()
@@ -115,12 +150,25 @@ def test_an_empty_list_says_where_nobody_could_have_been_on_it(tmp_path: Path, s
     assert len(result.replace(per_class=untested).flagged()) == 2
 
 
-def test_titles_name_the_patient_and_the_end_of_a_path() -> None:
+def test_titles_name_the_patient_and_the_file_on_lines_of_their_own() -> None:
     assert _image_title("a.png", "a.png") == "a.png"
-    long = _image_title("/".join(["folder"] * 20) + "/x01.png", "p1")
-    assert long.startswith("p1\n...")
-    assert long.endswith("folder/x01.png")
-    assert max(map(len, long.split("\n"))) == 34
+    assert _image_title("/".join(["folder"] * 20) + "/x01.png", "p1") == "p1\nx01.png"
+    long = _image_title(f"/scans/{'0123456789' * 5}.png", "p1").split("\n")
+    assert "".join(long[1:]) == f"{'0123456789' * 5}.png"
+    assert max(map(len, long)) == 30
+
+
+def test_an_image_that_was_not_scored_says_so_and_one_name_in_two_folders_is_two_images(
+    tmp_path: Path, scans: Path
+) -> None:
+    names = ["a/x.png", "b/x.png"]
+    for i, name in enumerate(names):
+        (scans / name).parent.mkdir()
+        (scans / f"scan{i}.png").rename(scans / name)
+    result = saved(tmp_path / "run", scans)
+    table = result.per_image.assign(image=[*names, "scan2.png", "scan3.png"], M=[0.5, np.nan, 1, 1], flagged=False)
+    titles = [ax.get_title() for ax in result.replace(per_image=table).show("anna")]
+    assert titles == ["anna\nx.png\nM = 0.50", "anna\nx.png\nnot scored"]
 
 
 def test_a_table_of_losses_names_no_images(tmp_path: Path, scans: Path) -> None:
@@ -147,11 +195,11 @@ def test_flagged_pairs_of_a_synthetic_set(tmp_path: Path, scans: Path) -> None:
 def test_a_patients_images_are_drawn_most_memorized_first(tmp_path: Path, scans: Path) -> None:
     result = saved(tmp_path / "run", scans)
     axes = result.show("anna")
-    assert [ax.get_title() for ax in axes] == ["anna\nscan1.png  M = 2.50", "anna\nscan0.png  M = 0.10"]
+    assert [ax.get_title() for ax in axes] == ["anna\nscan1.png\nM = 2.50", "anna\nscan0.png\nM = 0.10"]
     assert (np.asarray(axes[0].images[0].get_array()) == 50).all()
     own = list(Figure().subplots(1, 3))
     assert result.show("bert", axes=own) == own[:2]
-    assert [ax.get_title() for ax in result.show("scan3.png")] == ["bert\nscan3.png  M = 0.40"]
+    assert [ax.get_title() for ax in result.show("scan3.png")] == ["bert\nscan3.png\nM = 0.40"]
     with pytest.raises(InputError, match=r"'carl' is no patient.*anna, bert"):
         result.show("carl")
     (scans / "scan1.png").unlink()

@@ -6,10 +6,11 @@ or a path: its folder does not tell which those are.
 """
 
 import html
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,9 @@ _CLASS_COLUMNS: Mapping[str, str] = {
     "n_exposing": "Exposing",
     "n_kept": "Kept",
 }
-_MOST_ROWS, _MOST_IMAGES, _TITLE = 30, 24, 34
+_ROWS = frozenset((".parquet", ".arrow"))
+"""Endings of files that hold many images as rows, as those of arrays."""
+_MOST_ROWS, _MOST_IMAGES, _TITLE = 30, 24, 30
 _IDS = (*ID_COLUMNS, "patient", "synthetic_image", "training_image", "synthetic_path", "training_path")
 _SETS = {"image": "images", "training": "train", "synthetic": "synthetic"}
 """The setting that names where images come from, by what they are called in tables."""
@@ -97,13 +100,19 @@ def flagged_images(result: Result) -> pd.DataFrame:
     reports count patients, which ``group`` (of a synthetic set ``patient``) names. ``frame["group"].nunique()`` is
     the count of a report.
 
+    All scored images of a flagged patient are listed, also those that say little by themselves: ``p_value`` is an
+    image's own, ``group_p_value`` the patient's. ``image`` is the id, which of arrays is the row as text, with zeros
+    before it (``"007"``); ``path`` opens the file. It is empty where an image has no file of its own: arrays, rows of
+    Parquet.
+
     Args:
         result: Of a classifier (its images of flagged patients, by M), of a synthetic set (its pairs, most alike
             first), or of a filter (rejected images).
 
     Returns:
         The table. Where it is empty because nobody could have been flagged, a `UserWarning` says so, and
-        ``frame.attrs["why_empty"]`` keeps the sentence.
+        ``frame.attrs["why_empty"]`` keeps the sentence. Where some classes were not tested, a `UserWarning` names
+        them, and ``frame.attrs["not_tested"]`` keeps that sentence.
 
     Raises:
         InputError: It is of another audit.
@@ -115,6 +124,7 @@ def flagged_images(result: Result) -> pd.DataFrame:
     elif "flagged" in table:
         found = rows(table, booleans(table, "flagged"))
         found = found.sort_values(["M", "image"], ascending=[False, True], kind="stable")
+        found = _with_group_p(found, result.per_group)
     elif "kept" in table:
         found = rows(table, ~booleans(table, "kept"))
     else:
@@ -124,18 +134,40 @@ def flagged_images(result: Result) -> pd.DataFrame:
         found = found.drop(columns=[name for name in _IDS if name in found])
     elif result.folder is not None:
         found = _with_paths(found, result.folder)
-    if not len(found) and (why := _untested(result.per_class)):
-        found.attrs["why_empty"] = why
+    for name, why in _untested(result.per_class, len(found)).items():
+        found.attrs[name] = why
         warnings.warn(why, UserWarning, stacklevel=3)  # at the line that calls `Result.flagged`
     return found
 
 
-def _untested(classes: pd.DataFrame) -> str:
-    """Say that nobody could have been flagged; empty where somebody could, or where it is not known."""
-    if not len(classes) or "testable" not in classes or booleans(classes, "testable").any():
-        return ""
-    why = next((text for text in column_texts(classes, "why_not") if text), "") if "why_not" in classes else ""
-    return f"not tested: nobody could have been flagged in any class{f' ({one_line(why, 200)})' if why else ''}"
+def _untested(classes: pd.DataFrame, n_flagged: int) -> dict[str, str]:
+    """Say that nobody could have been flagged, or in which classes nobody could; nothing where it is not known."""
+    if not len(classes) or "testable" not in classes:
+        return {}
+    untested = rows(classes, ~booleans(classes, "testable"))
+    if not len(untested):
+        return {}
+    why = next((text for text in column_texts(untested, "why_not") if text), "")
+    why = f" ({one_line(why, 200)})" if why else ""
+    if len(untested) == len(classes) and not n_flagged:
+        return {"why_empty": f"not tested: nobody could have been flagged in any class{why}"}
+    names = listed([one_line(name, 60) for name in column_texts(untested, "label")])
+    were = "was" if len(untested) == 1 else "were"
+    return {"not_tested": f"{len(untested)} of {len(classes)} classes {were} not tested: {names}{why}"}
+
+
+def _with_group_p(table: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
+    """A table of images with the p-value of each one's patient, where the run has it."""
+    if not {"label", "group", "p_value"} <= set(groups) or not {"label", "group"} <= set(table):
+        return table
+    of = dict(
+        zip(zip(groups["label"], groups["group"], strict=True), column_numbers(groups, "p_value").tolist(), strict=True)
+    )
+    mine = [of.get(pair, np.nan) for pair in zip(table["label"], table["group"], strict=True)]
+    table = table.copy()
+    place = list(table.columns).index("p_value") + 1 if "p_value" in table else len(table.columns)
+    table.insert(place, "group_p_value", np.array(mine, dtype=float))
+    return table
 
 
 def _with_paths(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
@@ -152,11 +184,25 @@ def _with_paths(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
             continue
         known = read_table(folder / manifest)
         files = dict(zip(column_texts(known, "image"), column_texts(known, "path"), strict=True))
-        place = Path(str(config.get("image_root") or config.get(setting)))
-        place = place if place.is_dir() else place.parent
+        place = _files_folder(config, setting)
         paths = [files.get(image, "") for image in column_texts(table, column)]
+        paths = ["" if Path(p).suffix in _ROWS else p for p in paths]
         table = table.assign(**{name: [str(place / p) if p and (place / p).is_file() else p for p in paths]})
     return table
+
+
+def _files_folder(config: Mapping[str, Any], setting: str) -> Path:
+    """The folder that the paths of a run's manifest are relative to."""
+    from memorisk.images.sources.in_memory import TABLE, written_root
+
+    if config.get("image_root"):
+        return Path(str(config["image_root"]))
+    place = Path(str(config.get(setting)))
+    if place.is_dir():
+        return place
+    if place.name == TABLE and place.is_file():
+        return written_root(place, read_table(place)) or place.parent
+    return place.parent
 
 
 def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
@@ -190,7 +236,8 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
         shown = dict(zip(column_texts(order, "image"), whose, strict=True))
         titles = {image: _image_title(image, who) for image, who in shown.items()}
         for image, m in zip(column_texts(order, "image"), values, strict=False):
-            titles[image] = f"{_image_title(image, shown[image])}  M = {m:.2f}"
+            told = "not scored" if np.isnan(m) else f"M = {m:.2f}"
+            titles[image] = f"{_image_title(image, shown[image])}\n{told}"
         pixels = _pixels(config, "images", list(dict.fromkeys(order["image"]))[:_MOST_IMAGES])
     elif "train" in config:
         _rows_of(result.per_group, "group", patient, result)
@@ -202,7 +249,7 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
         made = list(dict.fromkeys(column_texts(table, "synthetic_image")))[: _MOST_IMAGES // 2]
         pixels = {f"training {name}": one for name, one in _pixels(config, "train", real).items()}
         pixels |= {f"synthetic {name}": one for name, one in _pixels(config, "synthetic", made).items()}
-        titles = {name: name for name in pixels}
+        titles = {name: "\n".join(_wrapped(name)) for name in pixels}
     elif "file" in config:
         raise InputError(
             f"{one_line(result.folder)} rests on a table of losses, which names no files of images: look for "
@@ -210,14 +257,18 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
         )
     else:
         raise InputError(f"{one_line(result.folder)} names no images of patients to show")
-    return _draw_images({titles.get(name, name): one for name, one in pixels.items()}, axes)
+    return _draw_images([(titles.get(name, name), one) for name, one in pixels.items()], axes)
 
 
 def _image_title(image: str, patient: str) -> str:
-    """Name an image below its patient, where that is another name; long paths lose their beginning."""
-    image = one_line(image, 1000)
-    image = image if len(image) <= _TITLE else f"...{image[3 - _TITLE :]}"
-    return image if patient in (image, "") else f"{one_line(patient, _TITLE)}\n{image}"
+    """Name an image by its file's name below its patient, where that is another name; long names are wrapped."""
+    lines = _wrapped(PurePath(image).name or image)
+    return "\n".join(lines if patient in (image, "") else [one_line(patient, _TITLE), *lines])
+
+
+def _wrapped(name: str) -> list[str]:
+    """A name on a few lines that do not reach into the next image."""
+    return textwrap.wrap(one_line(name, _TITLE * 3), _TITLE, break_on_hyphens=False) or [""]
 
 
 def _rows_of(table: pd.DataFrame, column: str, patient: str, result: Result) -> pd.DataFrame:
@@ -259,19 +310,19 @@ def _pixels(config: Mapping[str, Any], setting: str, images: Sequence[str]) -> d
     return {image: rule.read(source) for image, source in zip(images, sources, strict=True)}
 
 
-def _draw_images(pixels: Mapping[str, np.ndarray], axes: "Sequence[Axes] | None") -> "list[Axes]":
+def _draw_images(pixels: Sequence[tuple[str, np.ndarray]], axes: "Sequence[Axes] | None") -> "list[Axes]":
     """Draw each image on axes of its own, below its title."""
     if axes is None:
         from matplotlib import pyplot as plt
 
         across = min(6, max(1, len(pixels)))
         down = -(-len(pixels) // across)
-        _, grid = plt.subplots(down, across, figsize=(2.2 * across, 2.4 * down), squeeze=False)
+        _, grid = plt.subplots(down, across, figsize=(2.2 * across, 2.7 * down), squeeze=False, layout="constrained")
         axes = list(grid.flat)
         for spare in axes[len(pixels) :]:
             spare.set_axis_off()
     drawn = list(axes)[: len(pixels)]
-    for place, (title, image) in zip(drawn, pixels.items(), strict=False):
+    for place, (title, image) in zip(drawn, pixels, strict=False):
         grey = image.shape[2] == 1
         limit = np.iinfo(image.dtype).max if image.dtype == np.uint8 else int(image.max()) or 1
         place.imshow(image[..., 0] if grey else image / limit, cmap="gray" if grey else None, vmin=0, vmax=limit)

@@ -191,7 +191,12 @@ class Result:
         return bool(read_config(self.folder).get("redact"))
 
     def flagged(self) -> pd.DataFrame:
-        """List what the audit flags, worst first, with the files where they are known: see `memorisk.report.looks`.
+        """List what the audit flags, worst first, with the files where they are known.
+
+        Of a classifier all scored images of a flagged patient are listed: ``p_value`` is the image's own,
+        ``group_p_value`` the patient's. ``image`` is the id, which of arrays is the row as text; ``path`` opens the
+        file and is empty for arrays. A `UserWarning` names classes that were not tested. More:
+        `memorisk.report.looks.flagged_images`.
 
         Raises:
             InputError: The audit flags nothing of its kind.

@@ -51,11 +51,63 @@ def named_settings(options: type, values: Mapping[str, Any]) -> dict[str, Any]:
         values: As a caller in Python named them.
 
     Raises:
-        InputError: A name is unknown.
+        InputError: A name is unknown, or a value is of a type that its setting does not take.
     """
     check_names("setting", values, setting_names(options))
-    hints = _hints(options)
-    return {name: _as_declared(value, hints[name]) for name, value in values.items()}
+    hints, defaults = _hints(options), {field.name: field.default for field in fields(options)}
+    named = {name: _as_declared(value, hints[name]) for name, value in values.items()}
+    for name, value in named.items():
+        if value is None and hints[name] is str and defaults[name] == "":
+            named[name] = ""  # nothing, in YAML and Python alike
+        elif not _fits(value, hints[name]):
+            raise _wrong_type(name, value, hints[name])
+    return named
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value is of a type that an annotation names; whether it is one of the choices is asked later."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Annotated:
+        return _fits(value, parts[0])
+    if origin is Literal:
+        kinds = {type(choice) for choice in parts}
+        return isinstance(value, bool) == (kinds == {bool}) and isinstance(value, str | int | float)
+    if origin is tuple:
+        of = [parts[0]] * len(value) if isinstance(value, tuple) and parts[-1] is Ellipsis else parts
+        return isinstance(value, tuple) and len(value) == len(of) and all(map(_fits, value, of))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    kind = origin or hint
+    return isinstance(value, kind) if isinstance(kind, type) else True
+
+
+_TYPES = {bool: "true or false, without quotes", int: "a whole number", float: "a number", str: "text", Path: "a path"}
+"""What is to be given for a setting of a type."""
+
+
+def _wrong_type(name: str, value: Any, hint: Any) -> InputError:
+    """An error for a value of a type that a setting does not take."""
+    value_shown = "empty" if value is None else one_line(repr(value), 40)
+    return InputError(f"{name} is {value_shown}; give {_expectation(hint)}")
+
+
+def _expectation(hint: Any) -> str:
+    """Say what an annotation takes, in words."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(_expectation(part) for part in parts if part is not type(None))
+    if origin is Annotated:
+        return _expectation(parts[0])
+    if origin is Literal:
+        return ", ".join(str(choice) for choice in parts if choice is not None)
+    if origin is tuple:
+        one = _expectation(parts[0])
+        return f"{one}, or a list" if parts[-1] is Ellipsis else f"a list of {len(parts)}, each {one}"
+    return _TYPES.get(hint, "settings by name" if (origin or hint) is dict else one_line(hint, 60))
 
 
 def takes_settings(options: type, *left_out: str) -> Callable[[Function], Function]:
@@ -106,8 +158,11 @@ def _given_as(hint: Any) -> Any:
 def _as_declared(value: Any, hint: Any) -> Any:
     """A value as the type that a setting is of: text and paths for one another, one value or a list for a tuple.
 
-    Numbers among several texts are text, too: YAML makes numbers of classes that are called 0, 1 and 2.
+    Numbers among several texts are text, too: YAML makes numbers of classes that are called 0, 1 and 2. Scalars and
+    columns of NumPy, pandas and torch are Python's own values.
     """
+    if getattr(value, "ndim", None) in (0, 1) and hasattr(value, "tolist"):
+        value = value.tolist()
     kinds = {hint} if get_origin(hint) is not Union and not isinstance(hint, UnionType) else {*get_args(hint)}
     several = next((kind for kind in kinds if get_origin(kind) is tuple), None)
     if several is not None:
@@ -180,16 +235,14 @@ def check_types(options: Any) -> None:
         if not kinds & {bool, int, float} or (value is None and type(None) in get_args(hint)):
             continue
         if bool in kinds:
-            good, expectation = isinstance(value, bool), "true or false, without quotes"
-        elif float in kinds:
-            good, expectation = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+            kind: type = bool
         else:
-            good, expectation = isinstance(value, int) and not isinstance(value, bool), "a whole number"
+            kind = float if float in kinds else int
         if str in kinds and isinstance(value, str):
             continue
+        good = _fits(value, kind)
         if not good:
-            value_shown = "empty" if value is None else one_line(repr(value), 40)
-            raise InputError(f"{field.name} is {value_shown}; give {expectation}")
+            raise _wrong_type(field.name, value, kind)
     check_choices(options)
 
 

@@ -34,6 +34,7 @@ from memorisk.studies.rare_distinctive.page import study_page
 from memorisk.studies.rare_distinctive.rarity import rarity_across, rarity_table
 from memorisk.studies.rare_distinctive.rarity_cells import cell_from_run
 from memorisk.studies.rare_distinctive.results import StudyRuns
+from memorisk.studies.rare_distinctive.study import StudyResult
 from memorisk.studies.rare_distinctive.tables import COLUMNS, LAYOUT, study_tables
 from tests.commands import class_folders
 from tests.report.chromium import Chromium, find_chromium
@@ -445,3 +446,22 @@ def test_nothing_sticks_out_sideways(html: str, tmp_path: Path, width: int):
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         assert browser.complaints() == []
         assert browser.requests() == [(tmp_path / "page.html").resolve().as_uri()]
+
+
+def test_a_study_is_shown_in_a_few_lines(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("report")
+    filled = StudyTable("table_1", "Rarity <b>", pd.DataFrame({"a": ["<i>"]}), pd.DataFrame(), "")
+    empty = StudyTable("table_2", "Empty", pd.DataFrame(), pd.DataFrame(), "", why_empty="no cell")
+    failed = {"a, CNN": "out of memory", "b, CNN": "x"}
+    found = StudyResult(runs=StudyRuns(cells={}), tables=[filled, empty], failed=failed, folder=tmp_path)
+    assert repr(found) == (
+        "StudyResult(2 cells are missing, 1 of 2 tables filled: a, CNN: out of memory; and 1 more in .failed; report: "
+        f"{tmp_path / 'report.html'})"
+    )
+    shown = found._repr_html_()
+    assert "Rarity &lt;b&gt;" in shown
+    assert "&lt;i&gt;" in shown
+    assert str(found.report_path) in shown
+    assert repr(StudyResult(runs=StudyRuns(cells={}), tables=[filled], failed={})) == (
+        "StudyResult(complete, 1 of 1 table filled)"
+    )

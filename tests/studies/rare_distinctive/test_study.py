@@ -6,17 +6,23 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
+from PIL import Image
 
+import memorisk
 from memorisk.audits.classifier.options import PAPER_SEEDS
-from memorisk.runs.errors import InputError
+from memorisk.images.options import ImageOptions
+from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_json
 from memorisk.studies.rare_distinctive import study as study_module
 from memorisk.studies.rare_distinctive.config import StudyConfig, read_study
 from memorisk.studies.rare_distinctive.plan import plan_study
 from memorisk.studies.rare_distinctive.study import study_rare_distinctive
-from tests.commands import answer, environment, memorisk, refusal
+from tests.commands import answer, environment, refusal
+from tests.commands import memorisk as command_of
 
 QUICK = {"epochs": 1, "processes": 1, "discard_weights": True, "sample": 400}
 
@@ -108,7 +114,7 @@ def test_a_defect_in_one_cell_costs_no_other(tmp_path: Path, monkeypatch: pytest
 def test_a_killed_study_loses_at_most_the_epoch_in_hand(tmp_path: Path) -> None:
     asked = config(architectures={"CNN": {"model": "small_cnn", "epochs": 60}})
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
-    command = memorisk("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--out", tmp_path / "s")
+    command = command_of("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--out", tmp_path / "s")
     child = subprocess.Popen(
         command, env=environment(tmp_path / "cache"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -269,3 +275,26 @@ def test_classes_may_be_numbers_in_yaml() -> None:
     assert read_study(config(datasets=sets)).cells["CNN", "digits"][1]["classes"] == ("0", "8")
     one = {"digits": {"images": "digits", "intervene": "edges-only", "classes": 0}}
     assert read_study(config(datasets=one)).cells["CNN", "digits"][1]["classes"] == ("0",)
+
+
+def test_images_in_memory_are_saved_and_a_study_of_failures_alone_raises(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 6, 6), dtype=np.uint8)
+    files = [str(tmp_path / f"{i}.png") for i in range(8)]
+    for one, file in zip(pixels, files, strict=True):
+        Image.fromarray(one).save(file)
+    table = pd.DataFrame({"scan": files, "finding": ["a", "b"] * 4})
+    sets = {
+        "arrays": {"images": (pixels, np.arange(8) % 2, np.arange(8))},
+        "table": {"images": table, "path_column": "scan", "label_column": "finding"},
+    }
+    with pytest.raises(MemoriskError, match=r"every cell of the study failed; arrays, .*is kept") as told:
+        memorisk.study_rare_distinctive(config(datasets=sets), out=tmp_path / "s")
+    assert not isinstance(told.value, InputError)
+    assert (tmp_path / "s" / "report.html").is_file()
+    written = yaml.safe_load((tmp_path / "s" / "config.yaml").read_text())["datasets"]
+    for name, one in written.items():
+        assert memorisk.load_manifest(one["images"], ImageOptions(path_column=one.get("path_column"))).n == 8, name
+    with pytest.raises(InputError, match=r"data set arrays: images is an object of type tuple; give a path"):
+        read_study(config(datasets=sets))
+    with pytest.raises(InputError, match="data set x: images is empty"):
+        read_study(config(datasets={"x": {"images": None}}))

@@ -292,7 +292,10 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
 
 
 def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None:
-    """Compute the mean M of the most memorized class less that of the rarest, with its interval over trainings."""
+    """Compute the mean M of the most memorized class less that of the rarest, with its interval over trainings.
+
+    Likewise that of the rarest less that of the most frequent class, both of which are chosen by their size alone.
+    """
     scored = [f for f in findings if len(f.table) and f.label != WHOLE]
     if len(scored) < 2:
         return None
@@ -308,8 +311,20 @@ def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None
         label_top=top.label,
         n_top=top.counts.n_images,
         mean_top_nats=top.mean.estimate,
-        difference_nats=0.0,
     )
+    largest = max(f.counts.n_images for f in scored)
+    frequent = [f for f in scored if f.counts.n_images == largest]
+    if len(frequent) == 1:  # of equally frequent ones none is the most frequent; it is never the rarest
+        interval = unpaired_difference(these_groups_interval(rarest.table), these_groups_interval(frequent[0].table))
+        found = replace(
+            found,
+            label_most_frequent=frequent[0].label,
+            n_most_frequent=largest,
+            mean_most_frequent_nats=frequent[0].mean.estimate,
+            difference_most_frequent_nats=interval.estimate,
+            low_most_frequent_nats=interval.low,
+            high_most_frequent_nats=interval.high,
+        )
     if rarest is top:
         return found
     interval = unpaired_difference(these_groups_interval(top.table), these_groups_interval(rarest.table))
@@ -326,11 +341,16 @@ def form_words(evidence: Evidence, context: Context) -> str:
     return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
 
 
-def _unknown_patients(context: Context) -> Finding:
-    """`NO_PATIENTS`; where some images have an id, with how many have none."""
-    if not context.groups_given:
+def unknown_patients(n_without: int, *, some_given: bool) -> Finding:
+    """`NO_PATIENTS`; where some images have an id, with how many have none.
+
+    Args:
+        n_without: Images without an id.
+        some_given: Whether any image has one.
+    """
+    if not some_given:
         return NO_PATIENTS
-    missing = f"{plural(context.n_without_group, 'image has', 'images have')} no patient id"
+    missing = plural(n_without, "image has", "images have") + " no patient id"
     return replace(NO_PATIENTS, why=NO_PATIENTS.why.replace("no patient ids were given", missing))
 
 
@@ -344,7 +364,7 @@ def other_findings(
     """
     found = [] if context.random_split else [NOT_RANDOM]
     if (not context.groups_given or context.n_without_group) and not options.one_image_per_patient:
-        found.append(_unknown_patients(context))
+        found.append(unknown_patients(context.n_without_group, some_given=bool(context.groups_given)))
     if unscored.n_groups_without_partner:
         reason = f"{unpaired_count(unscored, units)} had no partner, so nothing is known of them"
         way = (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.classifier.analysis import NO_PATIENTS, NOT_RANDOM, class_findings
+from memorisk.audits.classifier.analysis import NOT_RANDOM, class_findings, unknown_patients
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
@@ -25,7 +25,7 @@ from memorisk.report.numbers import from_json
 from memorisk.runs.errors import listed, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM, PASS_POWER
-from memorisk.statistics.verdicts.verdict import seed_shortage
+from memorisk.statistics.verdicts.verdict import Finding, seed_shortage
 from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
 from memorisk.training.classifiers.joint_jobs import jobs_cost, tensor_bytes
 from memorisk.training.classifiers.regimes import merge_adapters
@@ -165,7 +165,8 @@ def describe_plan(
     if each is not None:  # a forward pass is a third of a step
         images = (cost.images_trained or 0) + (cost.images_passed or 0) / 3
     seconds = None if each is None else each * images / training_processes(options)
-    known = not store.manifest.n_without_group or options.one_image_per_patient
+    without = 0 if options.one_image_per_patient else store.manifest.n_without_group
+    patients = unknown_patients(without, some_given=store.manifest.groups_given) if without else None
     return DryRun(
         _network(recipe, options),
         cost,
@@ -177,7 +178,7 @@ def describe_plan(
         classes,
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
         seconds,
-        _cannot_pass(plan, classes, options.notice, known),
+        _cannot_pass(plan, classes, options.notice, patients),
         _smaller_network(recipe, options, seconds, store.images.shape[1:3]),
     )
 
@@ -256,11 +257,13 @@ def _empty_evidence(plan: Plan) -> Evidence:
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
 
 
-def _cannot_pass(plan: Plan, classes: tuple[ClassOutlook, ...], notice: float, patients_known: bool) -> tuple[str, ...]:
+def _cannot_pass(
+    plan: Plan, classes: tuple[ClassOutlook, ...], notice: float, patients: Finding | None
+) -> tuple[str, ...]:
     """Say where a pass needs a random split, patient ids, or more seeds, in all or to notice a single patient."""
     notes = []
-    for doubt, holds in ((NOT_RANDOM, not plan.parts.random), (NO_PATIENTS, not patients_known)):
-        if holds:
+    for doubt in (None if plan.parts.random else NOT_RANDOM, patients):
+        if doubt is not None:
             notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
     if (few := seed_shortage(len(plan.designs))) is not None:
         notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")

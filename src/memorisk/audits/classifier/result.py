@@ -116,7 +116,10 @@ LEAST_COMPARED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class RarestAgainstTop:
-    """The rarest class and the most memorized one, with the difference of their means (top less rarest)."""
+    """The rarest class beside the most memorized one (top less rarest), and beside the most frequent (rarest less it).
+
+    NaN where nothing was compared: the rarest may be the most memorized itself, or none the most frequent.
+    """
 
     label_rarest: str = ""
     n_rarest: int | None = None
@@ -127,6 +130,12 @@ class RarestAgainstTop:
     difference_nats: Annotated[float, Key("difference")] = nan
     low_nats: Annotated[float, Key("low")] = nan
     high_nats: Annotated[float, Key("high")] = nan
+    label_most_frequent: str = ""
+    n_most_frequent: int | None = None
+    mean_most_frequent_nats: Annotated[float, Key("mean_most_frequent")] = nan
+    difference_most_frequent_nats: Annotated[float, Key("difference_most_frequent")] = nan
+    low_most_frequent_nats: Annotated[float, Key("low_most_frequent")] = nan
+    high_most_frequent_nats: Annotated[float, Key("high_most_frequent")] = nan
 
     @property
     def too_rare(self) -> bool:

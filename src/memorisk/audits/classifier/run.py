@@ -45,7 +45,7 @@ from memorisk.images.sources.registry import load_manifest, path_sources, refuse
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.executors.pool import prepare_workers, worker_pool
 from memorisk.runs.files import read_json, write_table
 from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run, other_settings, read_config
@@ -208,6 +208,16 @@ def _write_manifest(run: RunFolder, manifest: Manifest, plan: Plan, names: Pseud
     write_table(run / "manifest.parquet", names.table(table))
 
 
+def shared_image_note(n: int) -> str:
+    """Say how many pairs of groups share an image, and that each counts as one.
+
+    Args:
+        n: Of the pairs.
+    """
+    pairs = plural(n, "pair of groups shares", "pairs of groups share")
+    return f"{pairs} an identical image; {'it' if n == 1 else 'each pair'} counts as one group here."
+
+
 def _context(
     plan: Plan,
     recipe: Recipe,
@@ -220,7 +230,7 @@ def _context(
     parts = plan.parts
     notes = list(store.manifest.notes)
     if linked:
-        notes.append(f"{len(linked)} pairs of groups share an identical image; each pair counts as one here.")
+        notes.append(shared_image_note(len(linked)))
     if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:
         notes.append(
             "The data come with a split of their own; the parts of this audit were drawn anew by group, since its null "

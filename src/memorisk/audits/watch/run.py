@@ -141,7 +141,7 @@ def watch_training(
     Raises:
         InputError: Bad input or settings, or nothing to look at; nothing was written.
     """
-    place, options = _folder(run), watch_options(settings)
+    options, place = watch_options(settings), _folder(run)
     kind = open_outputs(place, train, held_out, out, options, progress)
     if not follow and not kind.waiting():
         raise InputError(kind.nothing)

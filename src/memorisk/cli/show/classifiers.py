@@ -122,7 +122,15 @@ def _rarest(found: RarestAgainstTop) -> Text:
     if found.too_rare:
         return Text(f"The rarest class ({rarest}, n = {found.n_rarest}) has too few images to be compared with others.")
     if rarest == top:
-        return Text(f"The rarest class ({rarest}, n = {found.n_rarest}) has the largest mean M too.")
+        told = f"The rarest class ({rarest}, n = {found.n_rarest}) has the largest mean M too"
+        if isnan(found.difference_most_frequent_nats):
+            return Text(f"{told}.")
+        low, high = found.low_most_frequent_nats, found.high_most_frequent_nats
+        return Text(
+            f"{told}: {signed(found.difference_most_frequent_nats)} more than the most frequent "
+            f"({one_line(found.label_most_frequent, 40)}, n = {found.n_most_frequent}), 95 % interval "
+            f"{limits(low, high)}{'.' if low > 0 else ', which chance may explain.'}"
+        )
     return Text(
         f"The rarest class ({rarest}, n = {found.n_rarest}, M {signed(found.mean_rarest_nats)}) is not the most "
         f"memorized ({top}, n = {found.n_top}, M {signed(found.mean_top_nats)}): difference "

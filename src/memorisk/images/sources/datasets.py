@@ -41,6 +41,8 @@ ImageSource = str | Path | pd.DataFrame | tuple[Any, ...] | np.ndarray | Any
 """What public functions take for images: a path or name, a table, arrays ``(X, y, groups)``, or a data set."""
 SOURCES = frozenset(("images", "source", "train", "synthetic", "held_out", "calibration"))
 """Parameters that sources are given to."""
+STUDY_SOURCES = frozenset(("images", "probes"))
+"""Settings of a study's data set that sources are given to."""
 _SPLIT = re.compile(r"\w+")
 _ROWS = 64  # in a row group
 _REPEATED_ITEMS = 8  # items that are compared with themselves
@@ -167,6 +169,8 @@ def taking_datasets(function: T) -> T:
 
         def saved(name: str, value: Any) -> Any:
             """A data set's folder; any other value as it is."""
+            if name == "config":
+                return with_saved_images(value)
             if isinstance(value, pd.DataFrame) and name in SOURCES:
                 return save_table(value, store=None if store is None else Path(store), **table_settings)
             arrays = name in SOURCES - own_arrays and is_array(value)
@@ -176,6 +180,42 @@ def taking_datasets(function: T) -> T:
         return function(*positional, **{name: saved(name, v) for name, v in named.items()})
 
     return taking  # type: ignore[return-value]
+
+
+def with_saved_images(config: Any) -> Any:
+    """A study's settings with a path in place of each object that a data set of it names as its images.
+
+    Args:
+        config: As the study takes it; anything else is given back as it is.
+
+    Raises:
+        InputError: As `save_dataset`.
+    """
+    sets = config.get("datasets") if isinstance(config, Mapping) else None
+    if not isinstance(sets, Mapping):
+        return config
+    shared = config.get("settings")
+    return {**config, "datasets": {name: _saved_set(one, shared) for name, one in sets.items()}}
+
+
+def _saved_set(values: Any, shared: Any) -> Any:
+    """The settings of a study's data set, its objects saved where its own settings or the study's say."""
+    if not isinstance(values, Mapping):
+        return values
+    settings = {**(shared if isinstance(shared, Mapping) else {}), **values}
+    reading = {name: settings.get(name) for name in ("image_root", "path_column", "image_column")}
+    store = settings.get("store")
+    store = Path(store) if isinstance(store, (str, Path)) and "://" not in str(store) else None
+
+    def saved(value: Any) -> Any:
+        """The path of an object's images as text; what is no path and no data set as it is."""
+        if isinstance(value, pd.DataFrame):
+            return str(save_table(value, store=store, **reading))
+        if is_array(value) or is_dataset(value, as_source=True):
+            return str(save_dataset(value, store=store))
+        return str(value) if isinstance(value, Path) else value
+
+    return {name: saved(value) if name in STUDY_SOURCES else value for name, value in values.items()}
 
 
 def _has_items(value: Any) -> bool:

@@ -150,7 +150,19 @@ def noted_root(path: Path, table: pd.DataFrame, store: Path | None) -> Path | No
         table: As it was read.
         store: The cache folder, as the setting of that name.
     """
-    root = table.attrs.get(_ROOT)
-    if not isinstance(root, str) or path.name != TABLE or path.parent.parent.name != _PLACE:
+    root = written_root(path, table)
+    if root is None:
         return None
-    return Path(root) if path.parents[2].resolve() == cache_folder(store).resolve() else None
+    return root if path.parents[2].resolve() == cache_folder(store).resolve() else None
+
+
+def written_root(path: Path, table: pd.DataFrame) -> Path | None:
+    """The folder that `save_table` noted in a table, for whoever only names files; None where it noted none.
+
+    Args:
+        path: Where the table lies; the cache folder may be another one by now.
+        table: As it was read.
+    """
+    root = table.attrs.get(_ROOT)
+    of_cache = path.name == TABLE and path.parent.parent.name == _PLACE
+    return Path(root) if isinstance(root, str) and of_cache else None

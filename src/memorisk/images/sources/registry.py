@@ -212,6 +212,12 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
     options = options or ImageOptions()
     options.validate()
     if not isinstance(source, (str, os.PathLike)):
+        if isinstance(source, tuple | list):
+            first = source[0] if isinstance(source, tuple) and source else source
+            raise InputError(
+                f"the images are a {type(source).__name__}; of (X, y, groups), X must be an array of [n, h, w] or "
+                f"[n, h, w, c], and it is {_described(first)}: numpy.stack makes an array of images of one size"
+            )
         what = "None" if source is None else f"an object of type {one_line(type(source).__name__, 60)}"
         raise InputError(
             f"the images are {what}, no source; name a folder, table or file, or a published data set; of a data set "
@@ -219,6 +225,14 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
         )
     manifest = drop_labels(_load(source, local_options(options)), options.drop_label)
     return manifest if options.sample is None else sample_manifest(manifest, options.sample, options.sample_seed)
+
+
+def _described(value: object) -> str:
+    """Say what stands in the place of an array."""
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return f"an array of {len(shape)} dimensions"
+    return f"a {one_line(type(value).__name__, 60)}" + (f" of {len(value):,}" if isinstance(value, list) else "")
 
 
 def _load(source: str | Path, options: ImageOptions) -> Manifest:

@@ -144,7 +144,7 @@ def _row(d: Detector, strengths: Sequence[str]) -> dict[str, object]:
     return row | {"published_measure": best, "published": published.get(best, float("nan"))}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Benchmark(FinishedStudy):
     """Every number of a benchmark."""
 

@@ -1,5 +1,6 @@
 """A study from its folder to its page: cells are run, what is finished is read, tables and page are written."""
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,19 +11,19 @@ import pandas as pd
 from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError, one_line, plural
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.workload import Progress
-from memorisk.studies.engine.tables import TABLES, StudyTable, TableLayout, table_frames, tables_markdown
+from memorisk.studies.engine.tables import MOST_ROWS, TABLES, StudyTable, TableLayout, table_frames, tables_markdown
 
 REPORT = "report.html"
 NOT_RUN_YET = "not run yet"
 """Why a cell is not there that did not fail."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FinishedStudy:
     """Tables of a finished study, and its failed cells."""
 
@@ -30,11 +31,55 @@ class FinishedStudy:
     """All tables, in their order."""
     failed: dict[str, str]
     """Why cells are not there, by name."""
+    folder: Path | None = None
+    """The folder of the study."""
+
+    def __repr__(self) -> str:
+        """Say what is finished, and where the report is."""
+        report = "" if self.report_path is None else f"; report: {self.report_path}"
+        return f"{type(self).__name__}({self.sentence}{report})"
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook what is finished, the first table that holds something, and where the report is."""
+        parts = [f"<p><strong>{html.escape(self.sentence)}</strong></p>"]
+        filled = [table for table in self.tables if not table.why_empty]
+        for table in filled[:1]:
+            frame = table.paper if len(table.paper.columns) else table.ours
+            written = frame.head(MOST_ROWS).to_html(index=False, border=0)  # pandas escapes what users named
+            parts.append(f"<p>{html.escape(table.heading)}</p>{written}")
+        if others := [table.name for table in filled[1:]]:
+            parts.append(f"<p>More by <code>.table(name)</code>: {html.escape(', '.join(others))}</p>")
+        if self.report_path is not None:
+            parts.append(f"<p>Report: <code>{html.escape(str(self.report_path))}</code></p>")
+        return f"<div>{''.join(parts)}</div>"
+
+    @property
+    def sentence(self) -> str:
+        """Say how many tables hold something, and why cells are not there."""
+        n = sum(not table.why_empty for table in self.tables)
+        told = f"{n} of {plural(len(self.tables), 'table', 'tables')} filled"
+        if not self.failed:
+            return f"complete, {told}"
+        first, why = next(iter(self.failed.items()))
+        more = f"; and {len(self.failed) - 1} more in .failed" if len(self.failed) > 1 else ""
+        missing = plural(len(self.failed), "cell is", "cells are")
+        return f"{missing} missing, {told}: {one_line(first, 100)}: {one_line(why, 200)}{more}"
+
+    @property
+    def report_path(self) -> Path | None:
+        """The report in the study's folder; None where there is none."""
+        found = None if self.folder is None else self.folder / REPORT
+        return found if found is not None and found.is_file() else None
 
     @property
     def complete(self) -> bool:
         """Return whether nothing failed."""
         return not self.failed
+
+    @property
+    def any_finished(self) -> bool:
+        """Return whether a cell is finished; a study that cannot tell says so."""
+        return True
 
     def table(self, name: str) -> StudyTable:
         """A table by its name."""
@@ -107,7 +152,7 @@ def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) 
 
     Raises:
         InputError: The folder holds something else; nothing was written.
-        MemoriskError: The run broke; what is done is kept.
+        MemoriskError: The run broke, or every cell failed; what is done is kept.
     """
     with open_run(study.out, {**study.settings, "run": study.identity}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
@@ -122,5 +167,11 @@ def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) 
                 write_table(folder / f"{name}.parquet", frame)
         write_text(folder / f"{TABLES}.md", tables_markdown(result.tables, report.layout, report.opening))
         write_text(run / REPORT, render_page(report.page))
+        object.__setattr__(result, "folder", study.out)
         run.log("finished", failed=result.failed)
+    if result.failed and not result.any_finished and not tables_only:
+        first, why = next(iter(result.failed.items()))
+        more = len(result.failed) - 1
+        others = f" ({plural(more, 'other cell', 'other cells')}: {one_line(study.out / REPORT)})" if more else ""
+        raise MemoriskError(f"every cell of the study failed; {one_line(first, 100)}: {why}{others}; {RESUME_HINT}")
     return result

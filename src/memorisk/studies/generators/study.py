@@ -114,12 +114,17 @@ def _uses_network(detectors: Detectors, source: str) -> int:
 __all__ = ["GeneratorsPlan", "GeneratorsResult", "plan_generators", "read_generators", "study_generators"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class GeneratorsResult(FinishedStudy):
     """Result of a study."""
 
     reading: StudyEvaluations
     """Every finished reading."""
+
+    @property
+    def any_finished(self) -> bool:
+        """Return whether a generator is finished."""
+        return len(self.reading.table) > 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +162,7 @@ def study_generators(
 
     Raises:
         InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
+        MemoriskError: Every generator failed; what is done is kept.
     """
     study, folder = read_generators(config), Path(out)
     check_entry(folder, study.options, tables_only=tables_only)

@@ -19,7 +19,7 @@ from memorisk.studies.pairs.options import Options
 from memorisk.studies.pairs.plan import BenchmarkSetup
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PairBenchmark(FinishedStudy):
     """Every number of a benchmark."""
 

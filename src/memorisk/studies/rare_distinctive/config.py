@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from memorisk.audits.classifier.explanations.run import BEFORE, check_features
@@ -59,6 +60,7 @@ def read_study(config: Mapping[str, Any]) -> StudyConfig:
     for dataset, dataset_settings in datasets.items():
         if "images" not in dataset_settings:
             raise InputError(f"data set {one_line(dataset, 60)} names no images: a folder, a table, ham10000:FOLDER")
+        _check_images(dataset, dataset_settings["images"])
         if not isinstance(dataset_settings.get("skip") or (), list | tuple) or not isinstance(
             dataset_settings.get("bases") or {}, Mapping
         ):
@@ -91,6 +93,20 @@ def read_study(config: Mapping[str, Any]) -> StudyConfig:
     check_keys("explain", explain_settings, EXPLAIN_KEYS)
     _check_explain(explain_settings, cells)
     return StudyConfig(protocol, cells, defences, dict(explain_settings), bases)
+
+
+def _check_images(dataset: str, images: Any) -> None:
+    """Refuse images that no path or name stands for; of those in memory a public function has made one.
+
+    Raises:
+        InputError: They are something else.
+    """
+    if not isinstance(images, str | Path | int) or isinstance(images, bool):  # YAML reads a folder 2024 as a number
+        what = "empty" if images is None else f"an object of type {one_line(type(images).__name__, 60)}"
+        raise InputError(
+            f"data set {one_line(dataset, 60)}: images is {what}; give a path, a published data set, a table of pandas "
+            "with a column of files, arrays (X, y, groups) or a data set of torch or of Hugging Face"
+        )
 
 
 def _check_explain(options: Mapping[str, Any], cells: dict[tuple[str, str], tuple[str, dict[str, Any]]]) -> None:

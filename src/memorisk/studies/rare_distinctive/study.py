@@ -97,12 +97,17 @@ _CLUSTER_SETTINGS = setting_names(ClusterOptions)
 CELLS, VERDICT = "cells", "verdict.json"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class StudyResult(FinishedStudy):
     """Result of a study."""
 
     runs: StudyRuns
     """The finished parts, and why others failed."""
+
+    @property
+    def any_finished(self) -> bool:
+        """Return whether a cell or a comparison of regimes is finished."""
+        return bool(self.runs.cells or self.runs.defences)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +137,7 @@ def study_rare_distinctive(
         config: The study: ``protocol`` (paper or corrected), ``seeds``, ``settings`` (of every audit),
             ``architectures`` and ``datasets`` (a name each, with settings of their own; a data set needs ``images`` and
             may have ``skip``, ``seeds``, and ``bases`` of its classes), ``defences`` (by data set) and ``explain``.
+            ``images`` is whatever `memorisk.audit_classifier` takes: a path, a DataFrame, arrays ``(X, y, groups)``.
         out: The study's folder: new, empty, or this study to go on with.
         progress: Called with (stage, done, total).
         tables_only: Run nothing; lay out what is finished.
@@ -141,6 +147,7 @@ def study_rare_distinctive(
 
     Raises:
         InputError: The file asks for something that does not exist; nothing was run.
+        MemoriskError: Every cell failed; the message has the first one's error, and what is done is kept.
     """
     study, folder = read_study(config), Path(out)
     identity = {"study": "rare-distinctive", "protocol": study.protocol}

@@ -31,12 +31,17 @@ from memorisk.training.classifiers.fit import check_fit
 __all__ = ["UniqueResult", "read_unique", "study_unique_features"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class UniqueResult(FinishedStudy):
     """Result of a study."""
 
     reading: StudyAnswers
     """Every finished model."""
+
+    @property
+    def any_finished(self) -> bool:
+        """Return whether a model is finished."""
+        return len(self.reading.answers) > 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ def study_unique_features(
 
     Raises:
         InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
+        MemoriskError: Every training failed; what is done is kept.
     """
     study, folder = read_unique(config), Path(out)
     check_entry(folder, study.options, tables_only=tables_only)

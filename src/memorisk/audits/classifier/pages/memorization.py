@@ -203,8 +203,7 @@ def _rarest_sentence(pair: RarestAgainstTop) -> Text:
     if pair.too_rare:
         return ["The rarest class, ", rarest, size, ", has too few images to be compared with others."]
     if pair.label_rarest == pair.label_top:
-        alone = ", is also the most memorized one. One data set alone says nothing of rarity."
-        return ["The rarest class, ", rarest, size, alone]
+        return ["The rarest class, ", rarest, size, ", is also the most memorized one.", *_beside_most_frequent(pair)]
     pieces: list[Inline] = ["The rarest class, ", rarest, size, ", is not the most memorized; "]
     pieces += [top, _size(pair.n_top, pair.mean_top_nats), " is."]
     difference, low, high = pair.difference_nats, pair.low_nats, pair.high_nats
@@ -216,6 +215,25 @@ def _rarest_sentence(pair: RarestAgainstTop) -> Text:
         pieces.append(f" (95 % interval {decimal(low)} to {decimal(high)})")
         pieces.append(", which chance may explain" if low <= 0 else ", not corrected for the choice of the largest")
     return [*pieces, "."]
+
+
+def _beside_most_frequent(pair: RarestAgainstTop) -> list[Inline]:
+    """Say by how much the mean of the rarest class differs from that of the most frequent one, if there is one."""
+    pieces: list[Inline] = []
+    difference, low, high = (
+        pair.difference_most_frequent_nats,
+        pair.low_most_frequent_nats,
+        pair.high_most_frequent_nats,
+    )
+    if not isnan(difference):
+        size = _size(pair.n_most_frequent, pair.mean_most_frequent_nats)
+        pieces = [" Its mean differs from that of the most frequent class, ", Name(pair.label_most_frequent), size]
+        pieces.append(f", by {decimal(difference)}")
+        if not isnan(low) and not isnan(high):
+            pieces.append(f" (95 % interval {decimal(low)} to {decimal(high)})")
+            pieces.append(", which chance may explain" if low <= 0 else ", not corrected for its being the largest")
+        pieces.append(".")
+    return [*pieces, " One data set alone says nothing of rarity."]
 
 
 def _size(n: int | None, mean: float) -> str:
