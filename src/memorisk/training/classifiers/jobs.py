@@ -214,7 +214,7 @@ def check_job(job: TrainJob) -> None:
     """
     images = read_array(job.images, mmap=True)
     if job.own is not None:
-        check_call(job.own, load_function(job.own, job.python_path), job.own_settings)
+        check_call(job.own, load_function(job.own, job.python_path, job.own_source), job.own_settings)
         return
     if model_spec(job.model).frozen_trunk and job.options.one_regime == "full":
         refuse_augmentation(job.options)
@@ -277,7 +277,7 @@ def _run_user_training(job: TrainJob) -> JobLog:
     """Run the user's own function (METHODS section 1; shared slots are impossible, the report says so)."""
     assert job.own is not None
     begun = time.perf_counter()
-    function = load_function(job.own, job.python_path)
+    function = load_function(job.own, job.python_path, job.own_source)
     check_call(job.own, function, job.own_settings)
     images = read_array(job.images, mmap=True)
     val = np.empty(0, dtype=np.intp) if job.val_rows is None else job.val_rows
