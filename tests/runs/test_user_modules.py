@@ -1,5 +1,6 @@
 """A user's module runs as its file is now, and its fingerprint is that of what runs."""
 
+import functools
 import importlib
 import sys
 import types
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.pool import run_jobs, worker_pool
 from memorisk.runs.files import file_fingerprint
-from memorisk.runs.settings import load_named, source_fingerprint
+from memorisk.runs.settings import load_named, named_settings, source_fingerprint
 
 Write = Callable[..., str]
 
@@ -105,6 +107,43 @@ def test_a_run_keeps_the_text_with_which_it_began(written: Write) -> None:
     with pytest.raises(InputError, match="its file changed while this ran: give the command again"):
         loaded(name, source=before)
     assert loaded(name, source=after)() == 2
+
+
+def test_a_function_itself_is_named_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook, where Python searches the current folder and memorisk does not."""
+    name = f"given_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text("def draw():\n    return 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    importlib.invalidate_caches()
+    given = importlib.import_module(name).draw
+    settings = named_settings(ClassifierOptions, {"train": given, "python_path": "code"})
+    assert settings == {"train": f"{name}:draw", "python_path": (tmp_path / "code", tmp_path)}
+    (tmp_path / f"{name}.py").write_text("def draw():\n    return 2\n")
+    found = load_named(settings["train"], "--train", tmp_path)
+    assert found() == 2
+    assert named_settings(ClassifierOptions, {"train": given})["train"] == f"{name}:draw"  # the import of before
+    assert named_settings(ClassifierOptions, {"train": named_settings})["python_path"] == ()
+
+
+def test_a_function_of_no_file_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nested() -> None: ...
+
+    def in_a_cell() -> None: ...
+
+    in_a_cell.__module__, in_a_cell.__qualname__ = "__main__", "in_a_cell"
+    monkeypatch.setattr(sys.modules["__main__"], "in_a_cell", in_a_cell, raising=False)
+
+    @functools.wraps(drawn)
+    def changed(job: tuple[str, str]) -> int:
+        return drawn(job)
+
+    for function in (nested, in_a_cell, lambda: None, functools.partial(drawn), changed, Path("a").exists, Path):
+        with pytest.raises(
+            InputError, match="give a function of a file, as 'module:function': put it into a file"
+        ) as e:
+            named_settings(ClassifierOptions, {"train": function})
+        assert "\n" not in str(e.value)
 
 
 def drawn(job: tuple[str, str]) -> int:

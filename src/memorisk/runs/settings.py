@@ -45,15 +45,23 @@ def settings_of(options: type[Settings], values: Mapping[str, Any]) -> Settings:
 def named_settings(options: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by their names, each as its dataclass has it: text is a path, and one value a tuple, where it wants one.
 
+    A function in the place of its name becomes ``module:function``.
+
     Args:
         options: A dataclass of settings.
         values: As a caller in Python named them.
 
     Raises:
-        InputError: A name is unknown.
+        InputError: A name is unknown, or a function is given that has no name in a file.
     """
     check_names("setting", values, setting_names(options))
     hints = _hints(options)
+    for field in fields(options):
+        if field.metadata == NAMES_A_FUNCTION and callable(function := values.get(field.name)):
+            name, folder = function_name(function)
+            folders = () if folder is None else (folder,)
+            known = python_folders(values.get("python_path") or ())
+            values = {**values, field.name: name, "python_path": (*known, *folders)}
     return {name: _as_declared(value, hints[name]) for name, value in values.items()}
 
 
@@ -89,6 +97,8 @@ def _parameter(field: Field[Any], options: type) -> inspect.Parameter:
     default = field.default_factory() if field.default_factory is not MISSING else field.default
     default = inspect.Parameter.empty if default is MISSING else default
     hint = _given_as(_hints(options)[field.name])
+    if field.metadata == NAMES_A_FUNCTION:
+        hint |= Callable[..., Any]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
@@ -342,6 +352,34 @@ def python_folders(folders: str | Path | Sequence[str | Path]) -> tuple[Path, ..
         return tuple(Path(folder).absolute() for folder in several)
     except TypeError:
         raise InputError(f"python_path is {one_line(repr(folders), 60)}; it must be a folder, or several") from None
+
+
+NAMES_A_FUNCTION = {"names": "function"}
+"""Metadata of a setting that is ``module:function``; in Python it may be the function itself."""
+
+
+def function_name(function: Callable[..., Any]) -> tuple[str, Path | None]:
+    """Name a function of a file as ``module:function``, with the folder that has to be searched for the module.
+
+    Args:
+        function: Defined in a module of a file, not inside another function.
+
+    Returns:
+        The name, and the folder; None where child processes search it anyway.
+
+    Raises:
+        InputError: A lambda, a nested function, one of the main script or of a notebook's cell, or no function.
+    """
+    name, module_name = getattr(function, "__qualname__", ""), getattr(function, "__module__", None) or ""
+    module = sys.modules.get(module_name)
+    file = getattr(module, "__file__", None)
+    there = getattr(module, name, None)
+    same = there is function or (inspect.isfunction(there) and not hasattr(function, "__wrapped__"))  # loaded anew
+    if not inspect.isfunction(function) or module_name == "__main__" or file is None or not same:
+        shown = one_line(name or repr(function), 60)
+        raise InputError(f"{shown}: give a function of a file, as 'module:function': put it into a file")
+    top = Path(file).absolute().parents[module_name.count(".") + (Path(file).name == "__init__.py")]
+    return f"{module_name}:{name}", None if str(top) in child_path() else top
 
 
 def load_named(

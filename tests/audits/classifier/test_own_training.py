@@ -9,9 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from memorisk.audits.classifier.options import options_from
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.cli.main import main
 from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import file_fingerprint
 from memorisk.training.classifiers.jobs import LOGITS
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -107,6 +110,11 @@ def test_the_function_is_given_its_twins_half_and_a_validation_part_that_nobody_
     assert abs(len(val) / (len(val) + found.summary["n_canary"]) - 0.1) < 0.02
     assert "partners cannot share batch slots" in " ".join(found.summary["notes"])
     assert found.summary["model"] == f"{mine}:train"
+    assert found.summary["training"] == {
+        "function": f"{mine}:train",
+        "settings": {"keep": str(kept), "lr": "3e-4"},
+        "file_hash": file_fingerprint(tmp_path / f"{mine}.py"),
+    }
 
 
 @pytest.mark.thorough
@@ -140,6 +148,32 @@ def test_the_placebo_has_a_validation_part_too(mine, tmp_path):
     audit_classifier("digits", out="run", **settings)
     assert len(list(kept.iterdir())) == 4
     assert all(len(np.load(f)["val_images"]) for f in kept.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("epochs", 1),
+        ("batch_size", 8),
+        ("lr", 0.1),
+        ("optimizer", "sgd"),
+        ("schedule", "step"),
+        ("weight_decay", 0.1),
+        ("class_weights", True),
+        ("augment", "flip"),
+        ("normalise", "none"),
+        ("precision", "bf16"),
+        ("model", "resnet18"),
+        ("weights", "none"),
+    ],
+)
+def test_settings_of_the_built_in_training_are_refused_beside_ones_own(setting, value):
+    given = {"train": "mine:train", setting: value}
+    with pytest.raises(InputError, match=rf"^{setting} is of the built-in training, .* \(--train-settings.{setting} V"):
+        options_from(given)
+    if setting in ("model", "normalise"):  # which the target's network has
+        assert getattr(options_from(given | {"target": "released.safetensors"}), setting) == value
+    assert options_from({"train": "mine:train", "head": "binary", "device": "cpu", "threads": 2}).head == "binary"
 
 
 def command(*arguments: str) -> int:

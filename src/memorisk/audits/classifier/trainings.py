@@ -78,6 +78,12 @@ class Recipe:
             "settings": self.own_settings,
         }
 
+    def shown(self) -> dict[str, Any]:
+        """Describe, for the report, what made the models: of the user's own training the function and its text."""
+        if self.own is None:
+            return self.describe()
+        return {"function": self.own, "settings": self.own_settings, "file_hash": self.own_source}
+
 
 def training_device(options: ClassifierOptions) -> str:
     """Return the device that the options name, or else the one that is available."""
