@@ -99,6 +99,23 @@ def loaded_fingerprint(module: str) -> str | None:
     return _text_of(sys.modules.get(module))
 
 
+def user_line(error: BaseException) -> str:
+    """Return the file and line of the user's own code in which an error arose, as " (file.py, line 14)".
+
+    It is the innermost place in the folders of modules that `import_current` imported; "" where there is none.
+
+    Args:
+        error: As it was caught.
+    """
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        file, name = trace.tb_frame.f_code.co_filename, str(trace.tb_frame.f_globals.get("__name__"))
+        if _within(file, _finder.roots) and name.partition(".")[0] != "memorisk":
+            place = f" ({one_line(Path(file).name, 80)}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
+
+
 def _text_of(module: ModuleType | None) -> str | None:
     loader = getattr(getattr(module, "__spec__", None), "loader", None)
     return loader.fingerprint or None if isinstance(loader, _TextLoader) else None

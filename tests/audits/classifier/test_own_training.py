@@ -13,7 +13,7 @@ from memorisk.audits.classifier.options import options_from
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.cli.main import main
 from memorisk.report.result import Result
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import file_fingerprint
 from memorisk.training.classifiers.jobs import LOGITS
 
@@ -71,7 +71,28 @@ def gives_too_few(images, labels, **rest):
 
 def takes_too_little(images, labels, *, seed):
     return None
+
+
+class Misfit(nn.Module):
+    def forward(self, x):
+        return x @ x[0, 0, 0, :3]
+
+
+def misfits(images, labels, **rest):
+    return Misfit()
+
+
+def breaks_soon(images, labels, *, begun, good="0", num_classes, **rest):
+    from pathlib import Path
+    from uuid import uuid4
+    done = len(list(Path(begun).iterdir()))
+    (Path(begun) / str(uuid4())).touch()
+    if done < int(good):
+        return train(images, labels, num_classes=num_classes, **rest)
+    raise ValueError("my bug")
 '''
+FAILING = {"breaks": "raise ZeroDivisionError", "leaves": "raise SystemExit", "misfits": "x @ x[0"}
+"""Lines on which functions fail."""
 TINY = {"models": 2, "processes": 1, "python_path": "."}
 
 
@@ -216,8 +237,9 @@ def test_a_module_that_fails_to_import_is_told_by_its_own_error(tmp_path, monkey
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("breaks", "failed with ZeroDivisionError: nothing to\\nshare"),
-        ("leaves", "failed with SystemExit: 5"),
+        ("breaks", "failed with ZeroDivisionError: nothing to\\nshare ({mine}.py, line {line}); 1 other job was not"),
+        ("leaves", "failed with SystemExit: 5 ({mine}.py, line {line})"),
+        ("misfits", "({mine}.py, line {line}); 1 other job was not finished"),
         ("returns_a_dict", "returned dict; it must return a torch.nn.Module"),
         ("gives_too_few", "gives logits of shape"),
     ],
@@ -226,7 +248,29 @@ def test_what_fails_in_the_users_code_is_told_in_one_line_and_exits_with_3(mine,
     assert command("--train", f"{mine}:{function}") == 3
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert message in error
+    lines = MODULE.splitlines()
+    at = {name: i for i, line in enumerate(lines, 1) for name, text in FAILING.items() if text in line}
+    assert message.format(mine=mine, line=at.get(function)) in error
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_fails_at_first_is_not_tried_again_with_every_seed(mine, tmp_path, processes):
+    """Two at a time may both have begun when the first fails."""
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    settings = {**TINY, "models": 8, "processes": processes, "train_settings": {"begun": str(begun)}}
+    with pytest.raises(MemoriskError, match=r"^the first job failed: .*; 7 other jobs were not finished$"):
+        audit_classifier("digits", out="run", train=f"{mine}:breaks_soon", **settings)
+    assert 1 <= len(list(begun.iterdir())) <= 2 * processes
+
+
+def test_what_fails_after_a_success_leaves_the_others_alone(mine, tmp_path):
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    settings = {**TINY, "models": 4, "train_settings": {"begun": str(begun), "good": "1"}}
+    with pytest.raises(MemoriskError, match=r"^3 of 4 jobs failed, the first with: "):
+        audit_classifier("digits", out="run", train=f"{mine}:breaks_soon", **settings)
+    assert len(list(begun.iterdir())) == 4
 
 
 @pytest.mark.thorough
