@@ -301,3 +301,14 @@ def test_the_recipe_of_the_docs_runs_from_its_folder_in_two_processes(tmp_path):
     result = Result.load(out)
     assert result.summary["utility"]["test_accuracy"] > 3 * result.summary["utility"]["majority_share"]
     assert len(list((out / "weights").iterdir())) == 2
+
+
+def test_a_plan_says_when_the_duration_will_be_known(mine, capsys):
+    later = "an estimate appears once the first training is done"
+    planned = audit_classifier("digits", out="run", train=f"{mine}:train", dry_run=True, **TINY)
+    assert f"2 trainings, {later}" in repr(planned)
+    assert command("--train", f"{mine}:train", "--dry-run") == 0
+    printed = capsys.readouterr().out
+    assert later in printed
+    assert "unknown steps" not in " ".join(printed.split())
+    assert "unknown images" not in " ".join(printed.split())
