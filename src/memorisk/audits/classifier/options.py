@@ -204,12 +204,12 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
             raise InputError("classes names at least one class that an intervention changes: name that with intervene")
         if self.train and (self.canary_pairs or self.regime != ("full",)):
             raise InputError("regimes and canary_pairs are of the built-in training: your own --train makes its models")
-        self._refuse_unused_recipe()
         if self.score_augmentations and (self.train or not self.augment):
             raise InputError(
                 "score_augmentations scores on the training's own augmentations: name them with augment"
                 + (" and leave out --train" if self.train else "")
             )
+        self._refuse_unused_recipe()
         if self.train_settings and not self.train:
             raise InputError("train_settings are for your own training function: name it with --train module:function")
 
@@ -228,8 +228,8 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
         for one in fields(self):
             if one.name in names and getattr(self, one.name) != one.default:
                 raise InputError(
-                    f"{one.name} is of the built-in training, and your own function makes these models: if it takes a "
-                    f"{one.name}, hand it over with train_settings (--train-settings.{one.name} VALUE)"
+                    f"{one.name} is of the built-in training, and your own function makes these models: leave it out, or "
+                    f"hand it over with train_settings (--train-settings.{one.name} VALUE)"
                 )
 
     @property
