@@ -228,7 +228,7 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
         for one in fields(self):
             if one.name in names and getattr(self, one.name) != one.default:
                 raise InputError(
-                    f"{one.name} is of the built-in training, and your own function makes these models: leave it out, or "
+                    f"{one.name} is of the built-in training, and your own function makes the models: leave it out, or "
                     f"hand it over with train_settings (--train-settings.{one.name} VALUE)"
                 )
 
