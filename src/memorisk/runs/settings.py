@@ -98,7 +98,7 @@ def _parameter(field: Field[Any], options: type) -> inspect.Parameter:
     default = inspect.Parameter.empty if default is MISSING else default
     hint = _given_as(_hints(options)[field.name])
     if field.metadata == NAMES_A_FUNCTION:
-        hint |= Callable[..., Any]
+        hint = str | Callable[..., Any] | None
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
