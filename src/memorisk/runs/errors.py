@@ -30,6 +30,10 @@ class MemoriskError(Exception):
     exit_code = 3
 
 
+class UserCodeError(MemoriskError):
+    """The user's own function failed: what calls it again fails in the same way."""
+
+
 class InputError(MemoriskError):
     """Bad input or usage; nothing was written. Exit code 2."""
 

@@ -4,20 +4,19 @@ What Python and YAML hand in is unchecked, so that types are tested before a val
 named ``module:function``; it is found by name, and its source is known by a fingerprint.
 """
 
-import importlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
-from functools import cache
-from importlib.machinery import PathFinder
+from functools import cache, partial
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.options import grouped
-from memorisk.runs.processes import child_path, without_current_folder
+from memorisk.runs.processes import child_path
+from memorisk.runs.user_modules import import_current, loaded_fingerprint
 
 
 class _Checked(Protocol):
@@ -46,14 +45,23 @@ def settings_of(options: type[Settings], values: Mapping[str, Any]) -> Settings:
 def named_settings(options: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by their names, each as its dataclass has it: text is a path, and one value a tuple, where it wants one.
 
+    A function in the place of its name becomes ``module:function``.
+
     Args:
         options: A dataclass of settings.
         values: As a caller in Python named them.
 
     Raises:
-        InputError: A name is unknown, or a value is of a type that its setting does not take.
+        InputError: A name is unknown, a value is of a type that its setting does not take, or a function is given that
+            has no name in a file.
     """
     check_names("setting", values, setting_names(options))
+    for field in fields(options):
+        if field.metadata == NAMES_A_FUNCTION and callable(function := values.get(field.name)):
+            name, folder = function_name(function)
+            folders = () if folder is None else (folder,)
+            known = python_folders(values.get("python_path") or ())
+            values = {**values, field.name: name, "python_path": (*known, *folders)}
     hints, defaults = _hints(options), {field.name: field.default for field in fields(options)}
     named = {name: _as_declared(value, hints[name]) for name, value in values.items()}
     for name, value in named.items():
@@ -142,6 +150,8 @@ def _parameter(field: Field[Any], options: type) -> inspect.Parameter:
     default = field.default_factory() if field.default_factory is not MISSING else field.default
     default = inspect.Parameter.empty if default is MISSING else default
     hint = _given_as(_hints(options)[field.name])
+    if field.metadata == NAMES_A_FUNCTION:
+        hint = str | Callable[..., Any] | None
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
@@ -398,8 +408,38 @@ def python_folders(folders: str | Path | Sequence[str | Path]) -> tuple[Path, ..
         raise InputError(f"python_path is {one_line(repr(folders), 60)}; it must be a folder, or several") from None
 
 
-def load_named(name: str, what: str, python_path: str | Path | Sequence[str | Path] = ()) -> Callable[..., Any]:
-    """Import a function of the user's.
+NAMES_A_FUNCTION = {"names": "function"}
+"""Metadata of a setting that is ``module:function``; in Python it may be the function itself."""
+
+
+def function_name(function: Callable[..., Any]) -> tuple[str, Path | None]:
+    """Name a function of a file as ``module:function``, with the folder that has to be searched for the module.
+
+    Args:
+        function: Defined in a module of a file, not inside another function.
+
+    Returns:
+        The name, and the folder; None where child processes search it anyway.
+
+    Raises:
+        InputError: A lambda, a nested function, one of the main script or of a notebook's cell, or no function.
+    """
+    name, module_name = getattr(function, "__qualname__", ""), getattr(function, "__module__", None) or ""
+    module = sys.modules.get(module_name)
+    file = getattr(module, "__file__", None)
+    there = getattr(module, name, None)
+    same = there is function or (inspect.isfunction(there) and not hasattr(function, "__wrapped__"))  # loaded anew
+    if not inspect.isfunction(function) or module_name == "__main__" or file is None or not same:
+        shown = one_line(name or repr(function), 60)
+        raise InputError(f"{shown}: give a function of a file, as 'module:function': put it into a file")
+    top = Path(file).absolute().parents[module_name.count(".") + (Path(file).name == "__init__.py")]
+    return f"{module_name}:{name}", None if str(top) in child_path() else top
+
+
+def load_named(
+    name: str, what: str, python_path: str | Path | Sequence[str | Path] = (), *, source: str = ""
+) -> Callable[..., Any]:
+    """Import a function of the user's, anew where its file changed since this process imported it.
 
     The folders stay at the end of Python's path, since a function may import other modules of theirs when it runs.
 
@@ -407,16 +447,26 @@ def load_named(name: str, what: str, python_path: str | Path | Sequence[str | Pa
         name: The module and the function in it, ``module:function``.
         what: What the user gave it as, for the errors: "--train", "the model".
         python_path: Folders in which the module may lie, searched after everything installed.
+        source: `source_fingerprint` of the text that is to run; a process that has it keeps it, whatever the file
+            holds now. By default the file's text.
 
     Raises:
-        InputError: There is no such folder, module or function, or the module fails to import.
+        InputError: There is no such folder, module or function, the module fails to import, or the file has another
+            text than ``source``.
     """
     module_name, _, function_name = name.partition(":")
     if not function_name or not module_name:
         raise InputError(f"{what} {one_line(name, 80)} is not of the form module:function")
-    _append_folders(python_folders(python_path))
+    folders = python_folders(python_path)
+    _append_folders(folders)
+    if source:
+        kept = getattr(sys.modules.get(module_name), function_name, None)
+        if callable(kept) and source_fingerprint(kept) == source:
+            return kept
     try:
-        module = _import(module_name)
+        module = import_current(module_name, folders)
+    except InputError:
+        raise
     except (Exception, SystemExit) as error:  # the module is the user's: anything may go wrong in it
         failed = one_line(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {one_line(error)}"
         raise InputError(
@@ -430,6 +480,8 @@ def load_named(name: str, what: str, python_path: str | Path | Sequence[str | Pa
         module_path = module.__name__  # not imported functions; os.path calls itself posixpath
         own = [n for n in public if getattr(getattr(module, n), "__module__", "") == module_path]
         raise unknown_name(f"function in {module_name}", function_name, own)
+    if source and source_fingerprint(function) != source:
+        raise InputError(f"{what} {one_line(name, 80)}: its file changed while this ran: give the command again")
     return function
 
 
@@ -446,26 +498,21 @@ def _append_folders(folders: Sequence[Path]) -> None:
             sys.path.append(str(folder))
 
 
-def _import(name: str) -> Any:
-    """Import a module from where child processes find it, too.
-
-    Raises:
-        ModuleNotFoundError: It lies in the current folder only, whether or not it was imported from there before.
-    """
-    top = name.partition(".")[0]
-    with without_current_folder():
-        finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        if not any(f.find_spec(top, sys.path if f is PathFinder else None) for f in finders):
-            raise ModuleNotFoundError(f"No module named {top!r}")
-        return importlib.import_module(name)
-
-
 def source_fingerprint(function: Callable[..., Any]) -> str:
-    """Return the fingerprint of the file in which a function stands; "unknown" where there is none."""
+    """Return the fingerprint of the text that a function was compiled from; "unknown" where there is none.
+
+    It is of the text that runs, also where the file changed meanwhile.
+    """
     from memorisk.runs.files import file_fingerprint  # NumPy, which --help does without
 
+    plain: Any = inspect.unwrap(function)
+    while isinstance(plain, partial):
+        plain = inspect.unwrap(plain.func)
+    module = getattr(plain, "__module__", None) or type(plain).__module__
+    if (loaded := loaded_fingerprint(module)) is not None:
+        return loaded
     try:
-        source = inspect.getsourcefile(inspect.unwrap(function))
+        source = inspect.getsourcefile(plain)
         return file_fingerprint(source) if source else "unknown"
     except (TypeError, ValueError, OSError):
         return "unknown"

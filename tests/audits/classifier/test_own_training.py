@@ -1,6 +1,5 @@
 """Twins made by the user's own training function."""
 
-import importlib
 import os
 import subprocess
 import sys
@@ -10,9 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from memorisk.audits.classifier.options import options_from
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.cli.main import main
 from memorisk.report.result import Result
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.files import file_fingerprint
 from memorisk.training.classifiers.jobs import LOGITS
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -69,7 +71,28 @@ def gives_too_few(images, labels, **rest):
 
 def takes_too_little(images, labels, *, seed):
     return None
+
+
+class Misfit(nn.Module):
+    def forward(self, x):
+        return x @ x[0, 0, 0, :3]
+
+
+def misfits(images, labels, **rest):
+    return Misfit()
+
+
+def breaks_soon(images, labels, *, begun, good="0", num_classes, **rest):
+    from pathlib import Path
+    from uuid import uuid4
+    done = len(list(Path(begun).iterdir()))
+    (Path(begun) / str(uuid4())).touch()
+    if done < int(good):
+        return train(images, labels, num_classes=num_classes, **rest)
+    raise ValueError("my bug")
 '''
+FAILING = {"breaks": "raise ZeroDivisionError", "leaves": "raise SystemExit", "misfits": "x @ x[0"}
+"""Lines on which functions fail."""
 TINY = {"models": 2, "processes": 1, "python_path": "."}
 
 
@@ -108,12 +131,19 @@ def test_the_function_is_given_its_twins_half_and_a_validation_part_that_nobody_
     assert abs(len(val) / (len(val) + found.summary["n_canary"]) - 0.1) < 0.02
     assert "partners cannot share batch slots" in " ".join(found.summary["notes"])
     assert found.summary["model"] == f"{mine}:train"
+    assert found.summary["training"] == {
+        "function": f"{mine}:train",
+        "settings": {"keep": str(kept), "lr": "3e-4"},
+        "file_hash": file_fingerprint(tmp_path / f"{mine}.py"),
+    }
 
 
 @pytest.mark.thorough
 def test_a_function_that_takes_datasets_makes_the_same_twins(mine):
     arrays = audit_classifier("digits", out="a", train=f"{mine}:train", **TINY)
     datasets = audit_classifier("digits", out="d", train=f"{mine}:train_dataset", **TINY)
+    assert isinstance(arrays, Result)
+    assert isinstance(datasets, Result)
     pd.testing.assert_frame_equal(arrays.per_image, datasets.per_image)
 
 
@@ -124,9 +154,12 @@ def test_a_changed_text_trains_again_and_the_same_one_does_not(mine, tmp_path):
     audit_classifier("digits", **settings)
     assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run" / LOGITS).iterdir()} == first
     (tmp_path / f"{mine}.py").write_text(MODULE.replace("5 * weights", "7 * weights"))
-    importlib.reload(sys.modules[mine])
     audit_classifier("digits", **settings)
-    assert len(list((tmp_path / "run" / LOGITS).iterdir())) == 4
+    after = [p for p in (tmp_path / "run" / LOGITS).iterdir() if p.name not in first]
+    assert len(after) == 2
+    before = [np.load(tmp_path / "run" / LOGITS / name) for name in first]
+    ratios = {round(float(np.median(abs(np.load(p) / q)).item()), 3) for p in after for q in before}
+    assert 1.4 in ratios  # 7 / 5: the changed text made them
 
 
 def test_the_placebo_has_a_validation_part_too(mine, tmp_path):
@@ -136,6 +169,32 @@ def test_the_placebo_has_a_validation_part_too(mine, tmp_path):
     audit_classifier("digits", out="run", **settings)
     assert len(list(kept.iterdir())) == 4
     assert all(len(np.load(f)["val_images"]) for f in kept.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("epochs", 1),
+        ("batch_size", 8),
+        ("lr", 0.1),
+        ("optimizer", "sgd"),
+        ("schedule", "step"),
+        ("weight_decay", 0.1),
+        ("class_weights", True),
+        ("augment", "flip"),
+        ("normalise", "none"),
+        ("precision", "bf16"),
+        ("model", "resnet18"),
+        ("weights", "none"),
+    ],
+)
+def test_settings_of_the_built_in_training_are_refused_beside_ones_own(setting, value):
+    given = {"train": "mine:train", setting: value}
+    with pytest.raises(InputError, match=rf"^{setting} is of the built-in training, .* \(--train-settings.{setting} V"):
+        options_from(given)
+    if setting in ("model", "normalise"):  # which the target's network has
+        assert getattr(options_from(given | {"target": "released.safetensors"}), setting) == value
+    assert options_from({"train": "mine:train", "head": "binary", "device": "cpu", "threads": 2}).head == "binary"
 
 
 def command(*arguments: str) -> int:
@@ -178,8 +237,9 @@ def test_a_module_that_fails_to_import_is_told_by_its_own_error(tmp_path, monkey
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("breaks", "failed with ZeroDivisionError: nothing to\\nshare"),
-        ("leaves", "failed with SystemExit: 5"),
+        ("breaks", "failed with ZeroDivisionError: nothing to\\nshare ({mine}.py, line {line}); 1 other job was not"),
+        ("leaves", "failed with SystemExit: 5 ({mine}.py, line {line})"),
+        ("misfits", "({mine}.py, line {line}); 1 other job was not finished"),
         ("returns_a_dict", "returned dict; it must return a torch.nn.Module"),
         ("gives_too_few", "gives logits of shape"),
     ],
@@ -188,7 +248,29 @@ def test_what_fails_in_the_users_code_is_told_in_one_line_and_exits_with_3(mine,
     assert command("--train", f"{mine}:{function}") == 3
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert message in error
+    lines = MODULE.splitlines()
+    at = {name: i for i, line in enumerate(lines, 1) for name, text in FAILING.items() if text in line}
+    assert message.format(mine=mine, line=at.get(function)) in error
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_fails_at_first_is_not_tried_again_with_every_seed(mine, tmp_path, processes):
+    """Two at a time may both have begun when the first fails."""
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    settings = {**TINY, "models": 8, "processes": processes, "train_settings": {"begun": str(begun)}}
+    with pytest.raises(MemoriskError, match=r"^the first job failed: .*; 7 other jobs were not finished$"):
+        audit_classifier("digits", out="run", train=f"{mine}:breaks_soon", **settings)
+    assert 1 <= len(list(begun.iterdir())) <= 2 * processes
+
+
+def test_what_fails_after_a_success_leaves_the_others_alone(mine, tmp_path):
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    settings = {**TINY, "models": 4, "train_settings": {"begun": str(begun), "good": "1"}}
+    with pytest.raises(MemoriskError, match=r"^3 of 4 jobs failed, the first with: "):
+        audit_classifier("digits", out="run", train=f"{mine}:breaks_soon", **settings)
+    assert len(list(begun.iterdir())) == 4
 
 
 @pytest.mark.thorough
@@ -219,3 +301,14 @@ def test_the_recipe_of_the_docs_runs_from_its_folder_in_two_processes(tmp_path):
     result = Result.load(out)
     assert result.summary["utility"]["test_accuracy"] > 3 * result.summary["utility"]["majority_share"]
     assert len(list((out / "weights").iterdir())) == 2
+
+
+def test_a_plan_says_when_the_duration_will_be_known(mine, capsys):
+    later = "an estimate appears once the first training is done"
+    planned = audit_classifier("digits", out="run", train=f"{mine}:train", dry_run=True, **TINY)
+    assert f"2 trainings, {later}" in repr(planned)
+    assert command("--train", f"{mine}:train", "--dry-run") == 0
+    printed = capsys.readouterr().out
+    assert later in printed
+    assert "unknown steps" not in " ".join(printed.split())
+    assert "unknown images" not in " ".join(printed.split())

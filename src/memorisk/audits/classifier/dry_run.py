@@ -119,13 +119,21 @@ class DryRun:
         return not self.notes and not self.without_partner.n_groups
 
     @property
+    def time(self) -> str:
+        """How long the trainings take, or when that will be known."""
+        if self.seconds is not None:
+            return f"about {duration(self.seconds)} on this machine"
+        if self.cost.steps is None:  # the user's own function tells its end alone
+            return "an estimate appears once the first training is done"
+        return "an estimate appears while they run"
+
+    @property
     def lines(self) -> list[str]:
         """The plan in a few lines: what is trained, how long it takes, whether it could pass, and what is missing."""
         parts = ", ".join(f"{number:,} {name}" for name, number in self.parts.items())
         listing = sum(row.testable for row in self.classes)
         told = [
-            f"{plural(self.cost.trainings or 0, 'training', 'trainings')}, "
-            + ("of unknown duration" if self.seconds is None else f"about {duration(self.seconds)} on this machine"),
+            f"{plural(self.cost.trainings or 0, 'training', 'trainings')}, {self.time}",
             f"network {self.network}",
             f"design {self.design}, seeds {listed(self.seeds, 16)}; images: {parts}",
             f"somebody could be flagged in {listing:,} of {plural(len(self.classes), 'class', 'classes')}",

@@ -1,6 +1,6 @@
 """The settings of the classifier audit: one frozen dataclass for Python, the command line and YAML at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,15 @@ from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.options import CheckpointSeconds, Device, OneImagePerPatient, Threads, grouped
-from memorisk.runs.settings import FunctionOptions, check_between, check_counts, check_finite, check_types, settings_of
+from memorisk.runs.settings import (
+    NAMES_A_FUNCTION,
+    FunctionOptions,
+    check_between,
+    check_counts,
+    check_finite,
+    check_types,
+    settings_of,
+)
 from memorisk.training.engine.options import Model, SplitSeed, TrainOptions, Weights
 
 WORKER_MODULES = ("memorisk.training.classifiers.jobs", "memorisk.images.pixels")
@@ -98,8 +106,9 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
 
     weights: Weights = None
 
-    train: str | None = None
-    """Your own training function as module:function, instead of the built-in training."""
+    train: str | None = field(default=None, metadata=NAMES_A_FUNCTION)
+    """Your own training function as module:function, instead of the built-in training. Its settings are
+    --train-settings; those of the built-in training are refused."""
 
     train_settings: dict[str, str] | None = None
     """Settings passed to your training function, as --train-settings.NAME VALUE."""
@@ -200,8 +209,28 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
                 "score_augmentations scores on the training's own augmentations: name them with augment"
                 + (" and leave out --train" if self.train else "")
             )
+        self._refuse_unused_recipe()
         if self.train_settings and not self.train:
             raise InputError("train_settings are for your own training function: name it with --train module:function")
+
+    def _refuse_unused_recipe(self) -> None:
+        """Refuse settings of the built-in training beside the user's own, which does not get them.
+
+        The head is used: it says what the labels are. A target is a network that memorisk builds and scales pixels for.
+
+        Raises:
+            InputError: One is given.
+        """
+        if not self.train:
+            return
+        used = {"head", *(("model", "normalise") if self.target else ())}
+        names = {"model", "weights", *(one.name for one in fields(TrainOptions))} - used
+        for one in fields(self):
+            if one.name in names and getattr(self, one.name) != one.default:
+                raise InputError(
+                    f"{one.name} is of the built-in training, and your own function makes the models: leave it out, or "
+                    f"hand it over with train_settings (--train-settings.{one.name} VALUE)"
+                )
 
     @property
     def chosen_design(self) -> Design:

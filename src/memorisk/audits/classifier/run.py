@@ -263,7 +263,7 @@ def _context(
         n_not_sampled=store.manifest.n_not_sampled,
         model=recipe.model,
         pixels=store.images.shape[1:3],
-        training=recipe.describe(),
+        training=recipe.shown(),
         data_hash=store.data_hash,
         dataset=store.manifest.name,
         versions=versions(),

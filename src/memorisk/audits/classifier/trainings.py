@@ -26,6 +26,7 @@ from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
+from memorisk.runs.settings import source_fingerprint
 from memorisk.runs.steps import StepFiles, metered
 from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy, logit_margin
@@ -51,6 +52,7 @@ class Recipe:
         threads: Of each training.
         own: The user's training function.
         own_settings: Its settings.
+        own_source: Fingerprint of its file's text, the same for every model of the audit.
     """
 
     model: str
@@ -62,6 +64,7 @@ class Recipe:
     threads: int
     own: str | None
     own_settings: dict[str, str]
+    own_source: str
 
     def describe(self) -> dict[str, Any]:
         """Describe, for the run folder, everything by which two trainings are the same."""
@@ -74,6 +77,12 @@ class Recipe:
             "function": self.own,
             "settings": self.own_settings,
         }
+
+    def shown(self) -> dict[str, Any]:
+        """Describe, for the report, what made the models: of the user's own training the function and its text."""
+        if self.own is None:
+            return self.describe()
+        return {"function": self.own, "settings": self.own_settings, "file_hash": self.own_source}
 
 
 def training_device(options: ClassifierOptions) -> str:
@@ -100,8 +109,7 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) ->
     spec = model_spec(name)
     given = TrainOptions(**{f: getattr(options, f) for f in TrainOptions.__dataclass_fields__})
     train = resolve_options(given, spec)
-    if options.train:
-        load_function(options.train, options.python_path)
+    source = source_fingerprint(load_function(options.train, options.python_path)) if options.train else ""
     device = training_device(options)
     return Recipe(
         model=options.train or name,
@@ -113,6 +121,7 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) ->
         threads=options.threads,
         own=options.train,
         own_settings=dict(options.train_settings or {}),
+        own_source=source,
     )
 
 
@@ -140,6 +149,7 @@ def make_jobs(
             threads=recipe.threads,
             own=recipe.own,
             own_settings=recipe.own_settings,
+            own_source=recipe.own_source,
             python_path=options.python_path,
             val_rows=val,
             keep_weights=not options.discard_weights,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,19 +145,19 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     if as_json:
         print_json(to_json(found) | {"cost": found.cost.as_json()})
         return
-    from memorisk.audits.classifier.dry_run import duration
-
     console = plain_console()
     console.print(Text(f"design {found.design}, seeds {', '.join(map(str, found.seeds))}"), soft_wrap=True)
     console.print(Text(f"network {one_line(found.network, 120)}"), soft_wrap=True)
     for name, number in found.parts.items():
         console.print(Text(f"{number:>14,} images in {name}"))
-    for line in found.cost.lines():
+    own = found.cost.steps is None  # the user's training, whose steps memorisk does not see
+    known = replace(found.cost, steps=0, images_trained=0) if own else found.cost
+    for line in known.lines():
         console.print(Text(line))
     if found.bytes_until_the_end:
         console.print(Text(f"{found.bytes_until_the_end:>14,} bytes of changed images, until the end"))
-    if found.seconds is not None:
-        console.print(Text(f"about {duration(found.seconds)} of training on this machine"), soft_wrap=True)
+    if found.cost.trainings:
+        console.print(Text(f"time of the trainings: {found.time}"), soft_wrap=True)
     counts = ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one")
     answer = "could anybody\nbe flagged?"
     table = plain_table(("class", *counts, "a single patient is\nnoticed, at best, from", answer), left=[answer])

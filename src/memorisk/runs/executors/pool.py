@@ -13,16 +13,16 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError
+from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError, plural
 from memorisk.runs.executors.placement import Placement
 from memorisk.runs.executors.worker import Outcome, attempt, worker_requirements
 from memorisk.runs.processes import SAFE_ENVIRONMENT, safe_start, start_server
@@ -66,24 +66,33 @@ def run_jobs(
     Raises:
         InputError: A job was given bad input, or the cluster cannot take jobs.
         MemoriskError: Some jobs failed, or a worker was killed; the others ran to their end and what they wrote stays.
+            Where the user's own function failed before any job had succeeded, the others are not begun, or ended.
     """
     outcomes: list[Outcome] = []
-    source: Iterable[Outcome]
+    source: Generator[Outcome, None, None]
     if place is not None and place.remote:
         source = _on_cluster(function, jobs, place, threads)
     elif processes <= 1 or len(jobs) <= 1:
         source = (attempt(function, job, i) for i, job in enumerate(jobs))
     else:
         source = _side_by_side(function, jobs, processes, threads)
-    for outcome in source:
-        outcomes.append(outcome)
-        if on_done:
-            on_done(outcome)
+    stopped = False
+    with closing(source):
+        for outcome in source:
+            outcomes.append(outcome)
+            if on_done:
+                on_done(outcome)
+            stopped = outcome.user_code and all(other.error is not None for other in outcomes)
+            if stopped:
+                break
     failed = sorted((o for o in outcomes if o.error is not None), key=lambda o: o.index)
     if failed:
         if failed[0].bad_input:
             raise InputError(failed[0].error)
         hint = f"; {RESUME_HINT}" if len(jobs) > 1 else ""
+        if stopped and len(outcomes) < len(jobs):
+            others = plural(len(jobs) - len(outcomes), "other job was", "other jobs were")
+            raise MemoriskError(f"the first job failed: {failed[0].error}; {others} not finished")
         raise MemoriskError(f"{len(failed)} of {len(jobs)} jobs failed, the first with: {failed[0].error}{hint}")
     return [o.value for o in sorted(outcomes, key=lambda o: o.index)]
 
@@ -146,7 +155,7 @@ _open: list[_Pool] = []
 
 def _side_by_side(
     function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, threads: int
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """Outcomes in the order in which jobs end; an open pool is used and left open, unless something goes wrong.
 
     Raises:
@@ -191,7 +200,7 @@ def connection(place: Placement) -> Iterator[None]:
 
 def _on_cluster(
     function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """Outcomes of jobs on a cluster, in the order in which they end."""
     if not jobs:
         return

@@ -22,7 +22,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from memorisk.runs.environment import versions
-from memorisk.runs.errors import FULL_DISK_CODES, InputError, MemoriskError, one_line
+from memorisk.runs.errors import FULL_DISK_CODES, InputError, MemoriskError, UserCodeError, one_line
 from memorisk.runs.plugins import plugin_versions
 from memorisk.runs.processes import SAFE_ENVIRONMENT, environment_variables
 
@@ -130,6 +130,8 @@ class Outcome:
     value: Any = None
     error: str | None = None
     bad_input: bool = False
+    user_code: bool = False
+    """The error is one of the user's own function."""
 
 
 def attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
@@ -139,7 +141,7 @@ def attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
     except InputError as error:
         return Outcome(index, error=str(error), bad_input=True)
     except MemoriskError as error:
-        return Outcome(index, error=str(error))
+        return Outcome(index, error=str(error), user_code=isinstance(error, UserCodeError))
     except OSError as error:
         if error.errno in FULL_DISK_CODES:
             where = f" for {one_line(error.filename, 120)}" if error.filename else ""

@@ -17,10 +17,11 @@ from torch import nn
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.models.network_parts import head_module
-from memorisk.runs.errors import MemoriskError, one_line
+from memorisk.runs.errors import MemoriskError, UserCodeError, one_line
 from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
 from memorisk.runs.settings import source_fingerprint
 from memorisk.runs.steps import written_steps
+from memorisk.runs.user_modules import user_line
 from memorisk.training.classifiers.fit import FitLog, check_fit, fit
 from memorisk.training.classifiers.linear_heads import new_head, refuse_augmentation
 from memorisk.training.classifiers.private import fit_private, privacy_of, refuse_private
@@ -175,7 +176,8 @@ def run_training(job: TrainJob) -> JobLog:
 
     Raises:
         InputError: The network or the user's function does not fit the images.
-        MemoriskError: The loss became NaN, or the user's function failed.
+        UserCodeError: The user's function failed.
+        MemoriskError: The loss became NaN.
     """
     if job.done:
         return JobLog(job.key, None, 0.0, 0)
@@ -214,7 +216,7 @@ def check_job(job: TrainJob) -> None:
     """
     images = read_array(job.images, mmap=True)
     if job.own is not None:
-        check_call(job.own, load_function(job.own, job.python_path), job.own_settings)
+        check_call(job.own, load_function(job.own, job.python_path, job.own_source), job.own_settings)
         return
     if model_spec(job.model).frozen_trunk and job.options.one_regime == "full":
         refuse_augmentation(job.options)
@@ -277,7 +279,7 @@ def _run_user_training(job: TrainJob) -> JobLog:
     """Run the user's own function (METHODS section 1; shared slots are impossible, the report says so)."""
     assert job.own is not None
     begun = time.perf_counter()
-    function = load_function(job.own, job.python_path)
+    function = load_function(job.own, job.python_path, job.own_source)
     check_call(job.own, function, job.own_settings)
     images = read_array(job.images, mmap=True)
     val = np.empty(0, dtype=np.intp) if job.val_rows is None else job.val_rows
@@ -288,14 +290,16 @@ def _run_user_training(job: TrainJob) -> JobLog:
                 named[CLASSES] = job.n_outputs
             model = function(*given, **named, seed=job.seed, device=job.device, **job.own_settings)
             if not isinstance(model, nn.Module):
-                raise MemoriskError(
+                raise UserCodeError(
                     f"{job.own} returned {type(model).__name__}; it must return a torch.nn.Module giving logits"
                 )
             logits = user_model_logits(model, images, job.device)
-    except MemoriskError:
-        raise
+        _refuse_logits(job, logits)
+    except MemoriskError as error:
+        raise UserCodeError(str(error)) from error
     except (Exception, SystemExit) as error:  # the user's code: it is told by its own type and message
-        raise MemoriskError(f"{job.own} failed with {type(error).__name__}: {one_line(error)}") from error
+        told = f"{type(error).__name__}: {one_line(error)}{user_line(error)}"
+        raise UserCodeError(f"{job.own} failed with {told}") from error
     save_result(job, model, logits)
     return JobLog(job.key, None, time.perf_counter() - begun, 0)
 
@@ -337,18 +341,27 @@ def save_result(job: TrainJob, model: nn.Module | None, logits: np.ndarray) -> N
     Raises:
         MemoriskError: Logits that are not finite, or of another shape than the images and classes ask for.
     """
-    if logits.shape != (len(job.targets), job.n_outputs):
-        raise MemoriskError(
-            f"the model gives logits of shape {logits.shape}; {(len(job.targets), job.n_outputs)} are needed"
-        )
-    if not np.isfinite(logits).all():
-        raise MemoriskError("the trained model gives logits that are NaN or infinite: lower the learning rate")
+    _refuse_logits(job, logits)
     if job.keep_weights and model is not None:
         state = model.state_dict()  # a user's module may keep other things than tensors in it
         tensors = {k: v.detach().cpu().contiguous() for k, v in state.items() if isinstance(v, torch.Tensor)}
         with atomic_path(job.out / WEIGHTS / f"{job.key}.safetensors") as temporary:
             save_file(_unshared_tensors(tensors), temporary)
     write_array(job.logits_file, logits.astype(np.float32))
+
+
+def _refuse_logits(job: TrainJob, logits: np.ndarray) -> None:
+    """Refuse logits that are not finite, or of another shape.
+
+    Raises:
+        MemoriskError: As said.
+    """
+    if logits.shape != (len(job.targets), job.n_outputs):
+        raise MemoriskError(
+            f"the model gives logits of shape {logits.shape}; {(len(job.targets), job.n_outputs)} are needed"
+        )
+    if not np.isfinite(logits).all():
+        raise MemoriskError("the trained model gives logits that are NaN or infinite: lower the learning rate")
 
 
 def _unshared_tensors(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

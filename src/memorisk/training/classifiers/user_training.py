@@ -20,17 +20,18 @@ from memorisk.training.engine.predict import predict_batch_size
 CLASSES = "num_classes"
 
 
-def load_function(name: str, python_path: Sequence[Path] = ()) -> Callable[..., Any]:
+def load_function(name: str, python_path: Sequence[Path] = (), source: str = "") -> Callable[..., Any]:
     """Import the user's training function, ``module:function``.
 
     Args:
         name: The module and the function in it.
         python_path: Folders that are searched last.
+        source: Fingerprint of the text that is to run; by default the text that the file has now.
 
     Raises:
-        InputError: There is no such module or function, or the module fails to import.
+        InputError: There is no such module or function, the module fails to import, or its text is another one.
     """
-    return load_named(name, "--train", python_path)
+    return load_named(name, "--train", python_path, source=source)
 
 
 def function_arguments(
