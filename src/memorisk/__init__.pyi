@@ -1320,6 +1320,7 @@ def gate(
     weights: Sequence[str | Path] = (),
     images: Sequence[str | Path] = (),
     require: str = "pass",
+    kinds: Sequence[str] = ("exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted"),
     key: Sequence[str | Path] = (),
     require_signature: bool = False,
 ) -> GateDecision:
@@ -1330,6 +1331,8 @@ def gate(
         weights: Files of weights that are to be released.
         images: Folders or files of images that are to be released.
         require: ``pass``, or ``not-fail``, which lets through what could not be decided.
+        kinds: Kinds of copies that a pass of a generated set must be about: those that are named here and that its
+            audit did not plant stop the release.
         key: Public keys that are trusted: one of them must have signed the statement.
         require_signature: Refuse a statement whose signature is not verified, also where no key is given.
 

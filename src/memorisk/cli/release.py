@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from memorisk.cli.settings import AS_JSON, FLAT, PATHS, SWITCH, with_progress_bar
 from memorisk.images.options import ImageOptions
 from memorisk.report.statements.statement import COPY_KINDS, CopyKind
+from memorisk.runs.errors import UsageError
 
 _IMAGES = ImageOptions()
 
@@ -48,14 +49,20 @@ def statement(
     page
         HTML file for one printed side in plain words, for a data-protection officer, with an appendix.
     """
-    from memorisk.audits.release.statement import write_statement
+    from memorisk.audits.release.statement import write_officer_page, write_statement
     from memorisk.cli.show.release import show_statement
 
-    found = with_progress_bar(
-        write_statement, runs, out=out, weights=weights, images=images, sign=sign, passphrase=passphrase, page=page
-    )
-    show_statement(found, page, as_json=json)
-    return 0 if found.statement.verdict.status == "pass" else 1
+    if out is not None:
+        found = with_progress_bar(
+            write_statement, runs, out=out, weights=weights, images=images, sign=sign, passphrase=passphrase, page=page
+        )
+        told, folder = found.statement, found.folder
+    elif page is not None and sign is None:
+        told, folder = with_progress_bar(write_officer_page, runs, page, weights=weights, images=images), None
+    else:
+        raise UsageError("no folder for the statement: add --out FOLDER, or give --page FILE.html alone for the page")
+    show_statement(told, folder, page, as_json=json)
+    return 0 if told.verdict.status == "pass" else 1
 
 
 def gate(

@@ -15,6 +15,7 @@ from memorisk.report.page import render_page
 from memorisk.report.statements.officer_page import officer_page
 from memorisk.report.statements.statement import Statement
 from memorisk.runs.errors import InputError
+from tests.commands import refusal
 from tests.report.chromium import Chromium
 from tests.report.conftest import browser
 
@@ -170,6 +171,6 @@ def test_the_page_alone_takes_no_folder_and_a_statement_takes_one(runs: Path, tm
     assert "Statement:" not in told
     assert alone.read_bytes() == (both / "page.html").read_bytes()
     assert {*tmp_path.iterdir()} == {both, alone}
-    for given in ({}, {"page": tmp_path / "other.html", "sign": tmp_path / "key.pem"}):
-        with pytest.raises(InputError, match="add --out FOLDER"):
-            write_statement("runs/clean", **given)
+    for given in ([], ["--page", tmp_path / "other.html", "--sign", tmp_path / "key.pem"]):
+        assert "add --out FOLDER" in refusal(capsys, "statement", "runs/clean", *given)
+    assert {*tmp_path.iterdir()} == {both, alone}

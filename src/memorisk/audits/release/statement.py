@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from memorisk import __version__
 from memorisk.audits.generated.sets import SYNTHETIC
@@ -34,9 +33,6 @@ from memorisk.runs.folder import CONFIG
 from memorisk.runs.locks import folder_lock
 from memorisk.runs.workload import Progress, no_progress
 
-if TYPE_CHECKING:  # cryptography is an extra
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 CARD = "model-card.md"
 _TITLE, _HEAD = "one page for the data-protection officer</title>", 4096
 """By which a page of an earlier statement is known, and within how many characters."""
@@ -57,8 +53,8 @@ class StatementFiles:
     """What was written."""
 
     statement: Statement
-    folder: Path | None
-    """With ``privacy-statement.json`` and ``model-card.md``; None where only the page was asked for."""
+    folder: Path
+    """With ``privacy-statement.json`` and ``model-card.md``."""
 
 
 def make_statement(
@@ -110,7 +106,7 @@ def make_statement(
 def write_statement(
     runs: str | Path | Sequence[str | Path],
     *,
-    out: str | Path | None = None,
+    out: str | Path,
     weights: Sequence[str | Path] = (),
     images: Sequence[str | Path] = (),
     sign: str | Path | None = None,
@@ -122,7 +118,7 @@ def write_statement(
 
     Args:
         runs: As for `make_statement`.
-        out: A folder: new, empty, or one that holds a statement to be replaced; None writes the page alone.
+        out: A folder: new, empty, or one that holds a statement to be replaced.
         weights: As for `make_statement`.
         images: As for `make_statement`.
         sign: File of an Ed25519 private key that signs the statement.
@@ -138,27 +134,14 @@ def write_statement(
         >>> found = write_statement("runs/synthetic", images=["shared/kept"], out="release")  # doctest: +SKIP
         >>> found.statement.verdict.status  # doctest: +SKIP
     """
-    if out is None and (page is None or sign is not None):
-        raise InputError("no folder for the statement: add --out FOLDER (or --page FILE.html alone, for the page)")
-    folder = None if out is None else Path(out)
+    folder = Path(out)
     given = [runs] if isinstance(runs, str | Path) else list(runs)
     sheet = None if page is None else Path(page)
     _check_places(folder, [Path(run) for run in given], [Path(path) for path in images], sheet)
     private = None if sign is None else read_private_key(sign, passphrase)
     statement = make_statement(runs, weights=weights, images=images, progress=progress)
-    side = None if sheet is None else _render(statement)
-    if folder is not None:
-        _write(folder, statement, private, sheet, side)
-    elif sheet is not None and side is not None:
-        write_text(sheet, side)
-    return StatementFiles(statement, folder)
-
-
-def _write(
-    folder: Path, statement: Statement, private: "Ed25519PrivateKey | None", sheet: Path | None, side: str | None
-) -> None:
-    """Write all files of a statement, the statement itself last."""
     told, card = statement.as_in_toto().as_bytes(), model_card(statement)
+    side = None if sheet is None else _render(statement)
     if private is not None:
         signature = make_signature(told, PAYLOAD_TYPE, private)
         told = Envelope(payload=told, payload_type=PAYLOAD_TYPE, signatures=(signature,)).as_bytes()
@@ -170,6 +153,34 @@ def _write(
             write_text(sheet, side)
         write_bytes(folder / STATEMENT, told)
     (folder / ".lock").unlink(missing_ok=True)
+    return StatementFiles(statement, folder)
+
+
+def write_officer_page(
+    runs: str | Path | Sequence[str | Path],
+    page: str | Path,
+    *,
+    weights: Sequence[str | Path] = (),
+    images: Sequence[str | Path] = (),
+    progress: Progress = no_progress,
+) -> Statement:
+    """Write the page for the data-protection officer alone, and return the statement that it shows.
+
+    Args:
+        runs: As for `make_statement`.
+        page: As for `write_statement`.
+        weights: As for `make_statement`.
+        images: As for `make_statement`.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: As `make_statement`, or ``page`` is something else; nothing was written.
+    """
+    given = [runs] if isinstance(runs, str | Path) else list(runs)
+    _check_places(None, [Path(run) for run in given], [Path(path) for path in images], Path(page))
+    statement = make_statement(runs, weights=weights, images=images, progress=progress)
+    write_text(Path(page), _render(statement))
+    return statement
 
 
 def _render(statement: Statement) -> str:

@@ -13,15 +13,14 @@ if TYPE_CHECKING:  # image libraries come with it
     from pathlib import Path
 
     from memorisk.audits.release.export import Export
-    from memorisk.audits.release.statement import StatementFiles
     from memorisk.audits.release.tracking import TrackedRun
+    from memorisk.report.statements.statement import Statement
 
 _MOST = 6
 
 
-def show_statement(found: "StatementFiles", page: "Path | None", *, as_json: bool) -> None:
-    """The joint verdict, each run's own, what it is tied to, and where the files lie."""
-    statement = found.statement
+def show_statement(statement: "Statement", folder: "Path | None", page: "Path | None", *, as_json: bool) -> None:
+    """Show the joint verdict, each run's own, what it is tied to, and where the files lie; of a page, it alone."""
     if as_json:
         print_json(statement.as_json())
         return
@@ -38,8 +37,8 @@ def show_statement(found: "StatementFiles", page: "Path | None", *, as_json: boo
     ]
     for line in (
         *lines,
-        *([] if found.folder is None else [f"Statement: {found.folder / 'privacy-statement.json'}"]),
-        *([] if found.folder is None else [f"Card: {found.folder / 'model-card.md'}"]),
+        *([] if folder is None else [f"Statement: {folder / 'privacy-statement.json'}"]),
+        *([] if folder is None else [f"Card: {folder / 'model-card.md'}"]),
         *([] if page is None else [f"Page: {page}"]),
     ):
         console.print(Text(line), soft_wrap=True)
