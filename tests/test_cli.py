@@ -345,7 +345,7 @@ VALUES = [
     (("--train-settings.depth", 3), "name it with --train"),
     (("--pseudonymise", "--pseudonym-key", "nowhere"), "cannot be read"),
     (("--checkpoint-seconds", -1), "0 or more"),
-    (("superfluous",), "Unused"),
+    (("superfluous",), "1 word too many: superfluous"),
 ]
 
 

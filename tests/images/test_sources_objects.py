@@ -327,7 +327,7 @@ def test_a_plain_class_is_a_source_and_settings_are_arguments(tmp_path: Path) ->
     ]
     with pytest.raises(InputError, match=r"unknown setting 'group_colum'.* Did you mean 'group_column'"):
         memorisk.check_images(Plain(), store=tmp_path, group_colum="who")
-    for wrong, what in ((None, "are None"), ([1, 2, 3], "type list"), (iter([]), "list_iterator"), (7, "type int")):
+    for wrong, what in ((None, "are None"), ([1, 2, 3], "are a list"), (iter([]), "list_iterator"), (7, "type int")):
         with pytest.raises(InputError, match=what):
             memorisk.check_images(wrong)  # type: ignore[arg-type]
         with pytest.raises(InputError, match=what):

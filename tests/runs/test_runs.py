@@ -369,3 +369,17 @@ def test_an_interrupt_that_a_library_swallows_still_ends_the_process():
     _, err = run.communicate(timeout=30)
     assert run.returncode == 130
     assert err == "stopped\n"
+
+
+def test_what_a_kill_leaves_before_the_settings_are_written_is_a_run_to_go_on_with(tmp_path: Path) -> None:
+    for name in (".stage.json.a1b2c3.part", ".config.yaml.d4e5f6.part"):
+        (tmp_path / name).write_bytes(b"{")
+    check_out_folder(tmp_path, {}, identity=[])
+    with open_run(tmp_path, {"run": "a"}, identity=["run"]):
+        pass
+    assert not [*tmp_path.glob(".*.part")]
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / ".thesis.part").touch()
+    with pytest.raises(InputError, match="holds files that are no run"):
+        check_out_folder(mine, {}, identity=[])

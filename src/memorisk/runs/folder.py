@@ -229,7 +229,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
             f"--out {one_line(out)} belongs to another user and is open to others; a run folder is personal data: "
             "choose a folder of your own"
         )
-    entries = {p.name for p in out.iterdir()} - {LOCK, f"{LOCK}.held", STAGE}
+    entries = {p.name for p in out.iterdir() if not _half_written(p.name)} - {LOCK, f"{LOCK}.held", STAGE}
     if not entries:
         return
     if CONFIG not in entries:
@@ -246,6 +246,11 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
             if name == "data_hash":
                 difference = f"of other data, or of the same read with other settings{other_settings(before, now)}"
             raise InputError(f"--out {one_line(out)} holds a run {difference}. {_ANOTHER}")
+
+
+def _half_written(name: str) -> bool:
+    """Return whether a file is what a kill leaves in the middle of writing the settings or the stage."""
+    return name.endswith(".part") and name.startswith((f".{CONFIG}.", f".{STAGE}."))
 
 
 def _kind(identity: Any) -> list[Any]:

@@ -7,6 +7,7 @@ them changed since it was imported, all modules of its folder are imported anew.
 """
 
 import importlib
+import inspect
 import os
 import sys
 import sysconfig
@@ -177,7 +178,7 @@ def _forget_changed(roots: Collection[str]) -> None:
 
 def _running() -> set[int]:
     """Return the namespaces of the main script and of all code that is being run in this thread, by their ids."""
-    running, frame = {id(vars(sys.modules["__main__"]))}, sys._getframe()
+    running, frame = {id(vars(sys.modules["__main__"]))}, inspect.currentframe()
     while frame is not None:
         running.add(id(frame.f_globals))
         frame = frame.f_back
@@ -216,13 +217,11 @@ def _has_changed(module: ModuleType) -> bool:
 
 
 def _process_begun() -> float | None:
-    """Return when this process began, in seconds since 1970 and never too late; None where the system does not say."""
+    """Return when this process began, in seconds since 1970 to a hundredth; None where the system does not say."""
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        lines = Path("/proc/stat").read_text().splitlines()
-        booted = next(int(line.split()[1]) for line in lines if line.startswith("btime"))
-        begun = booted + ticks / os.sysconf("SC_CLK_TCK") - 1
-    except (OSError, ValueError, IndexError, StopIteration):
+        begun = time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    except (AttributeError, OSError, ValueError, IndexError):
         return None
     return begun if 0 < begun <= time.time() else None
 

@@ -21,7 +21,7 @@ from memorisk.studies.detectors.options import bench_options
         ({"backbones": ()}, "give one or more"),
         ({"seeds": (1, 1)}, "each once"),
         ({"shares": (0.5, 0.2, 0.2, 0.2)}, "add up to 1"),
-        ({"shares": (0.5, 0.5)}, "give four"),
+        ({"shares": (0.5, 0.5)}, r"shares is \(0.5, 0.5\); give a list of 4"),
         ({"specificity": 1.0}, "between 0 and 1"),
         ({"percent": 0}, "between 0 and 100"),
         ({"domain": "none"}, "unknown domain"),

@@ -202,7 +202,7 @@ def test_a_plan_counts_the_trainings_and_tells_what_would_fail(tmp_path: Path) -
         ({"seeds": 1}, "seeds is 1; it must be a list of whole numbers"),
         ({"settings": 5}, "settings needs settings by name, not 5"),
         ({"settings": {"gallery": "no"}}, "gallery is 'no'; give true or false, without quotes"),
-        ({"settings": {"epochs": "many"}}, "epochs is 'many'; it must be a whole number"),
+        ({"settings": {"epochs": "many"}}, "epochs is 'many'; give a whole number"),
         ({"datasets": {"x": {"images": "digits", "skip": "CNN"}}}, "skip is a list"),
         ({"datasets": {"x": {"images": "digits", "skip": ["CNN", "ResNet"]}}}, "nothing is left of the study"),
         ({"explain": {"feature": ["before"]}}, "Did you mean 'features'"),
