@@ -155,7 +155,9 @@ def cluster_block(result: Result, terms: Terms, redact: bool) -> list[Block]:
     others = len(every) - len(table)
     if not len(every):
         return []
-    told = [Paragraph(wording.OTHER_CLUSTERS.format(clusters=plural(others, "cluster", "clusters")))] if others else []
+    told: list[Block] = (
+        [Paragraph(wording.OTHER_CLUSTERS.format(clusters=plural(others, "cluster", "clusters")))] if others else []
+    )
     if not len(table):
         return told
     columns = [
