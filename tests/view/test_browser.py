@@ -42,7 +42,8 @@ def test_pairs_are_judged_by_keys_alone_and_the_audit_takes_the_review(
     assert address(browser).endswith("/pair/0")
 
     press(browser, "c", loads=False)  # the first answer of a session asks who judges
-    assert browser.evaluate("document.getElementById('why').open && document.getElementById('why-reason').hidden")
+    assert browser.evaluate("document.getElementById('why').open")
+    assert browser.evaluate("document.getElementById('reason').getClientRects().length") == 0  # a copy needs no reason
     browser.evaluate("document.getElementById('by').value = 'Dr. B'")
     press(browser, "Enter")
     assert PairReview(run).reviewer == "Dr. B"
@@ -59,6 +60,7 @@ def test_pairs_are_judged_by_keys_alone_and_the_audit_takes_the_review(
             continue
         press(browser, "d", loads=False)
         assert browser.evaluate("document.getElementById('why').open")
+        assert browser.evaluate("document.getElementById('reason').getClientRects().length") == 1
         if not place:
             browser.evaluate("document.getElementById('reason').value = 'another person'")
         press(browser, "Enter")  # the reason and the name of the last answer stand there already
