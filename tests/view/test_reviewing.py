@@ -3,13 +3,16 @@
 import stat
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from memorisk.audits.generated.review import CONFIRM, DISMISS
 from memorisk.audits.synthetic.foreseen import OPEN
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import read_config
+from memorisk.view.images import RunImages
 from memorisk.view.pairs import FilterRun, SyntheticRun, unturned
 from memorisk.view.review import FILE, PairReview
 from tests.view.conftest import audited
@@ -187,3 +190,16 @@ def test_the_pairs_of_a_filter_are_looked_at_and_not_judged(sets: dict[str, Path
     assert page.status_code == 200
     assert "Confirm" not in page.text
     assert client.post(f"/run/{key}/judge", json={"pair": "", "verdict": "confirm"}).status_code == 400
+
+
+def test_images_beside_a_table_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "export" / "scans").mkdir(parents=True)
+    Image.fromarray(np.full((8, 8), 7, dtype=np.uint8)).save(tmp_path / "export" / "scans" / "a.png")
+    pd.DataFrame({"path": ["a.png"]}).to_csv(tmp_path / "export" / "t.csv", index=False)
+    run = tmp_path / "runs" / "set"
+    run.mkdir(parents=True)
+    config = {"train": "export/t.csv", "image_root": "export/scans", "out": "runs/set"}
+    monkeypatch.chdir("/")
+    images = RunImages(run, config, {"training": "train"})
+    assert images.reason("training") == ""
+    assert images.part("training").pixels(0).max() == 7

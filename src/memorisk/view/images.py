@@ -7,6 +7,7 @@ images here.
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,9 @@ class RunImages:
 
     def _options(self, part: str) -> ImageOptions:
         options = ImageOptions(**written_settings(ImageOptions, self.config))
+        beside = {name: getattr(options, name) for name in ("image_root", "labels_csv")}
+        found = {name: Path(self._located(str(path))) for name, path in beside.items() if path is not None}
+        options = replace(options, **found)
         return of_synthetic_images(options) if part == "synthetic" else options
 
     def _split(self, part: str) -> str | None:
