@@ -1624,7 +1624,8 @@ def release(
         source: Images as for `memorisk.load_manifest`, or a safetensors file.
         out: A new or empty folder for images; a new file for weights.
         without: Folder of an audit of this set, or its review.csv: the synthetic images of pairs that nobody dismissed
-            stay behind. What is written is another set than the audited one, and takes an audit of its own.
+            stay behind. What is written is another set than the audited one. It takes an audit of its own, by another
+            detector: the same one overlooks again what it overlooked.
         progress: Called with (stage, done, total).
         **settings: Any field of `ImageOptions` that says how images are read; use those of the audit.
 

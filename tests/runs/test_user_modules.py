@@ -14,7 +14,8 @@ from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.pool import run_jobs, worker_pool
 from memorisk.runs.files import file_fingerprint
-from memorisk.runs.settings import load_named, named_settings, source_fingerprint
+from memorisk.runs.settings import named_settings
+from memorisk.runs.user_functions import load_named, source_fingerprint
 
 Write = Callable[..., str]
 

@@ -1,22 +1,15 @@
-"""Settings of a command: checked types, and the user's own functions that a setting names.
-
-What Python and YAML hand in is unchecked, so that types are tested before a value is used. A user's own function is
-named ``module:function``; it is found by name, and its source is known by a fingerprint.
-"""
+"""Settings of a command: what Python and YAML hand in is unchecked, so that types are tested before a value is used."""
 
 import inspect
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
-from functools import cache, partial
+from dataclasses import MISSING, Field, fields
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.options import grouped
-from memorisk.runs.processes import child_path
-from memorisk.runs.user_modules import import_current, loaded_fingerprint
+from memorisk.runs.user_functions import NAMES_A_FUNCTION, function_name, python_folders
 
 
 class _Checked(Protocol):
@@ -379,140 +372,3 @@ def check_seeds(options: Any, *names: str, below: int = SEEDS) -> None:
     for name in names:
         if not 0 <= getattr(options, name) < below:
             raise InputError(f"{name} is {getattr(options, name)}; it must lie between 0 and {below - 1}")
-
-
-@grouped("training")
-@dataclass(frozen=True, kw_only=True)
-class FunctionOptions:
-    """Where the user's own functions are found."""
-
-    python_path: tuple[Path, ...] = ()
-    """Folder with your own modules (module:function), whose code is run. Repeat it for several. It is searched last,
-    and the current folder is never searched; by default the folder of the --config file."""
-
-    def __post_init__(self) -> None:
-        """Make the folders absolute: other processes and machines search them, too."""
-        object.__setattr__(self, "python_path", python_folders(self.python_path))
-
-
-def python_folders(folders: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
-    """Return one folder, or several, as absolute paths.
-
-    Raises:
-        InputError: Something else is given.
-    """
-    several = (folders,) if isinstance(folders, str | Path) else folders
-    try:
-        return tuple(Path(folder).absolute() for folder in several)
-    except TypeError:
-        raise InputError(f"python_path is {one_line(repr(folders), 60)}; it must be a folder, or several") from None
-
-
-NAMES_A_FUNCTION = {"names": "function"}
-"""Metadata of a setting that is ``module:function``; in Python it may be the function itself."""
-
-
-def function_name(function: Callable[..., Any]) -> tuple[str, Path | None]:
-    """Name a function of a file as ``module:function``, with the folder that has to be searched for the module.
-
-    Args:
-        function: Defined in a module of a file, not inside another function.
-
-    Returns:
-        The name, and the folder; None where child processes search it anyway.
-
-    Raises:
-        InputError: A lambda, a nested function, one of the main script or of a notebook's cell, or no function.
-    """
-    name, module_name = getattr(function, "__qualname__", ""), getattr(function, "__module__", None) or ""
-    module = sys.modules.get(module_name)
-    file = getattr(module, "__file__", None)
-    there = getattr(module, name, None)
-    same = there is function or (inspect.isfunction(there) and not hasattr(function, "__wrapped__"))  # loaded anew
-    if not inspect.isfunction(function) or module_name == "__main__" or file is None or not same:
-        shown = one_line(name or repr(function), 60)
-        raise InputError(f"{shown}: give a function of a file, as 'module:function': put it into a file")
-    top = Path(file).absolute().parents[module_name.count(".") + (Path(file).name == "__init__.py")]
-    return f"{module_name}:{name}", None if str(top) in child_path() else top
-
-
-def load_named(
-    name: str, what: str, python_path: str | Path | Sequence[str | Path] = (), *, source: str = ""
-) -> Callable[..., Any]:
-    """Import a function of the user's, anew where its file changed since this process imported it.
-
-    The folders stay at the end of Python's path, since a function may import other modules of theirs when it runs.
-
-    Args:
-        name: The module and the function in it, ``module:function``.
-        what: What the user gave it as, for the errors: "--train", "the model".
-        python_path: Folders in which the module may lie, searched after everything installed.
-        source: `source_fingerprint` of the text that is to run; a process that has it keeps it, whatever the file
-            holds now. By default the file's text.
-
-    Raises:
-        InputError: There is no such folder, module or function, the module fails to import, or the file has another
-            text than ``source``.
-    """
-    module_name, _, function_name = name.partition(":")
-    if not function_name or not module_name:
-        raise InputError(f"{what} {one_line(name, 80)} is not of the form module:function")
-    folders = python_folders(python_path)
-    _append_folders(folders)
-    if source:
-        kept = getattr(sys.modules.get(module_name), function_name, None)
-        if callable(kept) and source_fingerprint(kept) == source:
-            return kept
-    try:
-        module = import_current(module_name, folders)
-    except InputError:
-        raise
-    except (Exception, SystemExit) as error:  # the module is the user's: anything may go wrong in it
-        failed = one_line(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {one_line(error)}"
-        raise InputError(
-            f"{what} {one_line(name, 80)}: importing {one_line(module_name, 80)} failed ({failed}); the module must "
-            "be installed, be on PYTHONPATH, or lie in a folder that python_path names; the current folder is not "
-            "searched"
-        ) from None
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        module_path = module.__name__  # not imported functions; os.path calls itself posixpath
-        own = [n for n in public if getattr(getattr(module, n), "__module__", "") == module_path]
-        raise unknown_name(f"function in {module_name}", function_name, own)
-    if source and source_fingerprint(function) != source:
-        raise InputError(f"{what} {one_line(name, 80)}: its file changed while this ran: give the command again")
-    return function
-
-
-def _append_folders(folders: Sequence[Path]) -> None:
-    """Put folders at the end of Python's path, behind every installed library.
-
-    Raises:
-        InputError: One is not there.
-    """
-    for folder in folders:
-        if not folder.is_dir():
-            raise InputError(f"python_path names {one_line(folder)}, and there is no such folder")
-        if str(folder) not in child_path():
-            sys.path.append(str(folder))
-
-
-def source_fingerprint(function: Callable[..., Any]) -> str:
-    """Return the fingerprint of the text that a function was compiled from; "unknown" where there is none.
-
-    It is of the text that runs, also where the file changed meanwhile.
-    """
-    from memorisk.runs.files import file_fingerprint  # NumPy, which --help does without
-
-    plain: Any = inspect.unwrap(function)
-    while isinstance(plain, partial):
-        plain = inspect.unwrap(plain.func)
-    module = getattr(plain, "__module__", None) or type(plain).__module__
-    if (loaded := loaded_fingerprint(module)) is not None:
-        return loaded
-    try:
-        source = inspect.getsourcefile(plain)
-        return file_fingerprint(source) if source else "unknown"
-    except (TypeError, ValueError, OSError):
-        return "unknown"

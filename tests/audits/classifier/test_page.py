@@ -192,6 +192,21 @@ def test_required_wording_with_the_numbers_of_this_audit():
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_a_patient_who_is_flagged_in_two_classes_counts_once():
+    result = make_result(status="fail")
+    rows = result.per_group.iloc[:2].assign(group="P-77", flagged=True)
+    assert rows["label"].nunique() == 1
+    rows["label"] = ["a", "b"]
+    others = result.per_group.iloc[2:].assign(flagged=False)
+    table = result.per_class.assign(verdict_flagged=[1, 1, *[0] * (len(result.per_class) - 2)])
+    twice = result.replace(per_class=table, per_group=pd.concat([rows, others]))
+    text = page_text(twice)
+    assert "1 patient flagged as remembered" in text
+    assert "2 patients flagged" not in text
+    assert "The list has 2 rows: 1 row stands for somebody who is flagged in another class, too." in text
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_what_was_not_covered():
     result = make_result(
         labels=("a", "b", "c", "d", "e", "f", "g"), n_validation=7, n_skipped=3, without_partner_images=2

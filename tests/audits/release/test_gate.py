@@ -156,5 +156,8 @@ def test_a_pass_that_was_not_about_every_kind_of_copy_is_let_through_by_word_alo
         if figure["name"] == "found/flipped":
             figure["n"] = 0
     assert "copies that are flipped" in gate(restated(told, stated), images=["clean"], kinds=TRIED).line
+    for none in ((), []):  # as of an unset variable
+        with pytest.raises(InputError, match="names no kind of copy"):
+            gate(stated, images=["clean"], kinds=none)
     with pytest.raises(InputError, match="unknown kind of copy 'turned'"):
         gate(stated, images=["clean"], kinds=("turned",))

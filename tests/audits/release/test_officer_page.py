@@ -84,7 +84,7 @@ def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path
     assert "Do not release." in text
     named = pd.read_csv("runs/copies/review.csv", dtype=str)
     images, people = named["synthetic_image"].nunique(), named["patient"].nunique()
-    assert f"In all {images} generated images point at {people} training patients and must go, unless" in text
+    assert f"In all, {images} generated images point at {people} training patients and must go, unless" in text
     assert "must go" not in visible_text(make_statement("runs/clean"))
     appendix = text.partition("Appendix: where each part belongs")[2]
     assert f"{figures['listed'].value:.0f} training patients are nearer to the set than chance explains" in appendix

@@ -1,5 +1,7 @@
 """Plants read blind: p-values as the audit would have given, and a bound that holds as often as it says."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,6 +11,8 @@ from memorisk.statistics.copies.planted_copies import copies_bound, plant_power,
 from memorisk.statistics.copies.reversed_queries import reversed_queries
 from memorisk.statistics.intervals import clopper_pearson
 from tests.thorough import thorough
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("sizes", ["any", "matched"])
@@ -81,3 +85,18 @@ def test_zero_found_by_the_formula():
 def test_misfits_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("copies", "said"), [(1, 0.035), (4, 0.13), (8, 0.23), (16, 0.39)])
+def test_a_set_without_what_was_found_passes_with_a_copy_as_often_as_the_docs_say(copies: int, said: float) -> None:
+    """Counted: of a detector that notices each copy with probability r, and overlooks the same ones again."""
+    rng = np.random.default_rng(copies)
+    share = np.linspace(0.9, 0.99, 19)
+    audits = 40_000
+    passes = rng.binomial(40, share[:, None], (19, audits)) >= 38
+    missed = rng.binomial(copies, share[:, None], (19, audits)) < copies
+    worst = (passes & missed).mean(axis=1).max()
+    exact = (stats.binom.sf(37, 40, share) * (1 - share**copies)).max()
+    assert abs(worst - exact) < 5 * np.sqrt(exact / audits)
+    assert said - 0.01 < exact <= said
+    assert f"{100 * said:g} %" in (ROOT / "docs" / "synthetic.md").read_text("utf-8").partition("what was found\n")[2]

@@ -120,7 +120,7 @@ class DryRun:
 
     @property
     def time(self) -> str:
-        """How long the trainings take, or when that will be known."""
+        """Say how long the trainings take, or when that will be known."""
         if self.seconds is not None:
             return f"about {duration(self.seconds)} on this machine"
         if self.cost.steps is None:  # the user's own function tells its end alone

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.options import Device, Threads, Words, grouped
-from memorisk.runs.settings import FunctionOptions, check_between, check_counts, check_seeds, settings_of
+from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
+from memorisk.runs.user_functions import FunctionOptions
 
 
 @grouped("design", essential="mark place mark_scale opacity controls n_controls")

@@ -60,7 +60,8 @@ def release(
         source: Images as for `memorisk.load_manifest`, or a safetensors file.
         out: A new or empty folder for images; a new file for weights.
         without: Folder of an audit of this set, or its review.csv: the synthetic images of pairs that nobody dismissed
-            stay behind. What is written is another set than the audited one, and takes an audit of its own.
+            stay behind. What is written is another set than the audited one. It takes an audit of its own, by another
+            detector: the same one overlooks again what it overlooked.
         progress: Called with (stage, done, total).
         **settings: Any field of `ImageOptions` that says how images are read; use those of the audit.
 
@@ -111,10 +112,11 @@ def _leave_out(manifest: Manifest, suspicious: Sequence[str]) -> Manifest:
     Raises:
         InputError: One of them is not there, or no other one is.
     """
-    unknown = [name for name in suspicious if name not in set(manifest.images.tolist())]
-    if unknown:
+    known = set(manifest.images.tolist())
+    unknown = next((name for name in suspicious if name not in known), None)
+    if unknown is not None:
         raise InputError(
-            f"{manifest.name} has no image {one_line(unknown[0], 60)!r}, which the review names: give the set that "
+            f"{manifest.name} has no image {one_line(unknown, 60)!r}, which the review names: give the set that "
             "was audited, read with the same settings (a run with --pseudonymise hides the names)"
         )
     kept = np.flatnonzero(~np.isin(manifest.images, suspicious))

@@ -208,6 +208,8 @@ def gate(
     """
     if require not in REQUIRE:
         raise unknown_name("requirement", require, REQUIRE)
+    if not kinds:
+        raise InputError("kinds names no kind of copy: name one or more, or leave it out to ask for all")
     for kind in kinds:
         if kind not in COPY_KINDS:
             raise unknown_name("kind of copy", kind, COPY_KINDS)

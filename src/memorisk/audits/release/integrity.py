@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.report.columns import booleans
 from memorisk.report.earlier_verdicts import current_result
 from memorisk.report.result import Result, redact, refuse_changed
 from memorisk.runs.checksums import SEAL, file_sha256
@@ -39,6 +40,7 @@ class FinishedAudit:
         summary: Of ``summary.json`` or ``quality.json``, without ids.
         tables: By name, without columns of ids.
         counted: Scored patients, or images; None where there is no such table.
+        flagged: Those of them on the list that is shown, each once whatever the number of classes; None likewise.
         sha256: What identifies its result.
     """
 
@@ -49,6 +51,7 @@ class FinishedAudit:
     summary: Mapping[str, Any]
     tables: Mapping[str, pd.DataFrame]
     counted: int | None
+    flagged: int | None
     sha256: str
 
 
@@ -147,10 +150,11 @@ def _open_audit(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedA
             raise InputError(f"{one_line(folder)}: {_LAST_FILE[kind]} is of another result than {VERDICT}; {AGAIN}")
         result = result.replace(verdict={**result.verdict, "kept": whole.get("kept")})
     counted = len(set(result.per_group["group"])) if "group" in result.per_group else None
+    listed = {"group", "flagged"} <= {*result.per_group.columns}
+    flagged = len(set(result.per_group["group"][booleans(result.per_group, "flagged")])) if listed else None
     clean = _without_paths(redact(current_result(result)), config)
-    return FinishedAudit(
-        folder, kind, config, clean.verdict, clean.summary, clean.all_tables(), counted, file_sha256(folder / SEAL)
-    )
+    tables, seal = clean.all_tables(), file_sha256(folder / SEAL)
+    return FinishedAudit(folder, kind, config, clean.verdict, clean.summary, tables, counted, flagged, seal)
 
 
 def _watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
@@ -162,7 +166,9 @@ def _watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
         raise InputError(f"{one_line(folder)} holds no look yet: {AGAIN}")
     if rows != [{k: v for k, v in line.items() if k != "patients"} for line in lines]:
         raise InputError(f"{one_line(folder)}: {EVALUATIONS} and watch.jsonl tell of different looks; {AGAIN}")
-    return FinishedAudit(folder, "watch", config, {}, {}, {"looks": table}, None, file_sha256(folder / EVALUATIONS))
+    return FinishedAudit(
+        folder, "watch", config, {}, {}, {"looks": table}, None, None, file_sha256(folder / EVALUATIONS)
+    )
 
 
 def _quality(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
@@ -171,7 +177,7 @@ def _quality(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
     if json_value(table.to_dict("records")) != summary.get("quality"):
         raise InputError(f"{one_line(folder)}: {QUALITY} and its table tell different figures; {AGAIN}")
     return FinishedAudit(
-        folder, "quality", config, {}, summary, {"quality": table}, None, file_sha256(folder / QUALITY)
+        folder, "quality", config, {}, summary, {"quality": table}, None, None, file_sha256(folder / QUALITY)
     )
 
 

@@ -164,7 +164,7 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
     """Tell what was found over all classes, and the largest mean of one."""
     table: Any = run.tables["per_class"]
     n = run.counted
-    flagged = int(table["flagged"].sum()) if len(table) else 0
+    flagged = int(table["flagged"].sum()) if run.flagged is None and len(table) else run.flagged or 0
     found = [
         Figure(name="classes", title="Classes", value=len(table)),
         Figure(name="classes_tested", title="Classes that could be tested", value=int(table["testable"].sum())),

@@ -90,14 +90,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         figures=(*_synthetic_figures(n, units), *_to_leave_out(run, units)),
         not_examined=(
             *_kinds_not_tried(n),
-            *(
-                [
-                    "Whether a generated image lies on a training image: these images are too alike to one another for "
-                    "the second look, which confirms no copy that was hidden on purpose."
-                ]
-                if n.aligned is not None and n.aligned.confirms_no_plant
-                else []
-            ),
+            *_without_second_look(n),
             *_unread(
                 (*_files_of("generated"), reading.n_synthetic_unread),
                 (*_files_of("training"), reading.n_train_unread),
@@ -380,6 +373,14 @@ def _shared_promises(promise: Promise) -> str:
         return "none: the threshold was given"
     n = promise.shared_by
     return "none: one detector and one family" if n == 1 else f"the confidence is shared by {n} detectors and families"
+
+
+def _without_second_look(n: SyntheticNumbers) -> list[str]:
+    """Say that the second look saw nothing, where it confirms no planted copy."""
+    if n.aligned is None or not n.aligned.confirms_no_plant:
+        return []
+    return ["Whether a generated image lies on a training image: the second look confirms no copy that was hidden on "
+            "purpose."]  # fmt: skip
 
 
 def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:

@@ -12,7 +12,8 @@ from memorisk.audits.generated.options import refuse_two_held_out
 from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import Balance, HeldOutSplit, Paired, PlantKinds, grouped
-from memorisk.runs.settings import FunctionOptions, check_counts, settings_of
+from memorisk.runs.settings import check_counts, settings_of
+from memorisk.runs.user_functions import FunctionOptions
 
 NEARER_LEVEL = 0.01
 """The kept set is nearer to training patients than to held-out ones where the one-sided test says so at this level."""

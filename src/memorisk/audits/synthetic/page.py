@@ -173,7 +173,7 @@ def _confirmed(n: SyntheticNumbers) -> list[Fact]:
         return []
     looked = f"of {count(n.aligned.n_images)} looked at"
     if n.aligned.confirms_no_plant:
-        looked += "; it cannot confirm copies of these images"
+        looked += "; it confirms no planted copy either"
     return [Fact("Confirmed by alignment", count(n.aligned.n_confirmed_images), looked)]
 
 

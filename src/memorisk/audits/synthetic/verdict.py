@@ -125,8 +125,8 @@ def _after_failure(numbers: SyntheticNumbers) -> str:
     """Say what can be done about a failure, and how often a set without copies fails."""
     if numbers.pixels.n_certain:
         return (
-            f"the set without the images of these pairs ({_WITHOUT}), audited again: another copy, a little farther "
-            "from its source, may remain"
+            f"the set drawn anew; or without the images of these pairs ({_WITHOUT}), audited by another detector "
+            "(--detector): this one overlooks again what it overlooked here"
         )
     return (
         f"these pairs, looked at (--gallery), and judged in review.csv (--review): about {share(AHEAD_LEVEL)} of sets "

@@ -148,8 +148,7 @@ CLUSTERS = (
     "Synthetic images that are flagged with the same training {unit}, with those whose details are nearly the same."
 )
 CONFIRMS_NO_PLANT = (
-    "It confirms no planted copy here, of whatever kind: these images are too alike to one another. That it confirms "
-    "nothing in the set says nothing of the set."
+    "It confirms no planted copy here, of whatever kind. That it confirms nothing in the set says nothing of the set."
 )
 OTHER_CLUSTERS = (
     "Besides, {clusters} of synthetic images repeat one another, and are flagged with nobody "

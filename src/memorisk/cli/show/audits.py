@@ -139,7 +139,7 @@ def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
         each = (f"{kind} {s.successes} of {s.trials}" for kind, s in (power.recall_by_kind or {}).items())
         lines.append(("of each kind", ", ".join(each)))
     if n.aligned is not None and n.aligned.confirms_no_plant:
-        lines.append(("second look", "cannot confirm copies of these images: it confirms no planted one"))
+        lines.append(("second look", "confirms no planted copy: that it confirms nothing says nothing"))
     return lines
 
 

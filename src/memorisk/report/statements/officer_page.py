@@ -401,7 +401,7 @@ def _next(statement: Statement) -> Text:
             (n, people), units = (found.get("to_leave_out", 0), found.get("to_leave_out_people", 0)), audit.units
     images = plural(n, "generated image points", "generated images point")
     whom = plural(people, f"training {units.removesuffix('s')}", f"training {units}")
-    have = f"In all {images} at {whom} and must go, unless somebody looks and finds no copy. " if n else ""
+    have = f"In all, {images} at {whom} and must go, unless somebody looks and finds no copy. " if n else ""
     return _NEXT[statement.verdict.status].format(have=have)
 
 

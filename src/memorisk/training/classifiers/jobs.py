@@ -19,8 +19,8 @@ from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.models.network_parts import head_module
 from memorisk.runs.errors import MemoriskError, UserCodeError, one_line
 from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
-from memorisk.runs.settings import source_fingerprint
 from memorisk.runs.steps import written_steps
+from memorisk.runs.user_functions import source_fingerprint
 from memorisk.runs.user_modules import user_line
 from memorisk.training.classifiers.fit import FitLog, check_fit, fit
 from memorisk.training.classifiers.linear_heads import new_head, refuse_augmentation

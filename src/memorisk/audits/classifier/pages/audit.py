@@ -275,6 +275,9 @@ def _flagged_patients(reading: ResultView) -> list[Block]:
             empty=f"No {reading.unit} is flagged{at}. In classes that cannot be tested none could have been.",
         )
     )
+    if several := len(flagged) - reading.flagged_total:
+        rows_more = f"{_plural(several, 'row stands', 'rows stand')} for somebody who is flagged in another class, too"
+        blocks.append(Paragraph(f"The list has {count(len(flagged))} rows: {rows_more}."))
     if reading.redacted:
         blocks.append(Paragraph("Ids are left out of this report. They are in the run's own tables."))
     return blocks

@@ -310,13 +310,15 @@ class ResultView:
 
     @property
     def verdict_flagged(self) -> int:
-        """Number of groups on the verdict's own list; in older runs, on the list that is shown."""
+        """Number of groups on the verdict's own list; in older runs, on the list that is shown.
+
+        Where another list is shown, whoever stands on the verdict's own in two classes counts twice: only its counts
+        are kept.
+        """
         table = self.result.per_class
-        return (
-            int(np.nansum(column_numbers(table, "verdict_flagged")))
-            if "verdict_flagged" in table
-            else self.flagged_total
-        )
+        if "verdict_flagged" not in table or not self.list_setting:
+            return self.flagged_total
+        return int(np.nansum(column_numbers(table, "verdict_flagged")))
 
     @property
     def list_setting(self) -> str:
