@@ -36,6 +36,9 @@ _DEFLATE, _SHUFFLE, _CHECKSUM = 1, 2, 3  # numbers of HDF5's filters
 _DEFLATE_LIMIT = 1032
 """Most bytes that deflate makes of one (zlib's technical notes)."""
 
+NO_ARRAYS = "an archive without arrays; unpack the images in it and give their folder"
+"""What is wrong with a ZIP archive that is no npz, and the way out."""
+
 
 @dataclass
 class Hdf5Rows:
@@ -315,6 +318,8 @@ def _chosen(member: str | None, known: list[str], path: Path) -> str:
     Raises:
         InputError: It does not exist, or several do and none is named.
     """
+    if not known:
+        raise InputError(f"{one_line(path)}: {NO_ARRAYS}")
     if member is None and len(known) == 1:
         return known[0]
     if member is None:

@@ -194,7 +194,17 @@ def _through_table(values: np.ndarray, item: Any, signed: bool, little: bool) ->
         table = np.atleast_1d(np.asarray(data)).astype(np.int64) & 0xFFFF
     table = table[:entries]
     place = np.clip(np.rint(values) - first, 0, len(table) - 1).astype(np.int64)
-    return table[place].astype(np.float64), float(max((1 << bits) - 1, int(table.max())))
+    return table[place].astype(np.float64), table_limit(table, bits)
+
+
+def table_limit(table: np.ndarray, bits: int) -> float:
+    """Largest value that the entries of a lookup table stand for.
+
+    ``2**bits - 1`` of the declared bits, or the largest entry where it is larger. Entries that all fit 8 bits are of 8
+    bits, whatever is declared: writers put such tables into words of 16 and copy 16 into the descriptor.
+    """
+    largest = int(table.max())
+    return 255.0 if largest < 256 else float(max((1 << bits) - 1, largest))
 
 
 def _range(
