@@ -4,10 +4,10 @@ Rules: ``member`` names the array (not needed where there is one), ``frame`` the
 ``[n, h, w, c]`` or, where only that fits, ``[n, c, h, w]``, c in {1, 3, 4}; a fourth channel is alpha, composited
 over black. uint8 is kept. For other types the greys are those of the *whole* array, so that images compare: floats
 within [0, 1] are multiplied by the largest value, whole numbers and floats within [0, 255] are kept as 8 bits,
-uint16 is taken at full range; anything else is stretched from the array's minimum to its maximum (its percentiles
-if asked for). Nothing is unpickled. One image is read at a time: uncompressed arrays by memory map, compressed ones
-as a stream that runs forward, so reading in order costs one decompression and no more memory than an image. An
-image with a value that is NaN or infinite is refused.
+larger unsigned numbers go by the bits that the largest of them needs; anything else is stretched from the array's
+minimum to its maximum (its percentiles if asked for). Nothing is unpickled. One image is read at a time:
+uncompressed arrays by memory map, compressed ones as a stream that runs forward, so reading in order costs one
+decompression and no more memory than an image. An image with a value that is NaN or infinite is refused.
 
 HDF5 gives the fill value for what was never written, and unpacks a chunk to whatever it holds. A data set is read
 only if all of it was written into this file and no chunk unpacks to more than its shape.

@@ -2,6 +2,9 @@
 
 * Full range: 16 bits become 8 by ``round(v / 257)`` (65535 -> 255), 8 bits become 16 by ``v * 257``: both exact at
   the ends.
+* The scale of a whole number is that of the bits which its container needs: a palette or lookup table by its largest
+  entry, an array by its largest value. A file of one image says nothing of the others of its set, so that its values
+  go by the full range of their type; `images check` and the audits name images that then span few grey levels.
 * A window ``low..high``: ``round(clip((v - low) / (high - low), 0, 1) * max)``, max = 255 or 65535.
 * Percentiles: the window from the 0.5th to the 99.5th percentile of the values, where a source declares none.
 * Alpha: composited over black, ``round(v * alpha / max)``: what is transparent is background, and black in medical
