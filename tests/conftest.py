@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
+CASES = SHARED.with_name("cases")
 sys.path.insert(0, str(ROOT))  # worker processes import functions of tests, and no current folder of `python -m pytest`
 
 # How long an input takes to draw says something of the machine and its load, and nothing of memorisk.
@@ -50,3 +51,11 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the real image sets (../shared/data) are not beside this checkout")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def shared_cases() -> Path:
+    """The folder of small inputs that once failed; tests that need it are skipped where it is absent."""
+    if not CASES.is_dir():
+        pytest.skip("the small inputs (../shared/cases) are not beside this checkout")
+    return CASES

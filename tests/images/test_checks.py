@@ -12,9 +12,12 @@ from scipy.ndimage import gaussian_filter
 from memorisk.images.containers.surplus import UNCHECKED
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
+from memorisk.images.pixels import FEW_LEVELS, few_levels_note
 from memorisk.images.set_check import check_images
 from memorisk.images.set_check_text import render_text
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.splits import merge_linked
+from memorisk.images.store import build_store
 
 
 def picture(seed, size=(40, 48)):
@@ -340,3 +343,23 @@ def test_pneumoniamnist_has_its_copies(shared_data):
     text = render_text(check)
     assert "  train holds 17 images a second time" in text
     assert "  8 images of val are also in train" in text
+
+
+@pytest.mark.parametrize("bits", [8, 10, 12])
+def test_values_of_few_bits_in_files_of_16_are_named(tmp_path, bits):
+    for i in range(8):
+        values = picture(i).astype(np.uint16) << 8 >> (16 - bits)
+        Image.fromarray(values).save(tmp_path / f"{i}.png")
+    check = check_images(tmp_path)
+    assert check.few_levels["levels"].max() <= 1 + (1 << (bits - 8))
+    assert len(check.few_levels) + len(check.empty) == 8
+    assert f"fewer than {FEW_LEVELS} of 256 grey levels" in "\n".join(render_text(check)) or len(check.empty) == 8
+    (note,) = few_levels_note(build_store(load_manifest(tmp_path), ImageOptions()).images, "images")
+    assert note.startswith("8 of 8 images span fewer than 32 of 256 grey levels")
+    assert check_images(tmp_path, window="percentile").few_levels.empty
+
+
+def test_sixteen_levels_over_the_whole_range_are_not_few(tmp_path):
+    values = np.tile(np.arange(16, dtype=np.uint8) * 17, (16, 1))
+    Image.fromarray(values).save(tmp_path / "a.png")
+    assert check_images(tmp_path).few_levels.empty

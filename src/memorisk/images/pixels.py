@@ -79,6 +79,34 @@ def is_grey(image: np.ndarray) -> bool:
     return bool((first == image[..., 1]).all() and (first == image[..., 2]).all())
 
 
+FEW_LEVELS = 32
+"""Grey levels of 256 below which `images check` and the audits name an image: five of its eight bits are in use."""
+
+
+def grey_levels(image: np.ndarray) -> int:
+    """Number of grey levels, of 256, from the darkest to the brightest value of pixels [h, w, c]; 0 of none."""
+    if not image.size:
+        return 0
+    step = 257 if image.dtype == np.uint16 else 1
+    return (int(image.max()) - int(image.min())) // step + 1
+
+
+def few_levels_note(images: np.ndarray, name: str) -> list[str]:
+    """Note on images of few grey levels, or nothing where there are none.
+
+    Args:
+        images: [N, h, w, c] uint8 or uint16; may be memory-mapped.
+        name: What the images are, as in "training images".
+    """
+    n = sum(grey_levels(np.asarray(image)) < FEW_LEVELS for image in images)
+    if not n:
+        return []
+    return [
+        f"{n:,} of {len(images):,} {name} span fewer than {FEW_LEVELS} of 256 grey levels, as values of 12 bits do in "
+        "files of 16: details may be lost. --window percentile shows each image by its own range of values."
+    ]
+
+
 def _scale(image: np.ndarray, height: int, width: int) -> np.ndarray:
     if image.shape[:2] == (height, width):
         return image
@@ -301,6 +329,7 @@ class Scan:
         width: In pixels.
         grey: Whether it has one channel or three equal ones.
         empty: Whether all pixels are the same.
+        levels: Number of grey levels, of 256, from the darkest to the brightest value.
         pixel_hash: Hash of the full-resolution pixels, or "".
         surplus: What its file holds besides one image, or ""; JPEG by its segments alone, and a stack of images once.
         thumbnails: [n, 32, 32] uint8.
@@ -311,6 +340,7 @@ class Scan:
     width: list[int]
     grey: list[bool]
     empty: list[bool]
+    levels: list[int]
     pixel_hash: list[str]
     surplus: list[str]
     thumbnails: np.ndarray
@@ -318,7 +348,7 @@ class Scan:
 
 def scan_rows(job: ScanJob) -> Scan:
     """Decode rows one after the other and keep what describes them."""
-    scan = Scan([], [], [], [], [], [], [], np.zeros((len(job.sources), 32, 32), dtype=np.uint8))
+    scan = Scan([], [], [], [], [], [], [], [], np.zeros((len(job.sources), 32, 32), dtype=np.uint8))
     surplus_of: dict[str, str] = {}
     for i, source in enumerate(job.sources):
         if source.file not in surplus_of:
@@ -336,6 +366,7 @@ def scan_rows(job: ScanJob) -> Scan:
         scan.width.append(image.shape[1])
         scan.grey.append(is_grey(image))
         scan.empty.append(not reason and bool((image == image[:1, :1]).all()))
+        scan.levels.append(grey_levels(image))
         scan.pixel_hash.append("" if reason else hash_pixels(image))
         if not reason:
             scan.thumbnails[i] = thumbnail(image)

@@ -20,7 +20,7 @@ from memorisk.images.copies.near_copies import CopyRule, NearCopies, copy_rule, 
 from memorisk.images.file_hashes import content_fingerprints
 from memorisk.images.manifest import Manifest, leaking_groups
 from memorisk.images.options import ImageOptions
-from memorisk.images.pixels import PixelRule, Scan, ScanJob, scan_rows
+from memorisk.images.pixels import FEW_LEVELS, PixelRule, Scan, ScanJob, scan_rows
 from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.set_check_text import render_text
 from memorisk.images.sources.registry import load_manifest
@@ -49,6 +49,8 @@ class ImageCheck:
         unreadable: ``image, path, reason``.
         not_read: ``path, reason``: files and rows that may hold images and are none of the ``n``.
         empty: ``image, path, label, group, split``: every pixel is the same.
+        few_levels: ``image, path, label, group, split, levels``: images that span fewer than `FEW_LEVELS` of 256 grey
+            levels and are not empty.
         duplicates: Images with equal pixels, a row an image: ``copy`` (number of the set), ``kind`` ("bytes" where
             all files of the set are equal, else "pixels"), ``image, path, label, group, split`` and ``across`` (which
             of label, group and split differ within the set, joined by ", ").
@@ -75,6 +77,7 @@ class ImageCheck:
     unreadable: pd.DataFrame
     not_read: pd.DataFrame
     empty: pd.DataFrame
+    few_levels: pd.DataFrame
     duplicates: pd.DataFrame
     near: pd.DataFrame
     near_found: int
@@ -200,6 +203,7 @@ def check_images(
         unreadable=unreadable.reset_index(drop=True),
         not_read=manifest.unread.reset_index(drop=True),
         empty=described.iloc[np.flatnonzero(empty)].reset_index(drop=True),
+        few_levels=_few_levels(described, scan),
         duplicates=_duplicates(described, hashes, contents),
         near=_near(described, candidates, pairs),
         near_found=pairs.found,
@@ -235,10 +239,16 @@ def _scan(
 
     jobs = [ScanJob(sources[first:end], rule) for first, end in blocks]
     scans: list[Scan] = run_jobs(scan_rows, jobs, processes=workers, on_done=count)
-    columns = ("reason", "height", "width", "grey", "empty", "pixel_hash", "surplus")
+    columns = ("reason", "height", "width", "grey", "empty", "levels", "pixel_hash", "surplus")
     joined = {name: [value for scan in scans for value in getattr(scan, name)] for name in columns}
     scan = Scan(**joined, thumbnails=np.concatenate([scan.thumbnails for scan in scans]))
     return scan, [(prints[s.file], s.member, s.frame) for s in sources]
+
+
+def _few_levels(described: pd.DataFrame, scan: Scan) -> pd.DataFrame:
+    levels = np.array(scan.levels)
+    rows = np.flatnonzero((levels > 0) & (levels < FEW_LEVELS) & ~np.array(scan.empty))
+    return described.iloc[rows].reset_index(drop=True).assign(levels=levels[rows])
 
 
 def described_images(manifest: Manifest) -> pd.DataFrame:

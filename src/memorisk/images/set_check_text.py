@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from memorisk.images.containers.surplus import UNCHECKED
+from memorisk.images.pixels import FEW_LEVELS
 from memorisk.runs.errors import file_and_image, one_line, plural
 
 if TYPE_CHECKING:
@@ -47,6 +48,12 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
             lambda r: f"{_text(r['path'])}: {_text(r['holds'])}",
         ),
         *_listing("empty (all pixels the same)", _rows(check.empty), shown, _file),
+        *_listing(
+            f"fewer than {FEW_LEVELS} of 256 grey levels (--window percentile shows each image by its own range)",
+            _rows(check.few_levels),
+            shown,
+            lambda r: f"{_file(r)}: {r['levels']} levels",
+        ),
         *_listing("groups in several of the given splits", crossing, shown, _crossing_group),
         *_copies(check, shown),
         *_near(check, shown),

@@ -43,7 +43,7 @@ def check_blocks(tables: Path, *, redacted: bool) -> list[Block]:
         tables: The folder of its tables.
         redacted: Leave out names of files.
     """
-    names = ("unreadable", "not_read", "empty", "classes")
+    names = ("unreadable", "not_read", "empty", "few_levels", "classes")
     found = {name: from_storable(read_table(tables / f"{name}.parquet")) for name in names}
     return [
         Heading("What could not be read"),

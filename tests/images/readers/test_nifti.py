@@ -76,6 +76,21 @@ def test_the_stored_orientation_does_not_matter(tmp_path: Path, codes: str) -> N
         np.testing.assert_array_equal(a, read_image(tmp_path / "straight.nii", member=plane, frame=2))
 
 
+@pytest.mark.parametrize("value", [0.0, np.nan])
+def test_a_broken_sform_gives_way_to_the_qform_or_is_refused(tmp_path: Path, value: float) -> None:
+    path = _save(tmp_path / "a.nii", VALUES, np.diag([-1.0, 1, 1, 1]), qform_code=1, sform_code=1)
+    expected = read_image(path)
+    rows = 280  # byte of the first of the three rows of the sform
+    data = bytearray(path.read_bytes())
+    data[rows : rows + 48] = np.full(12, value, "<f4").tobytes()
+    path.write_bytes(data)
+    np.testing.assert_array_equal(read_image(path), expected)
+    data[252:254] = b"\0\0"  # the code of the qform
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="header does not say how the volume lies"):
+        read_image(path)
+
+
 def test_the_declared_range_the_full_range_and_scaled_values(tmp_path: Path) -> None:
     path = _save(tmp_path / "a.nii", VALUES, cal_min=500.0, cal_max=1500.0)
     axial = _seen(VALUES, "axial", 3)

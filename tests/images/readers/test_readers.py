@@ -3,6 +3,7 @@
 import io
 import os
 import struct
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from memorisk.images.readers.greys import over_black, percentile_range, stretch, to_depth, to_greys
 from memorisk.images.readers.registry import BUILTIN_DIGITS, FORMATS, count_frames, file_format, read_image, sniff
@@ -181,10 +182,13 @@ def test_names_may_hold_anything(tmp_path: Path) -> None:
         (b"hello", "not an image of a known kind"),
         (b"\x89PNG\r\n\x1a\n", "cannot be read|broken PNG"),
         (b"\xff\xd8\xff", "broken JPEG|cannot be read"),
-        (b"II*\0\xff\xff\xff\xff", "cannot be read|pages"),
+        (b"II*\0\xff\xff\xff\xff", "cannot be read|without a page"),
         (b"GIF89a", "broken GIF|cannot be read"),
         (b"\x93NUMPY", "cannot be read"),
         (b"PK\x03\x04", "npz"),
+        (b"PK\x05\x06".ljust(22, b"\0"), "known kind"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "pointer of Git LFS.* git lfs pull"),
+        (b"a.png".ljust(257, b"\0") + b"ustar\0" + b"00", "a tar archive; unpack it"),
         (b"\x89HDF\r\n\x1a\n", "cannot be read"),
         (b"BM" + b"\0" * 12 + b"\x28\0\0\0", "cannot be read|broken BMP|declares"),
     ],
@@ -193,6 +197,27 @@ def test_broken_files_are_refused_in_one_line(tmp_path: Path, data: bytes, what:
     with pytest.raises(InputError, match=what) as error:
         read_image(write(tmp_path / "a.png", data))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("keyword", ["tEXt", "zTXt", "iTXt", "iCCP"])
+def test_texts_and_profiles_that_pillow_refuses_hide_no_pixel(tmp_path: Path, keyword: str) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (6, 8), dtype=np.uint8)
+    info = PngImagePlugin.PngInfo()
+    many = "x" * (PngImagePlugin.MAX_TEXT_CHUNK + 1)
+    if keyword == "iTXt":
+        info.add_itxt("a", many, zip=True)
+    elif keyword != "iCCP":
+        info.add_text("a", many, zip=keyword == "zTXt")
+    profile = {"icc_profile": many.encode()} if keyword == "iCCP" else {}
+    path = _saved(tmp_path / "a.png", grey, "PNG", pnginfo=info, **profile)
+    np.testing.assert_array_equal(read_image(path)[..., 0], grey)
+
+
+def test_an_archive_of_images_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.png", b"")
+    with pytest.raises(InputError, match="an archive without arrays; unpack the images"):
+        read_image(tmp_path / "a.zip")
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """TIFF: every way of storing grey and colour that tifffile and libtiff write gives back what went in."""
 
+import struct
 import tracemalloc
 from pathlib import Path
 
@@ -44,6 +45,16 @@ def test_compressions_of_libtiff(tmp_path: Path, compression: str) -> None:
         Image.fromarray(values).save(tmp_path / "a.tif", compression=compression)
         image = read_image(tmp_path / "a.tif", depth=8 if values.dtype == np.uint8 else 16)
         np.testing.assert_array_equal(image, values if values.ndim == 3 else values[..., None])
+
+
+@pytest.mark.parametrize(("code", "name"), [(34661, "JBIG"), (34712, "JPEG2000"), (50002, "JPEGXL"), (64999, "64999")])
+def test_a_compression_without_a_decoder_is_named(tmp_path: Path, code: int, name: str) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", GREY8)
+    data = (tmp_path / "a.tif").read_bytes()
+    none, other = (struct.pack("<HHIH", 259, 3, 1, value) for value in (1, code))
+    (tmp_path / "a.tif").write_bytes(data.replace(none, other))
+    with pytest.raises(InputError, match=f"a TIFF of compression {name} that cannot be decoded"):
+        read_image(tmp_path / "a.tif")
 
 
 @pytest.mark.parametrize("compression", ["group4", "tiff_lzw", "raw"])

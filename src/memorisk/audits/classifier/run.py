@@ -41,6 +41,7 @@ from memorisk.audits.classifier.trainings import (
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.audits.rendering import write_report
 from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import few_levels_note
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
@@ -228,7 +229,7 @@ def _context(
     target: TargetAudit | None,
 ) -> Context:
     parts = plan.parts
-    notes = list(store.manifest.notes)
+    notes = [*store.manifest.notes, *few_levels_note(store.images, "images")]
     if linked:
         notes.append(shared_image_note(len(linked)))
     if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:

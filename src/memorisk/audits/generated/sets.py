@@ -18,7 +18,7 @@ import pandas as pd
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.pixels import StackedImages
+from memorisk.images.pixels import StackedImages, few_levels_note
 from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
@@ -275,7 +275,8 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
         {TRAIN: opened.reading.real, SYNTHETIC: opened.reading.synthetic, HELD_OUT: opened.reading.real},
         progress,
     )
-    notes = [*opened.notes, *_unread_notes(stores)]
+    dark = [note for part, store in stores.items() for note in few_levels_note(store.images, f"{part} images")]
+    notes = [*opened.notes, *_unread_notes(stores), *dark]
     held, images, patients, hashes = stores.get(HELD_OUT), 0, 0, frozenset[str]()
     if held is not None:
         held, images, patients, hashes = separate_held_out(stores[TRAIN], held)

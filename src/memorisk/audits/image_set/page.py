@@ -223,7 +223,7 @@ def unread_tables(found: Mapping[str, Any], *, redact: bool) -> list[Block]:
     """List what nothing is known of.
 
     Args:
-        found: The tables ``unreadable``, ``not_read`` and ``empty`` of an `ImageCheck`.
+        found: The tables ``unreadable``, ``not_read``, ``empty`` and ``few_levels`` of an `ImageCheck`.
         redact: Count them only.
     """
     unreadable, not_read = found["unreadable"], found["not_read"]
@@ -251,6 +251,17 @@ def unread_tables(found: Mapping[str, Any], *, redact: bool) -> list[Block]:
             caption="Images of which all pixels are the same.",
             empty="No image is empty.",
             elsewhere="tables/empty.parquet",
+        ),
+        Table(
+            frame=found["few_levels"],
+            columns=[
+                words("path", "File", row=True),
+                words("label", "Label"),
+                number("levels", "Grey levels of 256", "count"),
+            ],
+            caption="Images of few grey levels: --window percentile shows each by its own range of values.",
+            empty="No image has few grey levels.",
+            elsewhere="tables/few_levels.parquet",
         ),
     ]
 

@@ -18,8 +18,8 @@ from memorisk.statistics.pairs.identity_pairs import cliques
 NEAR = "near"
 COLUMNS = ("set", "kind", "across", "similarity", "image", "path", "label", "group", "split")
 FOUND = (
-    "unreadable", "not_read", "empty", "duplicates", "near", "crossing_groups", "classes", "groups", "splits",
-    "split_copies", "sizes", "surplus",
+    "unreadable", "not_read", "empty", "few_levels", "duplicates", "near", "crossing_groups", "classes", "groups",
+    "splits", "split_copies", "sizes", "surplus",
 )  # fmt: skip
 """Tables of `ImageCheck` that a run folder holds under their names."""
 

@@ -4,10 +4,10 @@ Rules: ``member`` names the array (not needed where there is one), ``frame`` the
 ``[n, h, w, c]`` or, where only that fits, ``[n, c, h, w]``, c in {1, 3, 4}; a fourth channel is alpha, composited
 over black. uint8 is kept. For other types the greys are those of the *whole* array, so that images compare: floats
 within [0, 1] are multiplied by the largest value, whole numbers and floats within [0, 255] are kept as 8 bits,
-uint16 is taken at full range; anything else is stretched from the array's minimum to its maximum (its percentiles
-if asked for). Nothing is unpickled. One image is read at a time: uncompressed arrays by memory map, compressed ones
-as a stream that runs forward, so reading in order costs one decompression and no more memory than an image. An
-image with a value that is NaN or infinite is refused.
+larger unsigned numbers go by the bits that the largest of them needs; anything else is stretched from the array's
+minimum to its maximum (its percentiles if asked for). Nothing is unpickled. One image is read at a time:
+uncompressed arrays by memory map, compressed ones as a stream that runs forward, so reading in order costs one
+decompression and no more memory than an image. An image with a value that is NaN or infinite is refused.
 
 HDF5 gives the fill value for what was never written, and unpacks a chunk to whatever it holds. A data set is read
 only if all of it was written into this file and no chunk unpacks to more than its shape.
@@ -35,6 +35,9 @@ from memorisk.runs.size_limits import FREE_BYTES, check_archive, check_unpacked
 _DEFLATE, _SHUFFLE, _CHECKSUM = 1, 2, 3  # numbers of HDF5's filters
 _DEFLATE_LIMIT = 1032
 """Most bytes that deflate makes of one (zlib's technical notes)."""
+
+NO_ARRAYS = "an archive without arrays; unpack the images in it and give their folder"
+"""What is wrong with a ZIP archive that is no npz, and the way out."""
 
 
 @dataclass
@@ -315,6 +318,8 @@ def _chosen(member: str | None, known: list[str], path: Path) -> str:
     Raises:
         InputError: It does not exist, or several do and none is named.
     """
+    if not known:
+        raise InputError(f"{one_line(path)}: {NO_ARRAYS}")
     if member is None and len(known) == 1:
         return known[0]
     if member is None:

@@ -3,7 +3,9 @@
 Rules: the middle frame (number of frames // 2) of a multi-frame file unless one is asked for. Grey: modality LUT or
 rescale, then the window (``images.readers.greys`` has the order), MONOCHROME1 inverted last. Colour: YBR becomes
 RGB, PALETTE COLOR becomes RGB, no window; deeper colour is taken at its full range of stored bits. Overlays and
-colour profiles are left out. Libraries of permissive licences decode compressed frames in a fixed order, so that
+colour profiles are left out. Of a stored value only the bits count that the file declares: BitsStored of them, the
+highest being HighBit (PS3.5 8.1.1), whatever codec carried it; a palette is scaled by the bits that its entries need.
+Libraries of permissive licences decode compressed frames in a fixed order, so that
 two machines with the same libraries give the same pixels: Pillow for baseline JPEG, GDCM for JPEG Lossless and
 JPEG-LS, OpenJPEG for JPEG 2000, pydicom for RLE. Extended JPEG of 12 bits needs pylibjpeg-libjpeg (GPL), which
 memorisk does not install, and is refused without it.
@@ -29,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.images.readers import raster
-from memorisk.images.readers.greys import grey_image, refuse_not_finite, stretch, to_depth, to_greys
+from memorisk.images.readers.greys import grey_image, refuse_not_finite, stretch, table_limit, to_depth, to_greys
 from memorisk.images.readers.raster import open_image, refuse_cut_short
 from memorisk.images.readers.registry import ReadOptions, check_size
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
@@ -105,7 +107,8 @@ def answer_requests() -> None:
 
 def _decode(path: Path, frame: int, plugin: str) -> np.ndarray:
     pixel_array = pydicom_module().pixels.pixel_array
-    return np.ascontiguousarray(pixel_array(dataset(path), index=frame, decoding_plugin=plugin))
+    values = pixel_array(dataset(path), index=frame, decoding_plugin=plugin, correct_unused_bits=False)
+    return np.ascontiguousarray(values)
 
 
 def _child() -> subprocess.Popen[bytes]:
@@ -153,6 +156,13 @@ _DECODERS = (  # part of the transfer syntax' name, pydicom's plugins in the ord
     ("JPEG", ("gdcm", "pylibjpeg")),
 )
 _DEFLATED = b"1.2.840.10008.1.2.1.99"
+_RECENT_SYNTAXES = {
+    "1.2.840.10008.1.2.8.1": "Deflated Image Frame Compression",
+    "1.2.840.10008.1.2.4.110": "JPEG XL Lossless",
+    "1.2.840.10008.1.2.4.111": "JPEG XL JPEG Recompression",
+    "1.2.840.10008.1.2.4.112": "JPEG XL",
+}
+"""Transfer syntaxes that pydicom's dictionary may lack, by UID."""
 _MOST_SAMPLES = 4
 """Values of a pixel that DICOM has ever allowed (PS3.3 C.7.6.3.1.1; four in retired colour spaces)."""
 
@@ -258,20 +268,88 @@ def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
     """Stored values of one frame, ``[h, w]`` or ``[h, w, 3]`` (RGB), native byte order."""
     pixel_array = pydicom_module().pixels.pixel_array
     syntax = _transfer_syntax(data)
+    name = _decodable(syntax, path)
+    precision = None
     if syntax.is_encapsulated:
-        _check_codestream(data, frame, path, max_pixels)
+        precision = _check_codestream(data, frame, path, max_pixels)
+    else:
+        _refuse_short(data, path)
     problems = []
     for plugin in _plugins(syntax):
         try:
             if plugin in DECODERS:
                 values = decode_in_child(path, frame, plugin)
             else:
-                values = np.asarray(pixel_array(data, index=frame, decoding_plugin=plugin))
-            return values.astype(values.dtype.newbyteorder("="), copy=False)
+                values = np.asarray(pixel_array(data, index=frame, decoding_plugin=plugin, correct_unused_bits=False))
         except Exception as error:  # a decoder's own exceptions; the next one may know the file
             problems.append(_short(error, path))
-    hint = "; 12 bits need pylibjpeg-libjpeg (GPL)" if "Extended" in syntax.name else ""
-    raise InputError(f"{one_line(path)}: pixels cannot be decoded ({syntax.name}: {problems[0]}{hint})")
+        else:
+            return stored_bits(values.astype(values.dtype.newbyteorder("="), copy=False), data, precision, path)
+    hint = "; 12 bits need pylibjpeg-libjpeg (GPL)" if "Extended" in name else ""
+    raise InputError(f"{one_line(path)}: pixels cannot be decoded ({name}: {problems[0]}{hint})")
+
+
+def _decodable(syntax: Any, path: Path) -> str:
+    """Name of a transfer syntax.
+
+    Raises:
+        InputError: No decoder exists for it, as for video, JPIP and syntaxes newer than the library.
+    """
+    name = _RECENT_SYNTAXES.get(str(syntax), getattr(syntax, "name", str(syntax)))
+    try:
+        pydicom_module().pixels.get_decoder(syntax)
+    except (NotImplementedError, ValueError):
+        raise InputError(
+            f"{one_line(path)}: {one_line(name, 60)} is not decoded; convert it to Explicit VR Little Endian"
+        ) from None
+    return name
+
+
+def _refuse_short(data: Any, path: Path) -> None:
+    """Refuse uncompressed pixels of fewer bytes than the header declares.
+
+    Raises:
+        InputError: It is so.
+    """
+    if "PixelData" not in data:
+        return
+    sides = _whole(data, "Rows") * _whole(data, "Columns") * _whole(data, "SamplesPerPixel", 1) * frame_count(data)
+    needed, stored = -(-sides * _whole(data, "BitsAllocated", 8) // 8), len(data.PixelData)
+    subsampled = str(data.get("PhotometricInterpretation", "")).strip().endswith("_422")
+    if stored < (-(-2 * needed // 3) if subsampled else needed):
+        raise InputError(f"{one_line(path)}: cut short: it holds {stored:,} of the {needed:,} bytes of its pixels")
+
+
+def stored_bits(values: np.ndarray, data: Any, precision: int | None, path: Path) -> np.ndarray:
+    """Decoded values without the bits that are no part of them (PS3.5 8.1.1).
+
+    ``value = (word >> (HighBit + 1 - BitsStored)) & (2**BitsStored - 1)``, with its sign where values are signed. What
+    lies outside, overlays of older files among them, may be anything. A codec that was given the BitsStored bits
+    alone returns them in place.
+
+    Args:
+        values: Whole numbers as decoded, any shape; floats have no such bits and are returned as they are.
+        data: The data set.
+        precision: Number of bits of a value in the compressed stream; None for all bits of the type.
+        path: The file, for the message.
+
+    Returns:
+        Same shape and type.
+
+    Raises:
+        InputError: HighBit does not fit the bits.
+    """
+    width = 8 * values.dtype.itemsize
+    decoded, stored = precision or width, _whole(data, "BitsStored", width)
+    if values.dtype.kind not in "iu" or not 0 < stored < decoded:
+        return values
+    high = _whole(data, "HighBit", stored - 1)
+    if not stored - 1 <= high < decoded:
+        raise InputError(
+            f"{one_line(path)}: HighBit is {high}, and BitsStored {stored} of {decoded} bits; HighBit lies from "
+            f"{stored - 1} to {decoded - 1}"
+        )
+    return np.right_shift(np.left_shift(values, width - 1 - high), width - stored)
 
 
 def _plugins(syntax: Any) -> list[str]:
@@ -317,9 +395,15 @@ def _transfer_syntax(data: Any) -> Any:
 
 
 def _palette(values: np.ndarray, data: Any, depth: int) -> np.ndarray:
-    """PALETTE COLOR through its table, at the full range of the table's bits."""
-    colours = np.asarray(pydicom_module().pixels.apply_color_lut(values, data))[..., :3]
-    return to_depth(colours.astype(np.uint16 if colours.dtype.itemsize > 1 else np.uint8), depth)
+    """PALETTE COLOR through its table, at the full range of the bits that the table's entries need."""
+    entries, first, bits = (int(v) for v in data.RedPaletteColorLookupTableDescriptor)
+    entries = entries or 1 << 16
+    if values.dtype.kind == "i" and first >= 1 << 15:  # written as unsigned where a signed value was meant
+        first -= 1 << 16
+    places = np.arange(first, first + entries, dtype=np.int64)
+    table = np.asarray(pydicom_module().pixels.apply_color_lut(places[None], data))[0, :, :3]
+    rows = np.clip(values.astype(np.int64) - first, 0, entries - 1)
+    return stretch(table[rows], 0, table_limit(table, bits), depth)
 
 
 def _colour(values: np.ndarray, data: Any, how: ReadOptions) -> np.ndarray:
@@ -364,14 +448,18 @@ def _after_meta(head: bytes) -> int:
     return place
 
 
-def _check_codestream(data: Any, frame: int, path: Path, max_pixels: int) -> None:
-    """Check what a compressed frame says of itself, which decoders believe: its size, and for JPEG that it ends."""
+def _check_codestream(data: Any, frame: int, path: Path, max_pixels: int) -> int | None:
+    """Check what a compressed frame says of itself, which decoders believe: its size, and for JPEG that it ends.
+
+    Returns:
+        Number of bits of a value in the stream; None where it declares none.
+    """
     from pydicom.encaps import get_frame
 
     try:
         stream = get_frame(data.PixelData, frame, number_of_frames=frame_count(data))
     except Exception:  # broken encapsulation: the decoders say what is wrong with it
-        return
+        return None
     if raster.is_jpeg(stream) and not raster.has_end(stream):
         raise InputError(f"{one_line(path)}: a truncated JPEG frame (it has no end marker)")
     size = raster.declared_size(stream)
@@ -379,3 +467,4 @@ def _check_codestream(data: Any, frame: int, path: Path, max_pixels: int) -> Non
         check_size(path, size[0], size[1], max_pixels)
     if "JPEG Baseline" in _transfer_syntax(data).name:
         refuse_cut_short(open_image(stream, path), stream, path)
+    return raster.declared_precision(stream)

@@ -2,6 +2,9 @@
 
 * Full range: 16 bits become 8 by ``round(v / 257)`` (65535 -> 255), 8 bits become 16 by ``v * 257``: both exact at
   the ends.
+* The scale of a whole number is that of the bits which its container needs: a palette or lookup table by its largest
+  entry, an array by its largest value. A file of one image says nothing of the others of its set, so that its values
+  go by the full range of their type; `images check` and the audits name images that then span few grey levels.
 * A window ``low..high``: ``round(clip((v - low) / (high - low), 0, 1) * max)``, max = 255 or 65535.
 * Percentiles: the window from the 0.5th to the 99.5th percentile of the values, where a source declares none.
 * Alpha: composited over black, ``round(v * alpha / max)``: what is transparent is background, and black in medical
@@ -194,7 +197,17 @@ def _through_table(values: np.ndarray, item: Any, signed: bool, little: bool) ->
         table = np.atleast_1d(np.asarray(data)).astype(np.int64) & 0xFFFF
     table = table[:entries]
     place = np.clip(np.rint(values) - first, 0, len(table) - 1).astype(np.int64)
-    return table[place].astype(np.float64), float(max((1 << bits) - 1, int(table.max())))
+    return table[place].astype(np.float64), table_limit(table, bits)
+
+
+def table_limit(table: np.ndarray, bits: int) -> float:
+    """Largest value that the entries of a lookup table stand for.
+
+    ``2**bits - 1`` of the declared bits, or the largest entry where it is larger. Entries that all fit 8 bits are of 8
+    bits, whatever is declared: writers put such tables into words of 16 and copy 16 into the descriptor.
+    """
+    largest = int(table.max())
+    return 255.0 if largest < 256 else float(max((1 << bits) - 1, largest))
 
 
 def _range(

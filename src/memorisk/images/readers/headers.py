@@ -68,7 +68,7 @@ def _dicom(path: Path, member: str) -> Header:
 def _nifti(path: Path, member: str) -> Header:
     plane = member.partition("@")[0] or "axial"
     with open_volume(path) as image:
-        sides = [n for axis, n in enumerate(canonical_shape(image)) if axis != PLANES[plane]]
+        sides = [n for axis, n in enumerate(canonical_shape(image, path)) if axis != PLANES[plane]]
         kind = image.get_data_dtype()
     return Header(sides[0], sides[1], kind.fields is None and kind.itemsize > 1)  # fields: RGB
 

@@ -64,7 +64,7 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
 def count_frames(path: Path, plane: str = "axial") -> int:
     """Count the slices of a plane."""
     with open_volume(path) as image:
-        return canonical_shape(image)[PLANES[plane]]
+        return canonical_shape(image, path)[PLANES[plane]]
 
 
 def declared_plane(plane: str, low: float, high: float) -> str:
@@ -174,7 +174,7 @@ def _loaded(path: Path, size: int, modified: int, max_pixels: int) -> _Volume:
     n_not_finite = 0
     if values.dtype.kind == "f":
         n_not_finite = sum(part.size - int(np.count_nonzero(np.isfinite(part))) for part in values.T)
-    values = _nibabel().apply_orientation(values, _nibabel().io_orientation(image.affine))
+    values = _nibabel().apply_orientation(values, _axes(image, path))
     low, high = float(header["cal_min"]), float(header["cal_max"])
     declared = (low, high) if np.isfinite([low, high]).all() and high > low else None
     return _Volume(values, image.dataobj.slope, image.dataobj.inter, declared, n_not_finite)
@@ -244,10 +244,31 @@ def _image(stream: IO[bytes] | GzipStream) -> Any:
     return image
 
 
-def canonical_shape(image: Any) -> tuple[int, ...]:
+def _axes(image: Any, path: Path) -> np.ndarray:
+    """Standard axis and direction of each stored axis, ``[3, 2]``, by nibabel's nearest orientation.
+
+    The sform counts where its code is set, else the qform, else the stored order. A sform that gives no axes (zeros,
+    NaN) gives way to a qform whose code is set.
+
+    Raises:
+        InputError: The header gives no axes.
+    """
+    affines = [image.affine]
+    if int(image.header["qform_code"]) > 0:
+        affines.append(image.header.get_qform())
+    for affine in affines:
+        if np.isfinite(affine).all() and np.linalg.matrix_rank(affine[:3, :3]) == 3:
+            return _nibabel().io_orientation(affine)
+    raise InputError(
+        f"{one_line(path)}: its header does not say how the volume lies (sform "
+        "and qform hold zeros or NaN); save it anew with an orientation"
+    )
+
+
+def canonical_shape(image: Any, path: Path) -> tuple[int, ...]:
     """Number of voxels along x, y and z of the standard orientation."""
     shape = [1, 1, 1]
-    axes = _nibabel().io_orientation(image.affine)[:, 0].astype(int)
+    axes = _axes(image, path)[:, 0].astype(int)
     for axis, size in zip(axes, (*image.shape, 1, 1)[:3], strict=True):
         shape[axis] = int(size)
     return tuple(shape)

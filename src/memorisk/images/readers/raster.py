@@ -46,6 +46,13 @@ def declared_size(stream: bytes) -> tuple[int, int] | None:
     return None
 
 
+def declared_precision(stream: bytes) -> int | None:
+    """Number of bits of a value that a stream declares, or None where it does not."""
+    if stream[:4] == _JPEG_2000 and len(stream) > 42:
+        return (stream[42] & 0x7F) + 1
+    return next((content[0] for marker, content in _segments(stream) if marker in _FRAMES and content), None)
+
+
 def has_end(stream: bytes) -> bool:
     """Return whether a stream has its end marker, padding aside."""
     return _END in stream[-16:]
@@ -121,6 +128,29 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
 
 def read_data(data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
     """Read as :func:`read`, from the content of a file; ``path`` names it in messages."""
+    try:
+        return _decoded(data, path, how)
+    except ValueError:
+        plain = _without_text(data)
+        if plain == data:
+            raise
+    return _decoded(plain, path, how)  # Pillow refuses PNG whose texts or profile are larger than 1 MiB
+
+
+def _without_text(data: bytes) -> bytes:
+    """A PNG without its chunks of text and colour profile, which change no pixel here; other data as they are."""
+    if not data.startswith(_PNG):
+        return data
+    chunks, place = [_PNG], len(_PNG)
+    while place + 8 <= len(data):
+        end = place + 12 + int.from_bytes(data[place : place + 4], "big")
+        if data[place + 4 : place + 8] not in (b"tEXt", b"zTXt", b"iTXt", b"iCCP"):
+            chunks.append(data[place:end])
+        place = end
+    return b"".join(chunks)
+
+
+def _decoded(data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
     image = open_image(data, path)
     check_size(path, image.size[0], image.size[1], how.max_pixels, stored=len(data))
     if how.frame:

@@ -58,6 +58,9 @@ class Format:
     module: str
 
 
+_TAR = b"ustar"
+
+
 def _begins(*magic: bytes) -> Callable[[bytes], bool]:
     return lambda head: head.startswith(magic)
 
@@ -325,5 +328,14 @@ def _known_format(file: Path, member: str | None = None) -> Format:
         raise InputError(f"{one_line(file)}: the file is empty")
     file_type = MEMBER_FORMATS.get(member or "") or sniff(head)
     if file_type is None:
-        raise InputError(f"{one_line(file)}: not an image of a known kind (its first bytes are {head[:8].hex(' ')})")
+        raise InputError(f"{one_line(file)}: {unknown_kind(head)}")
     return file_type
+
+
+def unknown_kind(head: bytes) -> str:
+    """Reason why a file of these first bytes is not read, with the way out where its kind is clear."""
+    if head.startswith(b"version https://git-lfs.github.com/spec/"):
+        return "a pointer of Git LFS in place of the file; fetch the file itself with: git lfs pull"
+    if _TAR in (head[257:262], _inflated_head(head)[257:262]):
+        return "a tar archive; unpack it and give its folder"
+    return f"not an image of a known kind (its first bytes are {head[:8].hex(' ')})"

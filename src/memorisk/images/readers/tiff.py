@@ -11,7 +11,8 @@ import logging
 from pathlib import Path
 
 import numpy as np
-from tifffile import PHOTOMETRIC, TiffFile, TiffPage
+from PIL import TiffImagePlugin
+from tifffile import COMPRESSION, PHOTOMETRIC, TiffFile, TiffPage
 
 from memorisk.images.readers.greys import over_black, refuse_not_finite, to_greys
 from memorisk.images.readers.raster import open_image, pixels, seek
@@ -23,6 +24,8 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 _MOST_CHANNELS = 4  # RGB and alpha
 _CHANNELS = "{}: a TIFF of {} channels is neither grey nor RGB"
+_OWN_COMPRESSIONS = (COMPRESSION.NONE, COMPRESSION.ADOBE_DEFLATE, COMPRESSION.DEFLATE, COMPRESSION.LZMA)
+"""Compressions that tifffile decodes with Python's own modules."""
 _PLAIN = (PHOTOMETRIC.MINISBLACK, PHOTOMETRIC.MINISWHITE, PHOTOMETRIC.RGB)
 
 
@@ -30,6 +33,8 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
     """One page, ``[h, w, c]`` uint8 or uint16; the module's docstring says how colours and depths are mapped."""
     with TiffFile(path) as file:
         n = len(file.pages)
+        if not n:
+            raise InputError(f"{one_line(path)}: a TIFF without a page (cut short?)")
         if not 0 <= (how.frame or 0) < n:
             raise InputError(f"{one_line(path)}: has pages 0 to {n - 1}, not {how.frame}")
         page = file.pages[how.frame or 0]
@@ -42,7 +47,8 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
         if values is not None:
             refuse_not_finite(values, one_line(path))
             return _turned(_image(values, page, how, path), _orientation(page))
-    return _through_pillow(path, how)
+        compression = page.compression
+    return _through_pillow(path, how, compression)
 
 
 def count_frames(path: Path) -> int:
@@ -55,10 +61,10 @@ def _decoded(page: TiffPage) -> np.ndarray | None:
     """Values ``[h, w, c]``; None where tifffile has no decoder without a further library."""
     try:
         values = page.asarray()
-    except ValueError as error:
-        if "imagecodecs" in str(error):
-            return None
-        raise
+    except (ValueError, ImportError, KeyError):  # a codec of tifffile's that is not installed, or unknown to it
+        if page.compression in _OWN_COMPRESSIONS:
+            raise
+        return None
     if values.ndim == 3 and page.planarconfig == 2:
         return np.moveaxis(values, 0, -1)
     return values if values.ndim == 3 else values[..., None]
@@ -104,10 +110,23 @@ def _turned(image: np.ndarray, orientation: int) -> np.ndarray:
     return np.ascontiguousarray(image)
 
 
-def _through_pillow(path: Path, how: ReadOptions) -> np.ndarray:
-    """The same page by Pillow, which turns TIFF upright itself."""
+def _through_pillow(path: Path, how: ReadOptions, compression: int) -> np.ndarray:
+    """The same page by Pillow, which turns TIFF upright itself.
+
+    Raises:
+        InputError: Pillow's libtiff does not decode the compression.
+    """
     data = path.read_bytes()
-    image = open_image(data, path)
-    seek(image, how.frame or 0, path)
-    check_size(path, image.size[0], image.size[1], how.max_pixels, stored=len(data))
+    try:
+        if compression not in TiffImagePlugin.COMPRESSION_INFO:
+            raise OSError(compression)
+        image = open_image(data, path)
+        seek(image, how.frame or 0, path)
+        check_size(path, image.size[0], image.size[1], how.max_pixels, stored=len(data))
+        image.load()
+    except OSError:  # Pillow's words are those of libtiff's decoders
+        raise InputError(
+            f"{one_line(path)}: a TIFF of compression {one_line(getattr(compression, 'name', compression), 40)} that "
+            "cannot be decoded: broken, or of a codec that is not installed; save it anew with LZW or Deflate"
+        ) from None
     return pixels(image, how, one_line(path))

@@ -17,7 +17,7 @@ import pandas as pd
 from memorisk.images.columns import NO_FINDING, texts
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers.arrays import array_shapes, image_axes, open_rows, whole_array
+from memorisk.images.readers.arrays import NO_ARRAYS, array_shapes, image_axes, open_rows, whole_array
 from memorisk.images.readers.registry import decoding, file_format
 from memorisk.images.sources.draft import Draft, finish_draft, refuse_unused
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
@@ -84,6 +84,8 @@ def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions
         if parts:
             return parts
     images = named[0] or _first(_IMAGES, shapes) or _only_images(shapes)
+    if not shapes:
+        raise InputError(f"{one_line(path.name)}: {NO_ARRAYS}")
     if images is None:
         arrays = [f"{name} {shape}" for name, shape in shapes.items()]
         raise InputError(

@@ -252,6 +252,9 @@ def _is_text(path: Path) -> bool:
         return False
 
 
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".7z", ".rar")
+
+
 def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], options: ImageOptions) -> Kind:
     """The kind of images to take; without a layout that of nearly all, and a few strays are listed as not read.
 
@@ -264,7 +267,8 @@ def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], 
     if options.layout != "auto":
         raise InputError(f"layout {options.layout} is for a file; {one_line(root)} is a folder")
     if not by_kind:
-        tables = [f for f in others if suffix(f) in (".csv", ".tsv", ".parquet", ".npz", ".npy", ".h5", ".hdf5", ".gz")]
+        suffixes = (".csv", ".tsv", ".parquet", ".npz", ".npy", ".h5", ".hdf5", ".gz")
+        tables = [f for f in others if suffix(f) in suffixes and not f.lower().endswith(_ARCHIVES)]
         hint = f"; give one of its files instead ({listed(tables, 3)})" if tables else _ways_out(others)
         raise InputError(f"{one_line(root)}: no images in this folder ({len(others):,} other files){hint}")
     most = max(by_kind, key=lambda kind: len(by_kind[kind]))
@@ -277,7 +281,7 @@ def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], 
 
 
 def _ways_out(others: list[str]) -> str:
-    """Suggest what to do about a folder as torchvision leaves it, whose files are no images; empty for any other."""
+    """Suggest what to do about a folder without images: one that torchvision wrote, or one of archives; else empty."""
     names = {file.rsplit("/", 1)[-1] for file in others}
     if {"data_batch_1", "batches.meta"} <= names or {"train", "test", "meta"} <= names:
         return (
@@ -286,7 +290,10 @@ def _ways_out(others: list[str]) -> str:
         )
     known = {"data_batch_1.bin": "cifar10", "train_X.bin": "stl10", "train_32x32.mat": "svhn", "train.bin": "cifar100"}
     dataset = next((known[name] for name in known if name in names), None)
-    return f"; is it {dataset}:FOLDER?" if dataset else ""
+    if dataset:
+        return f"; is it {dataset}:FOLDER?"
+    archives = [file for file in others if file.lower().endswith(_ARCHIVES)]
+    return f"; unpack {listed(archives, 3)}" if archives else ""
 
 
 def _note_others(

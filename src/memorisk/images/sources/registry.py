@@ -29,7 +29,7 @@ from memorisk.images.manifest import BUILTIN, RESERVED, Manifest, drop_labels, s
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.mnist import digits_manifest
 from memorisk.images.published.registry import load_official
-from memorisk.images.readers.registry import SHARDS, file_format
+from memorisk.images.readers.registry import SHARDS, file_format, file_head, unknown_kind
 from memorisk.images.sources.arrays import load_arrays
 from memorisk.images.sources.draft import refuse_unused
 from memorisk.images.sources.folders import load_folder
@@ -295,8 +295,8 @@ def _load_file(path: Path, options: ImageOptions) -> Manifest:
     if file_type is not None:
         raise InputError(f"{one_line(path)} is one {file_type.name} image; give its folder, or a table of images")
     raise InputError(
-        f"{one_line(path)}: neither a table (CSV, TSV, Parquet) nor arrays (npz, npy, HDF5, idx); layout table reads "
-        "it as CSV"
+        f"{one_line(path)}: neither a table (CSV, TSV, Parquet) nor arrays (npz, npy, HDF5, idx), but "
+        f"{unknown_kind(file_head(path))}; layout table reads it as CSV"
     )
 
 
