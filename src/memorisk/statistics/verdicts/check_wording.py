@@ -43,8 +43,8 @@ SENTENCES: dict[str, Sentence] = {
         "more {many} of it, in the test part, too",
     ),
     "shared-halves": Sentence(
-        "the {n_seeds:.0f} seeds hold {n_draws:.0f} independent draw(s) of who was trained on what{in_seeds}: what one "
-        "half has in common looks like memory of its members",
+        "independent draws of who was trained on what: {n_draws:.0f} in {n_seeds:.0f} seeds{in_seeds}. What the "
+        "members of a half that returns have in common looks like memory",
         "the halves drawn anew for each seed",
         first=True,
     ),

@@ -4,7 +4,7 @@ A check that could not look says nothing of what it looks for. It is a doubt, an
 (METHODS section 6, "Third form"). Code acts on `outcome` and `reason`; `findings` renders them for readers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import nan
 
@@ -27,7 +27,7 @@ class Check:
     """Probability of noticing what a pass must notice; NaN where the check has no such number."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """Numbers behind the outcome, by name with unit."""
-    seeds: Sequence[int] = ()
+    seeds: tuple[int, ...] = ()
     """Seeds in which it was noticed."""
     voids: bool = False
     """Whether nothing can be concluded from the models' losses while this stands: no failure, and no pass."""

@@ -71,7 +71,7 @@ class UnevenGaps:
     """Which patients of a class have gaps that are larger in several seeds than chance explains."""
 
     uneven: NDArray[np.bool_]
-    """`[U]` whether each scored patient, by sorted id, lies beyond a cut."""
+    """`[U]` whether each scored patient, by sorted id, lies beyond a cut, with a gap above the offset s0."""
     largest: FloatArray
     """`[U]` largest absolute gap of each scored patient in any seed, in nats."""
     powers: tuple[UnevenPower, ...] = ()
@@ -126,7 +126,7 @@ def uneven_gaps(
     if flip:
         rows, of_row = np.concatenate([tests, -gaps]), np.concatenate([of_test, of_unit + int(of_test.max()) + 1])
     powers = tuple(_power(looks[:2], rows, of_row, k, notice * n_seeds / k, seed) for k in (half, quarter))
-    return UnevenGaps(np.any(beyond, axis=0), largest, powers)
+    return UnevenGaps(np.any(beyond, axis=0) & (largest > looks[0].offset), largest, powers)
 
 
 def unmeasured_noise(gaps: FloatArray) -> float:
@@ -176,7 +176,7 @@ class _Look:
 
     def standardized(self, gaps: FloatArray) -> FloatArray:
         """Divide gaps `[I, S]` by the noise of their image and seed."""
-        noise = np.minimum(_noise(gaps,self.k), self.most_noise) + self.offset
+        noise = np.minimum(_noise(gaps, self.k), self.most_noise) + self.offset
         return gaps / noise[:, None] / self.of_seed
 
     def reached(self, value: FloatArray) -> FloatArray:
