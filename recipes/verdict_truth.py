@@ -28,8 +28,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.analysis import PER_CLASS, class_findings, verdict_table
-from memorisk.audits.classifier.evidence import Context, Evidence, Items
+from memorisk.audits.classifier.analysis import PER_CLASS, class_findings, design_checks, verdict_table
+from memorisk.audits.classifier.evidence import Context, Evidence, Items, margin_of_loss
 from memorisk.audits.classifier.options import NOTICE, AnalysisOptions
 from memorisk.audits.classifier.tables.attacks import (
     ALL,
@@ -42,6 +42,7 @@ from memorisk.audits.classifier.tables.classes import is_asymmetric
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.randomization import studentized
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
+from memorisk.statistics.verdicts.check_wording import findings as check_findings
 from memorisk.statistics.verdicts.noticeable_gap import gap_profiles
 from memorisk.statistics.verdicts.verdict import FAIL, GROUP_NAMES, PASS, UNDECIDED, Decision, decide
 
@@ -72,6 +73,34 @@ class World:
     drift: float = 0.0
     """In the `paper` design: what the candidate gains on every image, seen or not."""
     design: str = "balanced"
+    unseen: int = 0
+    """Unseen patients of each class; 0: 15 % of all."""
+    remembering: int = 0
+    """Seeds that remember a planted patient, by ``gap`` in each; 0: all, with the measured spread."""
+    halves: str = "fresh"
+    """Or "fixed", "two" draws, "shared" by pairs of seeds, "repeated": each training twice."""
+    composition: float = 0.5
+    """Share of the noise's variance that depends on the halves."""
+    test_spread: float = 1.0
+    """Spread of unseen patients' gaps over that of scored ones."""
+    exchanged_rows: float = 0.0
+    """Share of the rows of patients and seeds in which the table exchanges the roles."""
+    exchanged_seeds: int = 0
+    """Seeds in which the table exchanges the roles."""
+    diverged: int = 0
+    """Models whose losses are those of guessing, with twenty times the noise."""
+    decimals: int = 0
+    """Digits to which losses are rounded; 0: none."""
+    half_precision: bool = False
+    """Whether losses come from probabilities of 16 bits."""
+
+
+def drawn_halves(world: World, n_seeds: int) -> np.ndarray:
+    """Number of the draw of halves of each seed."""
+    ways = {"fresh": n_seeds, "fixed": 1, "two": 2}
+    if world.halves in ways:
+        return np.arange(n_seeds) % ways[world.halves]
+    return np.arange(n_seeds) // 2  # shared by pairs of seeds, repeated or not
 
 
 def draw(world: World, seed: int) -> Evidence:
@@ -79,21 +108,33 @@ def draw(world: World, seed: int) -> Evidence:
     rng, n_seeds = np.random.default_rng([seed, 1]), world.n_models // 2
     n = world.n_patients
     label = np.arange(n) % world.n_classes
-    unseen = (np.arange(n) // world.n_classes) % 20 < 3
+    of_class = np.arange(n) // world.n_classes
+    unseen = of_class < world.unseen if world.unseen else of_class % 20 < 3
     sizes = rng.integers(1, world.most_images + 1, n)
     patient = np.repeat(np.arange(n), sizes)
     first = np.cumsum(sizes) - sizes
     size = world.noise * np.exp(world.spread * rng.standard_normal(len(patient)))
+    size[unseen[patient]] *= world.test_spread
     difference = size * rng.standard_t(world.tails, (n_seeds, len(patient)))
     scored = np.flatnonzero(~unseen)
     sign = np.zeros((n_seeds, n))
     for row in sign:
         coin = rng.permuted(np.resize([1.0, -1.0], len(scored)))
         row[scored] = coin if world.design != "paper" else 1.0
+    half_of = drawn_halves(world, n_seeds)
+    if world.halves != "fresh":
+        sign, own = sign[half_of], difference
+        shared = size * rng.standard_t(world.tails, (n_seeds, len(patient)))[half_of]
+        difference = np.sqrt(world.composition) * shared + np.sqrt(1 - world.composition) * own
+    if world.halves == "repeated":
+        difference = difference[2 * half_of]
     remembered = np.zeros((n_seeds, n))  # gap of each patient's remembered image
     planted = rng.choice(scored, world.n_planted, replace=False)
     if world.n_planted:
         remembered[:, planted] = gap_profiles(world.gap, *rng.random((2, world.n_planted, n_seeds))).T
+    if world.remembering:
+        some = np.argsort(rng.random((n_seeds, world.n_planted)), axis=0) < world.remembering
+        remembered[:, planted] = np.where(some, world.gap, 0.0)
     remembered[:, scored[rng.random(len(scored)) < world.share]] += world.shared
     effect = np.where(unseen, 0.0, sign * remembered)
     copies = np.flatnonzero(unseen)[rng.random(int(unseen.sum())) < world.duplicates]
@@ -106,8 +147,16 @@ def draw(world: World, seed: int) -> Evidence:
     loss_b[:, place] -= np.maximum(-effect, 0)
     lift = np.maximum(1e-3 - np.minimum(loss_a.min(axis=0), loss_b.min(axis=0)), 0)  # no loss is below zero
     loss_a, loss_b = loss_a + lift, loss_b + lift
-    margin_a, margin_b = (-loss - np.log(-np.expm1(-loss)) for loss in (loss_a, loss_b))
-    side = sign[:, patient]
+    if world.diverged:
+        loss_a[: world.diverged] = np.abs(np.log(2) + 20 * size * rng.standard_t(world.tails, len(patient)))
+    if world.half_precision:
+        loss_a, loss_b = (-np.log(np.exp(-loss).astype(np.float16).astype(float)) for loss in (loss_a, loss_b))
+    if world.decimals:
+        loss_a, loss_b = loss_a.round(world.decimals), loss_b.round(world.decimals)
+    margin_a, margin_b = margin_of_loss(loss_a), margin_of_loss(loss_b)
+    exchanged = rng.random(sign.shape) < world.exchanged_rows
+    exchanged[: world.exchanged_seeds] = True
+    side = np.where(exchanged, -sign, sign)[:, patient]
     names = np.array([f"p{i}" for i in patient], dtype=object)
     items = Items(
         np.array([f"i{i}" for i in range(len(patient))], dtype=object),
@@ -128,16 +177,20 @@ def judged(evidence: Evidence, options: AnalysisOptions) -> tuple[Decision, floa
 
     Attacks are left out where the classes fail already: they could add a reason, but change nothing.
     """
-    findings = class_findings(evidence, options, Context(design=evidence.design))
+    context = Context(design=evidence.design)
+    checks = design_checks(evidence, context)
+    findings = class_findings(evidence, options, context, checks)
+    checks += [f.lists.uneven for f in findings if f.lists.uneven is not None]
+    doubts = check_findings(checks, GROUP_NAMES)
     table = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     rule = {"notice": options.notice, "n_seeds": len(evidence.seeds), "flips": not is_asymmetric(evidence)}
-    decision = decide(verdict_table(table), **rule)
-    if decision.status != FAIL:
+    decision = decide(verdict_table(table), **rule, findings=doubts)
+    if decision.status != FAIL and not any(check.voids for check in checks):
         scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
         rows = attack_rows(evidence, scored, (ALL,), options.attack_gate)
         tried, n_groups = attacks_for_verdict(rows, None, True, {}), len(np.unique(evidence.items.group.astype(str)))
         found = attack_findings(tried, options.attack_gate, GROUP_NAMES, n_groups)
-        decision = decide(verdict_table(table), **rule, findings=found)
+        decision = decide(verdict_table(table), **rule, findings=[*doubts, *found])
     asked = [int(n) for way in decision.what_would_decide for n in re.findall(r"about (\d+) models", way)]
     return decision, float(table["noticeable_gap"].max()), max(asked, default=0)
 
@@ -185,6 +238,34 @@ CELLS: dict[str, World] = {
     "paper, better by 0.4 everywhere: nobody": World(8, drift=0.4, design="paper"),
     "paper: 1 at 4 nats": World(8, 1, 4.0, design="paper"),
     "paper: everybody by 0.5": World(8, shared=0.5, share=1.0, design="paper"),
+    "4 of 8 seeds remember 1 at 4 nats": World(n_planted=1, gap=4.0, remembering=4),
+    "2 of 8 seeds remember 1 at 8 nats": World(n_planted=1, gap=8.0, remembering=2),
+    "3 of 8 seeds remember 1 at 8 nats": World(n_planted=1, gap=8.0, remembering=3),
+    "6 of 12 seeds remember 1 at 4 nats": World(24, 1, 4.0, remembering=6),
+    "heavy tails: 4 of 8 seeds remember 1 at 4 nats": World(n_planted=1, gap=4.0, remembering=4, tails=2.2),
+    **{f"halves {halves}: nobody": World(halves=halves) for halves in ("fixed", "two", "shared", "repeated")},
+    **{f"test gaps spread {ratio:g}: nobody": World(test_spread=ratio) for ratio in (0.5, 0.7, 0.85, 1.4, 2.0)},
+    "test gaps spread 2: 1 at 2 nats": World(n_planted=1, gap=2.0, test_spread=2.0),
+    "roles exchanged in a tenth of rows: 1 at 4 nats": World(n_planted=1, gap=4.0, exchanged_rows=0.1),
+    "roles exchanged in 2 of 8 seeds: 1 at 4 nats": World(n_planted=1, gap=4.0, exchanged_seeds=2),
+    **{f"{d} decimals: nobody": World(decimals=d) for d in (2, 4, 6)},
+    **{
+        f"{d} decimals: 4 of 8 seeds remember 1 at 4 nats": World(n_planted=1, gap=4.0, remembering=4, decimals=d)
+        for d in (2, 4, 6)
+    },
+    "float16: nobody": World(half_precision=True),
+    "float16: 4 of 8 seeds remember 1 at 4 nats": World(n_planted=1, gap=4.0, remembering=4, half_precision=True),
+    **{f"{n} unseen patients a class: nobody": World(20, n_patients=200, unseen=n) for n in (5, 10, 15)},
+    **{
+        f"{n} unseen patients a class: 3 of 10 seeds remember 1 at 4 nats": World(
+            20, 1, 4.0, n_patients=200, unseen=n, remembering=3
+        )
+        for n in (5, 10, 15)
+    },
+    "1 diverged model: nobody": World(diverged=1),
+    "1 diverged model: 1 at 4 nats": World(n_planted=1, gap=4.0, diverged=1),
+    "1 seed: 1 at 4 nats": World(2, 1, 4.0),
+    "3 seeds: 1 at 4 nats": World(6, 1, 4.0),
 }
 """16 models, 1,000 patients and 2 classes unless said otherwise."""
 MORE = dict.fromkeys(

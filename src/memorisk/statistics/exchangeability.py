@@ -6,6 +6,12 @@ METHODS section 1, "Prerequisites, checked": canaries' losses under the model th
 losses, per class, Kolmogorov-Smirnov over groups. A class that fails gets no p-values: its test images are no null
 for its canaries (a drift between collection periods, an official test split, near-duplicates across the split).
 
+The null is made of gaps, so that their spread matters as much as the level of losses: a test part whose gaps spread
+half as much flags patients whom no model remembers. Both parts have losses under S models that did not see the image,
+one a seed. The statistic of a group is the mean over its images of the log of their standard deviation over seeds,
+compared by the rank sum (Mann and Whitney 1947), which has more power against a ratio of spreads than the
+Kolmogorov-Smirnov distance. Holm covers both comparisons of all classes.
+
 **Neighbours.** Are two parts of a data set a random split? Whose nearest neighbours lie in their own part, and
 whose in the other?
 
@@ -57,9 +63,13 @@ class UnseenCheck:
     statistic: float
     """Kolmogorov-Smirnov distance; NaN where either side has no group."""
     p_value: float
-    """Two-sided p-value; NaN as `statistic`."""
+    """Two-sided p-value of the losses; NaN as `statistic`."""
+    p_spread: float
+    """Two-sided p-value of the losses' spread over seeds; NaN as `statistic`, and with one seed."""
     adjusted: float
-    """Holm-adjusted over classes."""
+    """Smaller of both, Holm-adjusted over both comparisons of all classes."""
+    by_spread: bool
+    """Whether the spread has the smaller p-value."""
     ok: bool
     """True when not rejected; False where nothing could be compared."""
     n_canary_groups: int
@@ -108,10 +118,10 @@ def compare_unseen_losses(
     level: float = UNSEEN_LEVEL,
     seed: int = 0,
 ) -> dict[str, UnseenCheck]:
-    """Compare unseen canaries' losses with test losses, class by class, over groups.
+    """Compare unseen canaries' losses with test losses, and their spread over seeds, class by class, over groups.
 
-    Two-sample Kolmogorov-Smirnov (exact for small groups) on group means of losses averaged over seeds, Holm over
-    classes.
+    Two-sample Kolmogorov-Smirnov (exact for small groups) on group means of losses averaged over seeds, rank sum on
+    the log of their standard deviation over seeds, Holm over both and all classes.
 
     Args:
         unseen: `[S, I]` each canary's loss under the twin that did not train on it; NaN where not scored.
@@ -140,20 +150,42 @@ def compare_unseen_losses(
     tests = draw_twin_losses(test_loss_a, test_loss_b, test_group, seed=seed) if symmetric else test_loss_b
     ours = _group_means("canary", unseen, group, label)
     theirs = _group_means("test", tests, test_group, test_label)
+    our_spread = _group_means("canary", _log_spread(unseen), group, label)
+    their_spread = _group_means("test", _log_spread(tests), test_group, test_label)
     labels = sorted(set(np.asarray(label).tolist()))
     comparisons = [_compare(ours.get(name), theirs.get(name)) for name in labels]
-    adjusted = holm(np.array([p for _, p in comparisons]))
+    spreads = [_compare_spread(our_spread.get(name), their_spread.get(name)) for name in labels]
+    adjusted = holm(np.array([*(p for _, p in comparisons), *spreads])).reshape(2, -1)
+    smaller = np.fmin(*adjusted)
     return {
         name: UnseenCheck(
             statistic=statistic,
             p_value=p,
+            p_spread=p_spread,
             adjusted=float(p_adjusted),
+            by_spread=p_spread < p,
             ok=bool(p_adjusted > level),
             n_canary_groups=len(ours.get(name, ())),
             n_test_groups=len(theirs.get(name, ())),
         )
-        for name, (statistic, p), p_adjusted in zip(labels, comparisons, adjusted, strict=True)
+        for name, (statistic, p), p_spread, p_adjusted in zip(labels, comparisons, spreads, smaller, strict=True)
     }
+
+
+def _log_spread(loss: ArrayLike) -> FloatArray:
+    """Log of the standard deviation over seeds of each image's loss, `[1, I]`; NaN with fewer than two."""
+    values = np.asarray(loss, dtype=np.float64)
+    n = np.sum(~np.isnan(values), axis=0)
+    centred = values - np.where(n, np.nansum(values, axis=0) / np.maximum(n, 1), np.nan)
+    variance = np.nansum(centred**2, axis=0) / np.maximum(n - 1, 1)
+    return np.where(n > 1, np.log(np.maximum(variance, np.finfo(np.float64).tiny)) / 2, np.nan)[None]
+
+
+def _compare_spread(ours: FloatArray | None, theirs: FloatArray | None) -> float:
+    """Two-sided p-value of the rank sum; NaN when either side is empty."""
+    if ours is None or theirs is None or not len(ours) or not len(theirs):
+        return float("nan")
+    return float(scipy.stats.mannwhitneyu(ours, theirs).pvalue)
 
 
 def _compare(ours: FloatArray | None, theirs: FloatArray | None) -> tuple[float, float]:

@@ -4,6 +4,7 @@
 same rules.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.wording import ATTACKS
 from memorisk.audits.classifier.result import (
     SCHEMA,
+    TRAINED_ELSEWHERE,
     ClassifierSummary,
     ClassifierVerdict,
     HeadlineAuc,
@@ -35,9 +37,12 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import plural
 from memorisk.scores.twin_attacks import ATTACKS as TWIN_ATTACKS
 from memorisk.statistics.contrasts import unpaired_difference
-from memorisk.statistics.exchangeability import compare_unseen_losses
+from memorisk.statistics.exchangeability import UnseenCheck, compare_unseen_losses
 from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.verdicts.attack_verdict import attack_findings, passed_words
+from memorisk.statistics.verdicts.check_wording import findings as check_findings
+from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
+from memorisk.statistics.verdicts.independent_draws import ROLES_LEVEL, exchanged_roles, independent_draws
 from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER, POWER
 from memorisk.statistics.verdicts.verdict import (
     PASS,
@@ -81,7 +86,7 @@ PER_CLASS = (
         "models_needed",
     ),
     *("verdict_flagged", "blocked", "test_mean", "excess", "excess_low", "excess_high"),
-    *("uneven", "uneven_largest", "unseen_largest"),
+    *("uneven", "uneven_largest", "uneven_power"),
 )
 
 
@@ -96,7 +101,9 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     Returns:
         The result, not yet saved.
     """
-    findings = class_findings(evidence, options, context)
+    checks = design_checks(evidence, context)
+    findings = class_findings(evidence, options, context, checks)
+    checks += [f.lists.uneven for f in findings if f.lists.uneven is not None]
     per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     attacks, curves, agreement = attack_table(evidence, options.attack_gate)
@@ -128,14 +135,14 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         target=context.target,
         privacy=context.privacy,
     )
-    decision = _decision(per_class, attacks, summary, options, context, flips=not is_asymmetric(evidence))
+    decision = _decision(per_class, attacks, summary, options, context, checks, flips=not is_asymmetric(evidence))
     return Result(
         per_image=image_table(evidence, findings, per_group),
         per_group=per_group,
         per_class=per_class,
         attacks=attacks,
         summary=to_json(summary),
-        verdict=to_json(_verdict(decision, findings, attacks, summary, options)),
+        verdict=to_json(_verdict(decision, findings, attacks, summary, options, checks)),
     )
 
 
@@ -145,6 +152,7 @@ def _decision(
     summary: ClassifierSummary,
     options: AnalysisOptions,
     context: Context,
+    checks: list[Check],
     *,
     flips: bool,
 ) -> Decision:
@@ -155,6 +163,7 @@ def _decision(
     tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
     others = attack_findings(tried, options.attack_gate, units, n_groups)
     others += other_findings(context, options, summary.unscored, summary.utility, units)
+    others += check_findings(checks, units)
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.
@@ -179,6 +188,7 @@ def _verdict(
     attacks: pd.DataFrame,
     summary: ClassifierSummary,
     options: AnalysisOptions,
+    checks: list[Check],
 ) -> ClassifierVerdict:
     """Fill ``verdict.json``, which a pipeline acts on."""
     images, target = summary.images, summary.target
@@ -215,6 +225,7 @@ def _verdict(
         target=None if target is None else target.verdict,
         versions=summary.versions,
         not_scored=summary.unscored,
+        checks=tuple(checks),
     )
 
 
@@ -256,29 +267,74 @@ def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> Noticeable
     )
 
 
-def class_findings(evidence: Evidence, options: AnalysisOptions, context: Context) -> list[ClassFindings]:
-    """Audit every class, in the order of their names, with p-values only where the prerequisites hold."""
-    checks = _prerequisites(evidence)
+def design_checks(evidence: Evidence, context: Context) -> list[Check]:
+    """Check that each seed draws its halves anew, and that members are not those with the higher loss.
+
+    The `paper` design repeats its roles by construction and claims no flips; a placebo has no members.
+    """
+    if is_asymmetric(evidence) or evidence.assigned is not None:
+        return []
+    return [_draws_check(evidence, elsewhere=context.model == TRAINED_ELSEWHERE), _roles_check(evidence)]
+
+
+def _draws_check(evidence: Evidence, *, elsewhere: bool) -> Check:
+    """Check that each seed draws its halves anew; trainings of one's own are known to."""
+    draws = independent_draws(evidence.sign, evidence.items.group)
+    numbers = {"n_seeds": len(evidence.seeds), "n_draws": draws.n_draws}
+    numbers |= {"n_groups": draws.n_groups, "n_needed": draws.n_needed}
+    check = Check(name="independent-draws", outcome=NOTHING, numbers=numbers)
+    if draws.shared:
+        seeds = tuple(int(evidence.seeds[i]) for i in draws.shared)
+        return replace(check, outcome=NOTICED, reason="shared-halves", seeds=seeds, voids=True)
+    if elsewhere and draws.n_groups < draws.n_needed and len(evidence.seeds) > 1:
+        return replace(check, outcome=COULD_NOT_LOOK, reason="few-coins")
+    return check
+
+
+def _roles_check(evidence: Evidence) -> Check:
+    """Check that in no seed members have systematically the higher loss."""
+    p = exchanged_roles(evidence.gap, evidence.sign, evidence.items.group)
+    seeds = tuple(int(seed) for seed in evidence.seeds[p <= ROLES_LEVEL])
+    check = Check(name="exchanged-roles", outcome=NOTHING, numbers={"smallest_p": float(p.min(initial=1.0))})
+    return replace(check, outcome=NOTICED, reason="members-answered-worse", seeds=seeds) if seeds else check
+
+
+def class_findings(
+    evidence: Evidence, options: AnalysisOptions, context: Context, design: Sequence[Check] = ()
+) -> list[ClassFindings]:
+    """Audit every class, in the order of their names, with p-values only where the prerequisites hold.
+
+    Args:
+        evidence: Score table of S twin pairs by I items.
+        options: Level and correction of the lists that are shown, and the gap that a pass must notice.
+        context: What the scores do not contain.
+        design: Outcomes of `design_checks`.
+    """
+    checks, void = _prerequisites(evidence), any(check.voids for check in design)
     findings = []
     for label in sorted(set(evidence.items.label)):
-        p, ok = checks.get(label, (float("nan"), True))
+        check = checks.get(label)
         blocked = None
         if not context.random_split:
             blocked = "no p-values: the given split is not known to be random by group, so its test part is no null"
         elif label in context.not_auditable:
             blocked = "not auditable: too few groups to split"
-        elif not ok:
-            blocked = "no p-values: canaries under the model that did not see them differ from test images"
+        elif void:
+            blocked = "no p-values: the halves were not drawn anew for each seed, so that sign flips are no null"
+        elif check is not None and check.n_test_groups and not check.ok:
+            how = ", by how much their losses vary between trainings" if check.by_spread else ""
+            blocked = f"no p-values: canaries under the model that did not see them differ from test images{how}"
+        p = float("nan") if check is None else check.adjusted
         findings.append(audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked))
     return list_groups(findings, options, seed=abs(int(evidence.seeds[0])))
 
 
-def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
-    """Test per class that unseen canaries look like test images: p adjusted over classes, and whether it holds."""
+def _prerequisites(evidence: Evidence) -> dict[str, UnseenCheck]:
+    """Test per class that unseen canaries look like test images."""
     items, sign = evidence.items, evidence.sign
     canary, test = (items.split == "canary") & (sign != 0).any(axis=0), items.split == "test"
     unseen = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
-    found = compare_unseen_losses(
+    return compare_unseen_losses(
         unseen[:, canary],
         items.group[canary].astype(str),
         items.label[canary].astype(str),
@@ -288,7 +344,6 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
         items.label[test].astype(str),
         symmetric=evidence.design != "paper",
     )
-    return {label: (check.adjusted, check.ok or not check.n_test_groups) for label, check in found.items()}
 
 
 def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None:

@@ -16,6 +16,7 @@ from memorisk.audits.classifier.attack_numbers import Agreements, RocCurve, Targ
 from memorisk.report.numbers import INLINE, OMITTED, Key, from_known
 from memorisk.report.result import Result
 from memorisk.statistics.epsilon import EpsilonBound
+from memorisk.statistics.verdicts.checks import Check
 from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL, UnitNames
 
 SCHEMA = 2
@@ -403,6 +404,8 @@ class ClassifierVerdict:
     target: TargetVerdict | None = None
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     not_scored: Unscored = Unscored()
+    checks: tuple[Check, ...] = ()
+    """Outcomes of the checks; earlier versions wrote none."""
 
     @classmethod
     def read(cls, verdict: Mapping[str, Any]) -> "ClassifierVerdict":

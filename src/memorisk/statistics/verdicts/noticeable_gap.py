@@ -1,7 +1,4 @@
-"""The noticeable gap of a class, and uneven gaps: what a pass of the classifier audit rests on.
-
-**Noticeable gap.** Compute the noticeable gap of a class: the smallest gap of a single patient that its list finds
-with probability 0.8.
+"""The noticeable gap of a class: the smallest gap of a single patient that its list finds with probability 0.8.
 
 METHODS section 6, "Classifier". The power of the list is measured on simulated patients of known gap: unseen test
 groups of the class, to whose differences over seeds a gap is added. They are ranked as canaries are
@@ -14,21 +11,6 @@ Two readings of METHODS:
   Unlisted maxima have the shape of noise.
 * The gap is on one image of the patient. M of a patient is the maximum over the patient's images, so that one
   remembered image is the hardest case.
-
-**Uneven gaps.** Find patients whose losses differ between twins as no unseen patient's do, whatever the signs of
-the gaps.
-
-A list ranks the mean gap over seeds. Two patients escape it: one whom only some trainings remember (a gap of 20
-nats in one seed of ten has the mean of 2 nats in each), and one whose roles were exchanged in some seeds, so that
-gaps cancel. Neither is a gap that every training shows, which is what a pass is about, and neither should pass.
-What they have in common is the size of the gap of a seed. The statistic of a patient i with mean gaps g_is in S
-seeds is
-
-    u_i = log sqrt(mean over s of g_is^2).
-
-If nobody is memorized, scored and unseen patients of a class are a random split and their gaps are of one kind, so
-that u is exchangeable between the parts. The cut is `statistics.copies.tails.tail_cut` on the unseen patients' u:
-their tail beyond the largest tenth is taken for exponential, which is a power law in the gaps themselves.
 """
 
 import math
@@ -39,7 +21,6 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.tails import CHANCE, tail_cut
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.nulls import MAX_DRAWS, Null, comparison_sizes
 from memorisk.statistics.randomization import FloatArray, IntArray, Units, make_units, plan_flips, typical_error
@@ -345,45 +326,3 @@ def _own_hits(null: Null, rows: FloatArray, observed: FloatArray) -> FloatArray:
     for signs in null.blocks(len(rows)):
         hits += (signs @ rows.T >= limit).sum(0)
     return hits
-
-
-@dataclass(frozen=True)
-class UnevenGaps:
-    """Sizes of patients' gaps, and which are larger than chance explains."""
-
-    size: FloatArray
-    """[G] root mean square of each scored patient's gaps over seeds, in nats."""
-    uneven: NDArray[np.bool_]
-    """[G] whether it lies beyond the cut."""
-    cut: float
-    """Cut in nats; inf where unseen patients are too few to tell."""
-    largest_unseen: float
-    """Largest root mean square of an unseen patient, in nats; NaN without any."""
-
-
-def uneven_gaps(scored: ArrayLike, unseen: ArrayLike, chance: float = CHANCE) -> UnevenGaps:
-    """Compare the size of each scored patient's gaps with unseen patients'.
-
-    Args:
-        scored: [G, S] mean gap of each scored patient in each seed, in nats; NaN where a patient has none.
-        unseen: [T, S] loss of model B less that of model A of each unseen patient, likewise.
-        chance: Probability that anybody lies beyond the cut where nobody is memorized.
-    """
-    size, null = _size(scored), _size(unseen)
-    cut = np.inf
-    if len(size) and len(null):
-        cut = float(np.exp(tail_cut(_log(null), len(size), chance).cut))
-    return UnevenGaps(size, size > cut, cut, float(null.max()) if len(null) else float("nan"))
-
-
-def _size(gaps: ArrayLike) -> FloatArray:
-    """[n] root mean square over the seeds that have a gap; 0 without any."""
-    values = np.asarray(gaps, dtype=np.float64)
-    finite = ~np.isnan(values)
-    squares = np.where(finite, np.square(np.where(finite, values, 0.0)), 0.0).sum(axis=1)
-    return np.sqrt(squares / np.maximum(finite.sum(axis=1), 1))
-
-
-def _log(size: FloatArray) -> FloatArray:
-    """Logarithms, of 0 that of the least number."""
-    return np.log(np.maximum(size, np.finfo(np.float64).tiny))

@@ -75,7 +75,9 @@ class Finding:
     what_would_decide: str = ""
     """The way out; empty for a failure."""
     first: bool = False
-    """Whether it must be settled before more models or patients are of use; told ahead of the classes then."""
+    """Whether it must be settled before more models or patients are of use; reported ahead of the classes then."""
+    voids: bool = False
+    """Whether nothing can be concluded while it stands: the audit is undecided, whatever else was found."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def decide(
         flips: Whether the signs of the seeds' gaps may be flipped; False in the `paper` design, where more models give
             a list no more room.
         findings: What other parts of the audit found. One that fails fails the audit; one that is undecided keeps
-            every pass away, and is told where the audit fails, too.
+            every pass away, and is reported where the audit fails, too. One that voids leaves the audit undecided.
 
     Returns:
         Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
@@ -144,6 +146,8 @@ def decide(
         raise InputError(f"the class table lacks {', '.join(missing)}; a verdict needs {', '.join(COLUMNS)}")
     rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
     tiers = {str(row["label"]): str(row["tier"]) for row in rows}
+    if void := [f for f in findings if f.voids]:
+        return Decision(UNDECIDED, gate, [f.why for f in void], [f.what_would_decide for f in void], tiers)
     few = seed_shortage(n_seeds)
     failures = sorted(
         (failure for row in rows if (failure := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
@@ -282,16 +286,6 @@ def _doubts(row: dict[str, Any], gate: str, notice: float, units: UnitNames, fli
                 f"class {name}: its mean gap M is surely below 0 ({low:.3g} to {high:.3g} nats): the models that were "
                 "trained on an image answer it worse, which no training does",
                 f"class {name}: a check of who was trained on what (members and others may be exchanged)",
-            )
-        )
-    if n := int(row.get("uneven") or 0):
-        doubts.append(
-            (
-                f"class {name}: {units.count(n)} not flagged {'differs' if n == 1 else 'differ'} between twins by up "
-                f"to {float(row['uneven_largest']):.2g} nats (root mean square over the seeds), unseen {units.many} "
-                f"by at most {float(row['unseen_largest']):.2g}: some trainings remember them, or it is wrong who was "
-                "trained on what in some",
-                f"class {name}: a check of who was trained on what in each model (per_group, uneven), then more models",
             )
         )
     if unnoticed := _unnoticed(row, notice, units):

@@ -18,17 +18,19 @@ from memorisk.statistics.copies.tails import CHANCE
 from memorisk.statistics.intervals import Interval, jackknife_interval, these_groups_interval, two_way_interval
 from memorisk.statistics.memorization.nulls import UnitPValues, sign_flip_p_values, unit_p_values
 from memorisk.statistics.multiple_testing import FamilyLists, benjamini_hochberg, family_lists
+from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.noticeable_gap import (
     MIN_ROOM,
     PASS_POWER,
+    POWER,
     ClassList,
     class_list,
     noticeable_gap,
     power,
     seeds_needed,
-    uneven_gaps,
 )
 from memorisk.statistics.verdicts.tiers import tier
+from memorisk.statistics.verdicts.uneven_gaps import UnevenGaps, uneven_gaps
 from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 
@@ -73,13 +75,28 @@ class ListNumbers:
     why_not: str
     """Why the class has no list; empty where it has one."""
     power: ListPower
+    uneven: Check | None
+    """Outcome of the check of uneven gaps among groups that no list holds; None where the class is not tested."""
     n_uneven: int
-    """Groups that no list holds, whose losses differ between twins as no unseen one's do."""
-    uneven_largest_nats: float
-    unseen_largest_nats: float
+    """Groups that no list holds, whose losses differ between twins in more seeds than chance explains."""
 
 
-NO_LISTS = ListNumbers(nan, nan, 0, 0, "", ListPower(), 0, nan, nan)
+NO_LISTS = ListNumbers(nan, nan, 0, 0, "", ListPower(), None, 0)
+
+
+@dataclass(frozen=True)
+class GapSample:
+    """Gaps of a class's images, S seeds by I scored and J unseen ones."""
+
+    own: np.ndarray
+    """[S, I] signed by membership, in nats; NaN where a seed did not score the image."""
+    group: np.ndarray
+    unseen: np.ndarray
+    """[S, J] loss of model B less that of model A."""
+    unseen_group: np.ndarray
+    seeds: np.ndarray
+    flip: bool
+    """Whether the roles of the two models are symmetric."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +118,7 @@ class ClassFindings:
         images: p-values of the scored images, by item index (descriptive where groups hold several images).
         table: [G, S] mean gap of each scored group in each seed, in nats, signed by membership; NaN where the group had
             no partner.
-        unseen: [T, S] loss of model B less that of model A of each test group, likewise.
+        sample: Gaps of the images, for the check of uneven ones.
         floor: [G] smallest p-value that each group could have had; NaN without p-values.
         listing: Data of the class's list, at the verdict's level over one class; None without p-values.
         lists: Filled by `list_groups`.
@@ -120,7 +137,7 @@ class ClassFindings:
     groups: pd.DataFrame
     images: dict[int, float]
     table: np.ndarray
-    unseen: np.ndarray
+    sample: GapSample
     floor: np.ndarray
     listing: ClassList | None
     lists: ListNumbers = NO_LISTS
@@ -160,8 +177,8 @@ class ClassFindings:
             "test_mean": self.test_mean_nats,
             **_columns(self.excess, "excess", "excess_"),
             "uneven": lists.n_uneven,
-            "uneven_largest": lists.uneven_largest_nats,
-            "unseen_largest": lists.unseen_largest_nats,
+            "uneven_largest": nan if lists.uneven is None else lists.uneven.numbers.get("largest_nats", nan),
+            "uneven_power": nan if lists.uneven is None else lists.uneven.power,
         }
 
 
@@ -227,7 +244,14 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
         groups=per_group,
         images=image_p,
         table=table,
-        unseen=unseen,
+        sample=GapSample(
+            own=np.where(sign[:, scored] != 0, sign[:, scored] * gap[:, scored], nan),
+            group=items.group[scored].astype(str),
+            unseen=gap[:, test],
+            unseen_group=items.group[test].astype(str),
+            seeds=evidence.seeds,
+            flip=not is_asymmetric(evidence),
+        ),
         floor=floor,
         listing=listing,
     )
@@ -288,8 +312,8 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
             why_not = (
                 f"with so few models and test images no list is shorter than {shortest}, and the class has {n} scored"
             )
-        sizes = uneven_gaps(finding.table, finding.unseen, CHANCE / n_classes)
-        uneven = sizes.uneven & ~fixed.rejections[i].rejected
+        gaps = _uneven(finding.sample, CHANCE / n_classes, options.notice, seed)
+        uneven = gaps.uneven & ~fixed.rejections[i].rejected
         numbers = ListNumbers(
             smallest_list=nan if shortest is None else float(shortest),
             level=float(lists.level[i]),
@@ -297,9 +321,8 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
             n_verdict_flagged=fixed.rejections[i].n_rejected,
             why_not=why_not,
             power=_list_power(finding.listing, n_classes, options.notice, seed),
+            uneven=None if finding.listing is None else _uneven_check(finding.label, gaps, uneven, finding.sample),
             n_uneven=int(uneven.sum()),
-            uneven_largest_nats=float(sizes.size[uneven].max()) if uneven.any() else nan,
-            unseen_largest_nats=sizes.largest_unseen,
         )
         groups = finding.groups.assign(
             adjusted=benjamini_hochberg(finding.groups["p_value"], options.level).adjusted,
@@ -308,6 +331,34 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
         )
         listed.append(replace(finding, lists=numbers, groups=groups))
     return listed
+
+
+def _uneven(sample: GapSample, chance: float, notice: float, seed: int) -> UnevenGaps:
+    """Look for uneven gaps in a class."""
+    how = {"chance": chance, "notice": notice, "flip": sample.flip, "seed": seed}
+    return uneven_gaps(sample.own, sample.group, sample.unseen, sample.unseen_group, **how)
+
+
+def _uneven_check(label: str, gaps: UnevenGaps, uneven: np.ndarray, sample: GapSample) -> Check:
+    """State the outcome of the check of uneven gaps in a class; ``uneven`` leaves out listed groups."""
+    check = Check(name="uneven-gaps", outcome=COULD_NOT_LOOK, reason=gaps.reason, label=label)
+    if uneven.any():
+        largest = float(gaps.largest[uneven].max())
+        groups = np.unique(sample.group)[uneven]
+        exchanged = (sample.own[:, np.isin(sample.group, groups)] <= -largest / 2).any(axis=1)
+        numbers = {"n_groups": float(uneven.sum()), "largest_nats": largest}
+        seeds = tuple(int(seed) for seed in sample.seeds[exchanged])
+        return replace(check, outcome=NOTICED, reason="some-trainings-remember", numbers=numbers, seeds=seeds)
+    if gaps.reason:
+        return check
+    half, quarter = gaps.powers
+    numbers = {"n_seeds": float(len(sample.seeds)), "half_needed": 100 * PASS_POWER, "quarter_needed": 100 * POWER}
+    for name, power_ in (("half", half), ("quarter", quarter)):
+        numbers |= {f"{name}_nats": power_.gap, f"{name}_seeds": power_.n_seeds, f"{name}_cases": 100 * power_.power}
+    check = replace(check, power=min(half.power, quarter.power), numbers=numbers)
+    if half.power >= PASS_POWER and quarter.power >= POWER:
+        return replace(check, outcome=NOTHING)
+    return replace(check, reason="little-power")
 
 
 def _lists(findings: list[ClassFindings], level: float, correction: str) -> FamilyLists:
