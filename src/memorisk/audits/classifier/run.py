@@ -229,6 +229,8 @@ def _context(
 ) -> Context:
     parts = plan.parts
     notes = list(store.manifest.notes)
+    if store.manifest.id_doubts:
+        notes.append("memorisk images check names the patient ids that are in doubt.")
     if linked:
         notes.append(shared_image_note(len(linked)))
     if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:
@@ -270,6 +272,7 @@ def _context(
         device=recipe.device,
         weights_kept=not options.discard_weights,
         pseudonymised=options.pseudonymise,
+        id_doubts=store.manifest.id_doubts,
         groups_given=store.manifest.groups_given,
         n_without_group=store.manifest.n_without_group if store.manifest.groups_given else 0,
         notes=notes,
