@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.images.identity import IdDoubt, looks_missing
+from memorisk.images.identity import IdDoubt, looks_missing, normal_id
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import read_table, write_table
 
@@ -202,6 +202,7 @@ def drop_labels(manifest: Manifest, dropped: Sequence[str]) -> Manifest:
         InputError: No image has such a label, or no image is left.
     """
     held = Counter(part for joined in manifest.labels for part in joined.split("|"))
+    dropped = [normal_id(label) for label in dropped]
     if absent := [label for label in dropped if label not in held]:
         raise InputError(
             f"drop_label {one_line(absent[0], 60)}: no image has this label; those there are: "
@@ -220,7 +221,7 @@ def drop_labels(manifest: Manifest, dropped: Sequence[str]) -> Manifest:
             table=manifest.table.assign(label=kept).loc[~np.array(out)].reset_index(drop=True),
             skipped=pd.concat([manifest.skipped, skipped], ignore_index=True),
         )
-        notes.append(f"{len(gone):,} images are left out: they have no label but {listed(list(dropped), 8)}.")
+        notes.append(f"{len(gone):,} images are left out: they have no label but {listed(dropped, 8)}.")
     notes += [
         f"{n:,} images have the label {one_line(label, 60)}, which looks like none and counts as a class; "
         f"--drop-label {one_line(label, 60)} leaves them out."

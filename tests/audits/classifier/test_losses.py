@@ -249,8 +249,8 @@ def test_a_patient_under_two_forms_of_an_id_is_on_one_side(table, tmp_path):
         table.assign(group=table["group"].replace(other, written)).to_parquet(tmp_path / "forms.parquet")
         with pytest.raises(InputError, match=refused):
             audit_losses(tmp_path / "forms.parquet", out=tmp_path / "run")
-    with pytest.raises(InputError, match="has the patient id ANONYMOUS|have the patient id ANONYMOUS"):
-        table.assign(group=table["group"].replace(other, "ANONYMOUS")).to_parquet(tmp_path / "nobody.parquet")
+    table.assign(group=table["group"].replace(other, "ANONYMOUS")).to_parquet(tmp_path / "nobody.parquet")
+    with pytest.raises(InputError, match="the patient id ANONYMOUS, which looks like none"):
         audit_losses(tmp_path / "nobody.parquet", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

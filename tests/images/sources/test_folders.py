@@ -335,6 +335,7 @@ def test_what_systems_drives_and_editors_keep_is_no_image(tmp_path: Path) -> Non
     [
         ["ground_truth/bad/1_mask.png", "ground_truth/bad/2_mask.png"],
         ["masks/bad/1.png", "masks/bad/2.png"],
+        ["labelsTr/1.png", "labelsTr/2.png"],
         ["bad/1_segmentation.png", "bad/2_segmentation.png"],
         ["bad/1-heatmap.png", "bad/2-heatmap.png"],
     ],

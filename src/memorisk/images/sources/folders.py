@@ -194,7 +194,9 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
     return finish_draft(draft, options)
 
 
-_MASKS = re.compile(r"(ground[_ -]?truths?|masks?|gt|seg(mentations?)?|segmentation(class|object)|annotations?)", re.I)
+_MASKS = re.compile(
+    r"(ground[_ -]?truths?|masks?|gt|seg(mentations?)?|segmentation(class|object)|annotations?|labels?(tr|ts)?)", re.I
+)
 """Names of folders of masks."""
 _FURTHER = re.compile(r"(.+?)[_. -]([A-Za-z][A-Za-z_-]*)")
 """Stem of a file: that of another one, and a word without digits behind it."""
