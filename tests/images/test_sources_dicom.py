@@ -42,6 +42,31 @@ def test_patients_are_groups(tmp_path: Path) -> None:
     assert read_image(manifest.file(5)).shape == (8, 8, 1)
 
 
+def test_headers_that_contradict_a_patient_id_are_named(tmp_path: Path) -> None:
+    assert load_manifest(_tree(tmp_path / "plain", ["A", "A", "B", "B", "C", "C"])).id_doubts == ()
+    (shared,) = load_manifest(_tree(tmp_path / "shared", ["A", "B", "C", "C", "D", "D"])).id_doubts
+    assert shared.why.startswith("1 study has images of several patient ids")
+    assert shared.ids == ("A and B",)
+    root = _tree(tmp_path / "torn", ["A", "A", "B", "B", "C", "C"], IssuerOfPatientID="X", PatientBirthDate="19500101")
+    for study, element, value in (
+        (0, "IssuerOfPatientID", "Y"),
+        (1, "PatientBirthDate", "19600101"),
+        (2, "PatientBirthDate", ""),
+    ):
+        path = root / f"study{study}" / f"IM{2 * study}"
+        data = pydicom.dcmread(path)
+        setattr(data, element, value)
+        data.save_as(path)
+    issuers, birth_dates = load_manifest(root).id_doubts
+    assert "several issuers" in issuers.why
+    assert issuers.ids == ("A",)
+    assert "several birth dates" in birth_dates.why
+    assert birth_dates.ids == ("B",)
+    write(tmp_path / "own.csv", b"PatientID,patient,label\nA,1,x\nB,2,x\nC,3,y\n")
+    assert load_manifest(root, ImageOptions(labels_csv=tmp_path / "own.csv", group_column="patient")).id_doubts == ()
+    assert load_manifest(root, ImageOptions(dicom_group="StudyInstanceUID")).id_doubts == ()
+
+
 def test_another_tag_by_keyword_or_number(tmp_path: Path) -> None:
     root = _tree(tmp_path, ["A"] * 6)
     for tag in ("StudyInstanceUID", "0020,000D", "(0020, 000d)"):

@@ -60,7 +60,7 @@ def test_metadata_that_cannot_be_used(tmp_path: Path) -> None:
     for content, what in [
         ("file_name,label\n../a.png,x\n", "1 path leads out of the folder .*file_name is a path below"),
         ("file_name,label\n/etc/passwd,x\n", "leads out of the folder"),
-        ("file_name,label\na.png,x\na.png,y\n", r"1 images have several rows \(a.png\)"),
+        ("file_name,label\na.png,x\na.png,y\n", r"1 image has several rows with different labels \(a.png: x and y\)"),
         ("file_name,patient\na.png,\nb.png,\n", "group.*|column patient is empty"),
         ('file_name,label\n"a.png,x\n', "cannot be read as a table"),
     ]:

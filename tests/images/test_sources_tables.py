@@ -117,6 +117,99 @@ def test_codes_stay_text_and_numbers_become_numbers() -> None:
         assert with_numbers(pd.Series(codes)).tolist() == codes
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"sep=;\r\nfile;label;patient\r\n1.png;a;007\r\n2.png;b;008\r\n",
+        b'"sep=;"\nfile;label;patient\n1.png;a;007\n2.png;b;008\n',
+        "\ufeffSEP=^\nfile^label^patient\n1.png^a^007\n2.png^b^008\n".encode(),
+        "file\tlabel\tpatient\r\n1.png\ta\t007\r\n2.png\tb\t008\r\n".encode("utf-16"),
+        "file;label;patient\n1.png;a;007\n2.png;b;008\n".encode("utf-16-le"),
+        "sep=;\nfile;label;patient\n1.png;a;007\n2.png;b;008\n".encode("utf-16-be"),
+        b"file|label|patient\n1.png|a|007\n2.png|b|008\n",
+        b"file;label;patient;note, of a person, in words\n1.png;a;007;\n2.png;b;008;x, y\n",
+        b",file,label,patient\n0,1.png,a,007\n1,2.png,b,008\n",
+    ],
+)
+def test_tables_as_spreadsheets_write_them(tmp_path: Path, written: bytes) -> None:
+    _pictures(tmp_path, "1.png", "2.png")
+    manifest = load_manifest(write(tmp_path / "table.csv", written))
+    assert _columns(manifest, "path", "label", "group") == [("1.png", "a", "007"), ("2.png", "b", "008")]
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ("Export of 2026;;\nfile;label;patient\n1.png;a;7\n", r"line 1 \(Export of 2026;;\) names 1 of 3 columns"),
+        ("# made by hand\nfile,label\n1.png,a\n", r"line 1 \(# made by hand\) names 1 of 2 columns"),
+        ("sep=;\nTitle\nfile;label;patient\n1.png;a;7\n", r"line 2 \(Title\) names 1 of 3 columns"),
+        ("Title,of,,,\nfile,label,patient,age,sex\n1.png,a,7,8,f\n", "line 1 .* names 2 of 5 columns"),
+    ],
+)
+def test_a_title_above_the_columns_is_named(tmp_path: Path, written: str, line: str) -> None:
+    with pytest.raises(InputError, match=f"{line}; the line of the columns' names must be the first"):
+        load_manifest(_csv(tmp_path, written))
+
+
+def test_the_line_in_another_encoding_is_named(tmp_path: Path) -> None:
+    _pictures(tmp_path, "1.png")
+    with pytest.raises(InputError, match=r"line 3 is not UTF-8 text; save it as UTF-8"):
+        load_manifest(write(tmp_path / "table.csv", "file,label\n1.png,a\n2.png,Läsion\n".encode("cp1252")))
+
+
+def test_rows_of_one_image_that_agree_are_merged(tmp_path: Path) -> None:
+    root = _pictures(tmp_path, "1.png", "2.png", "3.png")
+    rows = "file,label,patient,x\n1.png,a,P1,0\n2.png,b,P2,5\n2.png,b ,P2,6\n3.png,a,P3,1\n"
+    manifest = load_manifest(_csv(tmp_path, rows))
+    assert _columns(manifest, "image", "label", "group", "x") == [
+        *(("1.png", "a", "P1", 0), ("2.png", "b", "P2", 5), ("3.png", "a", "P3", 1)),
+    ]
+    assert "4 rows describe 3 images; rows of one image agree and are merged." in manifest.notes
+    joined = load_manifest(root, ImageOptions(labels_csv=tmp_path / "table.csv", layout="folder"))
+    assert joined.groups.tolist() == manifest.groups.tolist()
+    write(tmp_path / "metadata.csv", rows.replace("file", "file_name").encode())
+    assert load_manifest(root, ImageOptions(layout="folder")).groups.tolist() == manifest.groups.tolist()
+
+
+@pytest.mark.parametrize(
+    ("column", "role", "values"),
+    [("label", "labels", "b c"), ("patient", "groups", "P2 P9"), ("split", "splits", "train test")],
+)
+def test_rows_of_one_image_that_disagree_are_refused(tmp_path: Path, column: str, role: str, values: str) -> None:
+    root = _pictures(tmp_path, "1.png", "2.png")
+    rows = [{"file": f, "label": "b", "patient": f"P{f[0]}", "split": "train"} for f in ("1.png", "2.png", "2.png")]
+    for row, value in zip(rows[1:], values.split(), strict=True):
+        row[column] = value
+    what = rf"1 image has several rows with different {role} \(2.png: {' and '.join(sorted(values.split()))}\)"
+    pd.DataFrame(rows).to_csv(tmp_path / "table.csv", index=False)
+    pd.DataFrame(rows).rename(columns={"file": "file_name"}).to_csv(tmp_path / "metadata.csv", index=False)
+    for source, options in (
+        (tmp_path / "table.csv", ImageOptions()),
+        (root, ImageOptions(labels_csv=tmp_path / "table.csv")),
+        (root, ImageOptions()),
+    ):
+        with pytest.raises(InputError, match=what):
+            load_manifest(source, options)
+
+
+@pytest.mark.parametrize("above", ["C:\\Users\\x\\data", r"\\srv\share\img", "/nowhere/alice/data"])
+def test_paths_of_another_machine_get_the_way_out(tmp_path: Path, above: str) -> None:
+    root = _pictures(tmp_path, "img/1.png", "img/2.png")
+    mark = "/" if above.startswith("/") else "\\"
+    rows = "".join(f"{above}{mark}{name}.png,a\n" for name in (1, 2))
+    with pytest.raises(InputError, match=r"give image_root, the folder that their beginning .* stands for") as error:
+        load_manifest(_csv(root, f"path,label\n{rows}"))
+    assert f" {above} stands" in str(error.value)
+    shorter = rows.replace(above + mark, "")
+    assert load_manifest(_csv(root, f"path,label\n{shorter}"), ImageOptions(image_root=root / "img")).n == 2
+
+
+def test_names_in_capital_letters_get_the_way_out(tmp_path: Path) -> None:
+    _pictures(tmp_path, "img/1.png")
+    with pytest.raises(InputError, match="names of files count capital and small letters"):
+        load_manifest(_csv(tmp_path, "path,label\nIMG\\1.PNG,a\n"))
+
+
 def test_several_columns_of_zeros_and_ones() -> None:
     table = pd.DataFrame({"A": ["1", "0", "0", "1.0"], "B": ["1", "1", "", "-1"], "C": ["0", "0", "False", "2"]})
     assert label_values(table, "A, B", "t") == ["A|B", "B", "none", "A"]
@@ -225,7 +318,7 @@ def test_tables_that_cannot_be_used(tmp_path: Path) -> None:
         ("", "the table is empty"),
         ("image,label\n", "the table has no rows"),
         ("a,b\n1,2\n", r"no column that names images among a, b; name it with image_column, and"),
-        ("image,label\n1,a\n1,b\n", r"1 image ids occur more than once \(1\)"),
+        ("image,label\n1,a\n1,b\n", r"1 image has several rows with different labels \(1: a and b\)"),
         ('image,label\n1,"a\n', "cannot be read as a table"),
         ("image,label\n1,a,b,c\n1,a\n", "rows have more values than its header has names"),
         ("image,label,image\n1,a,2\n", "several columns are called 'image'"),

@@ -3,19 +3,21 @@
 The options may name a column; otherwise the first of the usual names that the table has is taken, compared in lower
 case without blanks and punctuation. The manifest's notes list what was guessed.
 
-`read_csv` reads every CSV and TSV table (also gzipped) that a user gives, as text. It examines the first line
-before it parses anything: the separator, columns of one name, the number of columns. The number of lines bounds the
-cells, which rows shorter than the header would otherwise multiply without end.
+`read_csv` reads every CSV and TSV table (also gzipped) that a user gives, as text. It examines the first lines
+before it parses anything: the encoding, the separator, columns of one name, the number of columns. The number of lines
+bounds the cells, which rows shorter than the header would otherwise multiply without end.
 """
 
+import codecs
 import csv
 import io
 import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -35,52 +37,129 @@ _PIECE = 1 << 20
 
 
 def read_csv(path: Path, *, separators: str = ",", types: Any = str) -> pd.DataFrame:
-    """A table with a header line; what stands in it is kept (``007`` and ``NA`` stay that).
+    """Read a table with a header line; its values are kept (``007`` and ``NA`` stay that).
 
     Args:
-        path: The file, UTF-8, plain or gzipped.
-        separators: Of the columns: the one that occurs most often in the header, the first where none does.
+        path: The file, UTF-8 or UTF-16, plain or gzipped.
+        separators: Characters that may separate the columns; a first line ``sep=;`` of a spreadsheet names another.
         types: Of the columns, as pandas takes them; text if not given.
 
     Raises:
-        InputError: It is no regular file; two columns have one name; it has too many columns or cells, unpacks to too
-            much, or its rows are longer than its header.
+        InputError: It is no regular file or other text; its first line is a title; two columns have one name; it has
+            too many columns or cells, unpacks to too much, or its rows are longer than its header.
         ValueError: pandas cannot read it.
     """
     refuse_special(path)
-    names, separator = _header(path, separators)
-    twice = [name for name, n in Counter(names).items() if n > 1 and name.strip()]
+    form = _csv_form(path, separators)
+    twice = [name for name, n in Counter(form.names).items() if n > 1 and name.strip()]
     if twice:
         raise InputError(f"{one_line(path)}: several columns are called {one_line(twice[0], 60)!r}; rename them")
-    n_lines, n_bytes = _size(path)
-    check_table(path, n_lines, len(names), n_bytes)
+    n_lines, n_bytes = _size(path, form.encoding)
+    check_table(path, n_lines, len(form.names), n_bytes)
     with _unpacked(path) as stream:
-        table = pd.read_csv(stream, sep=separator, dtype=types, keep_default_na=False, encoding="utf-8-sig")
+        table = pd.read_csv(
+            stream,
+            sep=form.separator,
+            dtype=types,
+            keep_default_na=False,
+            encoding=form.encoding,
+            skiprows=form.lines_above,
+        )
     if not isinstance(table.index, pd.RangeIndex):
         raise InputError(f"{one_line(path)}: its rows have more values than its header has names")
     return table
 
 
-def _header(path: Path, separators: str) -> tuple[list[str], str]:
-    """Names of the columns, and what separates them."""
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[;,\t ]*', re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _CsvForm:
+    """Form of a table, by its first lines."""
+
+    encoding: str
+    separator: str
+    names: list[str]
+    """Names of the columns."""
+    lines_above: int
+    """Number of lines above that of the names."""
+
+
+def _csv_form(path: Path, separators: str) -> _CsvForm:
+    """Return the form of a table.
+
+    Raises:
+        InputError: Its first line is longer than any header, or a title.
+    """
     longest = MAX_COLUMNS * _NAME
     with _unpacked(path) as stream:
-        text = stream.read(4 * longest).decode("utf-8-sig", errors="ignore").lstrip("\r\n")
-    line = text[:end] if (end := text.find("\n")) >= 0 else text
+        head = stream.read(4 * longest)
+    encoding, lines_above = _encoding(head), 0
+    whole = head.decode(encoding, errors="ignore")
+    text = whole.lstrip("\r\n")
+    line = text.partition("\n")[0]
     if len(line) > longest:
         raise InputError(f"{one_line(path)}: its first line has more than {longest:,} characters, so it is no table")
-    separator = max(separators, key=line.count)
+    if named := _SEPARATOR_LINE.fullmatch(line.strip("\r")):
+        separators, text = named[1], text.partition("\n")[2]
+        lines_above = whole[: len(whole) - len(text)].count("\n")
+    rows = {one: of_one for one in separators if (of_one := _first_rows(text, one)) is not None}
+    if not rows:
+        raise ValueError("its first line is none of a table")
+    separator = max(rows, key=lambda one: (_agree(*rows[one]), text.partition("\n")[0].count(one)))
+    names, first = rows[separator]
+    others = [len((_first_rows(text, one) or ([], []))[1]) for one in ",;\t|"] if len(names) == 1 else []
+    unnamed = [value for name, value in zip(names[1:], first[1:], strict=False) if value.strip() and not name.strip()]
+    if any(n > 1 for n in others) or len(unnamed) > (1 if sum(map(bool, names)) > 1 else 0):
+        number = whole[: len(whole) - len(text)].count("\n") + 1
+        raise InputError(
+            f"{one_line(path)}: line {number} ({one_line(text.partition(chr(10))[0].strip(), 60)}) names "
+            f"{sum(map(bool, names))} of {max([len(first), *others])} columns; the line of the columns' names must be "
+            "the first: leave out titles and comments above it"
+        )
+    return _CsvForm(encoding, separator, names, lines_above)
+
+
+def _encoding(head: bytes) -> str:
+    """Return the encoding of a text by its mark, or by the empty bytes of UTF-16."""
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    if head[1:4:2] == b"\0\0" and head[0:4:2].isalnum():
+        return "utf-16-le"
+    return "utf-16-be" if head[0:4:2] == b"\0\0" and head[1:4:2].isalnum() else "utf-8-sig"
+
+
+def _first_rows(text: str, separator: str) -> tuple[list[str], list[str]] | None:
+    """Return the first two rows of a table, the second empty where there is none; None where the first has no end."""
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     try:
-        return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), []), separator
-    except csv.Error as error:
-        raise ValueError(str(error)) from None
+        names = next(rows, [])
+    except csv.Error:
+        return None
+    with suppress(csv.Error):
+        return names, next((row for row in rows if row), [])
+    return names, []
 
 
-def _size(path: Path) -> tuple[int, int]:
-    """Lines and bytes of the unpacked table."""
+def _agree(names: list[str], first: list[str]) -> bool:
+    return len(names) == len(first) > 1
+
+
+def _size(path: Path, encoding: str) -> tuple[int, int]:
+    """Count the lines and bytes of the unpacked table.
+
+    Raises:
+        InputError: A line is in another encoding.
+    """
     lines = size = 0
+    decoder = codecs.getincrementaldecoder(encoding)()
     with _unpacked(path) as stream:
         while piece := stream.read(_PIECE):
+            try:
+                decoder.decode(piece)
+            except UnicodeDecodeError as error:
+                number = lines + error.object[: error.start].count(b"\n") + 1
+                raise InputError(f"{one_line(path)}: line {number:,} is not UTF-8 text; {_AS_UTF8}") from None
             lines, size = lines + piece.count(b"\n"), size + len(piece)
     return lines, size
 
@@ -150,12 +229,16 @@ def pick(columns: Iterable[object], role: Role, chosen: str | None, source: str)
 
 
 def canonical_split(value: str) -> str:
-    """``train``, ``val`` or ``test`` for their usual spellings; any other name as it is."""
-    return SPLITS.get(value.strip().lower(), value.strip())
+    """Return ``train``, ``val`` or ``test`` for their usual spellings; any other name as it is."""
+    return SPLITS.get(value.lower(), value)
 
 
 def text(value: Any) -> str:
-    """A value as text: whole floats without a point, missing values empty, bytes decoded."""
+    """Return a value as text: whole floats without a point, missing values empty, bytes decoded.
+
+    A float too large to tell neighbouring whole numbers apart is written in scientific notation: its last digits are
+    not those of the id that it was.
+    """
     if (
         value is None
         or value is pd.NA
@@ -166,12 +249,16 @@ def text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="backslashreplace")
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        return str(int(value))
+        exact = 2.0 ** (np.finfo(type(value)).nmant + 1)
+        return str(int(value)) if abs(value) < exact else f"{float(value):.16e}"
     return str(value)
 
 
 def texts(values: Iterable[Any]) -> list[str]:
-    """Values as text, each by :func:`text`."""
+    """Return values as text, each by :func:`text`; of a column of short floats its own type counts."""
+    kind = getattr(values, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind == "f":
+        values = np.asarray(values)
     return [text(v) for v in values]
 
 
@@ -196,7 +283,7 @@ def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
             return _read_parquet(path)
         if head[:1] == b"{":
             return _read_json_lines(path)
-        table = read_csv(path, separators=",;\t")
+        table = read_csv(path, separators=",;\t|")
         return unquote_table(table) if (is_run(path.parent) if quoted is None else quoted) else table
     except pd.errors.EmptyDataError:
         raise InputError(f"{one_line(path)}: the table is empty") from None
@@ -208,7 +295,7 @@ def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
 
 
 def _read_json_lines(path: Path) -> pd.DataFrame:
-    """A table with an object of JSON in each line; values that are objects or lists are left out.
+    """Read a table with an object of JSON in each line; objects, and lists of objects or lists, are left out.
 
     Raises:
         InputError: The objects have more names than any table has columns.
@@ -222,10 +309,15 @@ def _read_json_lines(path: Path) -> pd.DataFrame:
             if not isinstance(values, dict):
                 raise ValueError(f"line {number} is no object of JSON")
             if values:
-                rows.append({k: None if isinstance(v, (dict, list)) else v for k, v in values.items()})
+                rows.append({k: None if _is_nested(v) else v for k, v in values.items()})
                 names.update(values)
                 check_table(path, len(rows), len(names), path.stat().st_size)
     return pd.DataFrame(rows, dtype=object)
+
+
+def _is_nested(value: Any) -> bool:
+    """Return whether a value of JSON is an object, or a list that holds one or another list."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, (dict, list)) for v in value))
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -262,15 +354,16 @@ def with_numbers(column: pd.Series) -> pd.Series:
 
 
 def label_values(table: pd.DataFrame, column: str, source: str) -> list[str]:
-    """Labels of a table: one column, or several columns of 0 and 1 (``A,B,C``) whose ones are joined by ``|``.
+    """Return the labels of a table: one column, or several of 0 and 1 (``A,B,C``) whose ones are joined by ``|``.
 
-    A row of several columns without a one is labelled ``none``.
+    A row of several columns without a one is labelled ``none``. `label_texts` reads a column of lists.
 
     Raises:
         InputError: A column does not exist, or holds something other than 0 and 1 where several are named.
     """
     if column in table.columns or "," not in column:
-        return [v.strip() for v in texts(table[column])]
+        values = table[column].tolist() if table[column].dtype == object else texts(table[column])
+        return label_texts(values, None, column, source)
     names = [part.strip() for part in column.split(",")]
     marks = []
     for name in names:
@@ -281,7 +374,87 @@ def label_values(table: pd.DataFrame, column: str, source: str) -> list[str]:
         if strange is not None:
             raise InputError(f"{one_line(source)}: column {one_line(name)} holds {one_line(strange)!r}, not 0 or 1")
         marks.append([v in _YES for v in values])
-    return ["|".join(n for n, m in zip(names, row, strict=True) if m) or NO_FINDING for row in zip(*marks, strict=True)]
+    return [joined_names(row, names) for row in zip(*marks, strict=True)]
+
+
+def joined_names(marks: Iterable[Any], names: Sequence[str] | None) -> str:
+    """Return the names of the classes whose mark is set, joined by ``|``; their positions where they have no names."""
+    chosen = [j for j, mark in enumerate(marks) if mark]
+    return "|".join(str(j) if names is None else names[j] for j in chosen) or NO_FINDING
+
+
+def label_texts(values: Sequence[Any], names: Sequence[str] | None, column: str, source: str) -> list[str]:
+    """Return labels as text: of a mark of 0 and 1 for each class the classes that are 1, else as `class_texts`."""
+    values = [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
+    marks = _multi_hot(values, names)
+    if marks is None:
+        return class_texts(values, names, column, source)
+    return ["" if row is None else joined_names(row, names) for row in marks]
+
+
+def class_texts(values: Sequence[Any], names: Sequence[str] | None, column: str, source: str) -> list[str]:
+    """Return the classes of a column as text.
+
+    Args:
+        values: Numbers of classes or any single values; or lists of them, whose members are joined by ``|``.
+        names: Names of the classes, if the column has any.
+        column: Its name.
+        source: Name of the data set.
+
+    Returns:
+        A text for each value: "" for a missing one and for -1 (the mark of ``datasets`` for an unknown class), ``none``
+        for an empty list.
+
+    Raises:
+        InputError: A number is that of no class.
+    """
+
+    def of(value: Any) -> str:
+        """Return one class as text."""
+        if names is None or not isinstance(value, int) or isinstance(value, bool):
+            return text(value).strip()
+        if value == -1:
+            return ""
+        if not 0 <= value < len(names):
+            raise InputError(
+                f"{one_line(source)}: column {one_line(column, 60)} holds class {value}, of {len(names)} (0 to "
+                f"{len(names) - 1}); the file and its features do not belong together"
+            )
+        return names[value]
+
+    return [
+        ("|".join(dict.fromkeys(filter(None, map(of, v)))) if v else NO_FINDING) if isinstance(v, list) else of(v)
+        for v in values
+    ]
+
+
+_MARK = r"-?[01](?:\.0*)?"
+_MARKS = re.compile(rf"\[\s*{_MARK}(?:[\s,;]+{_MARK})+\s*\]|{_MARK}(?:\|{_MARK})+")
+
+
+def _multi_hot(values: Sequence[Any], names: Sequence[str] | None) -> list[list[bool] | None] | None:
+    """Return the marks of each value where all are lists of marks, a mark for each class; None where they are not.
+
+    Lists of numbers of classes look the same where there are but the classes 0 and 1. They are marks if all have the
+    length of the classes, and one of them has a value twice or 1 before 0, which no set of classes has.
+    """
+    rows: list[list[str] | None] = []
+    for value in values:
+        if isinstance(value, str) and _MARKS.fullmatch(value.strip()):
+            rows.append(re.split(r"[\s,;|]+", value.strip("[] \t")))
+        elif isinstance(value, list):
+            rows.append([item.strip().lower() for item in texts(value)])
+        elif text(value).strip():
+            return None
+        else:
+            rows.append(None)
+    marks = [row for row in rows if row is not None]
+    width = len(names) if names is not None else max(map(len, marks), default=0)
+    if width < 2 or any(len(row) != width or not _YES.union(_NO).issuperset(row) for row in marks):
+        return None
+    if not any(len(set(row)) < width or row != sorted(row) or "true" in row or "false" in row for row in marks):
+        return None
+    return [None if row is None else [mark in _YES for mark in row] for row in rows]
 
 
 def label_column(table: pd.DataFrame, name: str | None, source: str) -> str | None:

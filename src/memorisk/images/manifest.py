@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from memorisk.images.identity import IdDoubt, looks_missing, normal_id
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import read_table, write_table
 
@@ -34,7 +35,7 @@ TABLE_FILE = "a table that was not read; if it describes the images, name it in 
 NO_PATIENT_PICTURE = "no picture of a patient"
 LINKED_FOLDER = "a link to a folder that is listed where it lies"
 DROPPED_LABEL = "its label is left out"
-HIDDEN_FILE = "hidden, or left by an operating system"
+HIDDEN_FILE = "hidden, or left by an operating system, a network drive or an editor"
 
 
 def _no_skipped() -> pd.DataFrame:
@@ -57,6 +58,8 @@ class Manifest:
     """Files and rows left out: columns ``path``, ``reason``. See `unread` for those that may have been images."""
     n_not_sampled: int = 0
     """Images that a sample left out."""
+    id_doubts: tuple[IdDoubt, ...] = ()
+    """Doubts about who is who, which keep a pass away; notes do not repeat them, since they name ids."""
 
     @property
     def n(self) -> int:
@@ -93,6 +96,12 @@ class Manifest:
     def groups(self) -> np.ndarray:
         """Groups, object array of str [n]."""
         return self._texts("group")
+
+    @property
+    def patients(self) -> set[str]:
+        """Ids of groups; an image that stands under its own name has none."""
+        rows = zip(self.groups, self.images, strict=True)
+        return {group for group, image in rows if group not in (image, f"{image}{ALONE}")}
 
     @property
     def groups_given(self) -> bool:
@@ -182,10 +191,6 @@ class Manifest:
         return f"Manifest({self.name!r}, {self.n:,} images, {len(self.classes)} classes)"
 
 
-_NO_LABEL = frozenset(("na", "n/a", "#n/a", "<na>", "nan", "null", "missing", "unknown", "?", "-", "."))
-"""What programs and people write for a label that is not known, in lower case; "none" may be a finding."""
-
-
 def drop_labels(manifest: Manifest, dropped: Sequence[str]) -> Manifest:
     """Leave out labels that say nothing, and images that have no other; say of others that they look like none.
 
@@ -197,6 +202,7 @@ def drop_labels(manifest: Manifest, dropped: Sequence[str]) -> Manifest:
         InputError: No image has such a label, or no image is left.
     """
     held = Counter(part for joined in manifest.labels for part in joined.split("|"))
+    dropped = [normal_id(label) for label in dropped]
     if absent := [label for label in dropped if label not in held]:
         raise InputError(
             f"drop_label {one_line(absent[0], 60)}: no image has this label; those there are: "
@@ -215,12 +221,12 @@ def drop_labels(manifest: Manifest, dropped: Sequence[str]) -> Manifest:
             table=manifest.table.assign(label=kept).loc[~np.array(out)].reset_index(drop=True),
             skipped=pd.concat([manifest.skipped, skipped], ignore_index=True),
         )
-        notes.append(f"{len(gone):,} images are left out: they have no label but {listed(list(dropped), 8)}.")
+        notes.append(f"{len(gone):,} images are left out: they have no label but {listed(dropped, 8)}.")
     notes += [
         f"{n:,} images have the label {one_line(label, 60)}, which looks like none and counts as a class; "
         f"--drop-label {one_line(label, 60)} leaves them out."
         for label, n in held.items()
-        if label not in dropped and label.strip().casefold() in _NO_LABEL
+        if label not in dropped and looks_missing(label)
     ]
     return replace(manifest, notes=tuple(notes))
 

@@ -198,7 +198,7 @@ def check_images(
     return ImageCheck(
         name=manifest.name,
         n=manifest.n,
-        notes=manifest.notes,
+        notes=(*manifest.notes, *(doubt.words for doubt in manifest.id_doubts)),
         near_rule=rule,
         unreadable=unreadable.reset_index(drop=True),
         not_read=manifest.unread.reset_index(drop=True),

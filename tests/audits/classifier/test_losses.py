@@ -241,6 +241,37 @@ def test_ids_are_replaced_where_asked(table, tmp_path):
         assert "a-canary-" not in pd.read_parquet(tmp_path / "run" / f"{name}.parquet").astype(str).to_csv()
 
 
+def test_a_patient_under_two_forms_of_an_id_is_on_one_side(table, tmp_path):
+    """Such ids passed, where equal ones are refused."""
+    one, other = (table.loc[table["split"] == part, "group"].iloc[0] for part in ("canary", "test"))
+    refused = "has test images and others"
+    for written in (f" {one}", f"{one}\u200b", f"{one}\0", f"\ufeff{one}\t"):
+        table.assign(group=table["group"].replace(other, written)).to_parquet(tmp_path / "forms.parquet")
+        with pytest.raises(InputError, match=refused):
+            audit_losses(tmp_path / "forms.parquet", out=tmp_path / "run")
+    table.assign(group=table["group"].replace(other, "ANONYMOUS")).to_parquet(tmp_path / "nobody.parquet")
+    with pytest.raises(InputError, match="the patient id ANONYMOUS, which looks like none"):
+        audit_losses(tmp_path / "nobody.parquet", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("hidden", ["pseudonymise", "redact", ""])
+def test_ids_that_look_alike_keep_a_pass_away(tmp_path, hidden):
+    evidence = twin_evidence(sizes={"a": 200, "b": 200}, n_test=200, n_seeds=8, seed=2, group_size=2)
+    write_scores(tmp_path / "made.parquet", evidence)
+    made = pd.read_parquet(tmp_path / "made.parquet").astype(dict.fromkeys(TEXT, str)).assign(correct=True)
+    one, other = (made.loc[made["split"] == part, "group"].iloc[0] for part in ("canary", "test"))
+    settings = {hidden: True} if hidden else {}
+    made.to_parquet(tmp_path / "learned.parquet")
+    plain = audit_losses(tmp_path / "learned.parquet", out=tmp_path / "plain", **settings)
+    made.assign(group=made["group"].replace(other, one.upper())).to_parquet(tmp_path / "alike.parquet")
+    alike = audit_losses(tmp_path / "alike.parquet", out=tmp_path / "alike", **settings)
+    assert (plain.status, alike.status) == ("pass", "undecided")
+    assert any("1 set of patient ids looks alike" in why for why in alike.verdict["why"])
+    named = any(f"({one.upper()} and {one})" in note for note in alike.summary["notes"])
+    assert named == (not hidden)
+
+
 def test_a_train_image_that_some_model_did_not_see_is_refused(table, tmp_path):
     """One wrong word took the one memorized patient out of the list: the audit passed."""
     one = table["image"] == table.loc[table["split"] == "canary", "image"].iloc[0]

@@ -9,7 +9,8 @@ import pytest
 import tifffile
 from PIL import Image
 
-from memorisk.images.manifest import leaking_groups, refuse_leaking_splits, require_labels
+from memorisk.images.identity import normal_id
+from memorisk.images.manifest import HIDDEN_FILE, leaking_groups, refuse_leaking_splits, require_labels
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import read_image
 from memorisk.images.sources.folders import folder_labels
@@ -37,8 +38,8 @@ def test_class_folders(tmp_path: Path) -> None:
     assert manifest.groups.tolist() == manifest.images.tolist()
     assert manifest.splits is None
     assert dict(zip(manifest.skipped["path"], manifest.skipped["reason"], strict=True)) == {
-        ".hidden.png": "hidden, or left by an operating system",
-        "__MACOSX": "hidden, or left by an operating system",
+        ".hidden.png": HIDDEN_FILE,
+        "__MACOSX": HIDDEN_FILE,
         "notes.txt": "text and no image",
     }
     assert "1 file left out, text and no image: notes.txt." in manifest.notes
@@ -144,7 +145,8 @@ def test_strange_names_are_kept_as_they_are(tmp_path: Path) -> None:
     names = ["<b>/x\ny.png", '"/a\u202eb.png', "🩻/ 1 .png"]
     _pictures(tmp_path, *names)
     manifest = load_manifest(tmp_path)
-    assert sorted(manifest.images) == sorted(names)
+    assert sorted(manifest.images) == sorted(map(normal_id, names))
+    assert sorted(manifest.table["path"]) == sorted(names)
     assert manifest.classes == ['"', "<b>", "🩻"]
     assert all(note.isprintable() for note in manifest.notes)
 
@@ -307,3 +309,46 @@ def test_sets_with_train_and_test_folders(shared_data: Path) -> None:
         assert len(manifest.classes) == 10
         assert manifest.splits is not None
         assert {s: int((manifest.splits == s).sum()) for s in sizes} == sizes
+
+
+def test_what_systems_drives_and_editors_keep_is_no_image(tmp_path: Path) -> None:
+    images = ["a/p1.png", "b/p2.png"]
+    kept = [
+        "a/@eaDir/p1.png/SYNOPHOTO_THUMB_M.jpg",
+        "#recycle/a/x.png",
+        "$RECYCLE.BIN/S-1-5/$R1.png",
+        "Lost+Found/1.png",
+    ]
+    kept += ["a/p1.png~", "a/~$p1.png", "b/#p2.png#", "System Volume Information/1.png", "b/Picasa.ini"]
+    _pictures(tmp_path, *images, *kept)
+    manifest = load_manifest(tmp_path)
+    assert manifest.images.tolist() == images
+    assert manifest.classes == ["a", "b"]
+    assert set(manifest.skipped["reason"]) == {HIDDEN_FILE}
+    assert len(manifest.skipped) == len(kept)
+    assert not len(manifest.unread)
+    assert any(note.startswith(f"{len(kept)} files left out, {HIDDEN_FILE}") for note in manifest.notes)
+
+
+@pytest.mark.parametrize(
+    "masks",
+    [
+        ["ground_truth/bad/1_mask.png", "ground_truth/bad/2_mask.png"],
+        ["masks/bad/1.png", "masks/bad/2.png"],
+        ["labelsTr/1.png", "labelsTr/2.png"],
+        ["bad/1_segmentation.png", "bad/2_segmentation.png"],
+        ["bad/1-heatmap.png", "bad/2-heatmap.png"],
+    ],
+)
+def test_masks_beside_images_are_noted(tmp_path: Path, masks: list[str]) -> None:
+    _pictures(tmp_path, "good/0.png", "bad/1.png", "bad/2.png", *masks)
+    (note,) = load_manifest(tmp_path).notes
+    assert note.startswith(f"2 files are called as another image or lie in a folder of masks ({masks[0]}")
+
+
+@pytest.mark.parametrize(
+    "names", [["a/p1.png", "a/p1_1.png", "b/p1_2.png"], ["a/x.png", "b/x_left.png"], ["masks/1.png", "masks/2.png"]]
+)
+def test_images_of_one_patient_are_no_masks(tmp_path: Path, names: list[str]) -> None:
+    _pictures(tmp_path, *names)
+    assert load_manifest(tmp_path).notes == ()

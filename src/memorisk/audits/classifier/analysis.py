@@ -31,6 +31,7 @@ from memorisk.audits.classifier.tables.attacks import attack_table, attacks_for_
 from memorisk.audits.classifier.tables.classes import ClassFindings, audit_class, is_asymmetric, list_groups
 from memorisk.audits.classifier.tables.images import count_images, describe_models, image_table, null_sample
 from memorisk.audits.classifier.tables.utility import utility_on_test
+from memorisk.images.identity import IdDoubt
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
@@ -409,17 +410,23 @@ def unknown_patients(n_without: int, *, some_given: bool) -> Finding:
     return replace(NO_PATIENTS, why=NO_PATIENTS.why.replace("no patient ids were given", missing))
 
 
+def identity_findings(doubts: Sequence[IdDoubt]) -> list[Finding]:
+    """Return doubts about who is who as findings that keep a pass away, without ids."""
+    return [Finding(UNDECIDED, doubt.why, doubt.what_would_decide, first=True) for doubt in doubts]
+
+
 def other_findings(
     context: Context, options: AnalysisOptions, unscored: Unscored, utility: Utility | None, units: UnitNames
 ) -> list[Finding]:
     """List what else keeps a pass away, and must be settled before more models or patients are of use.
 
-    A split that was not drawn at random, patients who are not known, people not scored, models that learned nothing, a
-    target unlike its twins.
+    A split that was not drawn at random, patients who are not known or under several ids, people not scored, models
+    that learned nothing, a target unlike its twins.
     """
     found = [] if context.random_split else [NOT_RANDOM]
     if (not context.groups_given or context.n_without_group) and not options.one_image_per_patient:
         found.append(unknown_patients(context.n_without_group, some_given=bool(context.groups_given)))
+    found += identity_findings(context.id_doubts)
     if unscored.n_groups_without_partner:
         reason = f"{unpaired_count(unscored, units)} had no partner, so nothing is known of them"
         way = (

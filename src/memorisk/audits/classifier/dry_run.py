@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.classifier.analysis import NOT_RANDOM, class_findings, unknown_patients
+from memorisk.audits.classifier.analysis import NOT_RANDOM, class_findings, identity_findings, unknown_patients
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
@@ -174,7 +174,9 @@ def describe_plan(
         images = (cost.images_trained or 0) + (cost.images_passed or 0) / 3
     seconds = None if each is None else each * images / training_processes(options)
     without = 0 if options.one_image_per_patient else store.manifest.n_without_group
-    patients = unknown_patients(without, some_given=store.manifest.groups_given) if without else None
+    doubts = identity_findings(store.manifest.id_doubts)
+    if without:
+        doubts.insert(0, unknown_patients(without, some_given=store.manifest.groups_given))
     return DryRun(
         _network(recipe, options),
         cost,
@@ -186,7 +188,7 @@ def describe_plan(
         classes,
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
         seconds,
-        _cannot_pass(plan, classes, options.notice, patients),
+        _cannot_pass(plan, classes, options.notice, doubts),
         _smaller_network(recipe, options, seconds, store.images.shape[1:3]),
     )
 
@@ -266,13 +268,12 @@ def _empty_evidence(plan: Plan) -> Evidence:
 
 
 def _cannot_pass(
-    plan: Plan, classes: tuple[ClassOutlook, ...], notice: float, patients: Finding | None
+    plan: Plan, classes: tuple[ClassOutlook, ...], notice: float, doubts: list[Finding]
 ) -> tuple[str, ...]:
-    """Say where a pass needs a random split, patient ids, or more seeds, in all or to notice a single patient."""
+    """Say where a pass needs a random split, certain patient ids, or more seeds, in all or to notice one patient."""
     notes = []
-    for doubt in (None if plan.parts.random else NOT_RANDOM, patients):
-        if doubt is not None:
-            notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
+    for doubt in [*([] if plan.parts.random else [NOT_RANDOM]), *doubts]:
+        notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
     if (few := seed_shortage(len(plan.designs))) is not None:
         notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")
     blind = [row for row in classes if row.room < MIN_ROOM or row.notice_power < PASS_POWER]

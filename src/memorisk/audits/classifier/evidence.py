@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 
 from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, Placebo, Privacy, Unscored
+from memorisk.images.identity import IdDoubt
 from memorisk.report.columns import booleans, column_numbers
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
@@ -371,6 +372,7 @@ class Context:
         device: Where the models were trained.
         weights_kept: Whether the run folder holds the trained weights.
         pseudonymised: Whether ids are keyed hashes.
+        id_doubts: Doubts about who is who.
         groups_given: The data say whose each image is; else every image stands for itself.
         n_without_group: Images of which they do not say it although they do of others.
         notes: Sentences for the report.
@@ -397,6 +399,7 @@ class Context:
     device: str = ""
     weights_kept: bool = False
     pseudonymised: bool = False
+    id_doubts: Sequence[IdDoubt] = ()
     groups_given: bool = True
     n_without_group: int = 0
     notes: list[str] = field(default_factory=list)

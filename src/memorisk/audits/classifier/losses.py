@@ -18,7 +18,8 @@ from memorisk.audits.classifier.marks import keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import LossesOptions
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
-from memorisk.images.columns import read_csv
+from memorisk.images.columns import read_csv, texts
+from memorisk.images.identity import IdDoubt, id_doubts, normal_id, refuse_placeholders
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
@@ -47,7 +48,8 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     """
     options = settings_of(LossesOptions, settings)
     path, marks = Path(file), marks_to_keep(Path(out), options.review)
-    evidence = evidence_from_table(with_losses(read_scores(path)))
+    evidence = evidence_from_table(with_losses(with_normal_ids(read_scores(path))))
+    refuse_placeholders(_named_groups(evidence).tolist(), "")
     check_models_differ(evidence)
     fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
     names = Pseudonyms.from_options(options)
@@ -55,6 +57,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     names = names.knowing(config)
     config = names.settings(config)
     check_out_folder(Path(out), config, identity=["run"])
+    doubts = loss_id_doubts(evidence)
     alone = evidence.items.group.astype(str) == evidence.items.image.astype(str)
     context = Context(
         design=evidence.design,
@@ -63,9 +66,10 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         data_hash=file_fingerprint(path),
         versions=versions(),
         pseudonymised=options.pseudonymise,
+        id_doubts=doubts,
         groups_given=not alone.all(),
         n_without_group=0 if alone.all() else int(alone.sum()),
-        notes=_notes(evidence),
+        notes=_notes(evidence, doubts, hides_ids=options.redact or options.pseudonymise),
     )
     found = analyse(evidence, options, context)  # before anything is written: it refuses what the table hides
     result = names.result(found)
@@ -77,6 +81,41 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         write_report(run, result, gallery=None, redact=options.redact)
         run.log("finished", status=result.status)
     return result
+
+
+def with_normal_ids(table: pd.DataFrame) -> pd.DataFrame:
+    """Give ids, labels and names of classes the one form that they have in every source; empty groups are none."""
+    table = table.rename(columns=lambda name: LOGIT + normal_id(name[len(LOGIT) :]) if _is_logit(name) else name)
+    for column in ("image", "label", "group", "split", "role"):
+        if column in table.columns:
+            codes, values = pd.factorize(table[column], use_na_sentinel=False)
+            forms = [normal_id(value) for value in texts(values)]
+            table[column] = np.array([form or None for form in forms], dtype=object)[codes]
+    return table
+
+
+def _is_logit(column: object) -> bool:
+    return str(column).startswith(LOGIT)
+
+
+def _named_groups(evidence: Evidence) -> np.ndarray:
+    """[G] ids of patients, an entry for each of their items; an image under its own name has none."""
+    items = evidence.items
+    return items.group[items.group != items.image]
+
+
+def loss_id_doubts(evidence: Evidence) -> list[IdDoubt]:
+    """Find doubts about who is who; look-alikes within the test part, or the training part, mix nobody up."""
+    items = evidence.items
+    parts: dict[str, set[str]] = {}
+    for group, part in zip(items.group.tolist(), items.split.tolist(), strict=True):
+        parts.setdefault(group, set()).add(part)
+
+    def mixes(names: tuple[str, ...]) -> bool:
+        """Return whether these ids, if they are of one person, spoil a comparison."""
+        return set().union(*(parts[name] for name in names)) not in ({"test"}, {"train"})
+
+    return id_doubts(_named_groups(evidence).tolist(), mixes)
 
 
 def check_models_differ(evidence: Evidence) -> None:
@@ -112,9 +151,10 @@ def check_models_differ(evidence: Evidence) -> None:
                 )
 
 
-def _notes(evidence: Evidence) -> list[str]:
-    """Tell what the report must say of models that it never saw."""
+def _notes(evidence: Evidence, doubts: list[IdDoubt], *, hides_ids: bool) -> list[str]:
+    """Return what the report must say of models that it never saw, and which ids are in doubt."""
     notes = ["The models were trained elsewhere; what is said of the design is what the table's rows show."]
+    notes += [] if hides_ids else [doubt.words for doubt in doubts]
     if not (evidence.items.split == "train").any():
         notes.append(
             "The table lists no image that all models saw. If there were such images, they are missing from the counts "

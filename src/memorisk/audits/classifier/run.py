@@ -230,6 +230,8 @@ def _context(
 ) -> Context:
     parts = plan.parts
     notes = [*store.manifest.notes, *few_levels_note(store.images, "images")]
+    if store.manifest.id_doubts:
+        notes.append("memorisk images check names the patient ids that are in doubt.")
     if linked:
         notes.append(shared_image_note(len(linked)))
     if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:
@@ -271,6 +273,7 @@ def _context(
         device=recipe.device,
         weights_kept=not options.discard_weights,
         pseudonymised=options.pseudonymise,
+        id_doubts=store.manifest.id_doubts,
         groups_given=store.manifest.groups_given,
         n_without_group=store.manifest.n_without_group if store.manifest.groups_given else 0,
         notes=notes,

@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from memorisk.images.identity import look_alike_doubt, look_alikes
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import StackedImages, few_levels_note
@@ -260,7 +261,8 @@ def read_manifests(
             raise InputError(f"{name}: one training patient; nearest of several are looked for")
         if theirs is not None:
             notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
-    notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
+    for manifest in (manifest_of(source) for source in (ours, theirs) if source is not None):
+        notes += [*manifest.notes, *(doubt.note for doubt in manifest.id_doubts)]
     return Manifests(ours, read_source(synthetic, reading.synthetic), theirs, tuple(dict.fromkeys(notes)), reading)
 
 
@@ -290,9 +292,18 @@ def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:
     """Refuse a patient on both sides; where patients are not given, say that names alone mean nothing.
 
     Raises:
-        InputError: Patients are in both.
+        InputError: Patients are in both, or ids of the two look alike.
     """
     both = sorted(set(train.groups) & set(held.groups))
+    ours, theirs = train.patients, held.patients
+    alike = [
+        names for names in look_alikes(ours | theirs) if not ours.isdisjoint(names) and not theirs.isdisjoint(names)
+    ]
+    if not both and alike:
+        raise InputError(
+            f"{plural(len(alike), 'patient id looks', 'patient ids look')} alike in training and held out "
+            f"({listed([' and '.join(names) for names in alike])}): {look_alike_doubt(alike).what_would_decide}"
+        )
     if not both:
         return []
     if train.groups_given or held.groups_given:

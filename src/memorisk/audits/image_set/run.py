@@ -91,7 +91,7 @@ def _hidden_ids(manifest: Manifest, names: Pseudonyms) -> Manifest:
         return manifest
     table = manifest.table.assign(image=names.names(manifest.images), group=names.names(manifest.groups))
     ordered = table.sort_values("image", kind="stable").reset_index(drop=True)
-    return replace(manifest, table=ordered, name=names.source(manifest.name), notes=())
+    return replace(manifest, table=ordered, name=names.source(manifest.name), notes=(), id_doubts=())
 
 
 def _hidden_paths(found: ImageCheck, names: Pseudonyms) -> ImageCheck:

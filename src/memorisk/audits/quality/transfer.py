@@ -66,7 +66,7 @@ def prepare_transfer(sets: Sets, seed: int) -> TransferData:
     parts = {"synthetic": sets.synthetic, "real": sets.train, "held-out": sets.held}
     labels = {}
     for what, store in parts.items():
-        labels[what] = np.array([str(v).strip() for v in training_labels(store.manifest, "single")])
+        labels[what] = np.asarray(training_labels(store.manifest, "single")).astype(str)
         if n := int((labels[what] == "").sum()):
             raise InputError(
                 f"{n:,} of {len(labels[what]):,} {what} images have no label, which a classifier needs: give folders "

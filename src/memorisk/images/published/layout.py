@@ -15,13 +15,13 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import read_described, shown_names, texts, with_numbers
+from memorisk.images.identity import normal_id, normal_ids
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import Kind
 from memorisk.images.sources.draft import Draft, finish_draft, keep_user_columns
 from memorisk.images.sources.files import (
     KIND_BY_SUFFIX,
-    compose_unicode,
     is_within,
     plain_stem,
     refuse_escape,
@@ -162,7 +162,7 @@ class OfficialFiles:
         chosen: list[str | None] = []
         doubtful = []
         for value in names:
-            matches = self._by_name.get(compose_unicode(value.strip().replace("\\", "/").rsplit("/", 1)[-1]), [])
+            matches = self._by_name.get(_file_name(value), [])
             meant = [f for f in matches if prefer and any(fnmatchcase(p, prefer) for p in f.split("/")[:-1])]
             matches = meant or matches
             if len(matches) > 1:
@@ -186,8 +186,12 @@ class OfficialFiles:
 
 def _names(file: str) -> set[str]:
     """A file's name with and without its suffix."""
-    last = compose_unicode(file.strip().replace("\\", "/").rsplit("/", 1)[-1])
+    last = _file_name(file)
     return {last, plain_stem(last)}
+
+
+def _file_name(path: str) -> str:
+    return normal_id(path.replace("\\", "/").rsplit("/", 1)[-1])
 
 
 def read_columns(path: Path, needed: Sequence[str]) -> pd.DataFrame:
@@ -209,8 +213,8 @@ def read_columns(path: Path, needed: Sequence[str]) -> pd.DataFrame:
 
 
 def column_texts(table: pd.DataFrame, column: str) -> list[str]:
-    """A column as text without blanks around it."""
-    return [value.strip() for value in texts(table[column])]
+    """Return a column as text, by `normal_id`."""
+    return normal_ids(texts(table[column]))
 
 
 def check_labels(labels: Iterable[str], known: Iterable[str], source: str) -> None:

@@ -31,7 +31,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from memorisk.images.columns import NO_FINDING, text
 from memorisk.images.readers.registry import HEAD_BYTES, PARQUET, ReadOptions, file_format, sniff
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, MissingExtraError, one_line
 from memorisk.runs.size_limits import check_table
@@ -49,6 +48,8 @@ class Features:
 
     images: tuple[str, ...]
     """Columns that hold images, in the schema's order."""
+    lists: tuple[str, ...] = ()
+    """Columns of which each value is a list of images."""
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the classes by column; the column holds their numbers, or lists of them."""
 
@@ -68,7 +69,12 @@ def read_features(schema: pa.Schema, folder: Path) -> Features:
     image_columns = {name for name, feature in described.items() if _kind(feature) == "Image"}
     images += [n for n in schema.names if n in image_columns and n not in images and _is_binary(schema.field(n).type)]
     classes = {name: classes_of for name, feature in described.items() if (classes_of := _class_names(feature))}
-    return Features(tuple(n for n in schema.names if n in images), classes)
+    lists = tuple(
+        name
+        for name, kind in zip(schema.names, schema.types, strict=True)
+        if _is_list(kind) and holds_images(kind.value_type)
+    )
+    return Features(tuple(n for n in schema.names if n in images), lists, classes)
 
 
 def holds_images(kind: pa.DataType) -> bool:
@@ -80,37 +86,8 @@ def holds_images(kind: pa.DataType) -> bool:
     )
 
 
-def class_texts(values: list[Any], names: tuple[str, ...] | None, column: str, source: str) -> list[str]:
-    """Labels of a column as text.
-
-    Args:
-        values: Numbers of classes or any single values; or lists of them, whose members are joined by ``|``.
-        names: Of the classes, if the column has any.
-        column: Its name.
-        source: The data set's name.
-
-    Returns:
-        One a value: "" for a missing one and for -1 (the library's mark of an unknown class), ``none`` for an empty
-        list.
-
-    Raises:
-        InputError: A number is that of no class.
-    """
-
-    def of(value: Any) -> str:
-        """Return one class as text."""
-        if names is None or not isinstance(value, int) or isinstance(value, bool):
-            return text(value).strip()
-        if value == -1:
-            return ""
-        if not 0 <= value < len(names):
-            raise InputError(
-                f"{one_line(source)}: column {one_line(column, 60)} holds class {value}, of {len(names)} (0 to "
-                f"{len(names) - 1}); the file and its features do not belong together"
-            )
-        return names[value]
-
-    return [("|".join(map(of, v)) or NO_FINDING) if isinstance(v, list) else of(v) for v in values]
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def _is_binary(kind: pa.DataType) -> bool:

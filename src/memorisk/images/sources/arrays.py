@@ -8,13 +8,14 @@ Arrays are found by their names: ``train_images, train_labels, val_images, ...``
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from memorisk.images.columns import NO_FINDING, texts
+from memorisk.images.columns import joined_names, texts
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.arrays import NO_ARRAYS, array_shapes, image_axes, open_rows, whole_array
@@ -192,17 +193,22 @@ def _beside(path: Path, kinds: tuple[str, ...], n: int) -> np.ndarray | None:
     return None
 
 
-def array_labels(values: np.ndarray, path: Path) -> list[str]:
+def array_labels(values: np.ndarray, path: Path, names: Sequence[str] | None = None) -> list[str]:
     """Labels as text: ``[n]`` or ``[n, 1]`` one each, ``[n, L]`` of 0 and 1 the columns of the ones, joined by ``|``.
+
+    Args:
+        values: Labels.
+        path: Where they come from, for messages.
+        names: Names of the L columns; by default their positions.
 
     Raises:
         InputError: Another shape, or values other than 0 and 1 in several columns.
     """
     if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1):
-        return [v.strip() for v in texts(values.ravel().tolist())]
+        return texts(values.ravel())
     if values.ndim != 2 or not np.isin(values, (0, 1)).all():
         raise InputError(
             f"{one_line(path.name)}: labels of shape {values.shape} are neither one for each image nor columns of "
             "0 and 1"
         )
-    return ["|".join(str(j) for j in np.flatnonzero(row)) or NO_FINDING for row in values]
+    return [joined_names(row, names) for row in values]

@@ -164,7 +164,7 @@ def _own_file(dataset: Any, row: int) -> tuple[Path, str, int] | None:
 
 
 def item_label(value: Any, classes: list[str] | None, row: int, source: str) -> str:
-    """A label as text: a number by the class's name, a row of 0 and 1 as the numbers of its ones.
+    """Return a label as text: a number, and each 1 in a row of 0 and 1, by the name of its class, else as a number.
 
     Raises:
         InputError: It is neither.
@@ -177,7 +177,8 @@ def item_label(value: Any, classes: list[str] | None, row: int, source: str) -> 
             number = int(array.item())
             return classes[number] if 0 <= number < len(classes) else str(number)
         if array.dtype.kind in "biuf" and array.ndim < 2:
-            return array_labels(array.reshape(1, -1), Path(source))[0]
+            names = classes if classes is not None and len(classes) == array.size else None
+            return array_labels(array.reshape(1, -1), Path(source), names)[0]
     except (TypeError, ValueError, InputError):
         pass
     raise InputError(

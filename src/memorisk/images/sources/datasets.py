@@ -296,7 +296,7 @@ def _write(path: Path, dataset: Any, groups: Any, labels: Any) -> None:
 
 
 def _given_values(values: Any, n: int, role: str, source: str) -> list[str]:
-    column = texts(np.asarray(values).ravel().tolist() if not isinstance(values, (list, tuple)) else values)
+    column = texts(np.asarray(values).ravel() if not isinstance(values, (list, tuple)) else values)
     if len(column) != n:
         raise InputError(f"{source}: {len(column):,} {role}s are given, for {n:,} images")
     return column

@@ -9,18 +9,25 @@ to its study, failing that its series: images of one study never come apart.
 import re
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from memorisk.images.identity import IdDoubt, normal_ids
 from memorisk.images.manifest import NO_PATIENT_PICTURE
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.dicom import content_class, content_name, pydicom_module, refuse_deflate_bomb
 from memorisk.images.sources.draft import Draft
-from memorisk.runs.errors import InputError, listed, one_line, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, plural, unknown_name
 
-_ALWAYS = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "PatientID", "Modality", "Rows")
+_ALWAYS = (
+    *("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "PatientID", "Modality", "Rows"),
+    *("IssuerOfPatientID", "PatientBirthDate"),
+)
+_PATIENT_GROUP = 0x0010
+"""Group of the tags that describe a patient."""
 _FALLBACKS = ("StudyInstanceUID", "SeriesInstanceUID")
 _MAY_SHOW = ("Image", "Raw", "Encapsulated", "Video", "Surface")
 """Words in the kinds of DICOM objects that may show a patient; plans, reports and directories without pixels do not."""
@@ -69,17 +76,63 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
     if left_out:
         reasons = [f"{n:,} {reason}" for reason, n in left_out.most_common()]
         draft.notes.append(f"{left_out.total():,} DICOM files left out: {listed(reasons, 8)}.")
-    table = pd.DataFrame(rows, columns=["image", "path", "label", "group", "modality", *_SHARED], dtype=object)
+    columns = ["image", "path", "label", "group", "modality", *_OF_PATIENTS, *_SHARED]
+    table = pd.DataFrame(rows, columns=columns, dtype=object)
+    of_patients = {name: table.pop(name).tolist() for name in _OF_PATIENTS}
     draft.names = {name: table.pop(name).tolist() for name in _SHARED}
     draft.table = table if label_tag is not None else table.drop(columns="label")
     if options.group_from is not None or not len(table):
         draft.table = draft.table.drop(columns="group")
         return draft
+    if group_tag.group == _PATIENT_GROUP:
+        draft.doubts += patient_doubts(draft.table["group"].tolist(), draft.names["StudyInstanceUID"], of_patients)
     _settle_groups(draft, options)
     return draft
 
 
 _SHARED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "PatientID")
+_OF_PATIENTS = {"IssuerOfPatientID": "issuer", "PatientBirthDate": "birth date"}
+"""Tags of which a patient has one value, in words."""
+
+
+def patient_doubts(patients: list[str], studies: list[str], headers: Mapping[str, list[str]]) -> list[IdDoubt]:
+    """Find patients that headers contradict.
+
+    Args:
+        patients: Id of each image; empty ids count for nothing.
+        studies: Study of each image.
+        headers: Further values of each image, by tag.
+    """
+    doubts = []
+    if shared := _with_several(studies, patients):
+        count = plural(len(shared), "study has", "studies have")
+        doubts.append(
+            IdDoubt(
+                f"{count} images of several patient ids, perhaps of one person",
+                "give one person one id (--labels-csv TABLE --group-column COLUMN)",
+                tuple(" and ".join(ids) for ids in shared.values()),
+            )
+        )
+    for tag, what in _OF_PATIENTS.items():
+        if torn := _with_several(patients, headers[tag]):
+            count = plural(len(torn), "patient id has", "patient ids have")
+            doubts.append(
+                IdDoubt(
+                    f"{count} several {what}s, perhaps of several people",
+                    "give each person an id of their own (--labels-csv TABLE --group-column COLUMN)",
+                    tuple(torn),
+                )
+            )
+    return doubts
+
+
+def _with_several(owners: list[str], values: list[str]) -> dict[str, tuple[str, ...]]:
+    """Return the owners that have several values, and which; empty ones count for nothing."""
+    held: dict[str, set[str]] = {}
+    for owner, value in zip(normal_ids(owners), normal_ids(values), strict=True):
+        if owner and value:
+            held.setdefault(owner, set()).add(value)
+    return {owner: tuple(sorted(of)) for owner, of in sorted(held.items()) if len(of) > 1}
 
 
 def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
@@ -107,7 +160,7 @@ def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
 
 def _row(header: Any, file: str, group_tag: Any, label_tag: Any) -> dict[str, str]:
     """Make one row: names, group, label."""
-    shared = {name: _value(header, name) for name in _SHARED}
+    shared = {name: _value(header, name) for name in (*_OF_PATIENTS, *_SHARED)}
     return {
         "image": file,
         "path": file,

@@ -28,24 +28,31 @@ from memorisk.images.columns import (
     shown_names,
     texts,
 )
+from memorisk.images.identity import (
+    IdDoubt,
+    id_doubts,
+    look_alikes,
+    normal_id,
+    normal_ids,
+    normal_label,
+    refuse_placeholders,
+)
 from memorisk.images.manifest import ALONE, RESERVED, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.headers import frame_count, is_stack, is_volume
 from memorisk.images.readers.registry import Kind
-from memorisk.images.sources.files import compose_unicode, plain_stem
+from memorisk.images.sources.files import plain_stem
 from memorisk.runs.errors import InputError, listed, one_line, plural, unknown_name
 
 _SHARED_NAMES = ("SeriesInstanceUID", "StudyInstanceUID", "PatientID")
-NO_GROUP = frozenset(("na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing", "unknown", "?", "-", "."))
-"""What programs and people write for a patient id that is not known, in lower case."""
 
 
 def join_labels(draft: "Draft", options: ImageOptions) -> None:
     """Give a draft's rows label, and where the table has them group, split and other columns.
 
     Raises:
-        InputError: The table has no label or no column that names images; it names one image twice with two labels; or
-            a name fits several files.
+        InputError: The table has no label or no column that names images; rows of one image disagree; or a name fits
+            several files.
     """
     assert options.labels_csv is not None
     source = str(options.labels_csv)
@@ -57,16 +64,14 @@ def join_labels(draft: "Draft", options: ImageOptions) -> None:
             "label_column"
         )
     key, rows = _best_key(draft, table, options.image_column, source, label=column)
-    labels = label_values(table, column, source)
-    chosen = _one_each(rows, labels, texts(table[key]), source)
-    draft.table["label"] = ["" if row is None else labels[row] for row in chosen]
-    matched = [row for row in chosen if row is not None]
+    draft.table["label"] = one_each(rows, label_values(table, column, source), "label", texts(table[key]), source)
+    matched = [of_image[0] for of_image in rows if of_image]
     draft.notes.append(
         f"Label: column {one_line(column, 60)} of {one_line(options.labels_csv.name)}, joined by {one_line(key, 60)}: "
-        f"{len(matched):,} of {len(chosen):,} "
+        f"{len(matched):,} of {len(rows):,} "
         f"images have a row, {len(set(matched)):,} of {len(table):,} rows an image."
     )
-    take_columns(draft, table, chosen, options, used={key, column}, source=source)
+    take_columns(draft, table, rows, options, used={key, column}, key=key, source=source)
 
 
 def _best_key(
@@ -119,7 +124,7 @@ def _index(draft: "Draft") -> dict[str, list[int]]:
         last = path.rsplit("/", 1)[-1]
         folder = path[: len(path) - len(last)]
         of_file = () if several else (path, folder + plain_stem(last), last, plain_stem(last))
-        for name in {compose_unicode(n) for n in (image, *of_file, uid, _without_zeros(image) if several else "") if n}:
+        for name in {normal_id(n) for n in (image, *of_file, uid, _without_zeros(image) if several else "") if n}:
             rows_of.setdefault(name, []).append(row)
     return rows_of
 
@@ -134,7 +139,7 @@ def _match_single(values: Iterable[str], index: dict[str, list[int]], n: int) ->
     rows: list[list[int]] = [[] for _ in range(n)]
     doubtful = []
     for row, value in enumerate(values):
-        name = compose_unicode(value.strip().replace("\\", "/")).removeprefix("./")
+        name = normal_id(value.replace("\\", "/")).removeprefix("./")
         images = index.get(name) or index.get(name.rsplit("/", 1)[-1]) or index.get(plain_stem(name.rsplit("/", 1)[-1]))
         if images and len(images) > 1:
             doubtful.append(value)
@@ -146,40 +151,59 @@ def _match_single(values: Iterable[str], index: dict[str, list[int]], n: int) ->
 def _match_shared(values: Iterable[str], owners: list[str]) -> list[list[int]]:
     """For each image the table rows that name its series, study or patient."""
     of_value: dict[str, list[int]] = {}
-    for row, value in enumerate(values):
-        if value.strip():
-            of_value.setdefault(value.strip(), []).append(row)
-    return [of_value.get(owner, []) for owner in owners]
+    for row, value in enumerate(normal_ids(values)):
+        if value:
+            of_value.setdefault(value, []).append(row)
+    return [of_value.get(owner, []) for owner in normal_ids(owners)]
 
 
-def _one_each(rows: list[list[int]], labels: list[str], keys: list[str], source: str) -> list[int | None]:
-    """The one table row of each image, or None.
+def one_each(rows: list[list[int]], values: list[str], role: str, keys: list[str], source: str) -> list[str]:
+    """Return the one value of each image, empty where it has no row.
+
+    Args:
+        rows: For each image the rows of a table that describe it; rows that agree count as one.
+        values: Value of each row.
+        role: Label, group, split or dataset.
+        keys: What each row calls its image.
+        source: Name of the table.
 
     Raises:
-        InputError: Rows of one image have different labels.
+        InputError: Rows of one image have different values.
     """
-    torn = {keys[r[0]]: sorted({labels[i] for i in r}) for r in rows if len({labels[i] for i in r}) > 1}
+    values = normal_ids(values)
+    torn = {keys[r[0]]: sorted({values[i] for i in r}) for r in rows if len({values[i] for i in r}) > 1}
     if torn:
-        conflicts = [f"{key}: {' and '.join(spellings)}" for key, spellings in torn.items()]
+        conflicts = [f"{key}: {' and '.join(spelling or '(empty)' for spelling in of)}" for key, of in torn.items()]
         raise InputError(
-            f"{one_line(source)}: {len(torn):,} images have several rows with different labels ({listed(conflicts)}); "
-            "give each one row (several findings joined by |)"
+            f"{one_line(source)}: {plural(len(torn), 'image has', 'images have')} several rows with different {role}s "
+            f"({listed(conflicts)}); give each one row{' (several findings joined by |)' if role == 'label' else ''}"
         )
-    return [r[0] if r else None for r in rows]
+    return [values[r[0]] if r else "" for r in rows]
 
 
 def take_columns(
-    draft: "Draft", table: pd.DataFrame, chosen: list[int | None], options: ImageOptions, used: set[str], source: str
+    draft: "Draft",
+    table: pd.DataFrame,
+    rows: list[list[int]],
+    options: ImageOptions,
+    *,
+    used: set[str],
+    key: str,
+    source: str,
 ) -> None:
     """Group, split, data set and further columns of a table's rows.
 
     Args:
         draft: Whose rows get them.
         table: The table.
-        chosen: For each row of the draft the table's, or None.
+        rows: For each row of the draft those of the table; of further columns the first one counts.
         options: Which columns are named.
         used: Columns that have been taken.
+        key: Column that names the images.
         source: The table's name.
+
+    Raises:
+        InputError: Rows of one image disagree.
     """
     roles: dict[Role, str | None] = {
         "group": options.group_column,
@@ -192,10 +216,10 @@ def take_columns(
         column = pick([c for c in table.columns if str(c) not in used], role, chosen_name, source)
         if column is None:
             continue
-        values = [v.strip() for v in texts(table[column])]
-        draft.table[role] = ["" if row is None else values[row] for row in chosen]
+        draft.table[role] = one_each(rows, texts(table[column]), role, texts(table[key]), source)
         used.add(column)
         if role == "group":
+            draft.doubts.clear()
             draft.group_from, draft.group_fallback = (
                 f"column {one_line(column, 60)}",
                 "name another group_column or a group_from",
@@ -204,7 +228,7 @@ def take_columns(
     for name in [str(c) for c in table.columns if str(c) not in used]:
         values = texts(table[name])
         column_name = f"user_{name}" if name in RESERVED or name in draft.table else name
-        draft.table[column_name] = ["" if row is None else values[row] for row in chosen]
+        draft.table[column_name] = [values[of_image[0]] if of_image else "" for of_image in rows]
 
 
 @dataclass
@@ -226,6 +250,8 @@ class Draft:
     """Kind of all files, where that is known; otherwise each is looked at."""
     called: list[str] | None = None
     """Texts that patterns are searched in, one for each row; None for the paths."""
+    doubts: list[IdDoubt] = field(default_factory=list)
+    """Doubts about who is who that the source's own groups raise."""
     names: dict[str, list[str]] = field(default_factory=dict)
     """Further names by which a table may call the rows, as SOPInstanceUID; a list as long as the table each."""
 
@@ -248,7 +274,9 @@ def finish_draft(draft: Draft, options: ImageOptions) -> Manifest:
     if options.labels_csv is not None:
         join_labels(draft, options)
     _apply_patterns(draft, options)
+    _settle_names(draft)
     _refuse_empty_group(draft)
+    _settle_identity(draft)
     if "member" not in draft.table or "frame" not in draft.table:
         _expand_frames(draft, options)
     _fill_groups(draft)
@@ -260,6 +288,7 @@ def finish_draft(draft: Draft, options: ImageOptions) -> Manifest:
         name=draft.name,
         notes=tuple(draft.notes),
         skipped=pd.DataFrame(draft.skipped, columns=["path", "reason"], dtype=object),
+        id_doubts=tuple(draft.doubts),
     )
     manifest.validate()
     return manifest
@@ -316,6 +345,37 @@ def _matched(pattern: str, role: str, names: list[str], paths: list[str], source
             f"{len(paths):,} names ({listed(failed)}): give a pattern that finds it in the names of all files"
         )
     return values
+
+
+def _settle_names(draft: Draft) -> None:
+    """Give ids, labels and splits their one form, and note classes that differ by their form alone."""
+    table = draft.table
+    for column in ("image", "group", "split", "dataset"):
+        if column in table:
+            table[column] = normal_ids(texts(table[column]))
+    if "label" not in table:
+        return
+    table["label"] = [normal_label(label) for label in texts(table["label"])]
+    if alike := look_alikes(part for label in table["label"] for part in label.split("|")):
+        draft.notes.append(
+            f"{plural(len(alike), 'set of classes differs', 'sets of classes differ')} by case, leading zeros, blanks, "
+            f"dashes or .0 alone ({listed([' and '.join(names) for names in alike])}): each name counts as a class of "
+            "its own; write a class in one way if they are one."
+        )
+
+
+def _settle_identity(draft: Draft) -> None:
+    """Refuse patient ids that name nobody, and note doubts about who is who.
+
+    Raises:
+        InputError: There are such ids.
+    """
+    if "group" not in draft.table:
+        return
+    groups, images = draft.table["group"].tolist(), draft.table["image"].tolist()
+    named = [group for group, image in zip(groups, images, strict=True) if group not in ("", image)]
+    refuse_placeholders(named, ", or take the ids from elsewhere (--group-column, --group-from, --dicom-group)")
+    draft.doubts += id_doubts(named)
 
 
 def _refuse_empty_group(draft: Draft) -> None:
@@ -381,13 +441,6 @@ def _fill_groups(draft: Draft) -> None:
         return
     groups = texts(draft.table["group"])
     known = set(groups)
-    if unknown := sorted(group for group in known if group.strip().casefold() in NO_GROUP):
-        n = sum(group in unknown for group in groups)
-        raise InputError(
-            f"{plural(n, 'image has', 'images have')} the patient id {listed(unknown, 3)}, which looks like none and "
-            "would make one person of them: leave such ids empty, rename them if they are names, or take the ids from "
-            "elsewhere (--group-column, --group-from, --dicom-group)"
-        )
     missing = groups.count("")
     if missing:
         own = [image if image not in known else f"{image}{ALONE}" for image in images]

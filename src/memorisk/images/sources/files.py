@@ -5,12 +5,13 @@ by the path, name or stem that a table gives.
 """
 
 import os
+import re
 import stat
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from memorisk.images.identity import normal_id
 from memorisk.images.manifest import HIDDEN_FILE, LINKED_FOLDER
 from memorisk.images.readers.registry import Kind
 from memorisk.runs.errors import InputError, listed, one_line
@@ -43,11 +44,6 @@ def plain_stem(name: str) -> str:
         if lower.endswith(double):
             return name[: -len(double)]
     return PurePosixPath(name).stem
-
-
-def compose_unicode(name: str) -> str:
-    """Unicode in its composed form: a table and a file system may write the same name in two ways."""
-    return unicodedata.normalize("NFC", name)
 
 
 class FileFinder:
@@ -124,7 +120,7 @@ class FileFinder:
             for file in self._files():
                 for key in _keys(file):
                     self._by_name.setdefault(key, []).append(file)
-        *folders, name = compose_unicode(relative).split("/")
+        *folders, name = normal_id(relative).split("/")
         matches = [(n, f) for f in self._by_name.get(name, []) if (n := _shared_folders(f, folders)) is not None]
         most = max((n for n, _ in matches), default=0)
         files = [f for n, f in matches if n == most]
@@ -135,7 +131,7 @@ class FileFinder:
 
 
 def _keys(file: str) -> Iterator[str]:
-    name = compose_unicode(file.rsplit("/", 1)[-1])
+    name = normal_id(file.rsplit("/", 1)[-1])
     yield name
     stem = plain_stem(name)
     if stem != name:
@@ -147,7 +143,7 @@ def _shared_folders(file: str, folders: list[str]) -> int | None:
 
     One of the two may know more folders than the other: a table made elsewhere has others above, a plain name has none.
     """
-    own = compose_unicode(file).split("/")[:-1]
+    own = normal_id(file).split("/")[:-1]
     pairs = list(zip(reversed(own), reversed(folders), strict=False))
     return len(pairs) if all(a == b for a, b in pairs) else None
 
@@ -160,8 +156,25 @@ KIND_BY_SUFFIX: dict[str, Kind] = {
 }
 
 
-_OF_SYSTEMS = frozenset(("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini"))
-"""What archives of macOS and folders of Windows hold beside a user's files, in lower case."""
+_OF_SYSTEMS = frozenset(
+    (
+        *("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "picasa.ini", "zbthumbnail.info"),
+        *(
+            "@eadir",
+            "#recycle",
+            "@recycle",
+            "#snapshot",
+            "@recently-snapshot",
+            "$recycle.bin",
+            "recycler",
+            "lost+found",
+        ),
+        "system volume information",
+    )
+)
+"""Files and folders that systems, network drives and viewers keep among a user's files, in lower case."""
+_BACKUP = re.compile(r".*~|~\$.*|#.*#", re.DOTALL)
+"""Names of editors' backups and of marks that a file is open."""
 
 
 @dataclass
@@ -187,8 +200,9 @@ def suffix(path: str) -> str:
 def walk_files(root: Path, *, follow_links: bool) -> Walk:
     """List all files below a folder.
 
-    Hidden files and folders (``.name``) and what operating systems leave in folders (`_OF_SYSTEMS`) are skipped; a
-    folder of these is one entry. A linked folder is entered only with ``follow_links``, each folder once.
+    Hidden files and folders (``.name``), what systems and network drives leave in folders (`_OF_SYSTEMS`) and editors'
+    backups are skipped; a folder of these is one entry. A linked folder is entered only with ``follow_links``, each
+    folder once.
 
     Raises:
         InputError: A folder cannot be opened.
@@ -200,7 +214,7 @@ def walk_files(root: Path, *, follow_links: bool) -> Walk:
     while pending:
         folder = pending.pop()
         for entry, relative in _entries(root, folder):
-            if entry.name.startswith(".") or entry.name.lower() in _OF_SYSTEMS:
+            if entry.name.startswith(".") or entry.name.lower() in _OF_SYSTEMS or _BACKUP.fullmatch(entry.name):
                 walk.skipped.append((relative, HIDDEN_FILE))
                 continue
             if entry.is_symlink():

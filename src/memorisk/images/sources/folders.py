@@ -11,6 +11,7 @@ there replaces the one of the folders' names; a folder called train, val or test
 stands.
 """
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +20,15 @@ import pandas as pd
 
 from memorisk.images.clean_set import CLEAN_MANIFEST, FILE_NAME_COLUMN, read_manifest_bytes
 from memorisk.images.columns import SPLITS, label_column, label_values, read_described, texts
+from memorisk.images.identity import normal_ids
 from memorisk.images.manifest import TABLE_FILE, TEXT_FILE, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import Kind, file_format
 from memorisk.images.sources.dicom import dicom_draft
-from memorisk.images.sources.draft import Draft, finish_draft, refuse_unused, take_columns
-from memorisk.images.sources.files import KIND_BY_SUFFIX, Walk, compose_unicode, refuse_escape, suffix, walk_files
+from memorisk.images.sources.draft import Draft, finish_draft, one_each, refuse_unused, take_columns
+from memorisk.images.sources.files import KIND_BY_SUFFIX, Walk, plain_stem, refuse_escape, suffix, walk_files
 from memorisk.images.sources.shards import hub_shards, load_shards
-from memorisk.runs.errors import InputError, listed, one_line
+from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.tables import unquote_table
 
 NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
@@ -41,7 +43,19 @@ class Metadata:
     table: pd.DataFrame
     """Their rows; a column that a file lacks is empty there."""
     paths: list[str]
-    """Image's path from the folder, for each row."""
+    """Path of the image from the folder, for each row."""
+    file_of_row: list[int]
+    """Number of the file that holds each row."""
+
+    def rows_of_images(self, images: list[str]) -> list[list[int]]:
+        """Return the rows that describe each image; of several files those of the deepest one."""
+        rows: dict[str, list[int]] = {}
+        for row, (path, file) in enumerate(zip(normal_ids(self.paths), self.file_of_row, strict=True)):
+            known = rows.setdefault(path, [])
+            if known and self.file_of_row[known[0]] != file:
+                known.clear()  # the deeper file comes later
+            known.append(row)
+        return [rows.get(path, []) for path in normal_ids(images)]
 
 
 def folder_metadata(root: Path, files: list[str], options: ImageOptions) -> Metadata | None:
@@ -66,32 +80,29 @@ def folder_metadata(root: Path, files: list[str], options: ImageOptions) -> Meta
             tables.append((file, table))
     if not tables:
         return None
-    paths, escaping = [], []
-    for file, table in tables:
+    paths, escaping, file_of_row = [], [], []
+    for number, (file, table) in enumerate(tables):
+        file_of_row += [number] * len(table)
         for name in texts(table[FILE_NAME_COLUMN]):
             path = _below(file.rpartition("/")[0], name)
             paths.append(path or "")
             escaping += [name] if path is None else []
     refuse_escape(escaping, root.name, f"{FILE_NAME_COLUMN} is a path below the folder that the metadata lie in")
     joined = pd.concat([table for _, table in tables], ignore_index=True)
-    return Metadata(tuple(file for file, _ in tables), joined, paths)
+    return Metadata(tuple(file for file, _ in tables), joined, paths, file_of_row)
 
 
 def join_metadata(draft: Draft, metadata: Metadata, options: ImageOptions) -> None:
     """Give a draft's rows what the metadata say of them: label, group, split and other columns.
 
     Raises:
-        InputError: A file describes an image twice, or a named column does not exist.
+        InputError: Rows of one image disagree, or a named column does not exist.
     """
     source = " and ".join(metadata.files)
-    rows: dict[str, int] = {}
-    for row, path in enumerate(metadata.paths):
-        rows[compose_unicode(path)] = row  # of several files the deeper one comes later
-    _refuse_twice(metadata)
-    chosen = [rows.get(compose_unicode(path)) for path in draft.table["path"].tolist()]
-    matched = [row for row in chosen if row is not None]
+    rows = metadata.rows_of_images(draft.table["path"].tolist())
+    matched = [of_image[0] for of_image in rows if of_image]
     draft.notes.append(
-        f"{one_line(source)}: {len(matched):,} of {len(chosen):,} images have a row, {len(set(matched)):,} of "
+        f"{one_line(source)}: {len(matched):,} of {len(rows):,} images have a row, {len(set(matched)):,} of "
         f"{len(metadata.paths):,} rows an image."
     )
     used = {FILE_NAME_COLUMN}
@@ -99,29 +110,15 @@ def join_metadata(draft: Draft, metadata: Metadata, options: ImageOptions) -> No
     label = None if options.label_from is not None else label_column(others, options.label_column, source)
     if label is not None:
         labels = label_values(metadata.table, label, source)
-        draft.table["label"] = ["" if row is None else labels[row] for row in chosen]
+        draft.table["label"] = one_each(rows, labels, "label", metadata.paths, source)
         draft.notes.append(f"Label: column {one_line(label, 60)} of {one_line(source)}, not the folders' names.")
         folders = [path.lower().split("/")[:-1] for path in draft.table["path"].tolist()]
-        draft.table["split"] = [next((SPLITS[f] for f in reversed(of) if f in SPLITS), "") for of in folders]
+        draft.table = draft.table.drop(columns="split", errors="ignore")
+        splits = [next((SPLITS[f] for f in reversed(of) if f in SPLITS), "") for of in folders]
+        if any(splits):
+            draft.table["split"] = splits
         used.update([label] if label in metadata.table.columns else [part.strip() for part in label.split(",")])
-    take_columns(draft, metadata.table, chosen, options, used=used, source=source)
-
-
-def _refuse_twice(metadata: Metadata) -> None:
-    """Refuse an image that two rows of one file describe.
-
-    Raises:
-        InputError: There are some.
-    """
-    seen, twice = set(), []
-    folders = {file.rpartition("/")[0] for file in metadata.files}
-    for path in metadata.paths:
-        twice += [path] if path in seen else []
-        seen.add(path)
-    if twice and len(folders) == len(metadata.files) == 1:
-        raise InputError(
-            f"{one_line(metadata.files[0])}: {len(twice):,} images have several rows ({listed(twice)}); give each one"
-        )
+    take_columns(draft, metadata.table, rows, options, used=used, key=FILE_NAME_COLUMN, source=source)
 
 
 def _below(folder: str, name: str) -> str | None:
@@ -186,6 +183,7 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
         return finish_draft(dicom_draft(draft, by_kind["dicom"], options), options)
     files = by_kind.get(kind, [])
     draft.table = pd.DataFrame({"image": files, "path": files}, dtype=object)
+    _note_masks(draft, files)
     labels, splits = folder_labels(files)
     if options.labels_csv is None:
         draft.table["label"] = labels
@@ -194,6 +192,30 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
     if metadata is not None:
         join_metadata(draft, metadata, options)
     return finish_draft(draft, options)
+
+
+_MASKS = re.compile(
+    r"(ground[_ -]?truths?|masks?|gt|seg(mentations?)?|segmentation(class|object)|annotations?|labels?(tr|ts)?)", re.I
+)
+"""Names of folders of masks."""
+_FURTHER = re.compile(r"(.+?)[_. -]([A-Za-z][A-Za-z_-]*)")
+"""Stem of a file: that of another one, and a word without digits behind it."""
+
+
+def _note_masks(draft: Draft, files: list[str]) -> None:
+    """Note files that are called as another image: masks and further versions of it count as images, too."""
+    stems = {file: plain_stem(file.rsplit("/", 1)[-1]) for file in files}
+    in_masks = [file for file in files if any(_MASKS.fullmatch(folder) for folder in file.split("/")[:-1])]
+    images = set(stems.values()) - {stems[file] for file in in_masks}
+    others = {file: named for file, stem in stems.items() if (named := _FURTHER.fullmatch(stem)) and named[1] in images}
+    words = Counter(named[2] for named in others.values())
+    further = [file for file in files if file in in_masks or (file in others and words[others[file][2]] > 1)]
+    if further and len(further) < len(files):
+        draft.notes.append(
+            f"{plural(len(further), 'file is', 'files are')} called as another image or lie in a folder of masks "
+            f"({listed(further, 3)}): masks and further versions of an image count as images here, and without patient "
+            "ids as patients; move them out of the folder if they are none."
+        )
 
 
 def folder_labels(files: list[str]) -> tuple[list[str], list[str]]:

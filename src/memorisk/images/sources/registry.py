@@ -94,6 +94,11 @@ def join_manifests(manifests: list[Manifest]) -> Manifest:
         name="+".join(manifest.name for manifest in manifests),
         notes=(note, *(f"{m.name}: {text}" for m in manifests for text in m.notes)),
         skipped=_skipped(manifests),
+        id_doubts=tuple(
+            replace(doubt, ids=tuple(f"{m.name}: {names}" for names in doubt.ids))
+            for m in manifests
+            for doubt in m.id_doubts
+        ),
     )
     joined.validate()
     return joined

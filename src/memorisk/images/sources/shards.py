@@ -21,14 +21,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from memorisk.images.columns import SPLITS, Role, pick, shown_names, text, texts
+from memorisk.images.columns import SPLITS, Role, class_texts, label_texts, pick, shown_names, text, texts
+from memorisk.images.identity import normal_ids
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import PARQUET, SHARDS, decoding, file_format
 from memorisk.images.readers.shards import (
     NOTE,
     Features,
-    class_texts,
     null_counts,
     read_features,
     shard_columns,
@@ -107,10 +107,12 @@ def is_shard(path: Path, options: ImageOptions) -> bool:
     try:
         with decoding(path):
             schema = shard_schema(path)
-            images = read_features(schema, path.parent).images
+            features = read_features(schema, path.parent)
     except InputError:
         return False  # reading it as a table reports the error
-    return options.image_column in images if options.image_column in schema.names else bool(images)
+    if options.image_column in schema.names:
+        return options.image_column in (*features.images, *features.lists)
+    return bool(features.images or features.lists)
 
 
 def _split_of(folders: list[str], stem: str) -> str:
@@ -124,7 +126,8 @@ def _split_of(folders: list[str], stem: str) -> str:
 def _has_images(path: Path) -> bool:
     try:
         with decoding(path):
-            return bool(read_features(shard_schema(path), path.parent).images)
+            features = read_features(shard_schema(path), path.parent)
+            return bool(features.images or features.lists)
     except InputError:
         return False
 
@@ -274,6 +277,11 @@ def _image_column(schema: pa.Schema, features: Features, options: ImageOptions, 
         InputError: There is none, or several and none is named.
     """
     column = options.image_column if options.labels_csv is None else None
+    if features.lists and (column in features.lists or not features.images):
+        raise InputError(
+            f"{one_line(source)}: column {one_line(column or features.lists[0], 60)} holds a list of images in each "
+            "row: write one row for each image, with its label and the id of its patient"
+        )
     if column is not None:
         if column not in schema.names:
             raise unknown_name(
@@ -369,7 +377,8 @@ def _fill(draft: Draft, parts: list[_Part], features: Features, roles: dict[str,
         if role in roles:
             column = roles[role]
             values = [value for part in parts for value in part.columns[column]]
-            table[role] = class_texts(values, features.classes.get(column), column, draft.name)
+            read = label_texts if role == "label" else class_texts
+            table[role] = read(values, features.classes.get(column), column, draft.name)
     extra = pd.concat([part.extra for part in parts], ignore_index=True)
     draft.table = keep_user_columns(table, {str(c): pd.Series(extra[c]) for c in extra.columns})
     if any(called):
@@ -382,7 +391,7 @@ def _ids(parts: list[_Part], called: list[str], splits: list[str], roles: dict[s
     several = len(set(splits)) > 1
     before = [f"{split}/" if several and split else "" for split in splits]
     if "image" in roles:
-        ids = [text(value).strip() for part in parts for value in part.columns[roles["image"]]]
+        ids = normal_ids([text(value) for part in parts for value in part.columns[roles["image"]]])
         if len(set(ids)) == len(ids) and "" not in ids:
             return ids
         draft.notes.append(f"Column {one_line(roles['image'], 60)} is no id: it is empty or the same in several rows.")

@@ -8,15 +8,17 @@ file are refused or, on request, counted.
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
 import pandas as pd
 
 from memorisk.images.columns import Role, label_column, label_values, pick, read_described, texts, with_numbers
+from memorisk.images.identity import normal_ids
 from memorisk.images.manifest import BUILTIN, REQUIRED, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import file_format
-from memorisk.images.sources.draft import Draft, finish_draft, keep_user_columns
+from memorisk.images.sources.draft import Draft, finish_draft, keep_user_columns, one_each
 from memorisk.images.sources.files import KIND_BY_SUFFIX, FileFinder, refuse_escape, suffix, walk_files
 from memorisk.images.sources.in_memory import noted_root
 from memorisk.runs.errors import InputError, listed, one_line
@@ -42,7 +44,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
         raise InputError(f"image_root {one_line(root)} is not a folder")
     draft = Draft(table=pd.DataFrame(), root=root, name=path.stem)
     roles = _roles(described, options, path.name, draft)
-    files = [v.strip() for v in texts(described[roles["path"]])]
+    files = normal_ids(texts(described[roles["path"]]))
     above = _folder_above(files, root) if options.image_root is None else None
     if above is not None:
         draft.root = above
@@ -50,6 +52,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
     draft.table = _table(described, roles, files, path.name)
     paths = _located(files, draft, options, search=above is None)
     _leave_out_missing(draft, paths, options)
+    _merge_rows(draft)
     if "group" in draft.table:
         own = one_line(roles["image"], 60)
         draft.group_from = f"column {one_line(roles['group'], 60)}"
@@ -98,12 +101,12 @@ def _roles(described: pd.DataFrame, options: ImageOptions, source: str, draft: D
 
 def _table(described: pd.DataFrame, roles: dict[str, str], files: list[str], source: str) -> pd.DataFrame:
     """The draft's table: roles by their own names, other columns kept."""
-    table = pd.DataFrame({"image": [v.strip() for v in texts(described[roles["image"]])], "path": files})
+    table = pd.DataFrame({"image": normal_ids(texts(described[roles["image"]])), "path": files})
     if "label" in roles:
         table["label"] = label_values(described, roles["label"], source)
     for role in ("group", "split", "dataset"):
         if role in roles:
-            table[role] = [v.strip() for v in texts(described[roles[role]])]
+            table[role] = texts(described[roles[role]])
     used = set(roles.values())
     if set(REQUIRED) <= set(described.columns):  # our own form: its frame and member are ours, too
         if "member" in described:
@@ -150,8 +153,9 @@ def _located(values: list[str], draft: Draft, options: ImageOptions, *, search: 
     refuse_escape(
         finder.escaping,
         draft.name,
-        "give image_root if the images lie elsewhere, or every path as an absolute one; follow_links if links out of "
-        "the folder are meant",
+        _other_machine(finder.escaping)
+        or "give image_root if the images lie elsewhere, or every path as an absolute one; follow_links if links out "
+        "of the folder are meant",
     )
     if finder.ambiguous:
         raise InputError(
@@ -166,6 +170,26 @@ def _located(values: list[str], draft: Draft, options: ImageOptions, *, search: 
     if shared:
         raise InputError(f"{one_line(draft.name)}: different names lead to one file ({listed(shared)}); give paths")
     return [known[value] for value in values]
+
+
+def _other_machine(paths: list[str]) -> str:
+    """Advise on absolute paths of which none is here, as of Windows or of another machine; empty for any other."""
+    kinds = (PurePosixPath, PureWindowsPath)
+    kind = next((kind for kind in kinds if all(kind(path).is_absolute() for path in paths)), None)
+    if not paths or kind is None or any(os.path.exists(path) for path in paths):  # noqa: PTH110
+        return ""
+    folders = [kind(path).parent for path in paths]
+    above = next(
+        (place for place in (folders[0], *folders[0].parents) if all(map(partial(_below, place), folders))), ""
+    )
+    return (
+        f"give image_root, the folder that their beginning {one_line(above, 120)} stands for, and leave that beginning "
+        "out of the table: these are paths of another machine"
+    )
+
+
+def _below(place: PurePath, folder: PurePath) -> bool:
+    return folder.is_relative_to(place)
 
 
 def _image_files(root: Path, follow_links: bool) -> Iterator[str]:
@@ -186,6 +210,8 @@ def _leave_out_missing(draft: Draft, paths: list[str | None], options: ImageOpti
     images = draft.table["image"].tolist()
     if len(missing) == len(paths) or (missing and not options.skip_missing):
         way = "give image_root if they lie elsewhere" + ("" if len(missing) == len(paths) else ", or skip_missing")
+        if _differ_by_case(draft.table["path"].iloc[missing].tolist(), draft.root, options.follow_links):
+            way = "names of files count capital and small letters: write them in the table as they are on the disk"
         raise InputError(
             f"{one_line(draft.name)}: {len(missing):,} of {len(paths):,} rows have no file below "
             f"{one_line(draft.root)} ({listed([images[i] for i in missing])}); {way}"
@@ -196,3 +222,30 @@ def _leave_out_missing(draft: Draft, paths: list[str | None], options: ImageOpti
             draft.skip(images[i], "no such file")
         draft.table = draft.table.drop(index=missing).reset_index(drop=True)
         draft.notes.append(f"{len(missing):,} rows of the table have no file and are left out.")
+
+
+def _differ_by_case(names: list[str], root: Path, follow_links: bool) -> bool:
+    """Return whether a name is that of a file but for capital letters."""
+    relative = {name.replace("\\", "/").casefold() for name in names if not os.path.isabs(name)}  # noqa: PTH117
+    return bool(relative) and any(file.casefold() in relative for file in _image_files(root, follow_links))
+
+
+def _merge_rows(draft: Draft) -> None:
+    """Keep one of several rows that describe one image alike, as a table of boxes has them.
+
+    Raises:
+        InputError: Rows of one image have different labels, groups, splits or data sets.
+    """
+    table = draft.table
+    places = [column for column in ("path", "member", "frame") if column in table]
+    numbers = table.groupby(places, sort=False, dropna=False).ngroup().to_numpy()
+    rows: list[list[int]] = [[] for _ in range(int(numbers.max(initial=-1)) + 1)]
+    for row, number in enumerate(numbers.tolist()):
+        rows[number].append(row)
+    if len(rows) == len(table):
+        return
+    for role in ("label", "group", "split", "dataset"):
+        if role in table:
+            one_each(rows, texts(table[role]), role, table["image"].tolist(), draft.name)
+    draft.notes.append(f"{len(table):,} rows describe {len(rows):,} images; rows of one image agree and are merged.")
+    draft.table = table.iloc[[of_image[0] for of_image in rows]].reset_index(drop=True)

@@ -1,0 +1,220 @@
+"""Ids: one rule for the names of images, patients, classes and splits, whatever source they come from.
+
+`normal_id` gives an id its one form: without blanks around it, in composed Unicode, without characters that cannot be
+seen. Ids of equal form are one. `refuse_placeholders` refuses words that say that an id is not known: they would make
+one person of many. `id_doubts` finds what no rule can settle: ids that look alike and may be one person, and numbers
+that lost their digits, so that one id may be many people. Such doubts keep a pass away.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from memorisk.runs.errors import InputError, listed, plural
+
+_UNSEEN = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+"""Characters without a picture: soft hyphens, joiners, marks of direction, variation selectors, byte order marks."""
+_AROUND = "\0"
+"""Padding of DICOM values and of texts of a fixed length, removed at both ends together with blanks."""
+
+MISSING = frozenset(("na", "nan", "nat", "null", "nil", "missing", "unknown", "unk", "undefined", "unspecified"))
+"""Words of programs and people for a value that is not known, in letters and digits of lower case."""
+_WITHHELD = frozenset(
+    (
+        *("none", "anonymous", "anonymized", "anonymised", "anonym", "anonyme", "anonymisiert", "anonimo", "anon"),
+        *("deidentified", "deid", "pseudonymized", "pseudonymised", "pseudonymisiert", "redacted", "removed"),
+        *("deleted", "withheld", "hidden", "masked", "censored", "confidential", "blank", "empty", "void"),
+        *("unbekannt", "inconnu", "inconnue", "desconocido", "sconosciuto", "unnamed", "unassigned", "tbd"),
+        *("notavailable", "notapplicable", "notprovided", "notknown", "notset", "noid", "noname", "nopatient"),
+    )
+)
+_KINDS = frozenset(("patient", "patients", "patientid", "pat", "subject", "person", "case", "id", "name", "mrn"))
+"""Words that say what an id is of, and nothing of whose it is, as in ``Anonymous Patient``."""
+_SHEET_ERROR = re.compile(r"#(N/A|REF|VALUE|NAME|NULL|NUM|DIV/0)[!?]?", re.IGNORECASE)
+_CROSSED_OUT = re.compile(r"x{3,}", re.IGNORECASE)
+_NUMBER = re.compile(r"([0-9]{1,18})([.,]0+)?")
+_WORDS = re.compile(r"[\W_]+")
+
+
+def normal_id(value: str) -> str:
+    """Return the one form of an id.
+
+    Example:
+        >>> normal_id(" p7 "), normal_id("p" + chr(0x200B) + "7")
+        ('p7', 'p7')
+    """
+    if value.isascii():
+        return value.strip().strip(_AROUND).strip()
+    return unicodedata.normalize("NFC", _UNSEEN.sub("", value)).strip().strip(_AROUND).strip()
+
+
+def normal_ids(values: Iterable[str]) -> list[str]:
+    """Return the one form of each of many ids, of which most occur often."""
+    values = list(values)
+    forms = {value: normal_id(value) for value in set(values)}
+    return [forms[value] for value in values]
+
+
+def normal_label(label: str) -> str:
+    """Return the one form of a label; of several findings joined by ``|`` the form of each."""
+    return "|".join(normal_id(part) for part in label.split("|"))
+
+
+def looks_missing(value: str) -> bool:
+    """Return whether a value is a word for one that is not known, or holds no letter and no digit."""
+    plain = _WORDS.sub("", value).casefold()
+    return bool(value) and (plain in MISSING or not plain or _SHEET_ERROR.fullmatch(value) is not None)
+
+
+def is_placeholder(group: str) -> bool:
+    """Return whether an id names nobody: a word for an unknown or a withheld one, ``-1``, or x's; empty ids are none.
+
+    Example:
+        >>> [is_placeholder(name) for name in ("ANON", "Patient, unknown", "xxxx", "Anna")]
+        [True, True, True, False]
+    """
+    words = [word for word in _WORDS.split(group.casefold()) if word]
+    of_person = [word for word in words if word not in _KINDS]
+    return (
+        looks_missing(group)
+        or group == "-1"
+        or _CROSSED_OUT.fullmatch(group) is not None
+        or "".join(words) in _WITHHELD
+        or bool(of_person and all(word in MISSING | _WITHHELD for word in of_person))
+    )
+
+
+def _count_from_zero(groups: set[str]) -> bool:
+    """Return whether ids are the numbers of a count, of which 0 is the first and no word for nobody.
+
+    In a count of n ids, of which some may be left out, the next number is small; in numbers drawn from a large range,
+    as of hospitals, it is not. Its square is held against n.
+    """
+    numbers = [int(number[1]) for group in groups if (number := _NUMBER.fullmatch(group))]
+    return any(numbers) and min(filter(None, numbers)) ** 2 <= len(groups)
+
+
+def placeholders(groups: Iterable[str]) -> list[str]:
+    """Return the ids that name nobody, sorted."""
+    ids = set(groups)
+    zeros = {group for group in ids if (number := _NUMBER.fullmatch(group)) and not int(number[1])}
+    return sorted({group for group in ids if is_placeholder(group)} | (set() if _count_from_zero(ids) else zeros))
+
+
+def refuse_placeholders(groups: Sequence[str], way_out: str) -> None:
+    """Refuse ids that name nobody.
+
+    Args:
+        groups: [N] id of each image; empty where an image has none.
+        way_out: Further ways out.
+
+    Raises:
+        InputError: There are some.
+    """
+    if nobody := placeholders(groups):
+        n = sum(map(Counter(groups).__getitem__, nobody))
+        raise InputError(
+            f"{plural(n, 'image has', 'images have')} the patient id {listed(nobody, 3)}, which looks like none and "
+            f"would make one person of them: leave such ids empty, rename them if they are names{way_out}"
+        )
+
+
+_SCIENTIFIC = re.compile(r"[+-]?\d+([.,]\d*)?[eE][+-]\d+")
+_MONTHS = "jan|feb|m[aä]r|mrz|apr|ma[yi]|jun|jul|aug|sep|o[ck]t|nov|de[cz]"
+_DAY = re.compile(rf"\d{{1,2}}[-. ]+({_MONTHS})\.?", re.IGNORECASE)
+_WHOLE = re.compile(r"(\d+)[.,]0+")
+_ENDS = " '\"`´‘’“”.,;:_()[]{}<>*"
+_BETWEEN = re.compile(r"[\s_\-]+")
+_LEADING_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
+
+
+def _look(name: str) -> str:
+    """Return what ids that look alike have in common: no case, leading zeros, ``.0``, blanks, dashes or quotes.
+
+    A separator between two digits or two letters stays, as one dash: ``1-23`` and ``12-3`` are two ids.
+    """
+    plain = unicodedata.normalize("NFKC", name).casefold().strip(_ENDS)
+    if whole := _WHOLE.fullmatch(plain):
+        plain = whole[1]
+    parts = _BETWEEN.split(plain)
+    look = parts[0]
+    for part in parts[1:]:
+        mixed = look[-1:].isdigit() != part[:1].isdigit()
+        look += part if mixed else f"-{part}"
+    return _LEADING_ZEROS.sub("", look) or name
+
+
+def look_alikes(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the sets of names that differ by their form alone, each sorted.
+
+    Example:
+        >>> look_alikes(["007", "7.0", "7", "8", "P-1", "p1"])
+        [('007', '7', '7.0'), ('P-1', 'p1')]
+    """
+    by_look: dict[str, list[str]] = {}
+    for name in sorted(set(names) - {""}):
+        by_look.setdefault(_look(name), []).append(name)
+    return sorted(tuple(alike) for alike in by_look.values() if len(alike) > 1)
+
+
+@dataclass(frozen=True)
+class IdDoubt:
+    """Doubt about who is who, which no rule can settle."""
+
+    why: str
+    """One sentence, without ids."""
+    what_would_decide: str
+    """The way out."""
+    ids: tuple[str, ...]
+    """The ids in doubt; they never go into a run folder."""
+
+    @property
+    def words(self) -> str:
+        """The doubt with its first ids, for whoever has the images."""
+        return f"{self.why} ({listed(list(self.ids), 5)}): {self.what_would_decide}."
+
+    @property
+    def note(self) -> str:
+        """The doubt without ids."""
+        return f"{self.why}: {self.what_would_decide}."
+
+
+def look_alike_doubt(alike: Sequence[tuple[str, ...]]) -> IdDoubt:
+    """Return the doubt that ids that look alike are of one person.
+
+    Args:
+        alike: Sets of such ids, at least one.
+    """
+    return IdDoubt(
+        f"{plural(len(alike), 'set of patient ids looks', 'sets of patient ids look')} alike, each perhaps one person",
+        "give one person one id, and different people ids that differ by more than case, leading zeros, blanks, dashes "
+        "or .0",
+        tuple(" and ".join(names) for names in alike),
+    )
+
+
+def id_doubts(groups: Iterable[str], matters: Callable[[tuple[str, ...]], bool] = lambda alike: True) -> list[IdDoubt]:
+    """Find the doubts that ids alone raise.
+
+    Args:
+        groups: Id of each image that has one, by `normal_id`.
+        matters: Whether it matters that a set of ids that look alike is one person.
+    """
+    ids = sorted(set(groups))
+    alike = [names for names in look_alikes(ids) if matters(names)]
+    rounded = tuple(name for name in ids if _SCIENTIFIC.fullmatch(name) or _DAY.fullmatch(name))
+    doubts = [look_alike_doubt(alike)] if alike else []
+    if rounded:
+        count = plural(
+            len(rounded), "patient id is a rounded number or a date", "patient ids are rounded numbers or dates"
+        )
+        doubts.append(
+            IdDoubt(
+                f"{count}, as spreadsheets make of ids, so that several people may have one",
+                "write the ids anew as text from where they come from",
+                rounded,
+            )
+        )
+    return doubts

@@ -1,0 +1,198 @@
+"""The one rule of ids: their form, words for nobody, ids that look alike, and what every source makes of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from memorisk.audits.classifier.evidence import evidence_from_table
+from memorisk.audits.classifier.losses import loss_id_doubts, with_normal_ids
+from memorisk.audits.generated.sets import refuse_shared_patients
+from memorisk.images.columns import texts
+from memorisk.images.identity import id_doubts, look_alikes, normal_id, normal_label, placeholders
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.set_check import check_images
+from memorisk.images.sources.registry import join_manifests, load_manifest
+from memorisk.runs.errors import InputError
+
+SEEN, UNSEEN = "Zürich 7", ["\u200bZu\u0308rich 7", " Zürich 7\t", "Zürich\ufeff 7\0", "\u202aZürich 7\u202c\xa0"]
+
+
+def _pictures(root: Path, names: list[str]) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4), 9, np.uint8)).save(root / name, "PNG")
+    return root
+
+
+def _table(root: Path, patients: list[str], **columns: list[str]) -> Path:
+    files = [f"{k}.png" for k in range(len(patients))]
+    _pictures(root, files)
+    pd.DataFrame({"file": files, "patient": patients, **columns}).to_csv(root / "table.csv", index=False)
+    return root / "table.csv"
+
+
+@pytest.mark.parametrize("written", UNSEEN)
+def test_an_id_has_one_form(written: str) -> None:
+    assert normal_id(written) == normal_id(normal_id(written)) == SEEN
+
+
+def test_labels_have_the_form_of_each_finding() -> None:
+    assert normal_label("mass |\u200bno\u0308d | ") == "mass|nöd|"
+
+
+def test_every_source_gives_ids_the_one_form(tmp_path: Path) -> None:
+    table = load_manifest(_table(tmp_path / "table", [SEEN, *UNSEEN[:3], "other"]))
+    assert set(table.groups) == {SEEN, "other"}
+    folder = _pictures(tmp_path / "folder", ["Zu\u0308/p1_1.png", "Zü /p1\u200b_2.png", "b/p2_1.png"])
+    by_pattern = load_manifest(folder, ImageOptions(group_from="(p.+)_"))
+    assert by_pattern.classes == ["Zü", "b"]
+    assert by_pattern.groups.tolist() == ["p1", "p1", "p2"]
+    images = np.zeros((5, 4, 4), np.uint8)
+    np.savez(tmp_path / "a.npz", images=images, patients=np.array([SEEN, *UNSEEN[:3], "other"]))
+    assert set(load_manifest(tmp_path / "a.npz").groups) == {SEEN, "other"}
+    pd.DataFrame({"image": [f"{k}.png" for k in range(5)], "label": "a", "patient": [SEEN, *UNSEEN[:3], "x"]}).to_csv(
+        tmp_path / "labels.csv", index=False
+    )
+    joined = load_manifest(tmp_path / "table", ImageOptions(labels_csv=tmp_path / "labels.csv", layout="folder"))
+    assert set(joined.groups) == {SEEN, "x"}
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("ANONYMOUS", "anon.", "Anonymized", "<REMOVED>", "[redacted]", "XXX", "xxxxxx", "#REF!", "#N/A", "-1", "--"),
+        *("Patient, unknown", "ANONYMOUS^ANONYMOUS", "unknown_patient", "not available", "Unbekannt", "n.a.", "***"),
+        *("0", "000000", "0.0"),
+    ],
+)
+def test_a_word_for_nobody_is_no_patient(tmp_path: Path, word: str) -> None:
+    assert placeholders(["4711", word, "8105"]) == [word]
+    with pytest.raises(InputError, match=r"^2 images have the patient id .* looks like none .* leave such ids empty"):
+        load_manifest(_table(tmp_path, ["4711", word, word, "8105"]))
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["0", "1", "2"],
+        ["000", "001", "002"],
+        ["0.0", "1.0"],
+        ["0", "3", "4", "5", "7", "8", "9", "11", "12"],
+        ["x", "xx", "Anna", "No1", "patient", "P0", "10", "-7", "a0"],
+    ],
+)
+def test_names_and_numbers_from_zero_are_patients(ids: list[str]) -> None:
+    assert placeholders(ids) == []
+
+
+def test_ids_look_alike_by_their_form_alone() -> None:
+    alike = [("0007", "007", "7", "7.0"), ("ABC1", "AbC1", "abc1"), ("MRN 5", "MRN5"), ("P-12", "P12", "P_12")]
+    assert look_alikes([name for names in alike for name in names]) == alike
+    assert look_alikes(["'8", "8", "８", "site1/p07", "site1/p7"]) == [("'8", "8", "８"), ("site1/p07", "site1/p7")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("1-23", "12-3"), ("HER2+", "HER2-"), ("1.1", "1.10"), ("a-b1", "ab-1"), ("P1", "P11"), ("+", "-"), ("P10", "P1")],
+)
+def test_ids_that_differ_by_more_do_not_look_alike(one: str, other: str) -> None:
+    assert look_alikes([one, other]) == []
+
+
+def test_random_ids_do_not_look_alike() -> None:
+    rng = np.random.default_rng(1)
+    digits = rng.choice(list("0123456789abcdef"), size=(20_000, 16))
+    assert look_alikes("".join(row) for row in digits) == []
+    assert look_alikes(f"{number:08d}" for number in rng.choice(10**8, size=20_000, replace=False)) == []
+
+
+def test_ids_that_lost_their_digits_are_named() -> None:
+    (doubt,) = id_doubts(["1.23457E+11", "1,23457e+11", "1-Mar", "2E5", "12-E", "4711"])
+    assert doubt.ids == ("1,23457e+11", "1-Mar", "1.23457E+11")
+    assert "several people may have one" in doubt.why
+
+
+@pytest.mark.parametrize(("kind", "bits"), [(np.float64, 53), (np.float32, 24), (np.float16, 11)])
+def test_floats_that_cannot_hold_an_id_are_named(tmp_path: Path, kind: type, bits: int) -> None:
+    exact, rounded = kind(2**bits - 1), kind(2**bits)
+    assert texts(np.array([exact, np.nan], kind)) == [str(2**bits - 1), ""]
+    assert not id_doubts(texts(pd.Series([exact], dtype=kind)))
+    assert id_doubts(texts(pd.Series([rounded], dtype=kind)))
+    if kind is not np.float16:  # Parquet of pandas has none
+        _table(tmp_path, ["1", "2"])
+        patients = np.array([exact, rounded], kind)
+        pd.DataFrame({"file": ["0.png", "1.png"], "patient": patients}).to_parquet(tmp_path / "t.parquet")
+        assert len(load_manifest(tmp_path / "t.parquet").id_doubts) == 1
+
+
+def test_images_check_names_the_ids_and_runs_do_not(tmp_path: Path) -> None:
+    manifest = load_manifest(_table(tmp_path, ["007", "7", "P1", "P2"]))
+    (doubt,) = manifest.id_doubts
+    assert "007" not in " ".join((*manifest.notes, doubt.why, doubt.what_would_decide, doubt.note))
+    assert any("(007 and 7)" in note for note in check_images(manifest, processes=1).notes)
+    (joined,) = join_manifests([manifest, replace(load_manifest(tmp_path / "table.csv"), name="again")]).id_doubts[:1]
+    assert joined.ids == ("table: 007 and 7",)
+
+
+def test_names_of_images_are_no_patients_that_look_alike(tmp_path: Path) -> None:
+    folder = _pictures(tmp_path, ["a/1.png", "a/01.png", "b/P-2.png", "b/p2.png"])
+    assert load_manifest(folder).id_doubts == ()
+    assert load_manifest(folder, ImageOptions(frames="all")).id_doubts == ()
+
+
+def test_classes_that_differ_by_form_are_noted(tmp_path: Path) -> None:
+    folder = _pictures(
+        tmp_path, ["train/Benign/1.png", "test/benign/2.png", "test/malignant /3.png", "train/malignant/4.png"]
+    )
+    manifest = load_manifest(folder)
+    assert manifest.classes == ["Benign", "benign", "malignant"]
+    assert [note for note in manifest.notes if "(Benign and benign)" in note]
+
+
+def _parts(train: list[str], held: list[str]) -> tuple[Manifest, Manifest]:
+    def manifest(groups: list[str], name: str) -> Manifest:
+        """A manifest of images of these patients."""
+        images = [f"{name}{k}.png" for k in range(len(groups))]
+        return Manifest(pd.DataFrame({"image": images, "path": images, "label": "", "group": groups}), None, name)
+
+    return manifest(train, "train"), manifest(held, "held")
+
+
+def test_ids_that_look_alike_across_training_and_held_out_are_refused() -> None:
+    with pytest.raises(InputError, match=r"1 patient id looks alike in training and held out \(P07 and p7\)"):
+        refuse_shared_patients(*_parts(["P07", "P8", "p8"], ["p7", "P9"]))
+    assert refuse_shared_patients(*_parts(["P07", "P8", "p8"], ["P70", "P9"])) == []
+
+
+@pytest.mark.parametrize(("canary", "test", "n"), [("007", "7", 1), ("P1", "p1", 1), ("P1", "P2", 0), ("P1 ", "P1", 0)])
+def test_losses_doubt_ids_that_look_alike_across_parts(loss_table, canary: str, test: str, n: int) -> None:
+    if canary.strip() == test:
+        with pytest.raises(InputError, match="has test images and others"):
+            loss_table(canary, test)
+        return
+    assert len(loss_id_doubts(loss_table(canary, test))) == n
+    assert loss_id_doubts(loss_table("C1", "T1", also_test="t1")) == []  # both in the test part
+    assert len(loss_id_doubts(loss_table("C1", "T1", also_canary="c1"))) == 1
+
+
+@pytest.fixture
+def loss_table():
+    def made(canary: str, test: str, *, also_test: str = "T9", also_canary: str = "C9"):
+        """A score table of two canaries and two test patients."""
+        rows = []
+        for i, (group, split) in enumerate(
+            [(canary, "canary"), (also_canary, "canary"), (test, "test"), (also_test, "test")]
+        ):
+            for seed in (0, 1):
+                for role in "AB":
+                    member = split == "canary" and (role == "A") == (i == 0)
+                    rows.append((f"i{i}", "a", group, split, seed, role, member, 0.5 + 0.1 * i + 0.01 * seed))
+        columns = ["image", "label", "group", "split", "seed", "role", "member", "loss"]
+        return evidence_from_table(with_normal_ids(pd.DataFrame(rows, columns=columns)))
+
+    return made
