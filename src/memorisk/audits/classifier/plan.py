@@ -1,7 +1,6 @@
 """What an audit will do before it does it: the parts, the designs, the trainings and their cost."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,26 +68,12 @@ class Plan:
     unmatched: Unmatched = "divided"
 
 
-def linked_groups(groups: np.ndarray, pixel_hashes: np.ndarray) -> list[tuple[str, str]]:
-    """Pairs of groups that share an identical image as the models see it: they must stay on one side of every split.
-
-    Args:
-        groups: [N] group of each image.
-        pixel_hashes: [N] hash of each stored image.
-    """
-    pairs = set()
-    order = np.argsort(pixel_hashes, kind="stable")
-    for first, second in pairwise(order):
-        if pixel_hashes[first] == pixel_hashes[second] and groups[first] != groups[second]:
-            pairs.add(tuple(sorted((str(groups[first]), str(groups[second])))))
-    return sorted(pairs)
-
-
 def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: ClassifierOptions, seed: int) -> Parts:
     """Draw T, C and E by group, or take the given split.
 
     Raises:
-        InputError: A label is missing, findings are joined and no head was chosen, or a group crosses the given split.
+        InputError: A label is missing, findings are joined and no head was chosen, or a group crosses the given split,
+            alone or with another that shares an identical image with it.
     """
     require_labels(manifest)
     labels = training_labels(manifest, options.head)
@@ -127,7 +112,7 @@ def _given(
             f"{one_line(manifest.name)} gives no split; --splits given and --target need one (train, val, test): name "
             "it with --split-column or put the class folders into train and test folders"
         )
-    refuse_leaking_splits(manifest)
+    refuse_leaking_splits(manifest, groups)
     lower = np.array([str(s).lower() for s in manifest.splits], dtype=object)
     part = np.full(len(lower), VALIDATION, dtype=object)
     train, test = np.isin(lower, _TRAIN_NAMES), np.isin(lower, _TEST_NAMES)

@@ -17,7 +17,7 @@ from memorisk.audits.classifier.dry_run import DryRun, describe_plan
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
-from memorisk.audits.classifier.plan import Plan, draw_parts, identity, linked_groups, make_plan, unmatched_of
+from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan, unmatched_of
 from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
 from memorisk.audits.classifier.result import ClassifierVerdict, Placebo, Privacy
 from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
@@ -40,6 +40,7 @@ from memorisk.audits.classifier.trainings import (
 )
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.audits.rendering import write_report
+from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
@@ -153,7 +154,7 @@ def _prepare(
         manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
     )
     manifest = store.manifest
-    linked = linked_groups(manifest.groups, store.pixel_hashes)
+    linked = linked_groups(store.pixel_hashes, manifest.groups)
     parts = draw_parts(manifest, linked, options, options.split_seed)
     plan = make_plan(manifest, parts, options, unmatched_of(folder))
     recipe = prepare_recipe(store, plan, options)

@@ -68,8 +68,7 @@ def divide(manifest: Manifest, hashes: np.ndarray, options: Any) -> Division:
     named = dataset_groups(manifest)
     groups = merge_linked(named, linked_groups(hashes, named)).astype(str)
     if options.splits == "given":
-        part = parts_of_split(manifest)
-        _refuse_shared_images(part, groups, manifest)
+        part = parts_of_split(manifest, groups)
     else:
         shares = (1 - options.validation_share - options.test_share, options.validation_share, options.test_share)
         drawn = split_by_group(np.full(len(groups), "image"), groups, fractions=shares, seed=options.split_seed)
@@ -93,28 +92,20 @@ def dataset_groups(manifest: Manifest) -> np.ndarray:
     return np.array([f"{one}:{group}" for one, group in zip(sets, manifest.groups, strict=True)], dtype=object)
 
 
-def parts_of_split(manifest: Manifest) -> np.ndarray:
-    """[N] the part of each image by the given split; empty for images of no part.
+def parts_of_split(manifest: Manifest, merged: np.ndarray | None = None) -> np.ndarray:
+    """Look up the part of each image, [N], by the given split; empty for images of no part.
+
+    Args:
+        manifest: Images.
+        merged: [N] groups, those that share an identical image merged; None where pixels are not known.
 
     Raises:
-        InputError: There is none, or a patient straddles it.
+        InputError: There is none, or a patient or an image straddles it.
     """
     if manifest.splits is None:
         raise InputError(f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out")
-    refuse_leaking_splits(manifest)
+    refuse_leaking_splits(manifest, merged)
     return np.array([_SPLIT_PARTS.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
-
-
-def _refuse_shared_images(part: np.ndarray, groups: np.ndarray, manifest: Manifest) -> None:
-    """Refuse parts of a given split that share an image: patients with one are the same to a detector."""
-    pairs = {(group, name) for group, name in zip(groups.tolist(), part.tolist(), strict=True) if name}
-    names = [group for group, _ in pairs]
-    twice = sorted({group for group in names if names.count(group) > 1})
-    if twice:
-        raise InputError(
-            f"{one_line(manifest.name)}: identical images are in more than one given split ({one_line(twice[0], 60)}): "
-            "leave the split out, and they are kept together"
-        )
 
 
 SEPARATOR = "|"
