@@ -13,7 +13,7 @@ from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, s
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.folder import is_run, read_config
 from memorisk.training.classifiers.twins import TwinDesign, Unmatched, paper_design, placebo_design, twin_design
-from memorisk.training.engine.data import training_labels
+from memorisk.training.engine.data import ordered_classes, training_labels
 
 SHARES = (0.7, 0.15, 0.15)  # paper 000, A.1
 VALIDATION = "val"
@@ -28,7 +28,7 @@ class Parts:
         part: [N] "train", "canary", "test" or "val" (validation of the user's own training; in no model).
         labels: [N] the label that training uses ("a|b" for a multi-label head).
         groups: [N] groups, those that share an identical image merged.
-        classes: The classes, sorted.
+        classes: The classes, in the order of `ordered_classes`.
         too_small: Classes too small to split; they join training only.
         random: The parts come from one random split by group, so that the test part is a null.
     """
@@ -77,8 +77,7 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Class
     """
     require_labels(manifest)
     labels = training_labels(manifest, options.head)
-    classes = sorted({c for label in labels for c in str(label).split("|")}) if options.head == "multi" else None
-    classes = classes or sorted(set(labels))
+    classes = ordered_classes(name for label in labels for name in str(label).split("|"))
     if WHOLE in classes:
         raise InputError(
             f"{one_line(manifest.name)} has a class {WHOLE!r}, the name of all findings together: rename it"

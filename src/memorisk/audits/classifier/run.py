@@ -161,6 +161,7 @@ def _prepare(
     refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
     check_bound(plan, options)
     if options.target:
+        progress("trying the target on images of its training", 0, 0)
         check_target(store, plan, recipe, options)
     return plan, recipe, store, linked, plan_intervention(store, plan, options)
 

@@ -4,7 +4,7 @@
 head is trained on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,7 @@ class Targets:
     """single, binary, multi or first."""
 
     classes: tuple[str, ...]
-    """Names of the classes, sorted; for binary the second one is the positive."""
+    """Names of the classes, in order; for binary the second one is the positive."""
 
     values: np.ndarray
     """Class numbers int64 [N] (single, first), 0/1 float32 [N] (binary) or float32 [N, k] (multi)."""
@@ -128,6 +128,18 @@ class Targets:
     def n_outputs(self) -> int:
         """Number of logits: one for binary, else one per class."""
         return 1 if self.head == "binary" else len(self.classes)
+
+
+def ordered_classes(names: Iterable[str]) -> list[str]:
+    """Sort the names of classes: whole numbers by their value, as class numbers are, other names as text.
+
+    >>> ordered_classes(["10", "9"]), ordered_classes(["b", "10", "9"])
+    (['9', '10'], ['10', '9', 'b'])
+    """
+    distinct = sorted(set(names))
+    if all(name.isascii() and name.isdecimal() for name in distinct):
+        distinct.sort(key=lambda name: (len(name.lstrip("0")), name.lstrip("0")))
+    return distinct
 
 
 def build_targets(
@@ -141,7 +153,8 @@ def build_targets(
     Args:
         labels: One text per image, [N].
         head: What is predicted.
-        classes: The classes in their order, where this set may lack some; by default those that occur, sorted.
+        classes: The classes in their order, where this set may lack some; by default those that occur, in the order
+            of `ordered_classes`.
 
     Raises:
         InputError: for an empty label where one is needed, fewer than two classes, more than two for binary, or a
@@ -159,7 +172,7 @@ def build_targets(
         raise InputError(
             f"{len(empty)} images have no label (the first is row {empty[0]}); a {head} head needs one each"
         )
-    names = tuple(classes) if classes is not None else tuple(sorted({part for parts in lists for part in parts}))
+    names = tuple(classes) if classes is not None else tuple(ordered_classes(part for parts in lists for part in parts))
     _check_classes(names, head)
     number = {name: i for i, name in enumerate(names)}
     for part in (part for parts in lists for part in parts):
