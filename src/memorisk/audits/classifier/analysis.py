@@ -11,6 +11,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.attack_numbers import ALL, Replication
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncovered_images
+from memorisk.audits.classifier.look_alikes import TABLE, equal_losses, look_alike_findings
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.wording import ATTACKS
 from memorisk.audits.classifier.result import (
@@ -19,6 +20,7 @@ from memorisk.audits.classifier.result import (
     ClassifierVerdict,
     HeadlineAuc,
     LeftOut,
+    LookAlikes,
     Noticeable,
     RarestAgainstTop,
     Rule,
@@ -97,6 +99,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         The result, not yet saved.
     """
     findings = class_findings(evidence, options, context)
+    alike = equal_losses(evidence) if context.look_alikes is None else context.look_alikes
     per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     attacks, curves, agreement = attack_table(evidence, options.attack_gate)
@@ -128,7 +131,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         target=context.target,
         privacy=context.privacy,
     )
-    decision = _decision(per_class, attacks, summary, options, context, flips=not is_asymmetric(evidence))
+    decision = _decision(per_class, attacks, summary, options, context, alike, flips=not is_asymmetric(evidence))
     return Result(
         per_image=image_table(evidence, findings, per_group),
         per_group=per_group,
@@ -136,6 +139,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         attacks=attacks,
         summary=to_json(summary),
         verdict=to_json(_verdict(decision, findings, attacks, summary, options)),
+        tables={TABLE: alike.table} if alike.n_pairs else {},
     )
 
 
@@ -145,6 +149,7 @@ def _decision(
     summary: ClassifierSummary,
     options: AnalysisOptions,
     context: Context,
+    alike: LookAlikes,
     *,
     flips: bool,
 ) -> Decision:
@@ -155,6 +160,7 @@ def _decision(
     tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
     others = attack_findings(tried, options.attack_gate, units, n_groups)
     others += other_findings(context, options, summary.unscored, summary.utility, units)
+    others += look_alike_findings(alike, units, one_image=options.one_image_per_patient)
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.

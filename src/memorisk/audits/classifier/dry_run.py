@@ -12,10 +12,11 @@ import numpy as np
 
 from memorisk.audits.classifier.analysis import NOT_RANDOM, class_findings, unknown_patients
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
+from memorisk.audits.classifier.look_alikes import look_alike_findings
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.privacy import bound_job
-from memorisk.audits.classifier.result import ClassOutlook, WithoutPartner
+from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
 from memorisk.images.store import ImageStore
@@ -25,7 +26,7 @@ from memorisk.report.numbers import from_json
 from memorisk.runs.errors import listed, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM, PASS_POWER
-from memorisk.statistics.verdicts.verdict import Finding, seed_shortage
+from memorisk.statistics.verdicts.verdict import Finding, UnitNames, seed_shortage
 from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
 from memorisk.training.classifiers.joint_jobs import jobs_cost, tensor_bytes
 from memorisk.training.classifiers.regimes import merge_adapters
@@ -159,6 +160,7 @@ def describe_plan(
     recipe: Recipe,
     store: ImageStore,
     options: ClassifierOptions,
+    alike: LookAlikes,
     intended: InterventionPlan | None,
     progress: Progress = no_progress,
 ) -> DryRun:
@@ -174,7 +176,9 @@ def describe_plan(
         images = (cost.images_trained or 0) + (cost.images_passed or 0) / 3
     seconds = None if each is None else each * images / training_processes(options)
     without = 0 if options.one_image_per_patient else store.manifest.n_without_group
-    patients = unknown_patients(without, some_given=store.manifest.groups_given) if without else None
+    doubts = [unknown_patients(without, some_given=store.manifest.groups_given)] if without else []
+    units = UnitNames("patient", "patients") if store.manifest.groups_given else UnitNames("image", "images")
+    doubts += look_alike_findings(alike, units, one_image=options.one_image_per_patient)
     return DryRun(
         _network(recipe, options),
         cost,
@@ -186,7 +190,7 @@ def describe_plan(
         classes,
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
         seconds,
-        _cannot_pass(plan, classes, options.notice, patients),
+        _cannot_pass(plan, classes, options.notice, doubts),
         _smaller_network(recipe, options, seconds, store.images.shape[1:3]),
     )
 
@@ -266,13 +270,12 @@ def _empty_evidence(plan: Plan) -> Evidence:
 
 
 def _cannot_pass(
-    plan: Plan, classes: tuple[ClassOutlook, ...], notice: float, patients: Finding | None
+    plan: Plan, classes: tuple[ClassOutlook, ...], notice: float, doubts: list[Finding]
 ) -> tuple[str, ...]:
     """Say where a pass needs a random split, patient ids, or more seeds, in all or to notice a single patient."""
     notes = []
-    for doubt in (None if plan.parts.random else NOT_RANDOM, patients):
-        if doubt is not None:
-            notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
+    for doubt in [*([] if plan.parts.random else [NOT_RANDOM]), *doubts]:
+        notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
     if (few := seed_shortage(len(plan.designs))) is not None:
         notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")
     blind = [row for row in classes if row.room < MIN_ROOM or row.notice_power < PASS_POWER]
