@@ -314,8 +314,8 @@ def _look_alikes(reading: ResultView) -> list[Section]:
         return []
     text = (
         f"{_plural(len(pairs) // 2, 'pair of images is', 'pairs of images are')} the same or nearly so, under "
-        "different ids. Where both are of one person, that person is in both halves of the models, and what they remember looks "
-        "smaller than it is."
+        "different ids. Where both are of one person, that person is in both halves of the models, and what they "
+        "remember looks smaller than it is."
     )
     table = Table(
         frame=pairs,
