@@ -87,6 +87,16 @@ def test_groups_across_splits_are_listed() -> None:
     refuse_leaking_splits(_manifest(group=list("aab")))
 
 
+def test_groups_that_share_an_image_are_refused_on_both_sides_of_a_split() -> None:
+    made = _manifest(group=list("abcd"), split=["train", "test", "test", ""])
+    merged = np.array(["a", "a", "c", "a"], dtype=object)
+    assert leaking_groups(made, merged) == {"a": ("test", "train")}
+    refuse_leaking_splits(made)
+    with pytest.raises(InputError, match=r"\(a in train and b in test; memorisk images check names the images\)"):
+        refuse_leaking_splits(made, merged)
+    refuse_leaking_splits(made, np.array(["a", "b", "b", "a"], dtype=object))
+
+
 def test_long_lists_are_cut_and_shown_on_one_line() -> None:
     assert listed(["a\nb", "c"]) == "a\\nb, c"
     assert listed(list(range(2000)), 3) == "0, 1, 2 and 1,997 more"

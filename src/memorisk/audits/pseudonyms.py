@@ -128,13 +128,18 @@ class Pseudonyms:
         """Return the result under pseudonyms, rows sorted by them: the old order would tell the order of the ids."""
         if self.key is None:
             return result
-        changed = {}
-        for name in ("per_image", "per_group"):
-            table = getattr(result, name)
-            ids = [c for c in HASHED_COLUMNS if c in table]
-            hidden = table.assign(**{c: self.names(table[c]) for c in ids})
-            changed[name] = hidden.sort_values(["label", ids[0]], kind="stable").reset_index(drop=True)
-        return self.without_paths(result.replace(**changed))
+        changed = {name: self._rows(getattr(result, name)) for name in ("per_image", "per_group")}
+        tables = {name: self._rows(table) for name, table in result.tables.items()}
+        return self.without_paths(result.replace(**changed, tables=tables))
+
+    def _rows(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return a table of a result under pseudonyms, sorted by them within a class or pair; without ids as it is."""
+        ids = [c for c in HASHED_COLUMNS if c in table]
+        if not ids:
+            return table
+        hidden = table.assign(**{c: self.names(table[c]) for c in ids})
+        within = [c for c in ("label", "pair") if c in table]
+        return hidden.sort_values([*within, ids[0]], kind="stable").reset_index(drop=True)
 
     def table(self, table: pd.DataFrame) -> pd.DataFrame:
         """A manifest under pseudonyms: ids hashed, and every column that could hold one left out."""

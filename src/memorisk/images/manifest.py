@@ -252,22 +252,31 @@ def require_labels(manifest: Manifest) -> None:
         )
 
 
-def leaking_groups(manifest: Manifest) -> dict[str, tuple[str, ...]]:
-    """Groups with images in more than one given split, and in which: ``{group: (splits)}``, sorted by group."""
+def leaking_groups(manifest: Manifest, groups: np.ndarray | None = None) -> dict[str, tuple[str, ...]]:
+    """Find the groups with images in more than one given split, and in which: ``{group: (splits)}``, sorted by group.
+
+    Args:
+        manifest: Images.
+        groups: [N] group of each image; None for those of the manifest.
+    """
     if manifest.splits is None:
         return {}
     splits_of: dict[str, set[str]] = {}
-    for group, split in zip(manifest.groups, manifest.splits, strict=True):
+    for group, split in zip(manifest.groups if groups is None else groups, manifest.splits, strict=True):
         if split:
             splits_of.setdefault(group, set()).add(split)
     return {group: tuple(sorted(splits_of[group])) for group in sorted(splits_of) if len(splits_of[group]) > 1}
 
 
-def refuse_leaking_splits(manifest: Manifest) -> None:
+def refuse_leaking_splits(manifest: Manifest, merged: np.ndarray | None = None) -> None:
     """Refuse given splits that a group straddles: a patient in train and test makes every comparison of the two void.
 
+    Args:
+        manifest: Images.
+        merged: [N] group of each image, groups that share an identical image merged; None where pixels are not known.
+
     Raises:
-        InputError: Groups straddle the splits; the first are listed.
+        InputError: Groups straddle the splits, or groups that share an image do; the first are listed.
     """
     leaking = leaking_groups(manifest)
     if leaking:
@@ -275,6 +284,16 @@ def refuse_leaking_splits(manifest: Manifest) -> None:
         raise InputError(
             f"{one_line(manifest.name)}: {len(leaking):,} groups are in more than one given split ({listed(pairs)}); "
             "split by group, or leave the split out"
+        )
+    shared = {} if merged is None else leaking_groups(manifest, merged)
+    if shared and merged is not None:
+        rows = zip(merged, manifest.groups, manifest.splits if manifest.splits is not None else (), strict=True)
+        held = sorted({(one, f"{group} in {split}") for one, group, split in rows if one in shared and split})
+        sets = [" and ".join(text for one, text in held if one == group) for group in shared]
+        raise InputError(
+            f"{one_line(manifest.name)}: identical images are in more than one given split under several groups "
+            f"({listed(sets)}; memorisk images check names the images): leave all but one of them out, or give these "
+            "groups one id and one split, or leave the split out"
         )
 
 

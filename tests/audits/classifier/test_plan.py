@@ -13,12 +13,12 @@ from memorisk.audits.classifier.plan import (
     Plan,
     draw_parts,
     identity,
-    linked_groups,
     make_placebo,
     make_plan,
     unmatched_of,
 )
 from memorisk.audits.classifier.run import audit_classifier
+from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import read_image
@@ -202,7 +202,7 @@ def digits_png(tmp_path_factory) -> Path:
 def test_patients_that_share_an_identical_image_stay_together(digits_png, tmp_path):
     options = ImageOptions()
     store = build_store(load_manifest(digits_png, options), options, processes=1)
-    pairs = linked_groups(store.manifest.groups, store.pixel_hashes)
+    pairs = linked_groups(store.pixel_hashes, store.manifest.groups)
     assert pairs == [(f"patient-3-{n:02d}", f"patient-3-{n + 10}") for n in range(3)]
     root = digits_png.parent
     assert (read_image(root / "3" / "p00.png") == read_image(root / "3" / "p10.png")).all()
@@ -218,10 +218,18 @@ def test_patients_that_share_an_identical_image_stay_together(digits_png, tmp_pa
     assert scored["group"].nunique() == 1
 
 
-def test_a_chain_of_copies_is_one_patient():
-    pairs = linked_groups(np.array(["x", "y", "y", "z", "w"], dtype=object), np.array([b"1", b"1", b"2", b"2", b"3"]))
-    assert pairs == [("x", "y"), ("y", "z")]
-    assert linked_groups(np.array(["x", "x"], dtype=object), np.array([b"1", b"1"])) == []
+def test_patients_on_both_sides_of_a_given_split_that_share_an_image_are_refused_before_training(digits_png, tmp_path):
+    """The null of such an audit would hold an image that was trained on."""
+    table = pd.read_csv(digits_png)
+    number = table["group"].str[-2:].astype(int)
+    # patients 0 to 2 of class 3 share an image with patients 10 to 12
+    table["split"] = np.where((number >= 10) & (number < 20), "test", "train")
+    table.to_csv(digits_png.with_name("split.csv"), index=False)
+    with pytest.raises(InputError, match=r"patient-3-00 in train and patient-3-10 in test.*one id and one split"):
+        audit_classifier(
+            digits_png.with_name("split.csv"), out=tmp_path / "run", splits="given-random", models=2, epochs=1
+        )
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

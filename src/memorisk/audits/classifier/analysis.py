@@ -12,6 +12,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.attack_numbers import ALL, Replication
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncovered_images
+from memorisk.audits.classifier.look_alikes import TABLE, equal_losses, look_alike_findings
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.wording import ATTACKS
 from memorisk.audits.classifier.result import (
@@ -21,6 +22,7 @@ from memorisk.audits.classifier.result import (
     ClassifierVerdict,
     HeadlineAuc,
     LeftOut,
+    LookAlikes,
     Noticeable,
     RarestAgainstTop,
     Rule,
@@ -105,6 +107,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     checks = design_checks(evidence, context)
     findings = class_findings(evidence, options, context, checks)
     checks += [f.lists.uneven for f in findings if f.lists.uneven is not None]
+    alike = equal_losses(evidence) if context.look_alikes is None else context.look_alikes
     per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     attacks, curves, agreement = attack_table(evidence, options.attack_gate)
@@ -136,7 +139,9 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         target=context.target,
         privacy=context.privacy,
     )
-    decision = _decision(per_class, attacks, summary, options, context, checks, flips=not is_asymmetric(evidence))
+    decision = _decision(
+        per_class, attacks, summary, options, context, checks, alike, flips=not is_asymmetric(evidence)
+    )
     return Result(
         per_image=image_table(evidence, findings, per_group),
         per_group=per_group,
@@ -144,6 +149,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         attacks=attacks,
         summary=to_json(summary),
         verdict=to_json(_verdict(decision, findings, attacks, summary, options, checks)),
+        tables={TABLE: alike.table} if alike.n_pairs else {},
     )
 
 
@@ -154,6 +160,7 @@ def _decision(
     options: AnalysisOptions,
     context: Context,
     checks: list[Check],
+    alike: LookAlikes,
     *,
     flips: bool,
 ) -> Decision:
@@ -165,6 +172,7 @@ def _decision(
     others = attack_findings(tried, options.attack_gate, units, n_groups)
     others += other_findings(context, options, summary.unscored, summary.utility, units)
     others += check_findings(checks, units)
+    others += look_alike_findings(alike, units, one_image=options.one_image_per_patient)
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.

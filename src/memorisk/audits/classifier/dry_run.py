@@ -12,10 +12,11 @@ import numpy as np
 
 from memorisk.audits.classifier.analysis import NOT_RANDOM, class_findings, identity_findings, unknown_patients
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
+from memorisk.audits.classifier.look_alikes import look_alike_findings
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.privacy import bound_job
-from memorisk.audits.classifier.result import ClassOutlook, WithoutPartner
+from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
 from memorisk.images.store import ImageStore
@@ -25,7 +26,7 @@ from memorisk.report.numbers import from_json
 from memorisk.runs.errors import listed, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM, PASS_POWER
-from memorisk.statistics.verdicts.verdict import Finding, seed_shortage
+from memorisk.statistics.verdicts.verdict import Finding, UnitNames, seed_shortage
 from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
 from memorisk.training.classifiers.joint_jobs import jobs_cost, tensor_bytes
 from memorisk.training.classifiers.regimes import merge_adapters
@@ -159,6 +160,7 @@ def describe_plan(
     recipe: Recipe,
     store: ImageStore,
     options: ClassifierOptions,
+    alike: LookAlikes,
     intended: InterventionPlan | None,
     progress: Progress = no_progress,
 ) -> DryRun:
@@ -177,6 +179,8 @@ def describe_plan(
     doubts = identity_findings(store.manifest.id_doubts)
     if without:
         doubts.insert(0, unknown_patients(without, some_given=store.manifest.groups_given))
+    units = UnitNames("patient", "patients") if store.manifest.groups_given else UnitNames("image", "images")
+    doubts += look_alike_findings(alike, units, one_image=options.one_image_per_patient)
     return DryRun(
         _network(recipe, options),
         cost,

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memorisk.audits.classifier.attack_numbers import TargetAudit
-from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, Placebo, Privacy, Unscored
+from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, LookAlikes, Placebo, Privacy, Unscored
 from memorisk.images.identity import IdDoubt
 from memorisk.report.columns import booleans, column_numbers
 from memorisk.runs.errors import InputError, one_line
@@ -375,6 +375,7 @@ class Context:
         id_doubts: Doubts about who is who.
         groups_given: The data say whose each image is; else every image stands for itself.
         n_without_group: Images of which they do not say it although they do of others.
+        look_alikes: Images of different patients that are nearly the same; None where only losses tell.
         notes: Sentences for the report.
         placebo: What the placebo showed.
         target: What the audit of the very model showed.
@@ -402,6 +403,7 @@ class Context:
     id_doubts: Sequence[IdDoubt] = ()
     groups_given: bool = True
     n_without_group: int = 0
+    look_alikes: LookAlikes | None = None
     notes: list[str] = field(default_factory=list)
     placebo: Placebo | None = None
     target: TargetAudit | None = None

@@ -18,11 +18,12 @@ from torch import nn
 from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, Items, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
-from memorisk.audits.classifier.plan import Plan, draw_parts, linked_groups, make_plan, unmatched_of
+from memorisk.audits.classifier.plan import Plan, draw_parts, make_plan, unmatched_of
 from memorisk.audits.classifier.result import ClassifierVerdict
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, prepare_recipe
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import load_result
+from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError, one_line
@@ -151,7 +152,7 @@ def open_finished(
             f"{one_line(path)}: pixels, labels, groups or ids have changed since"
         )
     parts = draw_parts(
-        store.manifest, linked_groups(store.manifest.groups, store.pixel_hashes), options, options.split_seed
+        store.manifest, linked_groups(store.pixel_hashes, store.manifest.groups), options, options.split_seed
     )
     plan = make_plan(store.manifest, parts, options, unmatched_of(path))
     evidence = evidence_from_table(read_scores(path / SCORES))

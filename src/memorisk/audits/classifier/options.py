@@ -110,7 +110,8 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
     """Weights of the model to be released; the given split tells which images it was trained on."""
 
     target_classes: str | None = None
-    """Classes of the target in the order of its outputs, separated by commas; by default sorted by name."""
+    """Classes of the target in the order of its outputs, separated by commas; by default sorted by name, and
+    whole numbers by value."""
 
     protocol: Protocol = "corrected"
     """Form of the audit: corrected, or as published (paper: design paper, four seeds)."""

@@ -1,7 +1,6 @@
 """What an audit will do before it does it: the parts, the designs, the trainings and their cost."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, s
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.folder import is_run, read_config
 from memorisk.training.classifiers.twins import TwinDesign, Unmatched, paper_design, placebo_design, twin_design
-from memorisk.training.engine.data import training_labels
+from memorisk.training.engine.data import ordered_classes, training_labels
 
 SHARES = (0.7, 0.15, 0.15)  # paper 000, A.1
 VALIDATION = "val"
@@ -29,7 +28,7 @@ class Parts:
         part: [N] "train", "canary", "test" or "val" (validation of the user's own training; in no model).
         labels: [N] the label that training uses ("a|b" for a multi-label head).
         groups: [N] groups, those that share an identical image merged.
-        classes: The classes, sorted.
+        classes: The classes, in the order of `ordered_classes`.
         too_small: Classes too small to split; they join training only.
         random: The parts come from one random split by group, so that the test part is a null.
     """
@@ -69,31 +68,16 @@ class Plan:
     unmatched: Unmatched = "divided"
 
 
-def linked_groups(groups: np.ndarray, pixel_hashes: np.ndarray) -> list[tuple[str, str]]:
-    """Pairs of groups that share an identical image as the models see it: they must stay on one side of every split.
-
-    Args:
-        groups: [N] group of each image.
-        pixel_hashes: [N] hash of each stored image.
-    """
-    pairs = set()
-    order = np.argsort(pixel_hashes, kind="stable")
-    for first, second in pairwise(order):
-        if pixel_hashes[first] == pixel_hashes[second] and groups[first] != groups[second]:
-            pairs.add(tuple(sorted((str(groups[first]), str(groups[second])))))
-    return sorted(pairs)
-
-
 def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: ClassifierOptions, seed: int) -> Parts:
     """Draw T, C and E by group, or take the given split.
 
     Raises:
-        InputError: A label is missing, findings are joined and no head was chosen, or a group crosses the given split.
+        InputError: A label is missing, findings are joined and no head was chosen, or a group crosses the given split,
+            alone or with another that shares an identical image with it.
     """
     require_labels(manifest)
     labels = training_labels(manifest, options.head)
-    classes = sorted({c for label in labels for c in str(label).split("|")}) if options.head == "multi" else None
-    classes = classes or sorted(set(labels))
+    classes = ordered_classes(name for label in labels for name in str(label).split("|"))
     if WHOLE in classes:
         raise InputError(
             f"{one_line(manifest.name)} has a class {WHOLE!r}, the name of all findings together: rename it"
@@ -127,7 +111,7 @@ def _given(
             f"{one_line(manifest.name)} gives no split; --splits given and --target need one (train, val, test): name "
             "it with --split-column or put the class folders into train and test folders"
         )
-    refuse_leaking_splits(manifest)
+    refuse_leaking_splits(manifest, groups)
     lower = np.array([str(s).lower() for s in manifest.splits], dtype=object)
     part = np.full(len(lower), VALIDATION, dtype=object)
     train, test = np.isin(lower, _TRAIN_NAMES), np.isin(lower, _TEST_NAMES)

@@ -82,6 +82,23 @@ class Unscored:
     """Classes too small to be divided."""
 
 
+@dataclass(frozen=True, eq=False)
+class LookAlikes:
+    """Pairs of images of different patients that are the same or nearly so."""
+
+    table: pd.DataFrame
+    """Two rows per pair, one per image: ``pair, image, group, part, similarity``, the most alike pair first."""
+    how: str
+    """In what they are alike, as in "nearly the same"."""
+    why_not: str = ""
+    """Why nobody could look for them; empty where somebody could."""
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs."""
+        return len(self.table) // 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class Noticeable:
     """The gap of one patient that is noticed in the class where least is."""

@@ -15,11 +15,12 @@ from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.dry_run import DryRun, describe_plan
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
+from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
-from memorisk.audits.classifier.plan import Plan, draw_parts, identity, linked_groups, make_plan, unmatched_of
+from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan, unmatched_of
 from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
-from memorisk.audits.classifier.result import ClassifierVerdict, Placebo, Privacy
+from memorisk.audits.classifier.result import ClassifierVerdict, LookAlikes, Placebo, Privacy
 from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
 from memorisk.audits.classifier.retraining.interventions import (
     InterventionPlan,
@@ -40,6 +41,7 @@ from memorisk.audits.classifier.trainings import (
 )
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.audits.rendering import write_report
+from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import few_levels_note
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
@@ -116,17 +118,17 @@ def audit_classifier(
     make_plan(manifest, early, options)
     check_classes(early, options)
     if dry_run:
-        plan, recipe, store, _, intended = _prepare(manifest, folder, options, progress, dry_run=True)
-        return describe_plan(folder, plan, recipe, store, options, intended, progress)
+        plan, recipe, store, _, alike, intended = _prepare(manifest, folder, options, progress, dry_run=True)
+        return describe_plan(folder, plan, recipe, store, options, alike, intended, progress)
     with worker_pool(training_processes(options), options.threads, warm_up):
         with announced(folder, "classifier", progress) as noted:
-            plan, recipe, store, linked, intended = _prepare(manifest, folder, options, noted, dry_run=False)
+            plan, recipe, store, linked, alike, intended = _prepare(manifest, folder, options, noted, dry_run=False)
         names = Pseudonyms.from_options(options)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
         names = names.knowing(config)
         fixed = identity(options, store.data_hash, recipe.describe(), plan.unmatched)
         with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
-            return _run(run, plan, recipe, store, options, linked, intended, names, marks, run.noting(progress))
+            return _run(run, plan, recipe, store, options, linked, alike, intended, names, marks, run.noting(progress))
 
 
 def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
@@ -148,21 +150,23 @@ def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
 
 def _prepare(
     manifest: Manifest, folder: Path, options: ClassifierOptions, progress: Progress, *, dry_run: bool
-) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]], InterventionPlan | None]:
+) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]], LookAlikes, InterventionPlan | None]:
     """Decode the images, draw the parts, settle the recipe; everything that can be refused is refused here."""
     store = build_store(
         manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
     )
     manifest = store.manifest
-    linked = linked_groups(manifest.groups, store.pixel_hashes)
+    linked = linked_groups(store.pixel_hashes, manifest.groups)
     parts = draw_parts(manifest, linked, options, options.split_seed)
     plan = make_plan(manifest, parts, options, unmatched_of(folder))
     recipe = prepare_recipe(store, plan, options)
     refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
     check_bound(plan, options)
     if options.target:
+        progress("trying the target on images of its training", 0, 0)
         check_target(store, plan, recipe, options)
-    return plan, recipe, store, linked, plan_intervention(store, plan, options)
+    alike = alike_images(store, parts.groups, parts.part.astype(str), progress)
+    return plan, recipe, store, linked, alike, plan_intervention(store, plan, options)
 
 
 def _run(
@@ -172,6 +176,7 @@ def _run(
     store: ImageStore,
     options: ClassifierOptions,
     linked: list[tuple[str, str]],
+    alike: LookAlikes,
     intended: InterventionPlan | None,
     names: Pseudonyms,
     marks: Marks,
@@ -190,7 +195,7 @@ def _run(
     )
     target = audit_target(store, plan, recipe, evidence, options) if options.target else None
     bound = measure_bound(run, store, plan, recipe, options, lambda d, n: progress("lower bound of epsilon", d, n))
-    context = _context(plan, recipe, store, options, linked, placebo, target)
+    context = _context(plan, recipe, store, options, linked, alike, placebo, target)
     context = replace(context, dataset=names.source(context.dataset))
     promise = plan_privacy(plan, recipe.train, known=context.groups_given)
     context = replace(context, privacy=Privacy(regime=recipe.train.one_regime, promise=promise, bound=bound))
@@ -225,6 +230,7 @@ def _context(
     store: ImageStore,
     options: ClassifierOptions,
     linked: list[tuple[str, str]],
+    alike: LookAlikes,
     placebo: Placebo | None,
     target: TargetAudit | None,
 ) -> Context:
@@ -276,6 +282,7 @@ def _context(
         id_doubts=store.manifest.id_doubts,
         groups_given=store.manifest.groups_given,
         n_without_group=store.manifest.n_without_group if store.manifest.groups_given else 0,
+        look_alikes=alike,
         notes=notes,
         placebo=placebo,
         target=target,

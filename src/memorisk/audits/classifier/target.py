@@ -14,6 +14,7 @@ since what it gained may be what it remembers. Its twins' lists do not speak for
 import warnings
 
 import numpy as np
+import pandas as pd
 import scipy
 from torch import nn
 
@@ -29,12 +30,13 @@ from memorisk.audits.classifier.evidence import WHOLE, Evidence
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.tables.attacks import AttackScores, attack_row
+from memorisk.audits.classifier.target_order import check_order, one_hot_answers, one_hot_labels
 from memorisk.audits.classifier.trainings import Recipe, score_passes
 from memorisk.images.containers.safetensors import tensors_of
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.checksums import file_sha256
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores, split_population
 from memorisk.scores.twin_attacks import MEMBER, NEITHER, NON_MEMBER
@@ -43,6 +45,8 @@ from memorisk.training.engine.predict import predict_augmented, predict_logits
 CONTROL = "unseen_loss"
 ROUNDING = 1e-9  # a model among the twins that all agree is one of them, whatever its logarithm rounds to
 MIN_REFERENCES = 3
+MOST_TRIED = 1000
+"""Number of training images on which the model is tried beforehand: a minute of a ResNet-50 at 224 px on a core."""
 HEAD_KEPT = "comes from the file"  # what load_weights says of a head that it took as it was
 _COINS = 51  # the random stream that picks one twin a seed for images that neither saw
 
@@ -61,8 +65,9 @@ def audit_target(
         InputError: The file does not match the network, or its classes are not those of the images.
     """
     checksum = file_sha256(options.target) if options.target and options.target.is_file() else None
-    model = check_target(store, plan, recipe, options)
+    model = open_target(store, plan, recipe, options)
     logits = predict_logits(model, store.images, None, recipe.train, recipe.device, normalisation=recipe.normalisation)
+    _refuse_not_finite(logits, store.manifest.images, options)
     order, passes = _class_order(plan, options), None
     if options.score_augmentations:
         augmented = predict_augmented(
@@ -228,8 +233,80 @@ def compare_with_twins(
     return Replication(**found, replicated=all(part.within for part in found.values()), n_models=k)
 
 
-def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> nn.Module:
-    """Load the model that is to be released; done before any training, and again when it is scored.
+def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> None:
+    """Load the model that is to be released and try it on images that it was trained on, before any training.
+
+    A model whose outputs stand in another order than the classes answers as badly as one that knows nothing; a model
+    that is no better than guessing has to be named with the order of its outputs, which it does not show.
+
+    Raises:
+        InputError: The file does not match the network, its classes are not those of the images, its outputs are not
+            finite, or they fit the classes better in another order.
+    """
+    model = open_target(store, plan, recipe, options)
+    rows = _rows_to_try(plan)
+    logits = predict_logits(model, store.images, rows, recipe.train, recipe.device, normalisation=recipe.normalisation)
+    _refuse_not_finite(logits, store.manifest.images[rows], options)
+    order, head, classes = _class_order(plan, options), recipe.targets.head, plan.parts.classes
+    answers = one_hot_answers(reorder(logits, order), head)
+    truth = one_hot_labels(recipe.targets.values[rows], head, len(classes))
+    check = check_order(answers, truth, plan.parts.groups[rows])
+    file, what = one_line(options.target.name if options.target else "", 80), _measure(head)
+    tried = f"--target {file}, tried on {len(rows):,} images that it was trained on"
+    if check.another:
+        place = range(len(classes)) if order is None else order
+        output = np.argsort([place[column] for column in check.best])
+        names = ",".join(classes[number] for number in output)
+        raise InputError(
+            f"{tried}: with its outputs in the order {listed(_in_file_order(classes, order), 4)} its {what} is "
+            f"{check.given_index:.2f}, in another order {check.best_index:.2f} (0 is guessing, 1 is best): if that is "
+            f"the order of its outputs, name it by --target-classes {one_line(names)}"
+        )
+    if not check.fits and options.target_classes is None:
+        raise InputError(
+            f"{tried}: its {what} is {check.given_index:.2f} (0 is guessing, 1 is best), and no other order of its "
+            "outputs is surely better, so that it does not show their order: give the pixels as it was trained on "
+            "them (--size, --resize, --channels, --normalise); if it is as bad as that, name the order by "
+            f"--target-classes {one_line(','.join(classes))}"
+        )
+
+
+def _measure(head: str) -> str:
+    """Name the index of an order (`target_order`) in words."""
+    return "Youden's index, mean over classes," if head != "multi" else "mean rank of a finding's images less others',"
+
+
+def _in_file_order(classes: list[str], order: list[int] | None) -> list[str]:
+    """Names of the classes in the order of the file's outputs."""
+    return classes if order is None else [classes[number] for number in np.argsort(order)]
+
+
+def _rows_to_try(plan: Plan) -> np.ndarray:
+    """Rows of at most `MOST_TRIED` images that the model was trained on, as many of each label as there are."""
+    rows = np.flatnonzero(np.isin(plan.parts.part.astype(str), ("train", "canary")))
+    shuffled = np.random.default_rng(0).permutation(rows)
+    label = pd.Series(plan.parts.labels[shuffled].astype(str))
+    turn = np.asarray(label.groupby(label).cumcount())
+    return np.sort(shuffled[np.argsort(turn, kind="stable")[:MOST_TRIED]])
+
+
+def _refuse_not_finite(logits: np.ndarray, images: np.ndarray, options: ClassifierOptions) -> None:
+    """Refuse a model that gives no number.
+
+    Raises:
+        InputError: An output is NaN or infinite.
+    """
+    bad = np.flatnonzero(~np.isfinite(logits).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"--target {one_line(options.target.name if options.target else '', 80)}: outputs for {len(bad):,} of "
+            f"{len(logits):,} images are no finite numbers, the first for {one_line(images[bad[0]], 60)}: the file is "
+            "of a training that diverged, or the images are scaled otherwise than in its training (--normalise)"
+        )
+
+
+def open_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> nn.Module:
+    """Load the model that is to be released.
 
     Raises:
         InputError: The file does not match the network, or its classes are not those of the images.
@@ -274,11 +351,11 @@ def reorder(logits: np.ndarray, order: list[int] | None) -> np.ndarray:
 
 
 def _class_order(plan: Plan, options: ClassifierOptions) -> list[int] | None:
-    """The model's output for each class of the audit (sorted names); None where the orders are the same."""
+    """The model's output for each class of the audit (`ordered_classes`); None where the orders are the same."""
     if options.target_classes is None:
         return None
     names = [n.strip() for n in options.target_classes.split(",")]
-    if sorted(names) != plan.parts.classes:
+    if sorted(names) != sorted(plan.parts.classes):
         odd = sorted(set(names) ^ set(plan.parts.classes)) or [n for n in names if names.count(n) > 1]
         where = "is on one side only" if len(set(names)) == len(names) else "is named twice"
         raise InputError(

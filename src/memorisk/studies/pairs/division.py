@@ -175,19 +175,10 @@ def _given_parts(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
             f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out to draw one"
         )
     try:
-        refuse_leaking_splits(manifest)
+        refuse_leaking_splits(manifest, groups)
     except InputError as error:
         raise InputError(f"{error}, or draw one by patient (splits redraw)") from None
-    part = np.array([_SPLIT_NAMES.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
-    pairs = sorted({(str(g), str(p)) for g, p in zip(groups, part, strict=True) if p})
-    names = [g for g, _ in pairs]
-    twice = [g for g in dict.fromkeys(names) if names.count(g) > 1]
-    if twice:
-        raise InputError(
-            f"{one_line(manifest.name)}: identical images are in more than one given split (of "
-            f"{one_line(twice[0], 60)}): splits redraw keeps them together"
-        )
-    return part
+    return np.array([_SPLIT_NAMES.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
 
 
 def _sets_without_split(part: np.ndarray, datasets: np.ndarray) -> list[str]:

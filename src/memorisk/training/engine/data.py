@@ -4,7 +4,7 @@
 head is trained on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +68,7 @@ def divide(manifest: Manifest, hashes: np.ndarray, options: Any) -> Division:
     named = dataset_groups(manifest)
     groups = merge_linked(named, linked_groups(hashes, named)).astype(str)
     if options.splits == "given":
-        part = parts_of_split(manifest)
-        _refuse_shared_images(part, groups, manifest)
+        part = parts_of_split(manifest, groups)
     else:
         shares = (1 - options.validation_share - options.test_share, options.validation_share, options.test_share)
         drawn = split_by_group(np.full(len(groups), "image"), groups, fractions=shares, seed=options.split_seed)
@@ -93,28 +92,20 @@ def dataset_groups(manifest: Manifest) -> np.ndarray:
     return np.array([f"{one}:{group}" for one, group in zip(sets, manifest.groups, strict=True)], dtype=object)
 
 
-def parts_of_split(manifest: Manifest) -> np.ndarray:
-    """[N] the part of each image by the given split; empty for images of no part.
+def parts_of_split(manifest: Manifest, merged: np.ndarray | None = None) -> np.ndarray:
+    """Look up the part of each image, [N], by the given split; empty for images of no part.
+
+    Args:
+        manifest: Images.
+        merged: [N] groups, those that share an identical image merged; None where pixels are not known.
 
     Raises:
-        InputError: There is none, or a patient straddles it.
+        InputError: There is none, or a patient or an image straddles it.
     """
     if manifest.splits is None:
         raise InputError(f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out")
-    refuse_leaking_splits(manifest)
+    refuse_leaking_splits(manifest, merged)
     return np.array([_SPLIT_PARTS.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
-
-
-def _refuse_shared_images(part: np.ndarray, groups: np.ndarray, manifest: Manifest) -> None:
-    """Refuse parts of a given split that share an image: patients with one are the same to a detector."""
-    pairs = {(group, name) for group, name in zip(groups.tolist(), part.tolist(), strict=True) if name}
-    names = [group for group, _ in pairs]
-    twice = sorted({group for group in names if names.count(group) > 1})
-    if twice:
-        raise InputError(
-            f"{one_line(manifest.name)}: identical images are in more than one given split ({one_line(twice[0], 60)}): "
-            "leave the split out, and they are kept together"
-        )
 
 
 SEPARATOR = "|"
@@ -128,7 +119,7 @@ class Targets:
     """single, binary, multi or first."""
 
     classes: tuple[str, ...]
-    """Names of the classes, sorted; for binary the second one is the positive."""
+    """Names of the classes, in order; for binary the second one is the positive."""
 
     values: np.ndarray
     """Class numbers int64 [N] (single, first), 0/1 float32 [N] (binary) or float32 [N, k] (multi)."""
@@ -137,6 +128,18 @@ class Targets:
     def n_outputs(self) -> int:
         """Number of logits: one for binary, else one per class."""
         return 1 if self.head == "binary" else len(self.classes)
+
+
+def ordered_classes(names: Iterable[str]) -> list[str]:
+    """Sort the names of classes: whole numbers by their value, as class numbers are, other names as text.
+
+    >>> ordered_classes(["10", "9"]), ordered_classes(["b", "10", "9"])
+    (['9', '10'], ['10', '9', 'b'])
+    """
+    distinct = sorted(set(names))
+    if all(name.isascii() and name.isdecimal() for name in distinct):
+        distinct.sort(key=lambda name: (len(name.lstrip("0")), name.lstrip("0")))
+    return distinct
 
 
 def build_targets(
@@ -150,7 +153,8 @@ def build_targets(
     Args:
         labels: One text per image, [N].
         head: What is predicted.
-        classes: The classes in their order, where this set may lack some; by default those that occur, sorted.
+        classes: The classes in their order, where this set may lack some; by default those that occur, in the order
+            of `ordered_classes`.
 
     Raises:
         InputError: for an empty label where one is needed, fewer than two classes, more than two for binary, or a
@@ -168,7 +172,7 @@ def build_targets(
         raise InputError(
             f"{len(empty)} images have no label (the first is row {empty[0]}); a {head} head needs one each"
         )
-    names = tuple(classes) if classes is not None else tuple(sorted({part for parts in lists for part in parts}))
+    names = tuple(classes) if classes is not None else tuple(ordered_classes(part for parts in lists for part in parts))
     _check_classes(names, head)
     number = {name: i for i, name in enumerate(names)}
     for part in (part for parts in lists for part in parts):

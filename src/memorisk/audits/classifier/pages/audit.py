@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from memorisk.audits.classifier.look_alikes import TABLE
 from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.attacks import attack_section, target_section
@@ -82,6 +83,7 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
                 [*_flagged_patients(reading), *_marked_patients(reading)],
                 "flagged",
             ),
+            *_look_alikes(reading),
             Section("Most memorized images", _images(reading, None if redact else gallery), "images"),
             Section("How it was done", _methods(reading), "how"),
             Section("Assumptions and limits", _limits(reading), "limits"),
@@ -303,6 +305,32 @@ def _marked_patients(reading: ResultView) -> list[Block]:
         empty=f"No other {reading.unit} was marked by a person.",
     )
     return [Paragraph("What a person marked changes no number of this audit."), table]
+
+
+def _look_alikes(reading: ResultView) -> list[Section]:
+    """Lay out the pairs of images that may be of one person under two ids; no section where there are none."""
+    pairs = reading.result.tables.get(TABLE)
+    if pairs is None or not len(pairs):
+        return []
+    text = (
+        f"{_plural(len(pairs) // 2, 'pair of images is', 'pairs of images are')} the same or nearly so, under "
+        "different ids. Where both are of one person, that person is in both halves of the models, and what they "
+        "remember looks smaller than it is."
+    )
+    table = Table(
+        frame=pairs,
+        columns=[
+            number("pair", "Pair", "count"),
+            words("image", "Image", row=True),
+            *([] if reading.unit == "image" else [words("group", reading.unit.capitalize())]),
+            words("part", "Part"),
+            number("similarity", "Similarity"),
+        ],
+        caption="Images that are alike, the most alike pair first.",
+        elsewhere=f"tables/{TABLE}.parquet",
+    )
+    shown: list[Block] = [Paragraph(text)] if reading.redacted else [Paragraph(text), table]
+    return [Section("Perhaps one person under two ids", shown, "alike")]
 
 
 def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:

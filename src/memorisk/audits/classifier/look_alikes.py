@@ -1,0 +1,116 @@
+"""Images of different patients that are the same or nearly so: perhaps one person under two ids.
+
+Such a person is in both halves of the models: the model that left one id out saw the other, and the gap by which a
+patient is recognised shrinks. In the test part the null holds somebody who was trained on. No rule tells whether two
+ids are one person, so that the pairs are a doubt, which only records can settle. Images with equal pixels are no doubt:
+their patients are merged before anything is drawn.
+
+Where images are known, near copies are searched for by `images.copies.near_copies`. Of losses alone only equal ones
+tell: two images with the same loss under every model, which no other image has under most of them.
+"""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.evidence import Evidence
+from memorisk.audits.classifier.result import LookAlikes
+from memorisk.images.copies.near_copies import near_copies, rule_of_stores, thumbnails
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import plural
+from memorisk.runs.workload import Progress
+from memorisk.statistics.verdicts.verdict import UNDECIDED, Finding, UnitNames
+
+TABLE = "look_alikes"
+COLUMNS = ("pair", "image", "group", "part", "similarity")
+_UNSCORED = ("train", "val")  # pairs within these parts change no comparison
+
+
+def alike_images(store: ImageStore, groups: np.ndarray, part: np.ndarray, progress: Progress) -> LookAlikes:
+    """Search for near copies among the images of different patients.
+
+    Args:
+        store: Images.
+        groups: [N] patient of each image, those that share an identical image merged.
+        part: [N] part of each image; a pair without a canary and without a test image does not count.
+        progress: Called with (stage, done, total).
+    """
+    small = thumbnails(store.images)
+    rule = rule_of_stores(store, small=[small], progress=partial(progress, "learning how alike two people are"))
+    pairs = near_copies(
+        small, rule, store.images.__getitem__, progress=partial(progress, "looking for near copies across patients")
+    )
+    first, second = pairs.first[pairs.confirmed], pairs.second[pairs.confirmed]
+    matters = (groups[first] != groups[second]) & ~(np.isin(part[first], _UNSCORED) & np.isin(part[second], _UNSCORED))
+    table = _pair_table(
+        store.manifest.images, groups, part, first[matters], second[matters], pairs.similarity[pairs.confirmed][matters]
+    )
+    return LookAlikes(table, "nearly the same", rule.chance.why)
+
+
+def equal_losses(evidence: Evidence) -> LookAlikes:
+    """Search for images of different patients that have the same loss under every model.
+
+    Saturated and rounded losses are often the same. A pair counts where under most of the models its loss is neither
+    the smallest nor the largest, and no image has it but those that are the same throughout.
+
+    Args:
+        evidence: Losses of S twin pairs and I items.
+    """
+    items, losses = evidence.items, np.concatenate([evidence.loss_a, evidence.loss_b])
+    holders = np.stack([np.unique(row, return_inverse=True)[1] for row in losses])  # [2S, I] number of each value
+    shared = np.stack([np.bincount(row)[row] for row in holders])  # [2S, I] items that have it
+    _, kind, size = np.unique(holders, axis=1, return_inverse=True, return_counts=True)
+    kind = kind.ravel()
+    inner = (holders > 0) & (holders < holders.max(axis=1, keepdims=True))
+    telling = (size[kind] > 1) & ((inner & (shared == size[kind])).mean(axis=0) > 0.5)
+    rows = np.flatnonzero(telling)
+    ordered = rows[np.lexsort((items.group[rows].astype(str), kind[rows]))]
+    first, second = ordered[:-1], ordered[1:]
+    alike = (kind[first] == kind[second]) & (items.group[first] != items.group[second])
+    matters = alike & ~((items.split[first] == "train") & (items.split[second] == "train"))
+    first, second = first[matters], second[matters]
+    return LookAlikes(
+        _pair_table(items.image, items.group, items.split, first, second, np.ones(len(first))),
+        "the same by their losses under every model",
+    )
+
+
+def _pair_table(
+    images: np.ndarray, groups: np.ndarray, part: np.ndarray, first: np.ndarray, second: np.ndarray, alike: np.ndarray
+) -> pd.DataFrame:
+    """Tabulate pairs, the most alike first: two rows per pair, one per image."""
+    order = np.argsort(-alike, kind="stable")
+    rows = np.stack([first[order], second[order]], axis=1).ravel()
+    columns = {"image": images[rows], "group": groups[rows], "part": part[rows]}
+    table = pd.DataFrame({name: values.astype(str).astype(object) for name, values in columns.items()})
+    table.insert(0, "pair", np.repeat(np.arange(1, len(order) + 1), 2))
+    return table.assign(similarity=np.repeat(alike[order].astype(np.float64), 2))
+
+
+def look_alike_findings(alike: LookAlikes, units: UnitNames, *, one_image: bool = False) -> list[Finding]:
+    """Return the doubt that patients who look alike are one person, or that nobody could look for them.
+
+    Args:
+        alike: Pairs of images.
+        units: Names of a group.
+        one_image: Whether the user states that no patient has two images; pairs that were seen contradict it.
+    """
+    if alike.n_pairs:
+        pairs = plural(alike.n_pairs, "pair of images", "pairs of images")
+        different = "" if units.one == "image" else f" of different {units.many}"
+        why = (
+            f"{pairs}{different} {'is' if alike.n_pairs == 1 else 'are'} {alike.how}: one person under two ids would "
+            "be in both halves of the models, which hides what is remembered"
+        )
+        way = (
+            "one id for each person, by the records; where two people do look alike, the set without one image of the "
+            f"pair (tables/{TABLE}.parquet lists the pairs)"
+        )
+        return [Finding(UNDECIDED, why, way, first=True)]
+    if alike.why_not and not one_image:
+        why = f"whether one person has two ids could not be seen in the images: {alike.why_not}"
+        way = f"more {units.many}, or larger images, in which different people differ (--size)"
+        return [Finding(UNDECIDED, why, way)]
+    return []
