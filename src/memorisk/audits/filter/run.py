@@ -40,7 +40,6 @@ from memorisk.audits.filter.sets import CALIBRATION, SYNTHETIC, TRAIN, FilterSet
 from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
 from memorisk.images.clean_set import clean_names, write_clean_set
-from memorisk.images.file_hashes import read_rows
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
@@ -185,13 +184,12 @@ def write_kept(
     """
     rows = KeptRows.of(sets, decision, names).rows
     sources = manifest_sources(sets.asked.subset(rows))
-    pixels = read_rows(sets.synthetic.files)["pixels"].to_numpy(dtype=object)
     write_clean_set(
         out / KEPT,
         sources,
         sets.asked.labels[rows].tolist(),
         PixelRule.of(options),
-        decoded=pixels[decision.place[rows]].tolist(),
+        audited=sets.synthetic.pixel_hashes[decision.place[rows]].tolist(),
         processes=process_count(None, sources),
         progress=partial(progress, "writing kept images"),
     )
