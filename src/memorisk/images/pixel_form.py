@@ -29,6 +29,11 @@ class PixelForm:
         colour = {1: "grey", 2: "grey and transparent", 3: "colour", 4: "colour and transparent"}[self.channels]
         return f"{self.width} x {self.height} {colour} pixels of {self.bits} bits"
 
+    def covers(self, other: Self) -> bool:
+        """Return whether an image of another form shows no more than one of this form; grey is within colour."""
+        same = (self.height, self.width, self.bits) == (other.height, other.width, other.bits)
+        return same and other.channels <= self.channels
+
     @classmethod
     def of_png(cls, data: bytes) -> Self | None:
         """Read the form that a PNG file declares.

@@ -36,9 +36,9 @@ from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.result import Exclusions, FamilyCount
 from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
-from memorisk.audits.filter.sets import CALIBRATION, SYNTHETIC, TRAIN, FilterSets, decode_sets, open_manifests
+from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.generated.sets import Source, source_name
-from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.clean_set import clean_names, write_clean_set
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
@@ -325,9 +325,7 @@ def _write(
     """Write tables, report and kept set, and last the file that says that all of it is there."""
     (run / COMPLETION_FILE).unlink(missing_ok=True)
     result = analyse_filter(evidence, options, names)
-    sets = evidence.sets
-    write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, CALIBRATION: sets.calibration}, names)
-    result.save(run.path, beside=(FILES,))
+    result.save(run.path)
     _write_manifest(run, evidence, result, names)
     pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
     write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))

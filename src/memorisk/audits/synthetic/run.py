@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.audits.generated.compared import COMPARED, ComparedImages
 from memorisk.audits.generated.distances import find_pixel_copies, measure_distances
 from memorisk.audits.generated.evidence import DetectorView, Pairing, SyntheticEvidence, logit_histogram, read_pairing
 from memorisk.audits.generated.features import (
@@ -42,7 +43,7 @@ from memorisk.audits.generated.sets import (
     source_name,
 )
 from memorisk.audits.generated.terms import missing_patients
-from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
@@ -267,8 +268,8 @@ def audit_synthetic(
             if kept.known:
                 run.log("goes on", alignments=len(kept.known))
             result = analyse_synthetic(evidence, options, names, noted, kept)
-        write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held}, names)
-        result.save(run.path, beside=(FILES,))
+        ComparedImages.of(sets.synthetic).write(run.path)
+        result.save(run.path, beside=(COMPARED,))
         asked = write_review(run.path, result.tables["review"])
         wanted = options.gallery and not options.redact
         pictures = pair_pictures(sets, result, names) if wanted else None
