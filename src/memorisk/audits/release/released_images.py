@@ -7,7 +7,6 @@ the same labels in the same order, and there is nothing else. So no file is sear
 
 import hashlib
 import os
-from collections import Counter
 from pathlib import Path
 
 from memorisk.audits.generated.compared import ComparedImages
@@ -38,18 +37,13 @@ def read_released(folder: Path, compared: ComparedImages, progress: Progress = n
     labels = _labels(folder, listing, compared)
     audited_labels = compared.labels if any(labels.values()) else ("",) * len(compared.labels)
     audited = list(zip(compared.pixels, audited_labels, strict=True))
-    wanted, released = Counter(audited), []
-    for number, (name, label) in enumerate(labels.items(), 1):
+    for place, (name, label) in enumerate(labels.items()):
         image = (_hash_of_pixels(folder / name, listing[name], compared), label)
-        if not wanted[image]:
-            raise InputError(f"{name} is not an image that was audited, or has another label")
-        wanted[image] -= 1
-        released.append(image)
-        progress("comparing pixels with those that were audited", number, len(labels))
-    if left := wanted.total():
+        if place >= len(audited) or image != audited[place]:
+            raise InputError(f"{name} is not the image that was audited in this place, or has another label: {_WRITE}")
+        progress("comparing pixels with those that were audited", place + 1, len(labels))
+    if left := len(audited) - len(labels):
         raise InputError(plural(left, "image that was audited is missing", "images that were audited are missing"))
-    if released != audited:
-        raise InputError("its images stand in an order of their own: memorisk release keeps that of the audited ones")
     return Released(
         what="images", form="folder", listing=listing, sha256=listing_sha256(listing), files=len(listing),
         bytes=sum((folder / name).stat().st_size for name in listing), pixels=compared.form, audits=(),
@@ -62,15 +56,17 @@ def _labels(folder: Path, listing: dict[str, str], compared: ComparedImages) -> 
     Raises:
         InputError: A file is none of a clean set, or the table is not as ``memorisk release`` writes it.
     """
-    names = clean_names(len(listing) - 1)
+    labels = read_manifest_bytes((folder / CLEAN_MANIFEST).read_bytes()) if CLEAN_MANIFEST in listing else None
+    names = clean_names(len(listing) - 1 if labels is None else len(labels))
     audited = "" if compared.form is None else f"; the audit compared {compared.form.words}"
     if odd := sorted(listing.keys() - {*names, CLEAN_MANIFEST}, key=os.fsencode):
         more = f" and {plural(len(odd) - 1, 'more file', 'more files')}" if len(odd) > 1 else ""
         verb = "are" if more else "is"
         raise InputError(f"{one_line(odd[0], 80)}{more} {verb} not among the files of a release{audited}: {_WRITE}")
-    labels = read_manifest_bytes((folder / CLEAN_MANIFEST).read_bytes()) if CLEAN_MANIFEST in listing else None
     if labels is None or list(labels) != names:
         raise InputError(f"{CLEAN_MANIFEST} is not there, or not as of a release{audited}: {_WRITE}")
+    if missing := sorted({*names} - listing.keys()):
+        raise InputError(f"{missing[0]} is missing, which {CLEAN_MANIFEST} lists")
     return labels
 
 
