@@ -5,7 +5,10 @@ Only Python's own library is needed, because the gate on releases runs where no 
 
 from dataclasses import dataclass
 from struct import unpack
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
@@ -28,6 +31,12 @@ class PixelForm:
         """Describe the form, as in "32 x 32 grey pixels of 8 bits" (width x height)."""
         colour = {1: "grey", 2: "grey and transparent", 3: "colour", 4: "colour and transparent"}[self.channels]
         return f"{self.width} x {self.height} {colour} pixels of {self.bits} bits"
+
+    @classmethod
+    def of_array(cls, image: "np.ndarray") -> Self:
+        """Return the form of pixels [h, w, c]."""
+        height, width, channels = image.shape
+        return cls(height, width, channels, 8 * image.dtype.itemsize)
 
     def covers(self, other: Self) -> bool:
         """Return whether an image of another form shows no more than one of this form; grey is within colour."""

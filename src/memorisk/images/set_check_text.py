@@ -37,9 +37,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         *frame_notes(check),
         *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_file(r)}: {_text(r['reason'])}"),
         *_listing("not read", _rows(check.not_read), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
-        *_listing(
-            "further frames", _rows(check.frames_left), shown, lambda r: f"{_text(r['path'])}: {r['frames']:,}"
-        ),
+        *_listing("further frames", _rows(check.frames_left), shown, lambda r: f"{_text(r['path'])}: {r['frames']:,}"),
         *_listing("empty (all pixels the same)", _rows(check.empty), shown, _file),
         *_listing("groups in several of the given splits", crossing, shown, _crossing_group),
         *_copies(check, shown),

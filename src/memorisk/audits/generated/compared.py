@@ -40,11 +40,10 @@ class ComparedImages:
     @classmethod
     def of(cls, store: ImageStore) -> Self:
         """List the images of a store."""
-        height, width, channels = store.images.shape[1:]
         return cls(
             pixels=tuple(store.pixel_hashes.tolist()),
             labels=tuple(store.manifest.labels.tolist()),
-            form=PixelForm(height, width, channels, 8 * store.images.dtype.itemsize),
+            form=PixelForm.of_array(store.images[0]) if len(store.images) else None,
             unread=(*store.skipped["reason"].astype(str), *store.manifest.skipped["reason"].astype(str)),
         )
 
