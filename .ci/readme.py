@@ -117,7 +117,7 @@ EXPECTED: dict[str, list[Expected]] = {
     "memorisk synthesize runs/generator": [
         Expected((0, 1), "Ledger: ", " --sampling-steps 5 --most-tries 2", ("--images 1000", "--images 20"))
     ],
-    "memorisk release SYNTHETIC": [Expected((0,), "metadata.csv written to clean")],
+    "memorisk release runs/synthetic": [Expected((0,), "metadata.csv written to clean")],
     "memorisk statement runs/synthetic": [Expected((1,), "Card: release/model-card.md")],
     "memorisk gate release/privacy-statement.json": [Expected((1,), "may not be released")],
     "memorisk statement RUN --page FILE": [Expected((1,), "Page: FILE.html", replaced=("RUN", "runs/set"))],

@@ -5,11 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image, ImageCms
-from PIL.PngImagePlugin import PngInfo
+from PIL import Image
 from scipy.ndimage import gaussian_filter
 
-from memorisk.images.containers.surplus import UNCHECKED
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import FEW_LEVELS, few_levels_note
@@ -130,67 +128,23 @@ def test_what_may_be_an_image_and_was_not_read_is_a_problem(tmp_path):
     assert "  a/2.heic: of a kind that is not read" in lines
 
 
-def with_surplus(folder):
-    """Files that hold more than an image each, with what is said of it."""
-    pictures = [Image.fromarray(picture(k)) for k in range(12)]
-    text, exif = PngInfo(), Image.Exif()
-    text.add_text("PatientName", "DOE")
-    exif[0x010E] = "DOE"  # ImageDescription
-    frames = {"save_all": True, "append_images": pictures[8:10]}
-    deep = (picture(7).astype(np.uint16) << 8) | picture(8)
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
-    pictures[0].save(folder / "text.png", pnginfo=text)
-    pictures[1].save(folder / "exif.jpg", exif=exif)
-    pictures[2].save(folder / "frames.png", **frames)
-    pictures[3].save(folder / "frames.gif", **frames)
-    pictures[4].save(folder / "profile.png", icc_profile=profile)
-    pictures[5].save(folder / "end.png")
-    pictures[6].save(folder / "end.jpg")
-    Image.fromarray(deep).save(folder / "deep.png")
-    for name in ("end.png", "end.jpg"):
-        (folder / name).open("ab").write(b"DOE")
-    pictures[10].save(folder / "one.gif")
-    return {
-        "text.png": "text (tEXt)",
-        "exif.jpg": "EXIF or XMP data (APP1)",
-        "frames.png": "2 further frames",
-        "frames.gif": "2 further frames",
-        "profile.png": "a colour profile beyond the plain ones",
-        "end.png": "3 bytes after the end of the PNG",
-        "end.jpg": "3 bytes after the end of the JPEG",
-        "deep.png": "samples of 16 bits, of which the audit sees the upper 8",
-        "one.gif": UNCHECKED,
-    }
-
-
-def test_files_that_hold_more_than_their_image_are_counted_and_listed(tmp_path):
-    wanted = with_surplus(tmp_path)
-    Image.fromarray(picture(20)).save(tmp_path / "plain.png")
-    Image.fromarray(picture(21)).save(tmp_path / "plain.jpg")
+def test_frames_that_are_not_looked_at_are_counted_and_listed(tmp_path):
+    pictures = [Image.fromarray(picture(k)) for k in range(6)]
+    frames = {"save_all": True, "append_images": pictures[2:4]}
+    pictures[0].save(tmp_path / "frames.png", **frames)
+    pictures[1].save(tmp_path / "frames.gif", **frames)
+    pictures[4].save(tmp_path / "one.gif")
+    pictures[5].save(tmp_path / "one.png")
     check = check_images(tmp_path)
-    found = dict(zip(check.surplus["path"], check.surplus["holds"], strict=True))
-    assert found.keys() == wanted.keys()
-    assert all(found[name].startswith(said) for name, said in wanted.items()), found
-    assert json.loads(json.dumps(check.to_dict()))["surplus"] == check.surplus.to_dict("records")
+    assert check.frames_left.to_dict("records") == [
+        {"path": "frames.gif", "frames": 2}, {"path": "frames.png", "frames": 2},
+    ]  # fmt: skip
+    assert json.loads(json.dumps(check.to_dict()))["frames_left"] == check.frames_left.to_dict("records")
     lines = render_text(check)
-    (note,) = (line for line in lines if "memorisk release" in line)
-    assert "a statement would refuse to release 9 files as they are" in note
-    assert "1 of a format that may hold more than one image" in note
-    assert "more than images: 8" in lines
-    assert "  text.png: text (tEXt)" in lines
-    assert check.ok  # nothing of it spoils an audit
-    deep = check_images(tmp_path, depth=16).surplus["path"].tolist()
-    assert "deep.png" not in deep
-
-
-def test_arrays_are_looked_at_without_reading_them_and_a_plain_set_has_no_note(tmp_path):
-    images = np.stack([picture(k) for k in range(6)])
-    np.save(tmp_path / "plain.npy", images)
-    assert not len(check_images(tmp_path / "plain.npy").surplus)
-    (tmp_path / "more.npy").write_bytes((tmp_path / "plain.npy").read_bytes() + b"DOE")
-    check = check_images(tmp_path / "more.npy")
-    assert check.surplus.to_dict("records") == [{"path": "more.npy", "holds": "3 bytes after the end of the npy array"}]
-    assert not any("memorisk release" in line for line in render_text(check_images(tmp_path / "plain.npy")))
+    note = "note: 4 further frames, pages or slices of 2 files were not looked at; --frames all reads them, too"
+    assert {note, "further frames: 2", "  frames.gif: 2"} <= {*lines}
+    assert check.ok  # it spoils no audit
+    assert not len(check_images(tmp_path, frames="all").frames_left)
 
 
 def test_a_set_without_labels_is_not_called_fit_for_an_audit(tmp_path):

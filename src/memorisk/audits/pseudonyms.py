@@ -1,11 +1,8 @@
-"""Keyed hashes in place of ids and paths (``--pseudonymise``), and the listing of the files that an audit read.
+"""Keyed hashes in place of ids and paths (``--pseudonymise``).
 
 HMAC-SHA256 of the id under a secret key, everywhere a run writes. The key stays outside the run folder (by default
 in the user's configuration folder), so that whoever gets the folder cannot recompute the pseudonyms, and the same
 id keeps its pseudonym from run to run.
-
-``files.parquet`` lists every file that an audit read, and every one that it did not, by the set it belongs to. A
-statement compares what is to be released with this listing, byte by byte (docs/release.md).
 """
 
 import re
@@ -19,16 +16,15 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence, Items
-from memorisk.images.file_hashes import COLUMNS, empty_listing
 from memorisk.report.options import ReportOptions
 from memorisk.report.result import Result, pseudonyms
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import has_shared_permissions, read_table, write_bytes, write_table
+from memorisk.runs.files import has_shared_permissions, write_bytes
 from memorisk.runs.folder import HIDDEN_PREFIX, is_hidden, record_hidden_paths, user_folder
 from memorisk.runs.storage.locations import name_origins
 
 if TYPE_CHECKING:
-    from memorisk.images.store import ImageStore
+    pass
 
 KEPT_COLUMNS = ("label", "split", "part")  # every other column of a manifest may hold an id, a name or a path
 HASHED_COLUMNS = ("image", "group", "training_group")
@@ -200,43 +196,3 @@ def _own_key() -> Path:
         user_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         write_bytes(path, secrets.token_bytes(32))
     return path
-
-
-FILES, PART_COLUMN = "files.parquet", "part"
-
-
-def write_listing(folder: Path, sets: Mapping[str, "ImageStore | None"], names: Pseudonyms | None = None) -> None:
-    """Write the listing of an audit's sets into its run folder.
-
-    Args:
-        folder: The run folder.
-        sets: Images by part: training, generated, held out; None for a part that is not there.
-        names: Hide the paths where the run hides ids; None for a run that hides none.
-    """
-    listed = [store.files.assign(**{PART_COLUMN: part}) for part, store in sets.items() if store is not None]
-    table = pd.concat([empty_listing().assign(**{PART_COLUMN: ""}), *listed], ignore_index=True).loc[
-        :, [PART_COLUMN, *COLUMNS]
-    ]
-    write_table(folder / FILES, table if names is None else table.assign(path=names.names(table["path"])))
-
-
-def read_listing(folder: Path, part: str) -> pd.DataFrame:
-    """Read the listing of one set of a run.
-
-    Args:
-        folder: The run folder.
-        part: The set.
-
-    Returns:
-        `memorisk.images.file_hashes.COLUMNS`.
-
-    Raises:
-        InputError: An earlier memorisk wrote the run, without a listing.
-    """
-    if not (folder / FILES).is_file():
-        raise InputError(
-            f"{one_line(folder)} has no {FILES}: an earlier memorisk wrote it; issue the run's command again"
-        )
-    table = read_table(folder / FILES)
-    rows = np.flatnonzero(table[PART_COLUMN].to_numpy(dtype=object) == part)
-    return table.take(rows).loc[:, list(COLUMNS)].reset_index(drop=True)

@@ -38,9 +38,9 @@ def statement(
         Folder for privacy-statement.json and model-card.md: new, empty, or one with these files, which are replaced.
         Not needed for --page alone.
     weights
-        Files of weights to be released; refused if none of the runs audited them.
+        Files of weights to be released, as memorisk release writes them; refused if none of the runs audited them.
     images
-        Folders or files of images to be released; refused if none of the runs audited them.
+        Folders of images to be released, as memorisk release writes them; refused if none of the runs audited them.
     sign
         Sign the statement with this Ed25519 private key (docs/signing.md).
     passphrase
@@ -87,7 +87,7 @@ def gate(
     weights
         Files of weights to be released.
     images
-        Folders or files of images to be released, with all that is in them.
+        Folders of images to be released, with all that is in them.
     require
         Verdict required: pass, or not-fail, which also allows undecided.
     kinds
@@ -129,15 +129,16 @@ def release(
     json: AS_JSON = False,
     options: Annotated[ImageOptions, FLAT] = _IMAGES,
 ) -> int:
-    """Write a clean copy of images, or of a safetensors file: pixels, labels or tensors, and nothing else.
+    """Write what an audit compared, and nothing else: images at its size, channels and depth, or the tensors that ran.
 
-    Text, previews, further frames and other files stay behind. If SOURCE was audited, OUT needs no audit of its own:
-    `statement --images OUT` (for weights --weights OUT) recognises it as a copy of what was audited.
+    Finer patterns, text, previews, further frames and other files stay behind. OUT needs no audit of its own:
+    `statement RUN --images OUT` (for weights --weights OUT) accepts it as what was audited, and nothing else.
 
     Parameters
     ----------
     source
-        Images, read with the settings of their audit, or a safetensors file.
+        Folder of a finished audit, which knows its set or weights and its settings; or images, read with the settings
+        of their audit.
     out
         New or empty folder for images, or a new file for weights.
     without

@@ -2,5 +2,5 @@
 
 `pixels` is what worker processes do; `set_check` is `images check`; `clean_set` writes a set anew for release.
 `sources` makes manifests, `readers` reads files, `published` knows data sets by name, `copies` finds copies,
-`alterations` changes images, `containers` finds what a file holds besides its image.
+`alterations` changes images.
 """

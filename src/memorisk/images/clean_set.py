@@ -1,4 +1,4 @@
-"""A clean set: decoded pixels written anew as PNG files that hold nothing else, and a table of their labels.
+"""A clean set: the pixels that an audit compared, as PNG files that hold nothing else, and a table of their labels.
 
 The layout is what ``datasets`` calls an image folder: ``000001.png`` and so on, and ``metadata.csv`` with the
 columns ``file_name`` and ``label`` (without labels the first alone). ``metadata.csv`` has exactly one form, so that
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from memorisk.images.pixels import PixelRule, Source, hash_pixels, one_channel, unreadable_reason
+from memorisk.images.plain_png import encode_png
 from memorisk.images.store_writer import row_blocks
 from memorisk.runs.errors import FULL_DISK_CODES, InputError, MemoriskError, MissingExtraError, one_line, plural
 from memorisk.runs.executors.pool import run_jobs
@@ -56,9 +56,6 @@ def read_manifest_bytes(data: bytes) -> dict[str, str] | None:
     return labels if manifest_bytes(list(labels), list(labels.values())) == data else None
 
 
-_COMPRESSION = 6
-
-
 @dataclass(frozen=True)
 class CleanSet:
     """Clean set as it was written.
@@ -80,27 +77,9 @@ class _Block:
 
     first: int
     sources: list[Source]
-    decoded: list[str]
+    audited: list[str]
     rule: PixelRule
     folder: str
-
-
-def encode_png(image: np.ndarray) -> bytes:
-    """Encode an image without loss, to the same bytes each time.
-
-    Args:
-        image: [H, W, C], uint8 with C 1 or 3, or uint16 with C 1.
-
-    Raises:
-        InputError: It has colours of 16 bits, which Pillow does not write.
-    """
-    if image.dtype != np.uint8 and image.shape[2] > 1:
-        raise InputError("colours of 16 bits cannot be written as PNG: read the images with depth 8")
-    buffer = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(
-        buffer, format="PNG", compress_level=_COMPRESSION
-    )
-    return buffer.getvalue()
 
 
 def clean_names(n: int) -> list[str]:
@@ -115,7 +94,7 @@ def write_clean_set(
     labels: Sequence[str],
     rule: PixelRule,
     *,
-    decoded: Sequence[str] = (),
+    audited: Sequence[str] = (),
     skip_unreadable: bool = False,
     processes: int = 1,
     progress: CountProgress | None = None,
@@ -126,21 +105,21 @@ def write_clean_set(
         folder: Where; what stands there is replaced.
         sources: Where the pixels of each image are, [n].
         labels: [n], empty for an image without one.
-        rule: How files are decoded; size and channels play no part.
-        decoded: [n] hashes of the pixels that were audited, to be found again; none to take the pixels as they are.
+        rule: How files are decoded and brought to size and channels.
+        audited: [n] hashes of the pixels that were audited, to be found again; none to take the pixels as they are.
         skip_unreadable: Leave out images that cannot be decoded.
         processes: Processes that decode and encode.
         progress: Called with the images done and their number.
 
     Raises:
-        InputError: Images cannot be decoded, or hold what PNG cannot.
+        InputError: Images cannot be decoded.
         MemoriskError: The disk is full, or an image is not what was audited.
     """
     building = folder.with_name(f".{folder.name}.building")
     shutil.rmtree(building, ignore_errors=True)
     try:
         building.mkdir(mode=0o700, parents=True)
-        clean_set = _write(building, sources, labels, rule, decoded, skip_unreadable, processes, progress)
+        clean_set = _write(building, sources, labels, rule, audited, skip_unreadable, processes, progress)
         os.sync()
         _put_in_place(building, folder)
     except OSError as error:
@@ -155,14 +134,14 @@ def write_clean_set(
 
 
 def _write(
-    building: Path, sources: Sequence[Source], labels: Sequence[str], rule: PixelRule, decoded: Sequence[str],
+    building: Path, sources: Sequence[Source], labels: Sequence[str], rule: PixelRule, audited: Sequence[str],
     skip_unreadable: bool, processes: int, progress: CountProgress | None,
 ) -> CleanSet:  # fmt: skip
     """Decode and encode in blocks, then number what could be read, then write the table."""
     n = len(sources)
     jobs = [
         _Block(
-            first=first, sources=list(sources[first:end]), decoded=list(decoded[first:end]), rule=rule,
+            first=first, sources=list(sources[first:end]), audited=list(audited[first:end]), rule=rule,
             folder=str(building),
         )
         for first, end in row_blocks(n)
@@ -201,15 +180,15 @@ def _place(row: int) -> str:
 def _write_block(block: _Block) -> list[tuple[int, str]]:
     """Write the images of a block; the rows that could not be decoded, with the reason."""
     unreadable = []
-    for row, image in _decoded(block, unreadable):
+    for row, image in _pixels(block, unreadable):
         file = Path(block.folder) / _place(row)
         file.touch(mode=0o600)
         file.write_bytes(encode_png(image))
     return unreadable
 
 
-def _decoded(block: _Block, unreadable: list[tuple[int, str]]) -> Iterator[tuple[int, np.ndarray]]:
-    """Pixels of a block's rows at full resolution; grey in one channel.
+def _pixels(block: _Block, unreadable: list[tuple[int, str]]) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the pixels of a block's rows as an audit compares them; grey in one channel.
 
     Raises:
         MemoriskError: They are not what was audited.
@@ -217,17 +196,17 @@ def _decoded(block: _Block, unreadable: list[tuple[int, str]]) -> Iterator[tuple
     for number, source in enumerate(block.sources):
         row = block.first + number
         try:
-            image = block.rule.read(source)
+            image = one_channel(block.rule.prepare(block.rule.read(source)))
         except MissingExtraError:
             raise
         except InputError as error:
             unreadable.append((row, unreadable_reason(source, error)))
             continue
-        if block.decoded and hash_pixels(image) != block.decoded[number]:
+        if block.audited and hash_pixels(image) != block.audited[number]:
             raise MemoriskError(
                 f"{one_line(source.file, 120)} has changed since it was looked at: issue the same command again"
             )
-        yield row, one_channel(image)
+        yield row, image
 
 
 def _put_in_place(building: Path, folder: Path) -> None:

@@ -1,15 +1,9 @@
-"""SHA-256 of files: fingerprints that are remembered while a file stands unchanged, and the file listing of a set.
+"""SHA-256 of files: fingerprints that are remembered while a file stands unchanged.
 
 A file is known again by its path, size, modification time and status-change time. The last one makes this safe: a
 program may set a modification time back, but not the time at which it did so. A file that was touched within two
 seconds before its fingerprint is not remembered, since a second change could carry the same times. One change
 remains unnoticed: that of a file on a file system that keeps none of these times; delete the cache folder then.
-
-The listing of a set holds every file that was read, by the SHA-256 of its bytes, and every file that was not, with
-the reason. A release is bytes. An audit looks at resized pixels, and so its result says nothing of a file that it
-did not open, nor of one that was exchanged since. The listing ties the two: the bytes behind every image, and a
-hash of the pixels that were decoded from them at full resolution, by which a set that was written anew from these
-pixels is known again.
 """
 
 import os
@@ -18,10 +12,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from memorisk.images.manifest import BUILTIN, Manifest
+from memorisk.images.manifest import BUILTIN
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.files import fingerprint, read_table, write_table
@@ -115,56 +108,3 @@ def _remember(book: Path, entries: dict[str, tuple[tuple[int, int, int], str]], 
         write_table(book, pd.DataFrame(settled, columns=["path", *_STAMPS, "fingerprint"]))
     except OSError:  # a cache that cannot be written is no reason to stop
         pass
-
-
-COLUMNS = ("path", "bytes", "sha256", "pixels", "label", "reason")
-"""``path`` below the set's folder; ``bytes`` and ``sha256`` of the file; ``pixels``, a hash of the decoded image;
-``label``; ``reason``, why it was not read (then the columns before it say nothing)."""
-
-
-def empty_listing() -> pd.DataFrame:
-    """Make the listing of images that lie in no file."""
-    return _table([])
-
-
-def list_files(
-    manifest: Manifest, sha256: Sequence[str], pixels: Sequence[str], unreadable: pd.DataFrame
-) -> pd.DataFrame:
-    """List the files of a set, a row an image and a row a file that was not read.
-
-    Args:
-        manifest: Images that were read, [n].
-        sha256: [n] of the file of each, when it was decoded.
-        pixels: [n] hash of each image as it was decoded.
-        unreadable: Images that could not be decoded: ``path, reason``.
-
-    Returns:
-        `COLUMNS`, in the order of the manifest, files that were not read last; built-in images have no row.
-    """
-    if manifest.root is None:
-        return empty_listing()
-    paths = manifest.table["path"].astype(str).tolist()
-    sizes = {path: (manifest.root / path).stat().st_size for path in set(paths) if not path.startswith(BUILTIN)}
-    read = [row for row in zip(paths, sha256, pixels, manifest.labels.tolist(), strict=True) if row[0] in sizes]
-    skipped = pd.concat([unreadable[["path", "reason"]], manifest.skipped[["path", "reason"]]])
-    unread = dict(zip(skipped["path"].astype(str), skipped["reason"].astype(str), strict=True))
-    return _table(
-        [
-            *((path, sizes[path], content, image, label, "") for path, content, image, label in read),
-            *((path, 0, "", "", "", reason) for path, reason in unread.items()),
-        ]
-    )
-
-
-def read_rows(listing: pd.DataFrame) -> pd.DataFrame:
-    """Take the rows of images that were read."""
-    return listing.take(np.flatnonzero(listing["reason"].to_numpy(dtype=object) == ""))
-
-
-def unread_rows(listing: pd.DataFrame) -> pd.DataFrame:
-    """Take the rows of files that were not read."""
-    return listing.take(np.flatnonzero(listing["reason"].to_numpy(dtype=object) != ""))
-
-
-def _table(rows: list[tuple]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype({"bytes": np.int64})

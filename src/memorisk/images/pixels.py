@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from memorisk.images.containers.surplus import surplus
 from memorisk.images.copies.duplicates import thumbnail
 from memorisk.images.options import ImageOptions, Resize, Window
 from memorisk.images.readers.registry import read_image
@@ -201,7 +200,6 @@ class DecodedBlock:
     Attributes:
         first: Its first row.
         hashes: Pixel hash of each row, empty for those that could not be read.
-        decoded: The same of its pixels at full resolution, as they were decoded.
         unreadable: (row, reason) of those.
         other_size: (row, height, width) of the first image of another size than the store's, None if there is none.
         colour: The first coloured row, where the store was laid out for grey; nothing of the block counts then.
@@ -211,7 +209,6 @@ class DecodedBlock:
 
     first: int
     hashes: list[str] = field(default_factory=list)
-    decoded: list[str] = field(default_factory=list)
     unreadable: list[tuple[int, str]] = field(default_factory=list)
     other_size: tuple[int, int, int] | None = None
     colour: int | None = None
@@ -284,14 +281,12 @@ def _block_images(block: Block, outcome: DecodedBlock) -> Iterator[tuple[int, np
     """The block's rows, None for an unreadable one; notes in ``outcome`` what they are."""
     for row, source in enumerate(block.sources, block.first):
         try:
-            decoded = block.rule.read(source)
-            image = block.rule.prepare(decoded)
+            image = block.rule.prepare(block.rule.read(source))
         except MissingExtraError:
             raise
         except InputError as error:
             outcome.unreadable.append((row, unreadable_reason(source, error)))
             outcome.hashes.append("")
-            outcome.decoded.append("")
             yield row, None
             continue
         if image.shape[:2] != block.shape[:2]:
@@ -299,7 +294,6 @@ def _block_images(block: Block, outcome: DecodedBlock) -> Iterator[tuple[int, np
         elif image.shape[2] > block.shape[2]:
             outcome.colour = row
         outcome.hashes.append(hash_pixels(image))
-        outcome.decoded.append(outcome.hashes[-1] if image is decoded else hash_pixels(decoded))
         outcome.all_grey = outcome.all_grey and image.shape[2] == 1
         yield row, image
 
@@ -331,7 +325,6 @@ class Scan:
         empty: Whether all pixels are the same.
         levels: Number of grey levels, of 256, from the darkest to the brightest value.
         pixel_hash: Hash of the full-resolution pixels, or "".
-        surplus: What its file holds besides one image, or ""; JPEG by its segments alone, and a stack of images once.
         thumbnails: [n, 32, 32] uint8.
     """
 
@@ -342,18 +335,13 @@ class Scan:
     empty: list[bool]
     levels: list[int]
     pixel_hash: list[str]
-    surplus: list[str]
     thumbnails: np.ndarray
 
 
 def scan_rows(job: ScanJob) -> Scan:
     """Decode rows one after the other and keep what describes them."""
-    scan = Scan([], [], [], [], [], [], [], [], np.zeros((len(job.sources), 32, 32), dtype=np.uint8))
-    surplus_of: dict[str, str] = {}
+    scan = Scan([], [], [], [], [], [], [], np.zeros((len(job.sources), 32, 32), dtype=np.uint8))
     for i, source in enumerate(job.sources):
-        if source.file not in surplus_of:
-            surplus_of = {source.file: _surplus(source.file, job.rule.depth)}
-        scan.surplus.append(surplus_of[source.file])
         reason, image = "", np.zeros((0, 0, 1), dtype=np.uint8)
         try:
             image = job.rule.read(source)
@@ -371,14 +359,6 @@ def scan_rows(job: ScanJob) -> Scan:
         if not reason:
             scan.thumbnails[i] = thumbnail(image)
     return scan
-
-
-def _surplus(file: str, depth: int) -> str:
-    """Describe what a file holds besides one image; empty if it is no file or cannot be opened."""
-    try:
-        return surplus(Path(file), depth=depth, walk=False) or ""
-    except (OSError, ValueError):
-        return ""
 
 
 class StackedImages:

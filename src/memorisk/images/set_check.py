@@ -26,7 +26,6 @@ from memorisk.images.set_check_text import render_text
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.splits import small_classes
 from memorisk.images.store_writer import manifest_sources, process_count, row_blocks
-from memorisk.runs.errors import plural
 from memorisk.runs.executors.pool import prepare_workers, run_jobs
 from memorisk.runs.files import json_value
 from memorisk.runs.settings import named_settings, takes_settings
@@ -65,8 +64,7 @@ class ImageCheck:
         split_copies: ``split, also_in, images``: how many images of a given split have an equal one in another split;
             in the split itself, how many there are beyond the first of their kind.
         sizes: ``height, width, colour, images``.
-        surplus: ``path, holds``: files that hold more than the images that were looked at (text, EXIF, further frames,
-            data after the end), or whose format cannot be checked; a statement refuses to release them as they are.
+        frames_left: ``path, frames``: how many frames, pages and slices of a file are not among the images.
         linked: Pairs of groups that hold an equal image; `splits.split_by_group` keeps them together.
     """
 
@@ -87,7 +85,7 @@ class ImageCheck:
     splits: pd.DataFrame
     split_copies: pd.DataFrame
     sizes: pd.DataFrame
-    surplus: pd.DataFrame
+    frames_left: pd.DataFrame
     linked: list[tuple[str, str]]
 
     @property
@@ -213,7 +211,7 @@ def check_images(
         splits=_splits(manifest),
         split_copies=_split_copies(described["split"].to_numpy(), hashes),
         sizes=_sizes(scan),
-        surplus=_surplus(scan, manifest, options.slice_plane),
+        frames_left=_frames_left(manifest, options.slice_plane),
         linked=linked_groups(hashes, manifest.groups),
     )
 
@@ -239,7 +237,7 @@ def _scan(
 
     jobs = [ScanJob(sources[first:end], rule) for first, end in blocks]
     scans: list[Scan] = run_jobs(scan_rows, jobs, processes=workers, on_done=count)
-    columns = ("reason", "height", "width", "grey", "empty", "levels", "pixel_hash", "surplus")
+    columns = ("reason", "height", "width", "grey", "empty", "levels", "pixel_hash")
     joined = {name: [value for scan in scans for value in getattr(scan, name)] for name in columns}
     scan = Scan(**joined, thumbnails=np.concatenate([scan.thumbnails for scan in scans]))
     return scan, [(prints[s.file], s.member, s.frame) for s in sources]
@@ -350,13 +348,9 @@ def _sizes(scan: Scan) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["height", "width", "colour", "images"])
 
 
-def _surplus(scan: Scan, manifest: Manifest, plane: str) -> pd.DataFrame:
-    """List what files hold besides their rows' images; further frames are counted, also in a format not checked."""
-    rows = [row for row, holds in enumerate(scan.surplus) if holds]
-    holds = {path: scan.surplus[row] for row, path in zip(rows, manifest.table["path"].iloc[rows], strict=True)}
-    left = uncovered_frames(manifest.subset(rows), plane)
-    holds |= {path: plural(n, "further frame", "further frames") for path, n in left.items()}
-    return pd.DataFrame(list(holds.items()), columns=["path", "holds"])
+def _frames_left(manifest: Manifest, plane: str) -> pd.DataFrame:
+    """Count the frames, pages and slices of each file that are not among the images."""
+    return pd.DataFrame(list(uncovered_frames(manifest, plane).items()), columns=["path", "frames"])
 
 
 __all__ = ["ROLES", "ImageCheck", "check_images", "crossed_roles", "described_images", "render_text"]

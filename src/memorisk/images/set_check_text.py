@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from memorisk.images.containers.surplus import UNCHECKED
 from memorisk.images.pixels import FEW_LEVELS
 from memorisk.runs.errors import file_and_image, one_line, plural
 
 if TYPE_CHECKING:
     from memorisk.images.set_check import ImageCheck
 
-_SHOWN_KINDS = 3
 _Row = dict[str, Any]
 _UNLABELLED = ", but no image has a label: these images cannot be audited for what a classifier remembers"
 
@@ -38,15 +35,10 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         + _across_groups(check),
         *(f"note: {one_line(note)}" for note in check.notes),
         *missing_data_notes(check),
-        *release_notes(check),
+        *frame_notes(check),
         *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_file(r)}: {_text(r['reason'])}"),
         *_listing("not read", _rows(check.not_read), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
-        *_listing(
-            "more than images",
-            _rows(_checked_surplus(check)),
-            shown,
-            lambda r: f"{_text(r['path'])}: {_text(r['holds'])}",
-        ),
+        *_listing("further frames", _rows(check.frames_left), shown, lambda r: f"{_text(r['path'])}: {r['frames']:,}"),
         *_listing("empty (all pixels the same)", _rows(check.empty), shown, _file),
         *_listing(
             f"fewer than {FEW_LEVELS} of 256 grey levels (--window percentile shows each image by its own range)",
@@ -88,24 +80,13 @@ def missing_data_notes(check: ImageCheck) -> list[str]:
     return notes
 
 
-def release_notes(check: ImageCheck) -> list[str]:
-    """That a statement would refuse files as they are, and the way out."""
-    n, known = len(check.surplus), _checked_surplus(check)
+def frame_notes(check: ImageCheck) -> list[str]:
+    """List what of the files is not among the images, and the way to it."""
+    n, files = int(check.frames_left["frames"].sum()), len(check.frames_left)
     if not n:
         return []
-    kinds = Counter(known["holds"].tolist()).most_common(_SHOWN_KINDS)
-    parts = [f"{_text(what)} in {plural(count, 'file', 'files')}" for what, count in kinds]
-    parts += ["other things"] if known["holds"].nunique() > _SHOWN_KINDS else []
-    parts += [f"{n - len(known):,} of {UNCHECKED}"] if n > len(known) else []
-    return [
-        f"note: a statement would refuse to release {plural(n, 'file as it is', 'files as they are')} "
-        f"({', '.join(parts)}); memorisk release SET OUT writes the images anew, and nothing else"
-    ]
-
-
-def _checked_surplus(check: ImageCheck) -> Any:
-    """Files that were found to hold more, without those whose format cannot be checked."""
-    return check.surplus.loc[(check.surplus["holds"] != UNCHECKED).to_numpy(dtype=bool)]
+    frames = plural(n, "further frame, page or slice", "further frames, pages or slices")
+    return [f"note: {frames} of {plural(files, 'file was', 'files were')} not looked at; --frames all reads them, too"]
 
 
 def _labelled(check: ImageCheck) -> bool:
@@ -131,10 +112,6 @@ def _listing(title: str, rows: Sequence[_Row], shown: int, line: Callable[[_Row]
     count = len(rows)
     more = [f"  ... and {count - shown:,} more"] if count > shown else []
     return [f"{title}: {count:,}", *(f"  {line(row)}" for row in rows[:shown]), *more]
-
-
-def _surplus_line(row: _Row) -> str:
-    return f"{_text(row['path'])}: {_text(row['holds'])}"
 
 
 def _counts(row: _Row) -> str:

@@ -4,7 +4,7 @@ A store is a folder named by a key: a hash of the content of the files (`file_ha
 again), of which rows of them are images, and of the options that decide pixels (depth, window, size, resize,
 channels, max_pixels). A changed file or option is another key, hence another store; labels, groups and splits are
 not in the key, since they change no pixel. Under the key stand ``images.npy`` [N, H, W, C], ``rows.parquet`` (of
-each row hashes of its pixels, as stored and as decoded, the SHA-256 of its file, or why it could not be read),
+each row a hash of its pixels, or why it could not be read),
 ``manifest.parquet`` (as it was when the store was built) and ``meta.json``.
 
 Building is parallel, with the memory of a few images whatever their number; it is resumable (blocks of rows that
@@ -13,7 +13,7 @@ when all is written. One process builds, others wait for it.
 """
 
 import mmap
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.images.file_hashes import content_fingerprints, empty_listing, list_files
+from memorisk.images.file_hashes import content_fingerprints
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
@@ -56,8 +56,6 @@ class ImageStore:
         folder: Where it lies.
         skipped: Images left out: ``image, path, reason``.
         pixel_hashes: [N] hash of each stored image.
-        files: Every file that was read and every one that was not (`memorisk.images.file_hashes`); where rows were
-            taken from a store, those of the whole store.
     """
 
     images: np.ndarray
@@ -66,7 +64,6 @@ class ImageStore:
     folder: Path
     skipped: pd.DataFrame
     pixel_hashes: np.ndarray
-    files: pd.DataFrame = field(default_factory=empty_listing)
 
     @cached_property
     def data_hash(self) -> str:
@@ -82,7 +79,7 @@ class ImageStore:
         pixels = self.images
         whole = isinstance(pixels, np.memmap) and isinstance(pixels.base, mmap.mmap)
         in_folder = whole and Path(str(getattr(pixels, "filename", ""))) == (self.folder / IMAGES).absolute()
-        parts = (self.manifest, self.key, self.folder, self.skipped, self.pixel_hashes, self.files)
+        parts = (self.manifest, self.key, self.folder, self.skipped, self.pixel_hashes)
         return _unpickle, (None if in_folder else pixels, *parts)
 
 
@@ -130,9 +127,7 @@ def build_store(
     stores = root / "stores"
     folder = stores / key
     if not is_complete(folder):
-        plan = StorePlan(
-            key=key, stores=stores, sources=sources, contents=contents, rule=rule, manifest=manifest, options=options
-        )
+        plan = StorePlan(key=key, stores=stores, sources=sources, rule=rule, manifest=manifest, options=options)
         with write_guard(stores, DECODED_IMAGES):
             stores.mkdir(mode=0o700, exist_ok=True)
             with folder_lock(stores, name=f"{key}.lock", wait=True):
@@ -158,5 +153,4 @@ def _opened(folder: Path, manifest: Manifest, options: ImageOptions) -> ImageSto
     images = read_array(folder / IMAGES, mmap=True)
     read = rows.take(good)
     hashes, readable = read["pixel_hash"].to_numpy(dtype=object), manifest.subset(good)
-    files = list_files(readable, read["sha256"].tolist(), read["decoded"].tolist(), skipped)
-    return ImageStore(images, readable, folder.name, folder, skipped, hashes, files)
+    return ImageStore(images, readable, folder.name, folder, skipped, hashes)

@@ -12,7 +12,7 @@ error lists the images that cannot be read.
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -104,8 +104,6 @@ class StorePlan:
     key: str
     stores: Path
     sources: list[Source]
-    contents: Mapping[str, str]
-    """SHA-256 of each file."""
     rule: PixelRule
     manifest: Manifest
     options: ImageOptions
@@ -359,8 +357,6 @@ def _finish(plan: StorePlan, layout: _Layout, blocks: list[DecodedBlock]) -> Non
         rows = {
             "pixel_hash": hashes,
             "reason": reasons,
-            "sha256": [plan.contents[source.file] for source in plan.sources],
-            "decoded": [value for block in blocks for value in block.decoded],
         }
         write_table(folder / ROWS, pd.DataFrame(rows))
         write_table(folder / "manifest.parquet", plan.manifest.table)

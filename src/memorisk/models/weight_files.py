@@ -68,7 +68,7 @@ def read_state_dict(path: str | Path) -> StateDict:
     return _read_torch(file)
 
 
-def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = None) -> None:
+def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = None, trained: bool = False) -> None:
     """Load a file into a network.
 
     The head is taken from the file where its shape is the network's, else it stays as initialised. A stem for another
@@ -80,10 +80,11 @@ def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = N
         model: The network, changed in place only if everything fits.
         path: The file, as for `read_state_dict`.
         on_note: Called with a sentence for each thing done to make the file fit.
+        trained: The file is this very network's, head and all: a new head would answer at random.
 
     Raises:
         InputError: as `read_state_dict`, or if names or shapes outside the head do not match, or a whole file has a
-            tensor of no known part; they are listed.
+            tensor of no known part, or the head of a trained network does not; they are listed.
     """
     note = on_note or (lambda text: None)
     own = model.state_dict()
@@ -100,6 +101,8 @@ def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = N
     if problem:
         which = f" ({kind.trunk[:-1]} of a file as {kind.name} has it)" if kind is not None else ""
         raise InputError(f"weights file {one_line(file)}{which} does not fit {type(model).__name__}: {problem}")
+    if trained and (problem := _head_mismatch(model, own, tensors)):
+        raise InputError(f"weights file {one_line(file)} does not fit the head of {type(model).__name__}: {problem}")
     tensors = _settle_head(model, tensors, own, note)
     model.load_state_dict(tensors)
 
@@ -235,13 +238,27 @@ def _head_keys(model: nn.Module, state: Mapping[str, Any]) -> list[str]:
 def _mismatch(model: nn.Module, own: StateDict, tensors: StateDict) -> str:
     """Describe in one line what does not match outside the head; empty if all does."""
     heads = {*_head_keys(model, own), *_head_keys(model, tensors)}
+    return _differences(
+        {name: value for name, value in own.items() if name not in heads},
+        {name: value for name, value in tensors.items() if name not in heads},
+    )
+
+
+def _head_mismatch(model: nn.Module, own: StateDict, tensors: StateDict) -> str:
+    """Describe in one line what does not match in the head; empty if all does."""
+    ours, theirs = _head_keys(model, own), _head_keys(model, tensors)
+    return _differences({name: own[name] for name in ours}, {name: tensors[name] for name in theirs})
+
+
+def _differences(own: StateDict, tensors: StateDict) -> str:
+    """Describe in one line how the tensors of a file differ from a network's; empty if they fit."""
     counters = {name for name in own if name.endswith("num_batches_tracked")}
-    missing = [name for name in own if name not in tensors and name not in heads and name not in counters]
-    unexpected = [name for name in tensors if name not in own and name not in heads]
+    missing = [name for name in own if name not in tensors and name not in counters]
+    unexpected = [name for name in tensors if name not in own]
     shapes = [
         f"{name} {list(tensors[name].shape)} instead of {list(own[name].shape)}"
         for name in own
-        if name in tensors and name not in heads and tensors[name].shape != own[name].shape
+        if name in tensors and tensors[name].shape != own[name].shape
     ]
     parts = (("missing", missing), ("unexpected", unexpected), ("wrong shape", shapes))
     return "; ".join(f"{label}: {_listing(names)}" for label, names in parts if names)

@@ -15,10 +15,11 @@ from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.feature.run import audit_feature
 from memorisk.audits.filter.run import filter_synthetic
 from memorisk.audits.quality.run import assess_quality
+from memorisk.audits.release.export import release
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.models.weight_files import save_weights
+from memorisk.models.released_weights import write_released
 from memorisk.report.statements.envelope import InTotoStatement
 from memorisk.report.statements.statement import content_sha256
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
@@ -59,14 +60,15 @@ def runs(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _folders(root: Path) -> None:
-    """Training, held-out and generated images; of the last one set without copies and one of copies."""
+    """Training, held-out and generated images; of the last one set without copies, as a release, and one of copies."""
     train, held, made = parts()
     noise = np.random.default_rng(5).integers(-6, 7, train[:16].shape)
     copies = np.clip(train[:16].astype(int) + noise, 0, 255).astype(np.uint8)
-    for name, images in {"train": train, "held": held, "clean": made, "copies": np.r_[copies, made[16:]]}.items():
+    for name, images in {"train": train, "held": held, "drawn": made, "copies": np.r_[copies, made[16:]]}.items():
         (root / name).mkdir()
         for row, image in enumerate(images):
             Image.fromarray(image[..., 0]).save(root / name / f"{name}{row:04d}_0.png")
+    release("drawn", "clean")
 
 
 def _sets() -> None:
@@ -90,7 +92,7 @@ def _models(root: Path) -> None:
     audit_losses("scores.parquet", out="runs/losses")
     (root / "models").mkdir()
     model = create_model("small_cnn", num_classes=3, in_chans=1, image_size=24, weights="none", seed=0)
-    save_weights(root / "models" / "net.safetensors", model)
+    write_released(root / "models" / "net.safetensors", model)
     audit_feature("small_cnn@models/net.safetensors", out="runs/feature", **FEATURE)
 
 

@@ -40,7 +40,7 @@ def several(tmp_path: Path) -> Path:
 def test_help_says_when_a_statement_is_about_the_export(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = answer(capsys, "release", "--help")
     said = " ".join(out.split())
-    assert "`statement --images OUT` (for weights --weights OUT) recognises it as a copy of what was audited" in said
+    assert "`statement RUN --images OUT` (for weights --weights OUT) accepts it as what was audited" in said
 
 
 def test_frames_that_stay_behind_are_told(several: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,9 @@ def test_a_doubt_about_the_same_files_is_named() -> None:
 
 
 def test_each_file_stands_once_with_all_its_runs() -> None:
-    one = Released(what="images", form="folder", listing={}, sha256="0" * 64, files=2, bytes=None, audits=())
+    one = Released(
+        what="images", form="folder", listing={}, sha256="0" * 64, files=2, bytes=None, pixels=None, audits=()
+    )
     other = replace(one, sha256="1" * 64)
     found = merge_files([[one], [], [other, replace(one, bytes=5)]])
     assert [(f.sha256[0], f.audits, f.bytes) for f in found] == [("0", (0, 2), 5), ("1", (2,), None)]

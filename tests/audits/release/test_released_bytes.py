@@ -18,15 +18,14 @@ from memorisk.audits.release.export import release
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.audits.synthetic.run import audit_synthetic
-from memorisk.images.clean_set import manifest_bytes
-from memorisk.images.containers.surplus import surplus
-from memorisk.images.readers.registry import read_image
+from memorisk.images.clean_set import clean_names, manifest_bytes, read_manifest_bytes
+from memorisk.images.plain_png import encode_png
 from memorisk.runs.checksums import checksum, file_sha256, list_folder
 from memorisk.runs.errors import InputError
 from tests.audits.release.conftest import OF, PASSES, TRIED
 from tests.thorough import thorough
 
-FIRST = "clean0000_0.png"
+FIRST = "000001.png"
 
 
 def chunk(name: bytes, body: bytes) -> bytes:
@@ -86,11 +85,11 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "heic": (added("photo.heic"), "photo.heic"),
     "film": (added("film.mp4"), "film.mp4"),
     "labels": (added("metadata.csv", b"file_name\n"), "metadata.csv"),
-    "another image": (lambda f: shutil.copy(f / FIRST, f / "clean9999_0.png"), "clean9999_0.png"),
-    "missing": (lambda f: (f / FIRST).unlink(), FIRST),
+    "another image": (lambda f: shutil.copy(f / FIRST, f / "000999.png"), "000999.png"),
+    "missing": (lambda f: (f / "000150.png").unlink(), "000150.png"),
     "renamed": (lambda f: (f / FIRST).rename(f / "DOE.png"), "DOE.png"),
     "moved": (lambda f: ((f / "a").mkdir(), (f / FIRST).rename(f / "a" / FIRST)), f"a/{FIRST}"),
-    "swapped": (lambda f: shutil.copy(f / "clean0001_0.png", f / FIRST), FIRST),
+    "swapped": (lambda f: shutil.copy(f / "000002.png", f / FIRST), FIRST),
     "emptied": (lambda f: (f / FIRST).write_bytes(b""), FIRST),
     "behind the end": (appended(b"another image"), FIRST),
     "text": (with_chunk(b"tEXt", b"PatientName\0DOE"), FIRST),
@@ -127,33 +126,25 @@ def test_a_file_added_where_the_audit_read_is_named_there(made: Path, tmp_path: 
     monkeypatch.chdir(tmp_path)  # where the run's own path leads to the folder that is offered
     added("Thumbs.db")(tmp_path / "clean")
     for images in (["clean"], [tmp_path / "clean"]):
-        with pytest.raises(InputError, match=r"Thumbs\.db is not among the files that were audited"):
+        with pytest.raises(InputError, match=r"Thumbs\.db is not among the files of a release"):
             make_statement(made / "runs" / "clean", images=images)
     assert "Thumbs.db" in make_statement(made / "runs" / "clean").audits[0].subject.why
 
 
-def test_a_run_that_hides_names_is_held_to_contents_and_labels(runs: Path, tmp_path: Path) -> None:
-    key = tmp_path / "key"
+def test_a_run_that_hides_names_is_held_to_pixels_and_labels(runs: Path, tmp_path: Path) -> None:
+    key, out = tmp_path / "key", tmp_path / "out"
     key.touch(mode=0o600)
     key.write_bytes(b"0123456789abcdef")
-    release("clean", tmp_path / "out")
     of_set = {**PASSES, **OF, "pseudonymise": True, "pseudonym_key": key}
-    audit_synthetic("train", str(tmp_path / "out"), held_out="held", out=tmp_path / "run", **of_set)
-    assert make_statement(tmp_path / "run", images=[tmp_path / "out"]).released
-    shutil.copytree(tmp_path / "out", tmp_path / "named")
-    (tmp_path / "named" / "metadata.csv").unlink()
-    (tmp_path / "named" / "000001.png").rename(tmp_path / "named" / "DOE.png")
-    with pytest.raises(InputError, match="its file names, which the run hid, cannot be compared"):
-        make_statement(tmp_path / "run", images=[tmp_path / "named"])
-    table = tmp_path / "out" / "metadata.csv"
-    names = table.read_text().splitlines()[1:]
-    table.write_bytes(manifest_bytes(names, ["DOE"] * len(names)))
+    audit_synthetic("train", "drawn", held_out="held", out=tmp_path / "run", **of_set)
+    release(tmp_path / "run", out)  # this user knows the paths that the run hides
+    assert make_statement(tmp_path / "run", images=[out]).released
+    with pytest.raises(InputError, match=r"drawn0000_0\.png and 149 more files are not among the files of a release"):
+        make_statement(tmp_path / "run", images=["drawn"])
+    names = clean_names(150)
+    (out / "metadata.csv").write_bytes(manifest_bytes(names, ["DOE"] * len(names)))
     with pytest.raises(InputError, match="or has another label"):
-        make_statement(tmp_path / "run", images=[tmp_path / "out"])
-    table.write_bytes(manifest_bytes(names, [""] * len(names)))
-    shutil.copy(tmp_path / "out" / names[1], tmp_path / "out" / names[0])
-    with pytest.raises(InputError, match="is not an image that was audited"):
-        make_statement(tmp_path / "run", images=[tmp_path / "out"])
+        make_statement(tmp_path / "run", images=[out])
 
 
 def touched(folder: Path) -> None:
@@ -181,81 +172,47 @@ def test_what_changes_no_byte_is_accepted(made: Path, stated: Path, tmp_path: Pa
     assert make_statement(made / "runs" / "clean", images=[tmp_path / place]).verdict.status == "pass"
 
 
-def test_a_clean_export_is_what_was_audited_and_passes(made: Path, tmp_path: Path) -> None:
+def test_a_release_is_what_was_audited_and_passes(made: Path, tmp_path: Path) -> None:
     found = release(made / "clean", tmp_path / "out")
-    assert found.images == len(list((made / "clean").iterdir()))
+    assert found.images == 150
+    assert list_folder(tmp_path / "out") == list_folder(made / "clean")  # the only bytes that these pixels have
     out = write_statement(made / "runs" / "clean", images=[tmp_path / "out"], out=tmp_path / "stated").folder
     assert gate(out, images=[tmp_path / "out"], kinds=TRIED).passed
-    for file, source in zip(sorted((tmp_path / "out").glob("*.png")), sorted((made / "clean").iterdir()), strict=True):
+    for file, source in zip(sorted((tmp_path / "out").glob("*.png")), sorted((made / "drawn").iterdir()), strict=True):
         np.testing.assert_array_equal(np.asarray(Image.open(file)), np.asarray(Image.open(source)))
-        assert [name for name, _ in chunks(file.read_bytes())] == [b"IHDR", b"IDAT", b"IEND"]
-    other_pixel_of = tmp_path / "out" / "000001.png"
-    pixels = np.asarray(Image.open(other_pixel_of)).copy()
-    pixels[0, 0] ^= 1
-    Image.fromarray(pixels).save(other_pixel_of)
-    with pytest.raises(InputError, match=r"000001\.png is not an image that was audited"):
-        make_statement(made / "runs" / "clean", images=[tmp_path / "out"])
 
 
-def deeper(file: Path) -> None:
-    """Put another image into the lower bits of 16, of which an audit at 8 bits sees the upper ones."""
-    seen = np.asarray(Image.open(file)).astype(int) * 257
-    hidden = np.random.default_rng(0).integers(-128, 128, seen.shape)
-    Image.fromarray(np.clip(seen + hidden, 0, 65535).astype(np.uint16)).save(file)
-
-
-def with_density(file: Path) -> None:
-    """Put a plain chunk about display into a PNG file."""
-    data = file.read_bytes()
-    file.write_bytes(data[:33] + chunk(b"pHYs", struct.pack(">2IB", 2835, 2835, 1)) + data[33:])
-
-
-EXPORTS: dict[str, Callable[[Path], object]] = {
-    "lower bits": deeper,
-    "a chunk about display": with_density,
-    "three channels": lambda file: Image.open(file).convert("RGB").save(file),
-    "other compression": lambda file: Image.open(file).save(file, compress_level=1),
-}
-
-
-@pytest.fixture(scope="module")
-def exported(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clean export of a set that passes."""
-    return release(made / "clean", tmp_path_factory.mktemp("exported") / "out").out
-
-
-@pytest.mark.parametrize("name", EXPORTS)
-def test_an_export_in_other_bytes_has_room_for_something_else(
-    made: Path, exported: Path, tmp_path: Path, name: str
-) -> None:
-    shutil.copytree(exported, tmp_path / "out")
-    file = tmp_path / "out" / "000007.png"
-    EXPORTS[name](file)
-    assert surplus(file) is None  # plain by itself
-    with pytest.raises(InputError, match=r"000007\.png has the pixels that were audited, but other bytes"):
+def test_the_gate_names_the_resolution_that_was_audited(made: Path, stated: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "clean", tmp_path / "out")
+    pixels = np.asarray(Image.open(tmp_path / "out" / FIRST))
+    (tmp_path / "out" / FIRST).write_bytes(encode_png(np.repeat(pixels, 2, axis=1)[..., None]))
+    said = "the audit compared 8 x 8 grey pixels of 8 bits, and 000001.png holds 16 x 8 grey pixels of 8 bits"
+    assert said in gate(stated, images=[tmp_path / "out"]).line
+    said = "holds 16 x 8 grey pixels of 8 bits, and the audit compared 8 x 8 grey pixels of 8 bits"
+    with pytest.raises(InputError, match=said):
         make_statement(made / "runs" / "clean", images=[tmp_path / "out"])
 
 
 def test_a_file_exchanged_while_it_is_looked_at_is_not_stated(
-    made: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, good = tmp_path / "out", (exported / "000007.png").read_bytes()
-    shutil.copytree(exported, out)
-    with_density(out / "000007.png")  # as it is when the folder is listed
+    out = tmp_path / "out"
+    shutil.copytree(made / "clean", out)
+    with_chunk(b"tEXt", b"PatientName\0DOE")(out)  # as it is when the folder is listed
 
-    def read(path: Path, **how) -> np.ndarray:
-        (out / "000007.png").write_bytes(good)  # and no longer when its pixels are compared
-        return read_image(path, **how)
+    def read(data: bytes) -> dict[str, str] | None:
+        (out / FIRST).write_bytes((made / "clean" / FIRST).read_bytes())  # and no longer when its pixels are compared
+        return read_manifest_bytes(data)
 
-    monkeypatch.setattr("memorisk.audits.release.binding.read_image", read)
-    with pytest.raises(InputError, match=r"000007\.png has the pixels that were audited, but other bytes"):
+    monkeypatch.setattr("memorisk.audits.release.released_images.read_manifest_bytes", read)
+    with pytest.raises(InputError, match=r"000001\.png has other bytes"):
         make_statement(made / "runs" / "clean", images=[out])
 
 
 @pytest.mark.parametrize("name", ["DOE_{}.png", "DOE/{}.png"])
-def test_an_export_under_other_names_is_none(made: Path, exported: Path, tmp_path: Path, name: str) -> None:
+def test_a_release_under_other_names_is_none(made: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "out"
-    shutil.copytree(exported, out)
+    shutil.copytree(made / "clean", out)
     (out / "DOE").mkdir()
     for file in sorted(out.glob("*.png")):
         file.rename(out / name.format(file.stem))
@@ -263,29 +220,26 @@ def test_an_export_under_other_names_is_none(made: Path, exported: Path, tmp_pat
     (out / "metadata.csv").write_bytes(manifest_bytes(names, [""] * len(names)))
     if not any((out / "DOE").iterdir()):
         (out / "DOE").rmdir()
-    with pytest.raises(InputError, match=r"DOE.* not among the files that were audited"):
+    with pytest.raises(InputError, match=r"DOE.* not among the files of a release"):
         make_statement(made / "runs" / "clean", images=[out])
 
 
-def test_an_export_in_an_order_of_its_own_is_none(made: Path, exported: Path, tmp_path: Path) -> None:
-    shutil.copytree(exported, tmp_path / "out")
+def test_a_release_in_an_order_of_its_own_is_none(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "clean", tmp_path / "out")
     files = sorted((tmp_path / "out").glob("*.png"))
     first, second = (file.read_bytes() for file in files[:2])
     files[0].write_bytes(second)
     files[1].write_bytes(first)
-    with pytest.raises(InputError, match="its images stand in an order of their own"):
+    with pytest.raises(InputError, match=r"000001\.png is not the image that was audited in this place"):
         make_statement(made / "runs" / "clean", images=[tmp_path / "out"])
 
 
 def test_a_table_of_names_in_an_order_of_its_own_is_no_part_of_a_set(made: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "clean"
+    folder, names = tmp_path / "clean", clean_names(150)
     shutil.copytree(made / "clean", folder)
-    names = sorted(file.name for file in folder.iterdir())
-    (folder / "metadata.csv").write_bytes(manifest_bytes(names, [""] * len(names)))
-    assert make_statement(made / "runs" / "clean", images=[folder]).verdict.status == "pass"
     names[3], names[4] = names[4], names[3]
     (folder / "metadata.csv").write_bytes(manifest_bytes(names, [""] * len(names)))
-    with pytest.raises(InputError, match=r"metadata\.csv"):
+    with pytest.raises(InputError, match=r"metadata\.csv is not there, or not as of a release"):
         make_statement(made / "runs" / "clean", images=[folder])
 
 
@@ -297,16 +251,6 @@ def test_the_text_of_a_listing_is_not_the_folder(made: Path, stated: Path, tmp_p
     assert file_sha256(tmp_path / "listing") == checksum(made / "clean").sha256
     assert not found.passed
     assert "is not what was audited" in found.line
-
-
-def chunks(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Names and contents of a PNG file's chunks."""
-    found, place = [], 8
-    while place < len(data):
-        length = int.from_bytes(data[place : place + 4], "big")
-        found.append((data[place + 4 : place + 8], data[place + 8 : place + 8 + length]))
-        place += length + 12
-    return found
 
 
 def test_independent_tools_find_nothing_else_in_a_clean_export(tmp_path: Path) -> None:

@@ -469,6 +469,11 @@ def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not (place / "runs" / "dry").exists()
     code, out, _ = answer(capsys, *given, "--out", "runs/dry", "--dry-run")
     assert "shortest list of patients: 12" in out
+    assert "compared: 8 x 8 grey pixels of 8 bits; a pass is about these, and memorisk release writes no others" in out
+    assert "The first generated file holds" not in out
+    smaller = answer(capsys, *given, "--out", "runs/dry", "--dry-run", "--size", "4")[1]
+    assert "compared: 4 x 4 grey pixels of 8 bits; a pass is about these" in smaller
+    assert "The first generated file holds 8 x 8 grey pixels of 8 bits: give settings that keep what" in smaller
     assert "could pass: no" in out
     assert "too few copies are planted of" in out
     code, out, _ = answer(capsys, *given[:4], "--dry-run", "--json", "--out", "runs/dry")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memorisk.images.pixel_form import PixelForm
 from memorisk.report.statements.envelope import InTotoStatement, ResourceDescriptor
 from memorisk.report.statements.json_documents import load_schema, violations
 from memorisk.report.statements.model_card import HEADING, escaped, model_card
@@ -51,7 +52,7 @@ def statement(**changes: Any) -> Statement:
     released = (
         Released(
             what="images", form="folder", listing=listing, sha256=listing_sha256(listing), files=2, bytes=None,
-            audits=(0,),
+            pixels=PixelForm(8, 8, 1, 8), audits=(0,),
         ),
     )  # fmt: skip
     told = Statement(memorisk="0", verdict=Verdict(status="pass", why=("w",)), released=released, audits=(audit(),))
@@ -152,7 +153,7 @@ def bare(predicate: dict) -> str:
         ("[]", "is not an in-toto Statement"),
         ('{"format": "memorisk privacy statement", "format_version": 1}', "is not an in-toto Statement"),
         (bare({"a": 1}), "is no privacy statement"),
-        (bare({"format": "memorisk privacy statement", "format_version": 3}), "format version 3"),
+        (bare({"format": "memorisk privacy statement", "format_version": 2}), "format version 2"),
     ],
 )
 def test_what_is_no_statement_is_refused_in_a_line(text: str, said: str) -> None:

@@ -39,7 +39,7 @@ from memorisk.audits.classifier.trainings import (
     train_all,
     training_processes,
 )
-from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
 from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
@@ -200,8 +200,7 @@ def _run(
     promise = plan_privacy(plan, recipe.train, known=context.groups_given)
     context = replace(context, privacy=Privacy(regime=recipe.train.one_regime, promise=promise, bound=bound))
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
-    write_listing(run.path, {"images": store}, names)
-    result.save(run.path, beside=(SCORES, FILES))
+    result.save(run.path, beside=(SCORES,))
     kept = keep_marks(run.path, marks, result.per_group, names)
     gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None
     write_report(run, result, gallery=gallery, redact=options.redact)

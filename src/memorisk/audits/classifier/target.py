@@ -32,9 +32,9 @@ from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.tables.attacks import AttackScores, attack_row
 from memorisk.audits.classifier.target_order import check_order, one_hot_answers, one_hot_labels
 from memorisk.audits.classifier.trainings import Recipe, score_passes
-from memorisk.images.containers.safetensors import tensors_of
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.released_weights import released_sha256
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.scores.lira import lira_scores
@@ -89,7 +89,7 @@ def audit_target(
     return TargetAudit(
         file=options.target.name if options.target else "",
         sha256=checksum,
-        tensors_sha256=tensors_of(options.target),
+        tensors_sha256=released_sha256(model),
         n_members=int(member.sum()),
         n_non_members=int(test.sum()),
         accuracy_members=float(own["correct"][member].mean()),

@@ -26,7 +26,6 @@ from memorisk.audits.feature.result import (
     WhiteBox,
 )
 from memorisk.audits.feature.verdict import feature_verdict
-from memorisk.audits.pseudonyms import FILES, write_listing
 from memorisk.audits.rendering import page_of
 from memorisk.images.alterations.marks import Mark
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
@@ -106,8 +105,7 @@ def audit_feature(
     with open_run(folder, config | {"run": identity}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         result = analyse_feature(evidence, options)
-        write_listing(run.path, {"probes": evidence.probes})
-        result.save(run.path, beside=(FILES,))
+        result.save(run.path)
         shown = () if options.redact or evidence.mark is None else (evidence.mark, *evidence.controls)
         write_text(run / REPORT, render_page(page_of("feature")(result, shown, redact=options.redact)))
         run.log("finished", status=result.status)

@@ -36,11 +36,10 @@ from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.result import Exclusions, FamilyCount
 from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
-from memorisk.audits.filter.sets import CALIBRATION, SYNTHETIC, TRAIN, FilterSets, decode_sets, open_manifests
+from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.generated.sets import Source, source_name
-from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.clean_set import clean_names, write_clean_set
-from memorisk.images.file_hashes import read_rows
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
@@ -185,13 +184,12 @@ def write_kept(
     """
     rows = KeptRows.of(sets, decision, names).rows
     sources = manifest_sources(sets.asked.subset(rows))
-    pixels = read_rows(sets.synthetic.files)["pixels"].to_numpy(dtype=object)
     write_clean_set(
         out / KEPT,
         sources,
         sets.asked.labels[rows].tolist(),
         PixelRule.of(options),
-        decoded=pixels[decision.place[rows]].tolist(),
+        audited=sets.synthetic.pixel_hashes[decision.place[rows]].tolist(),
         processes=process_count(None, sources),
         progress=partial(progress, "writing kept images"),
     )
@@ -327,9 +325,7 @@ def _write(
     """Write tables, report and kept set, and last the file that says that all of it is there."""
     (run / COMPLETION_FILE).unlink(missing_ok=True)
     result = analyse_filter(evidence, options, names)
-    sets = evidence.sets
-    write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, CALIBRATION: sets.calibration}, names)
-    result.save(run.path, beside=(FILES,))
+    result.save(run.path)
     _write_manifest(run, evidence, result, names)
     pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
     write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))

@@ -8,7 +8,7 @@ import pandas as pd
 from memorisk.audits.image_set.pictures import MOST_IMAGES, MOST_SETS, CopyPicture
 from memorisk.audits.image_set.tables import NEAR
 from memorisk.images.set_check import ImageCheck
-from memorisk.images.set_check_text import missing_data_notes, release_notes
+from memorisk.images.set_check_text import frame_notes, missing_data_notes
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -336,17 +336,17 @@ def _files(check: ImageCheck, redact: bool) -> list[Block]:
         elsewhere="tables/sizes.parquet",
         visible_rows=10,
     )
-    blocks: list[Block] = [table, *(Paragraph(Name(note.removeprefix("note: "))) for note in release_notes(check))]
-    if redact or not len(check.surplus):
+    blocks: list[Block] = [table, *(Paragraph(Name(note.removeprefix("note: "))) for note in frame_notes(check))]
+    if redact or not len(check.frames_left):
         return blocks
-    surplus = Table(
-        frame=check.surplus,
-        columns=[words("path", "File", row=True), words("holds", "What else is in it", wide=True)],
-        caption="Files with more than their image.",
-        elsewhere="tables/surplus.parquet",
+    frames = Table(
+        frame=check.frames_left,
+        columns=[words("path", "File", row=True), number("frames", "Frames that were not looked at", "count")],
+        caption="Files with more frames, pages or slices than were looked at.",
+        elsewhere="tables/frames_left.parquet",
         visible_rows=10,
     )
-    return [*blocks, surplus]
+    return [*blocks, frames]
 
 
 def _how(check: ImageCheck, redact: bool) -> list[Block]:

@@ -19,7 +19,7 @@ NEAR = "near"
 COLUMNS = ("set", "kind", "across", "similarity", "image", "path", "label", "group", "split")
 FOUND = (
     "unreadable", "not_read", "empty", "few_levels", "duplicates", "near", "crossing_groups", "classes", "groups",
-    "splits", "split_copies", "sizes", "surplus",
+    "splits", "split_copies", "sizes", "frames_left",
 )  # fmt: skip
 """Tables of `ImageCheck` that a run folder holds under their names."""
 

@@ -15,9 +15,6 @@ import pandas as pd
 
 from memorisk.audits.generated.options import check_saved_features
 from memorisk.audits.generated.sets import (
-    HELD_OUT,
-    SYNTHETIC,
-    TRAIN,
     SetReading,
     Sets,
     Source,
@@ -25,7 +22,6 @@ from memorisk.audits.generated.sets import (
     read_manifests,
     source_name,
 )
-from memorisk.audits.pseudonyms import write_listing
 from memorisk.audits.quality.figures import QualityTable, measure_quality
 from memorisk.audits.quality.options import AUTO, QualityOptions, quality_options
 from memorisk.audits.quality.page import quality_page
@@ -141,7 +137,6 @@ def assess_quality(
     config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
     with open_run(folder, config | {"run": _identity(sets, options, tables)}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
-        write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held})
         found = _finish(run, sets, tables, transfer, options, run.noting(progress))
         _write(run, found)
         run.log("finished")

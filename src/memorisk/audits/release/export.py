@@ -1,33 +1,37 @@
-"""``memorisk release``: a set or a file of weights written anew, with the pixels or the tensors and nothing else.
+"""``memorisk release``: what an audit compared, written anew and with nothing else.
 
-What lies beside images in files and folders (text, previews, further frames, other files) stays behind. A statement of
-an audit of the original that is given the export (``--images``, ``--weights``) takes it for what was audited, because
-pixels and tensors are the same.
+Images get the size, channels and depth of their audit, weights the tensors that ran, in their types and shapes. What
+else the original files and folders hold (finer patterns, text, previews, further frames, other files) stays behind.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memorisk.audits.classifier.result import ClassifierSummary
+from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.generated.review import undismissed_images
+from memorisk.audits.release.binding import KEPT, SCREENINGS
+from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.images.clean_set import CleanSet, write_clean_set
-from memorisk.images.containers.parsing import SurplusError
-from memorisk.images.containers.safetensors import header_bytes, in_order, is_safetensors, read_header, read_parts
 from memorisk.images.manifest import Manifest
-from memorisk.images.options import ImageOptions
+from memorisk.images.options import ImageOptions, of_synthetic_images
 from memorisk.images.pixels import PixelRule
 from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_among, refuse_overlap
 from memorisk.images.store_writer import manifest_sources, process_count
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import atomic_path
+from memorisk.runs.folder import CONFIG, is_hidden, restore_paths
 from memorisk.runs.locks import folder_lock
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Progress, no_progress
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -54,32 +58,76 @@ def release(
     progress: Progress = no_progress,
     **settings: Any,
 ) -> Export:
-    """Write a set of images, or a safetensors file, anew with nothing in it but pixels, labels or tensors.
+    """Write a set of images, or the weights of an audited network, anew with nothing in it but pixels or tensors.
 
     Args:
-        source: Images as for `memorisk.load_manifest`, or a safetensors file.
+        source: Folder of a finished audit, whose set or weights are written as it looked at them; or images as for
+            `memorisk.load_manifest`.
         out: A new or empty folder for images; a new file for weights.
         without: Folder of an audit of this set, or its review.csv: the synthetic images of pairs that nobody dismissed
-            stay behind. What is written is another set than the audited one. It takes an audit of its own, by another
+            stay behind. What is written is another set than the audited one. It needs an audit of its own, by another
             detector: the same one overlooks again what it overlooked.
         progress: Called with (stage, done, total).
-        **settings: Any field of `ImageOptions` that says how images are read; use those of the audit.
+        **settings: Any field of `ImageOptions` that says how images are read; use those of the audit. A run has its
+            own.
 
     Raises:
-        InputError: The source cannot be read, ``out`` exists, or ``without`` names no image of the source, or all.
+        InputError: The source cannot be read or written, ``out`` exists, or ``without`` names no image of the source,
+            or all.
         MemoriskError: The disk is full.
 
     Example:
-        >>> release("drawn/", "clean/").images  # doctest: +SKIP
+        >>> release("runs/set", "clean").images  # doctest: +SKIP
         1000
     """
     target = Path(out)
-    if Path(source).is_file() and is_safetensors(Path(source)):
-        if given := [*settings, *([] if without is None else ["without"])]:
-            raise InputError(f"settings of images are given ({given[0]}), and {one_line(source)} holds weights")
-        return _release_weights(Path(source), target)
-    options = settings_of(ImageOptions, settings)
-    options.validate()
+    if not (Path(source) / CONFIG).is_file():
+        options = settings_of(ImageOptions, settings)
+        options.validate()
+        return _release_images(source, target, options, without, progress)
+    if settings:
+        raise InputError(f"{one_line(source)} is a run, which has its own settings: leave {next(iter(settings))} out")
+    with open_finished_audit(source) as run:
+        config = restore_paths(run.config)
+        if run.kind in ("classifier", "feature"):
+            return _release_weights(run, config, target)
+        if run.kind in SCREENINGS:
+            return _release_images(run.folder / KEPT, target, _image_options(config), without, progress)
+        if run.kind != "synthetic":
+            raise InputError(f"{one_line(source)} is a run of {run.kind}, which looks at nothing that can be released")
+        images = _place(config["synthetic"])
+        return _release_images(images, target, _image_options(config), without, progress)
+
+
+def _image_options(config: Mapping[str, Any]) -> ImageOptions:
+    """Return how a run read the images of its generated set."""
+    known = {f.name for f in fields(ImageOptions)}
+    return of_synthetic_images(settings_of(ImageOptions, {k: v for k, v in config.items() if k in known}))
+
+
+def _place(path: Any) -> Path:
+    """Return where a run found something.
+
+    Raises:
+        InputError: The run hides it, and another user or machine made the run.
+    """
+    if is_hidden(path):
+        raise InputError("the run hides where its files are, and this user did not make it: name the files themselves")
+    return Path(str(path))
+
+
+def _release_images(
+    source: str | Path, target: Path, options: ImageOptions, without: str | Path | None, progress: Progress
+) -> Export:
+    """Write a set anew.
+
+    Args:
+        source: As for `memorisk.load_manifest`.
+        target: A new or empty folder.
+        options: How the images are read.
+        without: As for `release`.
+        progress: Called with (stage, done, total).
+    """
     refuse_overlap(target, path_sources({"SOURCE": source, "--image-root": options.image_root}))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"OUT {one_line(target)} exists: name a new or empty folder")
@@ -129,25 +177,84 @@ def _unreadable(written: CleanSet, paths: list[str]) -> dict[str, str]:
     return {paths[row]: reason for row, reason in written.unreadable}
 
 
-def _release_weights(source: Path, out: Path) -> Export:
-    """Write the tensors of a file in the format's own order, with a header that says nothing else.
+@dataclass(frozen=True)
+class _AuditedNetwork:
+    """A network whose weights an audit ran."""
+
+    name: str
+    file: Path
+    side: int
+    """Pixels a side of the images that it was asked about."""
+    sha256: str | None
+    """SHA-256 of the only file under which its weights can be released."""
+
+
+def _release_weights(run: FinishedAudit, config: Mapping[str, Any], out: Path) -> Export:
+    """Write the tensors that ran; those of several networks into a folder.
 
     Raises:
-        InputError: The file is no safetensors, or ``out`` exists.
+        InputError: No file of weights was audited or it has changed, or ``out`` exists.
     """
+    from memorisk.models.released_weights import write_released
+
     if out.exists():
-        raise InputError(f"OUT {one_line(out)} exists: name a new file")
-    with source.open("rb") as file:
-        try:
-            header, begin = read_header(file, source.stat().st_size)
-        except SurplusError as error:
-            raise InputError(f"{one_line(source)} is no safetensors file: it has {error}") from None
-        ordered = in_order(header)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(out) as temporary, Path(temporary).open("wb") as target:
-            target.write(header_bytes(ordered))
-            for name in ordered:
-                first, end = header[name]["data_offsets"]
-                for part in read_parts(file, begin + first, end - first):
-                    target.write(part)
+        raise InputError(f"OUT {one_line(out)} exists: name a new file, or a new folder for several networks")
+    audited = _target(run, config) if run.kind == "classifier" else _asked(run, config)
+    if not audited:
+        raise InputError(
+            f"{one_line(run.folder)} looked at no weights of a network by name, and no others are released"
+        )
+    networks = [_rebuild(one) for one in audited]
+    digits = len(str(len(networks)))
+    places = [out] if len(networks) == 1 else [out / f"{n:0{digits}d}.safetensors" for n in range(1, len(networks) + 1)]
+    places[0].parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for place, network in zip(places, networks, strict=True):
+        write_released(place, network)
     return Export(out, 0)
+
+
+def _target(run: FinishedAudit, config: Mapping[str, Any]) -> list[_AuditedNetwork]:
+    """Return the very model of a classifier's audit."""
+    summary = ClassifierSummary.read(run.summary)
+    if summary.target is None or not config.get("target"):
+        return []
+    name = summary.models.model if config.get("model") in (None, "auto") else str(config["model"])
+    return [_AuditedNetwork(name, _place(config["target"]), summary.models.pixels[0], summary.target.tensors_sha256)]
+
+
+def _asked(run: FinishedAudit, config: Mapping[str, Any]) -> list[_AuditedNetwork]:
+    """Return the networks of the audit of a mark."""
+    asked = FeatureVerdict.read(run.verdict).models
+    sides = (asked.preprocessing or {}).get("size") or (0,)
+    found = []
+    for named, model in zip(config.get("models") or (), asked.models, strict=True):
+        if model.get("kind") != "network":
+            return []
+        name, _, file = str(named).partition("@")
+        found.append(_AuditedNetwork(name, _place(file), max(sides), model.get("tensors_sha256")))
+    return found
+
+
+def _rebuild(audited: _AuditedNetwork) -> "nn.Module":
+    """Load a network as its audit did.
+
+    Raises:
+        InputError: Its file is not what was audited, or an earlier memorisk audited it.
+    """
+    from memorisk.models.classifiers.zoo import create_model
+    from memorisk.models.released_weights import released_sha256
+    from memorisk.models.weight_files import head_and_stem
+
+    size = {"image_size": audited.side, "seed": 0}
+    bare = create_model(audited.name, num_classes=2, weights="none", **size)
+    outputs, channels = head_and_stem(bare, audited.file)
+    for n in (1, 3) if channels is None else (channels,):
+        network = create_model(
+            audited.name, num_classes=outputs or 2, in_chans=n, weights=audited.file, trained=True, **size
+        )
+        if audited.sha256 is not None and released_sha256(network) == audited.sha256:
+            return network
+    raise InputError(
+        f"{one_line(audited.file)} does not hold the weights that were audited: it was changed, or an earlier memorisk "
+        "audited it; issue the run's command again"
+    )

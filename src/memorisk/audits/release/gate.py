@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from memorisk.images.pixel_form import PixelForm
 from memorisk.report.earlier_verdicts import current_audit, is_earlier
 from memorisk.report.statements.envelope import LARGEST_ENVELOPE, open_envelope
 from memorisk.report.statements.signatures import SignatureError
@@ -141,12 +142,17 @@ def merge_files(found: Sequence[Sequence[Released]]) -> tuple[Released, ...]:
     return tuple(
         Released(
             what=what, form=rows[0][1].form, listing=rows[0][1].listing, sha256=sha256, files=rows[0][1].files,
-            bytes=next((one.bytes for _, one in rows if one.bytes is not None), None),
+            bytes=next((one.bytes for _, one in rows if one.bytes is not None), None), pixels=rows[0][1].pixels,
             audits=tuple(dict.fromkeys(number for number, _ in rows)),
         )
         for (what, sha256), rows in by_content.items()
     )  # fmt: skip
 
+
+_AUDITS = {"images": ("synthetic",), "weights": ("classifier", "feature")}
+"""Kinds of runs that look at all of what is released: a filter's promise, a watch and figures of quality do not."""
+_NO_AUDIT = "only an audit of exactly these files clears them"
+_PNG_HEAD = 64  # bytes of a file in which a PNG declares its size
 
 REQUIRE = ("pass", "not-fail")
 STATEMENT = "privacy-statement.json"
@@ -354,8 +360,10 @@ def _problems(
     yield from _pixels_of_people(audits)
     yield from _other_settings(statement)
     for one in given:
-        if _find_released(statement, one) is None:
+        if (released := _find_released(statement, one)) is None:
             yield _mismatch(statement, one)
+        elif not any(statement.audits[number].kind in _AUDITS[one.what] for number in released.audits):
+            yield f"{one_line(one.path, 120)} was not audited: {_NO_AUDIT}"
     yield from _untried_kinds(statement, kinds)
 
 
@@ -425,6 +433,8 @@ def _mismatch(statement: Statement, offered: _ReleaseFiles) -> str:
         because = f" ({one_line(untied, 200)})" if untied else ""
         return f"{said}: the statement is tied to no {offered.what}{because}"
     nearest = max(known, key=lambda one: len(one.listing.items() & offered.listing.items()))
+    if nearest.pixels is not None and (larger := _beyond(offered, nearest.pixels)):
+        return f"{said}: {larger}: release what was audited (memorisk release), or audit what is to be released"
     told = describe_differences(nearest.listing, offered.listing) if nearest.form == "folder" else None
     if told is None or not nearest.listing.items() & offered.listing.items():
         told = (
@@ -432,6 +442,17 @@ def _mismatch(statement: Statement, offered: _ReleaseFiles) -> str:
             f"{offered.sha256[:_SHOWN]}..., {plural(len(offered.listing), 'file', 'files')}"
         )
     return f"{said}: {told}. Release what was audited, or audit this and state it again"
+
+
+def _beyond(offered: _ReleaseFiles, audited: PixelForm) -> str:
+    """Describe the first PNG file that holds pixels of another form than the audited one; empty without one."""
+    for name in sorted(offered.listing):
+        with (offered.path / name).open("rb") as file:
+            declared = PixelForm.of_png(file.read(_PNG_HEAD))
+        if declared is not None and not audited.covers(declared):
+            shown = one_line(name or offered.path.name, 80)
+            return f"the audit compared {audited.words}, and {shown} holds {declared.words}"
+    return ""
 
 
 def _pass_sentence(statement: Statement, given: Sequence[_ReleaseFiles]) -> str:

@@ -22,9 +22,9 @@ from memorisk.audits.generated.sets import select_rows, stack_stores
 from memorisk.audits.synthesize.ledger import Block, Ledger, StoredForm, read_images, store_of_drawn
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
-from memorisk.images.clean_set import encode_png
 from memorisk.images.copies.near_copies import SamePixels
 from memorisk.images.pixels import hash_pixels
+from memorisk.images.plain_png import encode_png
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Generator
 from memorisk.runs.workload import Progress, no_progress

@@ -29,9 +29,9 @@ from memorisk.audits.filter.calibration import (
 from memorisk.audits.filter.decisions import Decision, real_share
 from memorisk.audits.filter.run import kept_sha256
 from memorisk.audits.filter.screening import Matches, Screening, ScreeningDetector, open_detectors, open_screening
-from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
+from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.generated.sets import Source, source_name
-from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.analysis import (
     KEPT,
     REJECTED,
@@ -52,7 +52,7 @@ from memorisk.audits.synthesize.options import SynthesizeOptions, synthesize_opt
 from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
 from memorisk.audits.synthesize.rounds import DrawScreening, LoopFolders, run_rounds
-from memorisk.audits.synthesize.sets import HELD_OUT, RealSets, read_real
+from memorisk.audits.synthesize.sets import RealSets, read_real
 from memorisk.audits.synthesize.table_three import COMPLETION_FILE
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
 from memorisk.images.alterations.plants import planted_kinds
@@ -283,9 +283,7 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
         copies = bound_copies(ledger, options)
         evidence = replace(evidence, filtered=filtered, ledger=ledger, copies=copies, audited=audited, table_three=row)
     result = analyse_loop(evidence, options, names)
-    sets = real.filter
-    write_listing(run.path, {TRAIN: sets.train, CALIBRATION: sets.calibration, HELD_OUT: real.held}, names)
-    result.save(run.path, beside=(FILES,))
+    result.save(run.path)
     _write_tables(run, result)
     pictures = None
     if options.gallery and not options.redact and evidence.ledger is not None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.audits.generated.compared import COMPARED, ComparedImages
 from memorisk.audits.generated.distances import find_pixel_copies, measure_distances
 from memorisk.audits.generated.evidence import DetectorView, Pairing, SyntheticEvidence, logit_histogram, read_pairing
 from memorisk.audits.generated.features import (
@@ -42,7 +43,7 @@ from memorisk.audits.generated.sets import (
     source_name,
 )
 from memorisk.audits.generated.terms import missing_patients
-from memorisk.audits.pseudonyms import FILES, Pseudonyms, write_listing
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
@@ -51,7 +52,12 @@ from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
 from memorisk.audits.synthetic.verdict import NO_HELD_OUT, NO_PATIENTS
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.near_copies import RULE_IMAGES
+from memorisk.images.options import ImageOptions
+from memorisk.images.pixel_form import PixelForm
+from memorisk.images.pixels import PixelRule, one_channel
 from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.images.store import ImageStore
+from memorisk.images.store_writer import manifest_sources
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.environment import check_device, machine, versions
@@ -77,6 +83,8 @@ class SyntheticPlan:
 
     Attributes:
         images: In each set.
+        compared: Form of the pixels that are compared: a pass is about these alone.
+        first_file: Form of the first generated image as its file holds it; None for images in no file.
         patients: Training and held-out ones; images where no patients are given.
         left_out: Held-out patients left out since an image of theirs is a training image.
         features: What compares images.
@@ -91,6 +99,8 @@ class SyntheticPlan:
     """
 
     images: dict[str, int]
+    compared: PixelForm
+    first_file: PixelForm | None
     patients: dict[str, int]
     left_out: int
     features: str
@@ -122,6 +132,8 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REV
     shortest = possible_list(train, held, level) if m else None
     return SyntheticPlan(
         images={"training": n, "synthetic": s, "held out": m},
+        compared=PixelForm.of_array(sets.synthetic.images[0]),
+        first_file=_first_file(sets.synthetic, options.of_synthetic()),
         patients={"training": len(train), "held out": len(held)},
         left_out=sets.shared_patients,
         features=" and ".join(display_names(detectors)),
@@ -133,6 +145,14 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REV
         lacking=tuple(_lacking(sets, plants, options)),
         notes=(*sets.notes, *_counted(sets)),
     )
+
+
+def _first_file(store: ImageStore, options: ImageOptions) -> PixelForm | None:
+    """Return the form of a set's first image before it was brought to size and channels."""
+    if store.manifest.root is None:
+        return None
+    first = manifest_sources(store.manifest.subset(np.arange(1)))[0]
+    return PixelForm.of_array(one_channel(PixelRule.of(options).read(first)))
 
 
 def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[str]:
@@ -267,8 +287,8 @@ def audit_synthetic(
             if kept.known:
                 run.log("goes on", alignments=len(kept.known))
             result = analyse_synthetic(evidence, options, names, noted, kept)
-        write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held}, names)
-        result.save(run.path, beside=(FILES,))
+        ComparedImages.of(sets.synthetic).write(run.path)
+        result.save(run.path, beside=(COMPARED,))
         asked = write_review(run.path, result.tables["review"])
         wanted = options.gallery and not options.redact
         pictures = pair_pictures(sets, result, names) if wanted else None

@@ -24,8 +24,6 @@ import pandas as pd
 from torch import nn
 
 from memorisk.audits.generated.knowledge import trained_on_more, unknown_weights
-from memorisk.audits.generated.sets import HELD_OUT, TRAIN
-from memorisk.audits.pseudonyms import write_listing
 from memorisk.audits.watch.callbacks import lightning_callback, trainer_callback
 from memorisk.audits.watch.drawn_images import Sample, preserve_random_state, sample_generator, sample_pipeline
 from memorisk.audits.watch.evaluations import LISTED_COLUMNS, EvaluationLog, Tracker, open_trackers
@@ -411,7 +409,6 @@ class MemorizationWatch:
         """Make the folder, when there is something to write to it."""
         if not (folder / CONFIG).is_file():
             private_folder(folder)
-            write_listing(folder, {TRAIN: self.real.train, HELD_OUT: self.real.held})
             write_text(folder / CONFIG, dump_yaml(self._config()))
 
     def _config(self) -> dict[str, Any]:

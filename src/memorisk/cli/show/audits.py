@@ -99,6 +99,7 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
         listed = "none: no held-out images, hence distances only"
     lines = [
         ("images", ", ".join(f"{what} {n:,}" for what, n in plan.images.items())),
+        ("compared", _compared(plan)),
         ("patients", ", ".join(f"{what} {n:,}" for what, n in plan.patients.items())),
         ("left out", f"{plan.left_out:,} held-out patients with a training image"),
         ("features", plan.features),
@@ -111,6 +112,14 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
         *(("note", note) for note in plan.notes),
     ]
     print_rows(console, lines)
+
+
+def _compared(plan: "SyntheticPlan") -> str:
+    """Say which pixels a pass is about, and what of the files it is not."""
+    said = f"{plan.compared.words}; a pass is about these, and memorisk release writes no others"
+    if plan.first_file is None or plan.compared.covers(plan.first_file):
+        return said
+    return f"{said}. The first generated file holds {plan.first_file.words}: give settings that keep what goes out"
 
 
 def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from memorisk.images.containers.safetensors import tensors_of
 from memorisk.models.blackbox.export_graph import ExportGraph, read_archive
 from memorisk.models.blackbox.predictors import BlackBoxModel, predict_in_batches
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.released_weights import released_sha256
 from memorisk.models.weight_files import head_and_stem
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
@@ -95,11 +95,10 @@ def open_named(
     if num_classes is not None and outputs != num_classes:
         raise InputError(f"weights file {one_line(file.name)} has a head of {outputs} classes, not {num_classes}")
     notes: list[str] = []
-    model = create_model(name, num_classes=outputs, weights=file, on_note=notes.append, **sized)
+    model = create_model(name, num_classes=outputs, weights=file, on_note=notes.append, trained=True, **sized)
     facts = {"kind": "network", "network": one_line(name, 80), "file": one_line(file.name, 120)}
     facts |= {"fingerprint": file_fingerprint(file), "notes": notes, "device": str(where)}
-    if (tensors := tensors_of(file)) is not None:
-        facts["tensors_sha256"] = tensors
+    facts["tensors_sha256"] = released_sha256(model)
     return BlackBoxModel(name, _module_ask(model, where, threads), facts, PROPAGATED_ERRORS)
 
 

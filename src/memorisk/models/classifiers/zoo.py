@@ -54,6 +54,7 @@ def create_model(
     weights: str | Path | None = None,
     seed: int,
     on_note: Note | None = None,
+    trained: bool = False,
 ) -> nn.Module:
     """A network by name.
 
@@ -65,6 +66,7 @@ def create_model(
         weights: None or "none" for random initialisation; "default" or a timm tag to *download* weights; or a file.
         seed: Decides the random initialisation (also of a new head); global random state is left as it was.
         on_note: Called with a sentence for each thing done to make weights fit (`load_weights`).
+        trained: The file of weights is this very network's, head and all.
 
     Returns:
         The network on the CPU; for a specification with a frozen trunk, only its head requires gradients.
@@ -87,7 +89,7 @@ def create_model(
         else:
             model = _build_timm(spec, num_classes, in_chans, image_size, tag or "")
     if kind == "file":
-        load_weights(model, str(weights), on_note=on_note)
+        load_weights(model, str(weights), on_note=on_note, trained=trained)
     if spec.frozen_trunk:
         freeze_trunk(model)
     return model

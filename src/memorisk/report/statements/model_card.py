@@ -6,7 +6,7 @@ for Markdown or HTML.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from memorisk.report.statements.statement import WAYS, AuditStatement, Figure, Statement
+from memorisk.report.statements.statement import WAYS, AuditStatement, Figure, Released, Statement
 from memorisk.report.text import visible
 
 HEADING = "## Privacy: what the model remembers of people"
@@ -68,10 +68,15 @@ def _released(statement: Statement) -> Iterator[str]:
         return
     yield from ("These results are about the following, and about nothing else:", "")
     rows = [
-        [one.what, one.form, f"`{one.sha256}`", f"{one.files:,}", ", ".join(str(n + 1) for n in one.audits)]
+        [_what(one), one.form, f"`{one.sha256}`", f"{one.files:,}", ", ".join(str(n + 1) for n in one.audits)]
         for one in statement.released
     ]
     yield from _table(("What", "Form", "SHA-256", "Files", "Runs"), rows)
+
+
+def _what(released: Released) -> str:
+    """Name what is released, of images with size, channels and depth."""
+    return released.what if released.pixels is None else f"{released.what}, {released.pixels.words}"
 
 
 def _audit(number: int, audit: AuditStatement) -> Iterator[str]:

@@ -196,7 +196,7 @@ def _what(statement: Statement) -> Text:
 
 def _released(one: Released) -> str:
     """Name a file or folder with the first digits of its checksum."""
-    what = "a model" if one.what == "weights" else "images"
+    what = "a model" if one.pixels is None else f"images of {one.pixels.words}"
     return f"{what} in {plural(one.files, 'file', 'files')} (checksum begins {one.sha256[:12]})"
 
 

@@ -1,7 +1,7 @@
 """A privacy statement: what finished runs say of what is to be released, for machines; ``privacy-statement.json``.
 
 It is the predicate of an in-toto Statement, whose subjects are the released files and the results of the runs
-(`memorisk.report.statements.envelope`); its form is ``schemas/privacy-statement-2.json`` (docs/release.md). Reading
+(`memorisk.report.statements.envelope`); its form is ``schemas/privacy-statement-3.json`` (docs/release.md). Reading
 one needs only Python's own library, so that a gate on releases runs where neither PyTorch nor an image library is
 installed. `describe_differences` says how the files of a release differ from those that were audited.
 """
@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Literal, Self, get_args
 
+from memorisk.images.pixel_form import PixelForm
 from memorisk.report.statements.envelope import InTotoStatement, ResourceDescriptor
 from memorisk.report.statements.json_documents import load_schema, violations
 from memorisk.runs.checksums import listing_sha256
 from memorisk.runs.errors import InputError, one_line
 
-FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 2, "privacy-statement-2"
+FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 3, "privacy-statement-3"
 LISTS = {"level": 0.1, "correction": "bh"}
 """Of the list that a verdict rests on: verdicts of the first form were given at what was asked for."""
 LISTED = ("classifier", "losses", "synthetic")
@@ -144,6 +145,8 @@ class Released:
     files: int
     bytes: int | None
     """None where the file was not at hand when the statement was written."""
+    pixels: PixelForm | None
+    """Form of the pixels that were compared; None for weights."""
     audits: tuple[int, ...]
     """Places of the runs that looked at it."""
 
@@ -218,7 +221,7 @@ class Statement:
         if predicate.get("format_version") != VERSION:
             version = one_line(predicate.get("format_version"), 20)
             raise InputError(
-                f"{name} has format version {version}, known here is {VERSION}: use the memorisk that wrote it"
+                f"{name} has format version {version}, known here is {VERSION}: write it again with memorisk statement"
             )
         if odd := next(violations(predicate, load_schema(SCHEMA)), None):
             raise InvalidStatementError(
@@ -276,7 +279,9 @@ def _released(record: Mapping[str, Any], subject: Sequence[ResourceDescriptor], 
         raise InvalidStatementError(
             f"{name} is not whole: its files are not those of {one_line(own, 40)}; write it again"
         )
-    return Released(**_tuples({k: v for k, v in record.items() if k != "name"}), listing=listing)
+    pixels = None if record["pixels"] is None else PixelForm(**record["pixels"])
+    rest = {k: v for k, v in record.items() if k not in ("name", "pixels")}
+    return Released(**_tuples(rest), listing=listing, pixels=pixels)
 
 
 def content_sha256(predicate: Mapping[str, Any], subject: Sequence[ResourceDescriptor]) -> str:

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from memorisk.images.clean_set import encode_png
+from memorisk.images.plain_png import encode_png
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.generators import Draw, Generator
 from memorisk.models.settings import SamplingOptions

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.images.clean_set import encode_png
+from memorisk.images.plain_png import encode_png
 from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.models.generators.generators import Generator, load_generator
 from memorisk.models.settings import SamplingOptions

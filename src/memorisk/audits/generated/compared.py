@@ -1,0 +1,77 @@
+"""The pixels that the audit of a generated set compared: ``compared.parquet`` in its run folder.
+
+A release is bytes, and an audit looks at pixels of one size, with so many channels and bits. The listing has a hash of
+these pixels for each image, in the order of the set, and why each file that was not read was not. A statement accepts
+only files that hold these pixels and nothing else (`memorisk.audits.release.released_images`).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.pixel_form import PixelForm
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import read_table, write_table
+
+COMPARED = "compared.parquet"
+_COLUMNS = ("pixels", "label", "height", "width", "channels", "bits", "reason")
+
+
+@dataclass(frozen=True)
+class ComparedImages:
+    """The images of a set as an audit compared them.
+
+    Attributes:
+        pixels: Hash of the pixels of each image, in the order of the set.
+        labels: Label of each, empty without one.
+        form: Size, channels and depth of all of them; None where no image was read.
+        unread: Reason for each file that was not read.
+    """
+
+    pixels: tuple[str, ...]
+    labels: tuple[str, ...]
+    form: PixelForm | None
+    unread: tuple[str, ...]
+
+    @classmethod
+    def of(cls, store: ImageStore) -> Self:
+        """List the images of a store."""
+        return cls(
+            pixels=tuple(store.pixel_hashes.tolist()),
+            labels=tuple(store.manifest.labels.tolist()),
+            form=PixelForm.of_array(store.images[0]) if len(store.images) else None,
+            unread=(*store.skipped["reason"].astype(str), *store.manifest.skipped["reason"].astype(str)),
+        )
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the listing of a run.
+
+        Args:
+            folder: The run folder.
+
+        Raises:
+            InputError: An earlier memorisk wrote the run, without a listing.
+        """
+        if not (folder / COMPARED).is_file():
+            raise InputError(
+                f"{one_line(folder)} has no {COMPARED}: an earlier memorisk wrote it; issue the run's command again"
+            )
+        table = read_table(folder / COMPARED)
+        read = (table["reason"] == "").to_numpy(dtype=bool)
+        rows = table.loc[read]
+        form = None if not len(rows) else PixelForm(*(int(rows[name].iloc[0]) for name in _COLUMNS[2:6]))
+        return cls(tuple(rows["pixels"]), tuple(rows["label"]), form, tuple(table.loc[~read, "reason"]))
+
+    def write(self, folder: Path) -> None:
+        """Write the listing into a run folder."""
+        form = self.form or PixelForm(0, 0, 0, 0)
+        shape = (form.height, form.width, form.channels, form.bits)
+        read = [(*row, *shape, "") for row in zip(self.pixels, self.labels, strict=True)]
+        unread = [("", "", 0, 0, 0, 0, reason) for reason in self.unread]
+        table = pd.DataFrame([*read, *unread], columns=list(_COLUMNS), dtype=object)
+        write_table(folder / COMPARED, table.astype(dict.fromkeys(_COLUMNS[2:6], np.int64)))
