@@ -11,7 +11,7 @@ from memorisk.audits.filter.decisions import exposed_patients
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.result import ExposedPatients, FilterNumbers
 from memorisk.audits.filter.screening import Matches, Screening
-from memorisk.audits.filter.verdict import filter_verdict
+from memorisk.audits.filter.verdict import kept_verdict
 from memorisk.audits.filter.wording import exposed_as
 from memorisk.cli.show.synthetic_sets import show_filter
 from memorisk.images.copies.near_copies import ORIENTATIONS, SamePixels

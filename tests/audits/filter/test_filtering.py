@@ -17,7 +17,7 @@ from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.result import FilterNumbers, FilterSummary
 from memorisk.audits.filter.run import FilterPlan, filter_synthetic
-from memorisk.audits.filter.verdict import WEAK_DETECTOR, filter_verdict, is_weak_alone
+from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
 from memorisk.audits.generated.sets import select_rows
 from memorisk.cli.show.synthetic_sets import show_filter
 from memorisk.models.copy_detectors import load_detector
@@ -39,14 +39,6 @@ from tests.commands import answer, refusal
 from tests.training.siamese import latents_of, patients
 
 KEPT = "kept"
-
-
-def verdict_of(numbers: dict[str, Any], **how: Any) -> dict[str, Any]:
-    return filter_verdict(from_json(FilterNumbers, numbers), filter_options({"detector": "pixels"}), **how)
-
-
-def weak_alone(found: Result) -> bool:
-    return is_weak_alone(found.status, from_json(FilterSummary, found.summary).numbers)
 
 
 def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
