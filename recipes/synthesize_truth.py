@@ -4,7 +4,7 @@
 
 Two real sets at 32 pixels. A detector of copies is trained on some lesions of HAM10000, and chooses in both sets: no
 chest X-ray trained it, and none of the skin images that are used later. The people of each set are divided at random
-into those that a generator copies, calibration, held-out people and strangers. Two generators draw: one that copies a
+into those that a generator copies, calibration people and strangers. Two generators draw: one that copies a
 training image in 3 of 10 draws and else shows a stranger, so that the truth is known, and a diffusion transformer that
 was trained for long on few images. `memorisk synthesize` fills a set from each; SqueezeNet, with ImageNet's
 weights, audits it. Beside it the same loop with a threshold that nothing reaches. What is done already is read again.
@@ -32,7 +32,8 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.models.generators.generators import Draw, Generator, check_draw
 from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.report.result import Result
-from memorisk.runs.files import write_text
+from memorisk.runs.files import read_table, write_text
+from memorisk.statistics.copies.set_memorization import nearness_test
 from memorisk.training.detectors.command import train_detector
 from memorisk.training.generators.fit import fit_generator
 from memorisk.training.generators.options import GeneratorOptions
@@ -55,9 +56,10 @@ NOTHING = ("1e9",)
 TEXT = f"""Two real sets at {SIZE} x {SIZE} pixels. What chooses is a detector of
 copies (LCMem on pixels, {DETECTOR["backbone"]}, from random weights) trained on 30% of the lesions of HAM10000 and on
 nobody else: none of them is used again, and it never saw a chest X-ray. Everybody else is divided at random into people
-whom the generator copies (HAM10000: 100 with an image each; NIH: 60 patients with at most two), calibration, held-out
-people and strangers; nearly identical images are of one identity. The guarantee is about {", ".join(FAMILIES)}, chosen
-after looking at how many calibration identities single families reject; nothing else was chosen by its result.
+whom the generator copies (HAM10000: 100 with an image each; NIH: 60 patients with at most two), calibration people, who
+are the audit's held-out people, too, and strangers; nearly identical images are of one identity. The guarantee is about
+{", ".join(FAMILIES)}, chosen after looking at how many calibration identities single families reject; nothing
+else was chosen by its result.
 
 *copies 3 of 10*: draws that are, with probability {COPYING}, a copy of a training image of one of those families, its
 strength drawn from the family, and else a stranger's image, so that the truth is known. *DiT of these people alone*: a
@@ -84,14 +86,13 @@ class Setting:
     each: int
     """Their images, at most."""
     calibration: float
-    held: float
     miss_rate: float
     read: dict[str, Any] = field(default_factory=dict)
 
 
 SETTINGS = (
-    Setting("HAM10000", "ham10000_224", 0.30, 100, 1, 0.25, 0.25, 0.05),
-    Setting("NIH", "nih_cxr14_64/NIH1000", 0.0, 60, 2, 0.30, 0.30, 0.10, {"group_from": r"^(\d+)_"}),
+    Setting("HAM10000", "ham10000_224", 0.30, 100, 1, 0.50, 0.05),
+    Setting("NIH", "nih_cxr14_64/NIH1000", 0.0, 60, 2, 0.60, 0.10, {"group_from": r"^(\d+)_"}),
 )
 
 
@@ -124,7 +125,6 @@ class People:
             "detector": round(setting.detector * len(names)),
             "train": setting.train,
             "calibration": round(setting.calibration * len(names)),
-            "held": round(setting.held * len(names)),
         }
         ends = [*np.cumsum([0, *sizes.values()]).tolist(), len(names)]
         parts = zip((*sizes, "strangers"), itertools.pairwise(ends), strict=True)
@@ -206,14 +206,16 @@ def looped(
     how = {"sampler": "ddim", "sampling_steps": 25, "seed": SEED, "images": images}
     found = synthesize(
         people.part("train"), out, generator=generator, calibration=people.part("calibration"),
-        held_out=people.part("held"), detector=(str(detector),), auditor=AUDITOR.format(data=people.data),
+        detector=(str(detector),), auditor=AUDITOR.format(data=people.data),
         miss_rate=people.setting.miss_rate, threshold=threshold, one_image_per_patient=True, families=FAMILIES, **how,
     )  # fmt: skip
     assert isinstance(found, Result)
     return found
 
 
-def row_of(people: People, name: str, generator: Generator, result: Result, screened: bool) -> dict[str, str]:
+def row_of(
+    people: People, name: str, generator: Generator, result: Result, out: Path, screened: bool
+) -> dict[str, str]:
     """What one loop came to."""
     v, ledger = result.verdict, result.per_image
     kept = ledger["kept"].to_numpy(dtype=bool) if "kept" in ledger else np.zeros(0, dtype=bool)
@@ -233,12 +235,14 @@ def row_of(people: People, name: str, generator: Generator, result: Result, scre
     audited = v["audited"]
     if audited is None:
         return row | dict.fromkeys(("patients flagged", "held-out", "nearer: D", "p"), "-")
-    near = audited["nearer"]
+    real = read_table(out / "audit" / "tables" / "real_images.parquet")
+    sides = [real[real["part"] == part] for part in ("training", "held out")]
+    near = nearness_test(*(side["distance"] for side in sides), *(side["group"] for side in sides))
     return row | {
-        "patients flagged": f"{audited['n_listed']} of {near['n_train']}",
-        "held-out": f"{near['n_held']}",
-        "nearer: D": f"{near['statistic']:.3f}",
-        "p": f"{near['p_value']:.2g}",
+        "patients flagged": f"{audited['n_listed']} of {near.n_train}",
+        "held-out": f"{near.n_held}",
+        "nearer: D": f"{near.statistic:.3f}",
+        "p": f"{near.p_value:.2g}",
     }
 
 
@@ -263,7 +267,7 @@ def measured(data: Path, runs: Path, steps: int, images: int, only: str | None) 
         for (name, generator), screened in itertools.product(made.items(), (True, False)):
             out = folder / f"{'screened' if screened else 'all'}-{list(made).index(name)}"
             result = looped(people, generator, detector, out, images, () if screened else NOTHING)
-            rows.append(row_of(people, name, generator, result, screened))
+            rows.append(row_of(people, name, generator, result, out, screened))
             print(rows[-1], file=sys.stderr, flush=True)
     return rows
 

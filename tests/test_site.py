@@ -20,7 +20,6 @@ from memorisk import _PUBLIC
 from memorisk.audits.classifier.pages import wording as classifier_words
 from memorisk.audits.feature import page as feature_page
 from memorisk.audits.filter import wording as filter_words
-from memorisk.audits.synthesize import page as synthesize_words
 from memorisk.audits.synthetic import wording as synthetic_words
 from memorisk.cli.program import app
 from tests.commands import refusal
@@ -38,10 +37,7 @@ _FETCHING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "so
 HEADLINES = (
     classifier_words.HEADLINES,
     feature_page.TITLES,
-    {"weak": ("undecided", filter_words.WEAKLY)},
-    {"unguaranteed": ("undecided", filter_words.UNGUARANTEED), "nothing": synthesize_words.NOTHING},
-    filter_words.HEADLINES,
-    synthesize_words.HEADLINES,
+    {"few": ("undecided", filter_words.NO_THRESHOLD)},
     synthetic_words.HEADLINES,
 )
 """Kind and words of every verdict."""

@@ -1190,7 +1190,9 @@ def filter_synthetic(
     confidence: float = 0.95,
     threshold: str | Sequence[str] = (),
     seed: int = 0,
-    fail_on: Literal["no-guarantee", "never"] = "no-guarantee",
+    auditor: str | None = None,
+    plant_kinds: str | Sequence[str] = (),
+    fail_on: Literal["copied", "never"] = "copied",
     gallery: bool = False,
     redact: bool = False,
     pseudonymise: bool = False,
@@ -1228,20 +1230,22 @@ def filter_synthetic(
     job_memory: str | None = None,
     worker_silence: float | None = None,
 ) -> Result:
-    """Write the synthetic images that no detector takes for a copy of a training image, with a guarantee or not at all.
+    """Write the synthetic images that no detector takes for a copy of a training image, and audit what was written.
 
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         synthetic: The images it made: a folder, a table, .npy or .npz, or their manifest.
         out: The folder for the kept set and the report: new, empty, or one of the same filter to write again.
-        calibration: Real images of people whom neither the generator nor a detector has seen.
+        calibration: Real images of people whom neither the generator nor a detector has seen; the held-out people of
+            the audit.
         progress: Called with (stage, done, total).
         dry_run: Decode the images, count, and return what could be promised, without features.
         **settings: Any field of `FilterOptions`.
 
     Returns:
-        The result, which is also saved in ``out``; or the plan.
+        The result, which is also saved in ``out``, with the status of the audit, whose run is ``out/audit``; or the
+        plan.
 
     Raises:
         InputError: Bad input or settings; nothing was written to ``out``.
@@ -1249,7 +1253,7 @@ def filter_synthetic(
 
     Example:
         >>> result = filter_synthetic("train/", "made/", "out/", detector="d/", calibration="new/")  # doctest: +SKIP
-        >>> result.verdict["guarantee"], result.verdict["n_kept"]  # doctest: +SKIP
+        >>> result.status, result.verdict["guarantee"], result.verdict["n_kept"]  # doctest: +SKIP
     """
 
 @overload
@@ -1276,7 +1280,9 @@ def filter_synthetic(
     confidence: float = 0.95,
     threshold: str | Sequence[str] = (),
     seed: int = 0,
-    fail_on: Literal["no-guarantee", "never"] = "no-guarantee",
+    auditor: str | None = None,
+    plant_kinds: str | Sequence[str] = (),
+    fail_on: Literal["copied", "never"] = "copied",
     gallery: bool = False,
     redact: bool = False,
     pseudonymise: bool = False,
@@ -1645,7 +1651,6 @@ def synthesize(
     *,
     generator: str | Path | Generator,
     calibration: ImageSource | Manifest | ImageStore | None = None,
-    held_out: ImageSource | Manifest | ImageStore | None = None,
     progress: Callable[[str, int, int], None] = ...,
     dry_run: Literal[False] = False,
     images: int = 1000,
@@ -1654,9 +1659,6 @@ def synthesize(
     most_tries: int = 20,
     keep_rejected: bool = False,
     threads: int = 1,
-    auditor: str | None = None,
-    held_out_split: str | None = None,
-    plant_kinds: str | Sequence[str] = (),
     quality: str | None = None,
     detector: str | Sequence[str] = ("default",),
     measure: str = "auto",
@@ -1673,7 +1675,9 @@ def synthesize(
     confidence: float = 0.95,
     threshold: str | Sequence[str] = (),
     seed: int = 0,
-    fail_on: Literal["no-guarantee", "never"] = "no-guarantee",
+    auditor: str | None = None,
+    plant_kinds: str | Sequence[str] = (),
+    fail_on: Literal["copied", "never"] = "copied",
     gallery: bool = False,
     redact: bool = False,
     pseudonymise: bool = False,
@@ -1716,21 +1720,22 @@ def synthesize(
     batch: int = 64,
     python_path: str | Path | Sequence[str | Path] = (),
 ) -> Result:
-    """Draw images until as many as asked for pass the detectors, with a guarantee or not at all.
+    """Draw images until as many as asked for pass the detectors, and audit what was kept.
 
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         out: The folder for the kept set, the ledger and the report: new, empty, or one of the same loop to go on with.
         generator: A folder of ``memorisk train generator``, ``module:function``, or what `load_generator` gave.
-        calibration: Real images of people whom neither the generator nor a detector has seen.
-        held_out: Real images of others whom neither has seen, for the audit of the kept set.
+        calibration: Real images of people whom neither the generator nor a detector has seen; the held-out people of
+            the audit.
         progress: Called with (stage, done, total).
         dry_run: Draw one batch, calibrate, count, and return what could be promised; nothing is written.
         **settings: Any field of `SynthesizeOptions`.
 
     Returns:
-        The result, which is also saved in ``out``; or the plan.
+        The result, which is also saved in ``out``, with the status of the audit, whose run is ``out/audit``; or the
+        plan.
 
     Raises:
         InputError: Bad input or settings; nothing was written to ``out``.
@@ -1748,7 +1753,6 @@ def synthesize(
     *,
     generator: str | Path | Generator,
     calibration: ImageSource | Manifest | ImageStore | None = None,
-    held_out: ImageSource | Manifest | ImageStore | None = None,
     progress: Callable[[str, int, int], None] = ...,
     dry_run: Literal[True],
     images: int = 1000,
@@ -1757,9 +1761,6 @@ def synthesize(
     most_tries: int = 20,
     keep_rejected: bool = False,
     threads: int = 1,
-    auditor: str | None = None,
-    held_out_split: str | None = None,
-    plant_kinds: str | Sequence[str] = (),
     quality: str | None = None,
     detector: str | Sequence[str] = ("default",),
     measure: str = "auto",
@@ -1776,7 +1777,9 @@ def synthesize(
     confidence: float = 0.95,
     threshold: str | Sequence[str] = (),
     seed: int = 0,
-    fail_on: Literal["no-guarantee", "never"] = "no-guarantee",
+    auditor: str | None = None,
+    plant_kinds: str | Sequence[str] = (),
+    fail_on: Literal["copied", "never"] = "copied",
     gallery: bool = False,
     redact: bool = False,
     pseudonymise: bool = False,

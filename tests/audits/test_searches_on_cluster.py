@@ -78,7 +78,6 @@ def test_a_loop_that_draws_screens_and_is_audited(both: Both, tmp_path: Path, mo
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     write_loop_folders(tmp_path)
     told = {"generator": f"{HERE}:copying", "seed": 1, "images": 40, "calibration": str(tmp_path / "new")}
-    told |= {"held_out": str(tmp_path / "held"), "auditor": "pca:16"}
     sent = both(memorisk.synthesize, tmp_path / "train", **told, **OF_LOOP)
     assert sent["run_search"] > 10
 

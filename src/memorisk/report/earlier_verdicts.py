@@ -1,8 +1,9 @@
 """Verdicts that an earlier rule gave and that may not stand; report, gate and statement tell them as undecided.
 
 A pass of the first form did not ask what the audit would have noticed. A pass of the second did not ask whether
-patients were told apart (classifier), or whether the images could be seen for what they are (synthetic). A promise of
-the first form left people out for looking like others, and did not hold where people look alike. A failure of
+patients were told apart (classifier), or whether the images could be seen for what they are (synthetic). A pass of
+`filter` below the third form, and of `synthesize` below the fourth, needed no audit of the kept set. A promise of the
+first form left people out for looking like others, and did not hold where people look alike. A failure of
 `audit feature` by controls alone did not ask whether models that never saw the mark fail so, too. All other failures,
 and what was undecided, are told as they were. This is the one place that knows the form of a verdict's rule; it needs
 Python's own library alone.
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
     from memorisk.report.result import Result
 
 FORMS: Mapping[str, int] = {
-    "filter": 2,
     "feature": 2,
-    **dict.fromkeys(("synthetic", "synthesize"), 3),
-    **dict.fromkeys(("classifier", "losses"), 4),
+    **dict.fromkeys(("synthetic", "filter"), 3),
+    **dict.fromkeys(("classifier", "losses", "synthesize"), 4),
 }
 """Form of the verdict's rule by kind of run: of a classifier in ``rule["form"]`` of ``verdict.json``, of others in its
 ``schema``, of any in ``settings["verdict_form"]`` of a statement. Verdicts of other kinds stand."""

@@ -10,7 +10,7 @@ from memorisk.images.copies.near_copies import thumbnails
 from tests.audits.synthetic.making import parts
 
 N_TRAIN, N_NEW, N_SET, COPIED = 150, 119, 60, 10
-OF = {"group_from": r"([a-z]+\d+)_", "detector": "pixels"}
+OF = {"group_from": r"([a-z]+\d+)_", "detector": "pixels", "auditor": "pca:16"}
 IDENTICAL, BROKEN = "c1/s010_0.png", "c0/broken.png"
 
 

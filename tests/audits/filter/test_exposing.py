@@ -11,7 +11,7 @@ from memorisk.audits.filter.decisions import exposed_patients
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.result import ExposedPatients, FilterNumbers
 from memorisk.audits.filter.screening import Matches, Screening
-from memorisk.audits.filter.verdict import filter_verdict
+from memorisk.audits.filter.verdict import kept_verdict
 from memorisk.audits.filter.wording import exposed_as
 from memorisk.cli.show.synthetic_sets import show_filter
 from memorisk.images.copies.near_copies import ORIENTATIONS, SamePixels
@@ -72,25 +72,18 @@ def test_patients_at_whom_a_score_only_points_are_not_called_exposed(nothing: Re
 
 def test_nothing_kept_is_told_apart_from_no_guarantee(nothing: Result, place: Path, capsys) -> None:
     v, page = nothing.verdict, (place / "nothing" / "report.html").read_text()
-    assert (v["status"], v["gate"], v["n_kept"]) == ("fail", "nothing-kept", 0)
+    assert (v["status"], v["n_kept"], v["audited"]) == ("undecided", 0, None)
+    assert "every one of the" in v["why"][0]
     assert "a higher --threshold" in v["what_would_decide"][0]
     assert "The threshold that the guarantee asks for" not in page
     assert "Nothing was kept" in page
     show_filter(nothing, place / "nothing", as_json=False)
     assert "NOTHING WAS KEPT" in capsys.readouterr().out
-    numbers, settings = nothing.summary["numbers"], {"detector": "pixels"} | OF
-    some = filter_verdict(from_json(FilterNumbers, numbers | {"n_kept": 1}), filter_options(settings))
-    assert (some["status"], some["gate"]) == ("undecided", "no-guarantee")
+    numbers = nothing.summary["numbers"]
     promised = numbers | {"threshold_by": "guarantee", "guarantee": "a promise", "real_rejected": None}
-    found = filter_verdict(from_json(FilterNumbers, promised), filter_options(settings))
-    assert (found["status"], found["gate"]) == ("fail", "nothing-kept")
+    found = kept_verdict("filter", from_json(FilterNumbers, promised), filter_options(OF | {"fail_on": "never"}))
+    assert (found["status"], found["gate"]) == ("undecided", "never")
     assert "a detector that tells copies" in found["what_would_decide"][0]
-    assert (
-        filter_verdict(from_json(FilterNumbers, promised), filter_options(settings | {"fail_on": "never"}))["gate"]
-        == "never"
-    )
-    unfiltered = numbers | {"filtered": False, "lacking": []}
-    assert filter_verdict(from_json(FilterNumbers, unfiltered), filter_options(settings))["gate"] == "no-guarantee"
 
 
 def test_a_training_image_mirrored_or_turned_is_a_certain_copy(place: Path) -> None:

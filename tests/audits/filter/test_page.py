@@ -35,7 +35,8 @@ def test_the_order_is_that_of_the_questions(browser: Chromium, place: Path, filt
     browser.open(place / "out" / "report.html")
     heads = browser.evaluate("[...document.querySelectorAll('.sections h2')].map(h => h.textContent)")
     assert heads == [
-        "What is promised", "What it cost", "Whom rejected images point at", "Scores", "Not read",
+        "The kept set, audited", "What is promised", "What it cost", "Whom rejected images point at", "Scores",
+        "Not read",
         "What this does not say", "How it was done",
     ]  # fmt: skip
     words = browser.evaluate("document.body.innerText")

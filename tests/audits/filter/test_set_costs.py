@@ -44,13 +44,18 @@ def test_a_filter_compares_no_more_than_was_counted(sets: Path) -> None:
     held["images"][3] = np.load(sets / "train.npz")["images"][5]
     np.savez(sets / "held.npz", **held)
     asked = {"calibration": sets / "held.npz", "store": sets / "store", "detector": ("pixels",), "miss_rate": 0.3}
+    asked |= {"auditor": "pca:4", "families": ("noise:0.1",)}
     plan = filter_synthetic(sets / "train.npz", sets / "made.npz", sets / "f", dry_run=True, **asked)
     assert isinstance(plan, FilterPlan)
     with counted() as found:
-        filter_synthetic(sets / "train.npz", sets / "made.npz", sets / "f", **asked)
-    assert plan.cost.at_most == ("images_passed", "pairs")
-    assert plan.cost.pairs == 2 * (31 + 21) * 40
-    assert (31 + 21) * 40 <= found.pairs <= plan.cost.pairs
-    assert found.images_passed == plan.cost.images_passed == 0
+        made = filter_synthetic(sets / "train.npz", sets / "made.npz", sets / "f", **asked)
+    assert made.verdict["n_kept"] > 0
+    screening = 2 * (31 + 21) * 40
+    cost = plan.cost
+    assert set(cost.at_most) == {"images_passed", "bytes_images", "bytes_features", "pairs"}
+    assert cost.pairs is not None
+    assert (31 + 21) * 40 <= found.pairs <= cost.pairs  # the audit of the kept set comes on top
+    assert screening < cost.pairs
+    assert found.images_passed == cost.images_passed == 0
     decoded = sum(map(array_bytes, (sets / "store").rglob("images.npy")))
-    assert decoded == plan.cost.bytes_images
+    assert (40 + 22 + 31) * 64 < decoded <= cost.bytes_images  # pyright: ignore[reportOperatorIssue]

@@ -24,7 +24,7 @@ def place(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="session")
 def made(place: Path) -> Result:
     """The whole thing, once, in ``out``: a generator that copies, a filter, and an auditor that took no part."""
-    return run(place, "out", held_out=str(place / "held"), auditor="pca:16", images=N)
+    return run(place, "out", images=N)
 
 
 def run(place: Path, out: str, generator=f"{HERE}:copying", new: str | None = "new", **settings) -> Result:

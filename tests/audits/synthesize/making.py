@@ -12,21 +12,27 @@ from memorisk.models.provenance import SeenImages
 from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from tests.audits.synthetic.making import blended, digits
 
-N_TRAIN, N_NEW, N_HELD = 80, 79, 90
+N_TRAIN, N_NEW = 80, 79
 COPYING = 0.3
-OF = {"detector": "pixels", "families": ("noise:0.1",), "group_from": r"([a-z]+\d+)_", "miss_rate": 0.05}
+OF = {
+    "detector": "pixels",
+    "auditor": "pca:16",
+    "families": ("noise:0.1",),
+    "group_from": r"([a-z]+\d+)_",
+    "miss_rate": 0.05,
+}
 HERE = "tests.audits.synthesize.making"
 
 
 def digit_parts() -> dict[str, np.ndarray]:
-    """Training, new and held-out digits, and those that an honest generator blends."""
+    """Training and new digits, and those that an honest generator blends."""
     images = digits()[np.random.default_rng(3).permutation(1797)]
-    cuts = np.cumsum([N_TRAIN, N_NEW, N_HELD])
-    return dict(zip(("train", "new", "held", "others"), np.split(images, cuts), strict=True))
+    cuts = np.cumsum([N_TRAIN, N_NEW])
+    return dict(zip(("train", "new", "others"), np.split(images, cuts), strict=True))
 
 
 def write_folders(root: Path) -> None:
-    """Folders ``train``, ``new`` and ``held`` of PNG files, a patient an image."""
+    """Folders ``train`` and ``new`` of PNG files, a patient an image."""
     for name, images in digit_parts().items():
         if name != "others":
             (root / name).mkdir()

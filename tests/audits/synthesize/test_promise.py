@@ -1,4 +1,4 @@
-"""What the loop promises, and what it does not: certain copies, families, weak detectors, bounds."""
+"""What the loop promises, and what it does not: certain copies, families, bounds."""
 
 import shutil
 from dataclasses import replace
@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.audits.filter.wording import WEAK
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthesize.result import LoopNumbers
@@ -83,20 +82,6 @@ def test_no_bound_where_training_images_are_not_known(made: Result, place: Path,
     assert "training images are not all known" in page
     assert "nothing bounds how many copies are kept" in page
     assert "Over all places" not in page
-
-
-def test_a_weak_detector_alone_does_not_pass(made: Result, place: Path, capsys) -> None:
-    verdict, out, page = told(made, place, capsys, audited=None, auditor=None)
-    assert verdict["status"] == "undecided"
-    assert "no auditor looked at the set" in verdict["why"][0]
-    assert "--auditor with --held-out images" in verdict["what_would_decide"][0]
-    assert WEAK in out
-    assert WEAK in page[: page.index("What is promised")]
-    passed = made.verdict["audited"] | {"status": "pass", "clean": True}
-    verdict, out, page = told(made, place, capsys, audited=passed)
-    assert (verdict["status"], WEAK in out, WEAK in page) == ("pass", True, True)
-    verdict, out, page = told(made, place, capsys, audited=None, weak_features=False)
-    assert (verdict["status"], WEAK in out, WEAK in page) == ("pass", False, False)
 
 
 def test_who_does_not_calibrate_is_told_in_the_terminal(place: Path, capsys) -> None:

@@ -65,7 +65,7 @@ def test_a_finished_loop_that_was_changed_is_not_given_out_again(made: Result, p
     try:
         table.write_bytes(before + b" ")
         with pytest.raises(InputError, match=r"per_image\.parquet is not what the run wrote.* new --out"):
-            run(place, "out", held_out=str(place / "held"), auditor="pca:16", images=N)
+            run(place, "out", images=N)
         assert (place / "out" / "kept").is_dir()
     finally:
         table.write_bytes(before)
@@ -74,9 +74,9 @@ def test_a_finished_loop_that_was_changed_is_not_given_out_again(made: Result, p
 def test_a_finished_loop_that_an_earlier_rule_passed_is_given_out_as_undecided(made: Result, place: Path) -> None:
     assert verdict_form(made.verdict) == FORMS["synthesize"]
     rewritten(place / "out", place / "earlier", verdict={"status": "pass", "schema": 1})
-    found = run(place, "earlier", held_out=str(place / "held"), auditor="pca:16", images=N)
+    found = run(place, "earlier", images=N)
     assert (found.status, found.verdict["why"]) == ("undecided", [EARLIER_GUARANTEE])
     rewritten(place / "out", place / "second", verdict={"status": "pass", "schema": 2})
-    found = run(place, "second", held_out=str(place / "held"), auditor="pca:16", images=N)
+    found = run(place, "second", images=N)
     assert (found.status, found.verdict["why"]) == ("undecided", [EARLIER_PASS])
     assert found.verdict["guarantee"], "what is promised of single images stands"

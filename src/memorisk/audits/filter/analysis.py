@@ -9,7 +9,7 @@ Pictures are made only when the user asked: a training image, a synthetic one, t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from memorisk.audits.filter.result import (
     FamilyCount,
     FilterNumbers,
     FilterSummary,
+    FinalAudit,
     Fingerprints,
     Promise,
     ScreenedSets,
@@ -29,10 +30,10 @@ from memorisk.audits.filter.result import (
     ScreeningSetup,
     SetNames,
 )
-from memorisk.audits.filter.screening import Screening, ScreeningDetector, detector_names, is_weak
+from memorisk.audits.filter.screening import Screening, ScreeningDetector, detector_names
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
-from memorisk.audits.filter.verdict import filter_verdict
+from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
 from memorisk.audits.filter.wording import REASONS
 from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture, side_by_side
 from memorisk.audits.pseudonyms import Pseudonyms
@@ -65,6 +66,8 @@ class FilterEvidence:
     real_rejected: np.ndarray | None = None
     """[M] of the calibration images."""
     diversity: Sequence[Diversity] = ()
+    audited: FinalAudit | None = None
+    """None where nothing was kept."""
 
     @property
     def missing(self) -> int:
@@ -91,7 +94,7 @@ def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseu
         per_group=tables.per_group(),
         per_class=tables.per_class(),
         summary=to_json(_summary(evidence, numbers, options, names)),
-        verdict=filter_verdict(numbers, options),
+        verdict=kept_verdict("filter", numbers, options) | numbers.in_verdict(),
         tables=further,
     )
     return names.without_paths(result)
@@ -105,7 +108,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
     extra = len(sets.unread) - int((decision.place < 0).sum())  # files that have no row
     by_reason = {reason: int((decision.reason == reason).sum()) for reason in REASONS}
     by_reason["unreadable"] += extra
-    return FilterNumbers(
+    numbers = FilterNumbers(
         units="patients" if sets.groups_given else "images",
         sets=ScreenedSets(
             n_train_images=len(groups),
@@ -132,7 +135,6 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
             families=tuple(family.words for family in evidence.families),
             kinds=tuple(family.name for family in evidence.families),
             not_promised=tuple(not_promised(evidence.families)),
-            weak_features=all(is_weak(detector) for detector in evidence.detectors),
             n_missing_patients=evidence.missing,
             lacking=tuple(
                 FamilyCount(
@@ -152,6 +154,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
         exposed=exposed_patients(screened, groups),
         synthetic_rejected=evidence.synthetic,
         real_rejected=evidence.real,
+        audited=evidence.audited,
         notes=tuple(sets.notes),
         data_hash=Fingerprints(
             training=sets.train.data_hash,
@@ -159,6 +162,9 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
             calibration=None if calibration is None else calibration.data_hash,
         ),
     )
+    doubts = promise_doubts(numbers)
+    promise = replace(numbers.promise, guarantee=None, doubts=tuple(doubts)) if doubts else numbers.promise
+    return replace(numbers, promise=promise)
 
 
 def guarantee_words(evidence: FilterEvidence, options: ScreeningOptions) -> str | None:

@@ -1,4 +1,4 @@
-"""Settings of ``memorisk filter``: what compares images, what the guarantee is about, what is done without one.
+"""Settings of ``memorisk filter``: detectors that choose, families of the promise, and the audit of the kept set.
 
 The same class is the command line, the YAML file and the Python keywords.
 """
@@ -17,6 +17,7 @@ from memorisk.runs.options import (
     InputSize,
     Normalise,
     OneImagePerPatient,
+    PlantKinds,
     Precision,
     TrainSplit,
     Words,
@@ -29,8 +30,8 @@ AUTO, HALF = "auto", "half"
 
 @grouped(
     "statistics",
-    essential="detector calibration one_image_per_patient families miss_rate fail_on device",
-    comparison="detector measure threshold",
+    essential="detector calibration one_image_per_patient auditor families miss_rate fail_on device",
+    comparison="detector measure threshold auditor",
     images="calibration calibration_split calibration_unseen",
 )
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,8 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
     device: Device = "auto"
 
     calibration: str | None = None
-    """Real images of patients unseen by the generator and by every detector; the guarantee is calibrated on them."""
+    """Real images of patients unseen by the generator and by every detector: the guarantee is calibrated on them, and
+    they are the held-out patients of the audit of the kept set."""
     calibration_split: str | None = None
     """Take the calibration images from TRAIN instead: this given split of it, such as test."""
     train_split: TrainSplit = None
@@ -69,9 +71,13 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
     """Reject images with at least this score instead, without a guarantee: a number for each detector, or half for
     P = 0.5."""
     seed: int = 0
-    """Random seed for the pairs and copies of the calibration."""
-    fail_on: Literal["no-guarantee", "never"] = "no-guarantee"
-    """Fail without a guarantee (no-guarantee); never: the exit code is 0 whatever the result."""
+    """Random seed for the pairs and copies of the calibration, and for the copies that the audit plants."""
+    auditor: str | None = None
+    """Detector that audits the kept set and takes no part in choosing it; by default the detector that comes with
+    memorisk, and pixels besides if that one chooses."""
+    plant_kinds: PlantKinds = ()
+    fail_on: Literal["copied", "never"] = "copied"
+    """Fail unless the audit of the kept set passes (copied); never: the exit code is 0 whatever the result."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -87,18 +93,14 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
         self._check_lists()
         if self.calibration is not None and self.calibration_split is not None:
             raise InputError("calibration and calibration_split both say which images calibrate: give one of them")
-        self._check_train_split()
-        if self.calibration_split is not None and self.calibration_split == self.trained_on:
-            raise InputError(f"calibration_split and train_split are both {self.trained_on!r}; name two parts of TRAIN")
-
-    def _check_train_split(self) -> None:
-        """Require a split to calibrate on where a split to train on is named.
-
-        Raises:
-            InputError: There is none.
-        """
         if self.train_split is not None and self.calibration_split is None:
             raise InputError("train_split goes with calibration_split: which part of TRAIN calibrates?")
+        if self.calibration_split is not None and self.calibration_split == self.trained_on:
+            raise InputError(f"calibration_split and train_split are both {self.trained_on!r}; name two parts of TRAIN")
+        if self.plant_kinds:
+            from memorisk.images.alterations.plants import planted_kinds  # numpy, which --help does without
+
+            planted_kinds(self.plant_kinds)
 
     def _check_lists(self) -> None:
         """Check detectors, families and thresholds.

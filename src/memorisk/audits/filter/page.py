@@ -1,10 +1,10 @@
 """The report of a filter, in the order in which a data-protection officer asks.
 
-May the kept set be shared, and what is promised? What did it cost? Whom did the rejected images expose, and which
-pairs are closest? What do the scores look like, what could not be read, what is not said?
+May the kept set be shared (the audit of it decides), and what is promised? What did it cost? Whom did the rejected
+images expose, and which pairs are closest? What do the scores look like, what could not be read, what is not said?
 
-The report of a loop (`audits.synthesize.page`) shares the sections with numbers (guarantee, cost, exposed patients
-and pairs, scores, images that were not read), and its end: how it was done, and the line below the page.
+The report of a loop (`audits.synthesize.page`) shares the sections with numbers (audit, guarantee, cost, exposed
+patients and pairs, scores), and its end: how it was done, and the line below the page.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,6 @@ import pandas as pd
 
 from memorisk.audits.filter import wording
 from memorisk.audits.filter.result import DetectorSummary, FilterNumbers, FilterSummary, Promise, ScreeningSetup
-from memorisk.audits.filter.verdict import conclusion
 from memorisk.audits.filter.wording import PIXELS, REASONS, UNREADABLE
 from memorisk.audits.generated.closing import DefinitionRows, footer, repeat_blocks, set_name
 from memorisk.audits.generated.pictures import Pair, PairPicture, picture_gallery
@@ -41,6 +40,7 @@ from memorisk.report.columns import capitalized, column_numbers, column_texts, c
 from memorisk.report.figures.histograms import distance_plot
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
+from memorisk.report.statements.statement import WAYS
 from memorisk.runs.errors import plural
 
 _NAMES = {"detector": "Detector", "family": "Copies"}
@@ -52,8 +52,10 @@ def guarantee_section(result: Result, n: FilterNumbers) -> list[Block]:
     blocks: list[Block] = []
     if promise.guarantee:
         blocks += [Callout("note", "The promise", [Paragraph(Name(promise.guarantee))])]
+    if promise.doubts:
+        blocks.append(Paragraph(Name(wording.NO_PROMISE.format(why="; ".join(promise.doubts)))))
     if n.sets.filtered:
-        if n.sets.n_kept_images:
+        if promise.guarantee:
             blocks.append(Paragraph(wording.unpromised_words(promise)))
         told = wording.USER if promise.threshold_by == "user" else wording.GUARANTEE
         blocks.append(Paragraph(terms.fill(told)))
@@ -63,6 +65,25 @@ def guarantee_section(result: Result, n: FilterNumbers) -> list[Block]:
     if told := wording.excluded_words(n.calibration.exclusions, terms):
         blocks += [Paragraph("Calibration asks for new people, and counts each once:"), Steps(told)]
     return blocks
+
+
+def audit_section(n: FilterNumbers) -> list[Section]:
+    """Lay out what the audit of the kept set says, where there was one."""
+    if (audit := n.audited) is None:
+        return []
+    rows = [
+        ("Detectors", "; ".join(audit.detectors)),
+        ("Verdict", audit.status),
+        (f"Training {n.units} listed", count(audit.n_listed_patients)),
+        ("Kept images singled out", count(audit.n_singled_images)),
+        ("Kept images confirmed by the second look", count(audit.n_confirmed_images)),
+        (f"Training {n.units} copied for certain", count(audit.n_certain_patients)),
+    ]
+    frame = pd.DataFrame(rows, columns=["what", "found"])
+    columns = [words("what", "", row=True), words("found", "Found")]
+    table = Table(frame=frame, columns=columns, caption="The audit of the kept set.")
+    told = n.terms.fill(wording.AUDITED, folder=audit.folder)
+    return [Section("The kept set, audited", [Paragraph(told), table], "audit")]
 
 
 def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
@@ -290,7 +311,7 @@ def filter_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = No
     title: list[Inline] = ["Which synthetic images may stay?"]
     if not redact:
         title += [" ", Name(summary.names.synthetic)]
-    sections = [Section("What is promised", guarantee_section(result, n), "guarantee")]
+    sections = [*audit_section(n), Section("What is promised", guarantee_section(result, n), "guarantee")]
     if n.sets.filtered:
         shown = None if redact else pictures
         sections += [
@@ -315,21 +336,19 @@ def filter_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = No
 
 def _lead(result: Result, n: FilterNumbers) -> list[Block]:
     """Lay out the verdict, the reasons, who is exposed, what can go unnoticed, the ways out, and the main numbers."""
-    kind, headline, sentence = conclusion(result.status, n)
+    kind, headline, sentence = wording.conclusion(result.status, n)
     return [Callout(kind, headline, [Paragraph(sentence), *verdict_blocks(result, n)]), Facts(_facts(n))]
 
 
 def verdict_blocks(result: Result, n: FilterNumbers) -> list[Block]:
-    """Lay out why, who is exposed, what can go unnoticed, and the ways out: of a filter, and of a loop around one."""
+    """Lay out why, the ways out, what is promised and who is exposed: of a filter, and of a loop around one."""
     blocks: list[Block] = [Heading("Why"), Steps([Name(capitalized(why)) for why in result.why])]
+    if ways := result.what_would_decide:
+        blocks += [Heading(WAYS[result.status]), Steps([Name(capitalized(way)) for way in ways])]
+    if n.promise.guarantee:
+        blocks += [Heading("What is promised besides"), Paragraph(Name(n.promise.guarantee))]
     if exposed := wording.exposed_words(n):
         blocks += [Heading("Who is exposed"), Paragraph(exposed)]
-    if n.sets.n_kept_images:
-        blocks += [Heading(wording.UNNOTICED), Paragraph(wording.unpromised_words(n.promise))]
-        if n.promise.weak_features:
-            blocks.append(Paragraph(wording.WEAK))
-    if ways := result.what_would_decide:
-        blocks += [Heading(wording.WAYS_OUT[result.status]), Steps([Name(capitalized(way)) for way in ways])]
     return blocks
 
 

@@ -1,4 +1,4 @@
-"""What a filter says: the numbers behind its verdict, its page and its lines in the terminal.
+"""Results of a filter: the numbers of its verdict, its page and its lines in the terminal.
 
 `FilterSummary` is ``summary.json``. ``verdict.json`` holds its `FilterNumbers` but for the notes, and so does a loop's
 (`audits.synthesize.result`). A field with a default is missing in runs of before it was computed. Patients are images
@@ -108,8 +108,6 @@ class Promise:
     """Their names."""
     not_promised: tuple[str, ...] = ()
     """Other kinds of copies."""
-    weak_features: bool
-    """Whether images were compared point by point alone."""
     n_missing_patients: Annotated[int, Key("missing")]
     """In the family that lacks most."""
     lacking: tuple[FamilyCount, ...]
@@ -118,7 +116,9 @@ class Promise:
     detectors: tuple[str, ...]
     thresholds: tuple[float, ...]
     guarantee: str | None
-    """In METHODS' words; empty where an earlier rule gave one that may not stand."""
+    """In METHODS' words; empty where none is given, or an earlier rule gave one that may not stand."""
+    doubts: tuple[str, ...] = ()
+    """Reasons why none is given although there is a threshold."""
     unseen: tuple[str, ...]
     """Detectors of which it cannot be seen whom they know."""
 
@@ -152,6 +152,33 @@ class Fingerprints:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FinalAudit:
+    """Audit of the kept set, which decides the verdict."""
+
+    detectors: tuple[str, ...] = ()
+    """Their names in a report."""
+    status: str
+    """pass, fail or undecided."""
+    why: tuple[str, ...]
+    """Its reasons."""
+    what_would_decide: tuple[str, ...] = ()
+    n_listed_patients: Annotated[int, Key("n_listed")]
+    """Training patients that it lists."""
+    n_singled_images: Annotated[int, Key("n_singled")] = 0
+    """Kept images that it singles out."""
+    n_confirmed_images: int = 0
+    """Kept images that its second look confirms."""
+    n_certain_patients: Annotated[int, Key("n_certain")]
+    """Training patients of whom an image was copied for certain, by its pixels."""
+    certain: bool = False
+    """Whether a failure needs no statistics: pixels settle it."""
+    folder: str
+    """Its run folder, below that of the run."""
+    sha256: str = ""
+    """Checksum of the list of its files."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FilterNumbers:
     """The numbers behind the verdict."""
 
@@ -163,12 +190,13 @@ class FilterNumbers:
     patients_by_word: bool = False
     n_without_patient: int = 0
     """Real images without a patient id where others have one."""
-    """By ``--one-image-per-patient``."""
     exposed: Annotated[ExposedPatients, INLINE]
     synthetic_rejected: Proportion | None
     """Share of the synthetic images that the detectors reject."""
     real_rejected: Proportion | None
     """Share of new patients whose real image would be rejected."""
+    audited: FinalAudit | None = None
+    """None where no image was kept, and in runs of before a filter was audited."""
     notes: tuple[str, ...]
     data_hash: Fingerprints
 

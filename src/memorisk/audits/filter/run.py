@@ -1,4 +1,4 @@
-"""A synthetic set without what a detector takes for copies, with a guarantee: ``memorisk filter``.
+"""A synthetic set without what a detector takes for copies, with a guarantee, and audited: ``memorisk filter``.
 
 METHODS section 4, "Use" and "Guarantee": every synthetic image is compared with the whole training set, and
 rejected from a threshold on that misses no more than a stated share of copies, with a stated confidence.
@@ -8,15 +8,17 @@ stopped. The kept set has its name only when it is whole, and ``filter.json`` is
 
 The kept set is PNG files of the decoded pixels and a table of labels, no more (`images.clean_set`). The
 pixels are checked to be those that were compared. Each image gets a number for a name, in the order of the ids that
-the run shows; ``manifest`` of the run says which image that is.
+the run shows; ``manifest`` of the run says which image that is. The audit of that folder decides the verdict
+(`audits.filter.final_audit`).
 
-The dry run (``--dry-run``) says what a filter would compare and could promise, before any feature is computed.
+The dry run (``--dry-run``) says what a filter would compare and could promise, what its audit would take, and what
+would keep a pass away, before any feature is computed.
 """
 
 import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +34,7 @@ from memorisk.audits.filter.calibration import (
     parse_families,
 )
 from memorisk.audits.filter.decisions import Decision, decide_kept, diversity, real_share, synthetic_share
+from memorisk.audits.filter.final_audit import KEPT, audit_kept, auditor_names, plan_audit
 from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.result import Exclusions, FamilyCount
@@ -39,6 +42,8 @@ from memorisk.audits.filter.screening import detector_names, open_detectors, ope
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic.run import SyntheticPlan
+from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.clean_set import clean_names, write_clean_set
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
@@ -73,8 +78,11 @@ class FilterPlan:
         detectors: What compares images.
         families: Of copies: identities there are, needed and missing for the guarantee.
         missing: Identities that are missing for it; 0 where it can be given.
-        cost: Passes, bytes and pairs: every image is compared with all training images, and once more where it reaches
-            the threshold, so that of pairs only a bound is known.
+        audited_by: Detectors of the audit of the kept set.
+        lacking: What keeps a pass of that audit away whatever is kept.
+        cost: Passes, bytes and pairs, those of the audit among them, as if every image were kept. An image that
+            reaches the threshold is compared with all training images once more, so that of pairs only a bound is
+            known.
         notes: What was assumed or left out.
     """
 
@@ -85,6 +93,8 @@ class FilterPlan:
     detectors: tuple[str, ...]
     families: tuple[FamilyCount, ...]
     missing: int
+    audited_by: str
+    lacking: tuple[str, ...]
     cost: Cost
     notes: tuple[str, ...]
 
@@ -94,6 +104,7 @@ def describe_sets(
     detectors: Sequence[PairDetector],
     families: Sequence[Family],
     counted: Sequence[MissGuarantee],
+    audit: SyntheticPlan,
 ) -> FilterPlan:
     """Count what there is and say whether the guarantee can be given.
 
@@ -102,6 +113,7 @@ def describe_sets(
         detectors: What compares images.
         families: Kinds of copies.
         counted: How many identities there are and are needed, of each family.
+        audit: Plan of the audit of the kept set.
     """
     stores = {"training": sets.train, "synthetic": sets.synthetic, "calibration": sets.calibration}
     n = {what: 0 if store is None else len(store.images) for what, store in stores.items()}
@@ -121,7 +133,10 @@ def describe_sets(
             for f, c in zip(families, counted, strict=True)
         ),
         missing=max((found.missing for found in counted), default=0),
-        cost=total([_cost_of(detector, sets, copies) for detector in detectors]) + Cost(bytes_images=sets.decoded),
+        audited_by=audit.features,
+        lacking=audit.lacking,
+        cost=total([*(_cost_of(detector, sets, copies) for detector in detectors), audit.cost])
+        + Cost(bytes_images=sets.decoded),
         notes=sets.notes,
     )
 
@@ -142,7 +157,6 @@ def _cost_of(detector: PairDetector, sets: FilterSets, copies: int) -> Cost:
     )
 
 
-KEPT = "kept"
 _UNFINISHED = (".kept.building", ".kept.old")
 
 
@@ -225,20 +239,22 @@ def filter_synthetic(
     dry_run: bool = False,
     **settings: Any,
 ) -> Result | FilterPlan:
-    """Write the synthetic images that no detector takes for a copy of a training image, with a guarantee or not at all.
+    """Write the synthetic images that no detector takes for a copy of a training image, and audit what was written.
 
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         synthetic: The images it made: a folder, a table, .npy or .npz, or their manifest.
         out: The folder for the kept set and the report: new, empty, or one of the same filter to write again.
-        calibration: Real images of people whom neither the generator nor a detector has seen.
+        calibration: Real images of people whom neither the generator nor a detector has seen; the held-out people of
+            the audit.
         progress: Called with (stage, done, total).
         dry_run: Decode the images, count, and return what could be promised, without features.
         **settings: Any field of `FilterOptions`.
 
     Returns:
-        The result, which is also saved in ``out``; or the plan.
+        The result, which is also saved in ``out``, with the status of the audit, whose run is ``out/audit``; or the
+        plan.
 
     Raises:
         InputError: Bad input or settings; nothing was written to ``out``.
@@ -246,10 +262,11 @@ def filter_synthetic(
 
     Example:
         >>> result = filter_synthetic("train/", "made/", "out/", detector="d/", calibration="new/")  # doctest: +SKIP
-        >>> result.verdict["guarantee"], result.verdict["n_kept"]  # doctest: +SKIP
+        >>> result.status, result.verdict["guarantee"], result.verdict["n_kept"]  # doctest: +SKIP
     """
     options = filter_options(settings | ({} if calibration is None else {"calibration": source_name(calibration)}))
     families, detectors = parse_families(options.families), open_detectors(options)
+    auditors = auditor_names(options, detectors)
     folder = Path(out)
     refuse_overlap(folder, {"TRAIN": train, "SYNTHETIC": synthetic, "the calibration images": calibration})
     if not dry_run:
@@ -260,17 +277,19 @@ def filter_synthetic(
         opened = open_manifests(train, synthetic, calibration, options, noted)
         sets = decode_sets(opened, detectors, noted, calibration_unseen=options.calibration_unseen)
         counted = counted_guarantees(sets, families, len(detectors), options)
+        audit = plan_audit(sets.train, sets.synthetic, sets.calibration, options, auditors, noted)
         if dry_run:
-            return describe_sets(sets, detectors, families, counted)
+            return describe_sets(sets, detectors, families, counted, audit)
         device = str(check_device(options.device))
         with open_compute_backend(options, options.store, folder, device=device) as workplace:
             working = [detector.working_at(workplace) for detector in detectors]
             evidence = gather_evidence(sets, working, families, counted, options, noted)
     config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
     names = names.knowing(config, "train")
-    with open_run(folder, names.settings(config | {"run": _identity(evidence, options)}), identity=["run"]) as run:
+    config |= {"run": _identity(evidence, options, auditors)}
+    with open_run(folder, names.settings(config), identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
-        result = _write(run, evidence, options, names, run.noting(progress))
+        result = _write(run, evidence, options, auditors, names, run.noting(progress))
         run.log("finished", status=result.status)
     return result
 
@@ -319,17 +338,22 @@ def _write(
     run: RunFolder,
     evidence: FilterEvidence,
     options: FilterOptions,
+    auditors: tuple[str, ...],
     names: Pseudonyms,
     progress: Progress,
 ) -> Result:
-    """Write tables, report and kept set, and last the file that says that all of it is there."""
+    """Write the kept set, its audit, tables and report, and last the file that says that all of it is there."""
     (run / COMPLETION_FILE).unlink(missing_ok=True)
+    sets = evidence.sets
+    written = _write_kept_set(run, evidence, options, names, progress)
+    if evidence.decision.kept.any():
+        audited = audit_kept(run.path, sets.train, sets.calibration, options, auditors, progress)
+        evidence = replace(evidence, audited=audited)
     result = analyse_filter(evidence, options, names)
     result.save(run.path)
     _write_manifest(run, evidence, result, names)
     pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
     write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
-    written = _write_kept_set(run, evidence, options, names, progress)
     write_json(run / COMPLETION_FILE, result.verdict | {"kept": written})
     return result
 
@@ -354,7 +378,7 @@ def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, na
     write_csv(run / f"{MANIFEST}.csv", table)
 
 
-def _identity(evidence: FilterEvidence, options: FilterOptions) -> dict[str, Any]:
+def _identity(evidence: FilterEvidence, options: FilterOptions, auditors: tuple[str, ...]) -> dict[str, Any]:
     """Return the settings and inputs that a later command may not change in a run folder."""
     sets = evidence.sets
     features = [
@@ -373,6 +397,8 @@ def _identity(evidence: FilterEvidence, options: FilterOptions) -> dict[str, Any
         "miss_rate": options.miss_rate,
         "confidence": options.confidence,
         "threshold": list(options.threshold),
+        "auditors": list(auditors),
+        "plant_kinds": list(planted_kinds(options.plant_kinds)),
         "seed": options.seed,
         "pseudonymise": options.pseudonymise,
     }

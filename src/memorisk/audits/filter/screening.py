@@ -25,7 +25,6 @@ from memorisk.scores.similarity import Similarity
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from memorisk.training.features.matrix import Features
 
-_POINTWISE = ("pixels", "pca")
 _SIZED = ("network", "transformers")
 """Kinds of encoders whose input can be set; beside others the setting is theirs alone."""
 
@@ -81,12 +80,6 @@ def open_detectors(options: ScreeningOptions) -> list[PairDetector]:
             if value == HALF and detector.head is None:
                 raise InputError(f"threshold half is P = 0.5, and {detector.name} gives no probability: give a score")
     return found
-
-
-def is_weak(detector: PairDetector) -> bool:
-    """Say whether images are compared point by point, or by weights that nobody trained."""
-    source = detector.source
-    return source.kind in _POINTWISE or (source.kind == "network" and source.weights == "none")
 
 
 def detector_names(detectors: Sequence[PairDetector]) -> list[str]:

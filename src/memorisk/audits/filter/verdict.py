@@ -1,94 +1,73 @@
-"""What may be said of the kept set: it comes with a guarantee, or it does not, and what would change that.
+"""The verdict of a run that keeps images: that of the audit of the kept set. A promise about families is no audit.
 
-* ``pass``: images are kept, a guarantee stands behind the threshold, and what compared them was made to find copies.
-* ``undecided``: no threshold, hence nothing is kept, since calibration identities are missing; or images are kept, but
-  the guarantee is none: the user gave the threshold, or what the guarantee rests on is not known; or it stands, but
-  images were compared point by point alone, which misses whole kinds of copies.
-* ``fail``: there is a threshold, and every image is rejected.
-
-The gate that stops a pipeline is ``no-guarantee``; where there is a threshold and nothing was kept it is
-``nothing-kept``, and where a guarantee stands behind a weak detector ``weak-detector``.
+Where there was nothing to audit, the verdict is undecided: calibration identities are missing, so that there is no
+threshold, or every image was rejected. A loop may have doubts of its own, of which the audit cannot know.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
-from memorisk.audits.filter import wording
 from memorisk.audits.filter.options import ScreeningOptions
-from memorisk.audits.filter.result import FilterNumbers, Promise
+from memorisk.audits.filter.result import FilterNumbers
 from memorisk.audits.filter.wording import excluded_words, exposed_words
 from memorisk.audits.generated.terms import Terms, missing_patients, unread_training
-from memorisk.report.blocks import Kind
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
 
-NO_GUARANTEE, NOTHING_KEPT, WEAK_DETECTOR = "no-guarantee", "nothing-kept", "weak-detector"
+Doubt = tuple[str, str]
+"""A reason, and what would settle it."""
 HIGHER_THRESHOLD = "a higher --threshold, or one with a guarantee"
 FEWER_COPIES = "a generator that gives fewer copies"
 BETTER_DETECTOR = "a detector that tells copies from other images better, or fewer and weaker --families"
+SAME_AUDIT = (
+    "these are options of memorisk audit synthetic: give it the folder kept, the calibration images as --held-out, and "
+    "the settings in audit/config.yaml"
+)
 _HALF = 0.5  # real images found in TRAIN more often than this, and than synthetic ones, are hardly of new people
 _SPARES = 0.5  # a threshold that surely rejects fewer new people than this does not take everybody for a copy
 
 
-def filter_verdict(numbers: FilterNumbers, options: ScreeningOptions, *, audited: bool = False) -> dict[str, Any]:
-    """Decide the status, with reasons, what would decide it, and the numbers that a pipeline may act on.
+def kept_verdict(
+    kind: Literal["filter", "synthesize"],
+    numbers: FilterNumbers,
+    options: ScreeningOptions,
+    doubts: Sequence[Doubt] = (),
+) -> dict[str, Any]:
+    """Decide the status, with reasons and what would decide it.
 
     Args:
+        kind: Of the run.
         numbers: Of `analysis.numbers_of`.
-        options: What was asked for.
-        audited: Whether somebody else asks what passed a weak detector.
+        options: Settings of the run.
+        doubts: Doubts that the audit cannot have.
     """
-    terms, sets, promise = numbers.terms, numbers.sets, numbers.promise
-    why, deciding = _doubts(numbers, terms)
-    status = "undecided" if why else "pass"
-    gate = NO_GUARANTEE
-    if status == "pass" and sets.n_kept_images and promise.weak_features and not audited:
-        status, gate, (reason, way) = "undecided", WEAK_DETECTOR, weakness(promise)
-        why, deciding = [reason], [way]
-    if numbers.nothing_kept:
-        status, why = "fail", [f"every one of the {sets.n_synthetic_images:,} synthetic images is rejected", *why]
-        deciding, gate = [*_ways_where_nothing_passed(numbers), *deciding], NOTHING_KEPT
+    audit = numbers.audited
+    status, why, ways = ("undecided", *_not_audited(numbers)) if audit is None else (
+        audit.status, list(audit.why), list(audit.what_would_decide)
+    )  # fmt: skip
+    if audit is not None and status != "pass":
+        ways.append(SAME_AUDIT)
+    doubts = [*doubts, *_known_people(numbers)] if audit is not None else []
+    if doubts and status != "fail":
+        why = [*(reason for reason, _ in doubts), *(why if status == "undecided" else [])]
+        status, ways = "undecided", [*(way for _, way in doubts), *ways]
     return {
-        "schema": FORMS["filter"],
-        "audit": "filter",
+        "schema": FORMS[kind],
+        "audit": kind,
         "status": status,
-        "gate": "never" if options.fail_on == "never" else gate,
-        "why": why or [promise.guarantee],
-        "what_would_decide": deciding,
+        "gate": "never" if options.fail_on == "never" else "copied",
+        "why": why,
+        "what_would_decide": list(dict.fromkeys(ways)),
         "exposed": exposed_words(numbers),
-        **numbers.in_verdict(),
     }
 
 
-def weakness(promise: Promise) -> tuple[str, str]:
-    """Say why a weak detector does not clear a set, and what would."""
-    return (
-        f"images were compared only point by point ({'; '.join(promise.detectors)}): copies that are cropped or "
-        "turned, or mirrored and changed, go unnoticed",
-        "a detector that was trained to find copies, or an audit of the kept set: memorisk audit synthetic with "
-        "--held-out images",
-    )
-
-
-def is_weak_alone(status: str, numbers: FilterNumbers) -> bool:
-    """Say whether a guarantee stands, and all that keeps a filter's verdict from a pass is its weak detector."""
-    kept, promise = numbers.sets.n_kept_images, numbers.promise
-    doubts, _ = _doubts(numbers, numbers.terms)
-    return bool(status == "undecided" and kept and promise.guarantee and promise.weak_features and not doubts)
-
-
-def conclusion(status: str, numbers: FilterNumbers) -> tuple[Kind, str, str]:
-    """Return the kind of box, the headline and the sentence that conclude a filter.
-
-    Args:
-        status: Of the verdict.
-        numbers: Behind it.
-    """
-    kind, headline = wording.HEADLINES[status]
-    if status != "undecided" or not numbers.sets.filtered:
-        return kind, headline, wording.SENTENCES[status]
-    if is_weak_alone(status, numbers):
-        return kind, wording.WEAKLY, wording.KEPT_WEAKLY
-    return kind, wording.UNGUARANTEED, wording.KEPT_SO
+def _not_audited(numbers: FilterNumbers) -> tuple[list[str], list[str]]:
+    """Say why there is no kept set to audit, and what would give one."""
+    if not numbers.sets.filtered:
+        return _missing(numbers, numbers.terms)
+    why = f"every one of the {numbers.sets.n_synthetic_images:,} synthetic images is rejected: no set is there to audit"
+    return [why], _ways_where_nothing_passed(numbers)
 
 
 def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:
@@ -100,47 +79,37 @@ def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:
     return [FEWER_COPIES, other] if real.high < _SPARES else [other]
 
 
-def _doubts(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]:
-    """List why there is no guarantee, and what would give one."""
+def promise_doubts(numbers: FilterNumbers) -> list[str]:
+    """List the reasons why a threshold promises nothing."""
     if not numbers.sets.filtered:
-        return _missing(numbers, terms)
-    found, promise = [], numbers.promise
+        return []
+    terms, promise, found = numbers.terms, numbers.promise, list[str]()
     if promise.threshold_by == "user":
-        found.append(
-            (
-                "the threshold was given and not calibrated, so there is no guarantee",
-                "leave --threshold out, and give --calibration images of people whom nobody has seen",
-            )
-        )
-    elif not numbers.patients_known:
-        found.append(
-            (
-                f"{missing_patients(numbers.n_without_patient)}: the guarantee counts every calibration image without "
-                "one as another person",
-                "--group-from or --group-column; or --one-image-per-patient, where nobody has two images",
-            )
-        )
-    for name in promise.unseen if promise.threshold_by == "guarantee" else ():
-        found.append(
-            (
-                f"whether {name} was trained on calibration {terms.units} cannot be checked",
-                "images as the detector's were stored, or patient ids; or --calibration-unseen, where it was not",
-            )
-        )
-    real, made = numbers.real_rejected, numbers.synthetic_rejected
-    if real is not None and made is not None and real.low > max(_HALF, made.high):
-        found.append(
-            (
-                f"{100 * real.estimate:.0f} % of the calibration {terms.units} would be rejected, and "
-                f"{100 * made.estimate:.0f} % of the synthetic images: either TRAIN holds images of these "
-                f"{terms.units}, or the detector takes similar images for copies",
-                f"calibration images of {terms.units} of {terms.whom} TRAIN holds nothing; or a detector that tells "
-                "copies from similar images",
-            )
-        )
+        return ["the threshold was given and not calibrated"]
+    if not numbers.patients_known:
+        missing = missing_patients(numbers.n_without_patient)
+        found.append(f"{missing}: every calibration image without one counts as another person")
+    found += [f"whether {name} was trained on calibration {terms.units} cannot be checked" for name in promise.unseen]
+    found += [reason for reason, _ in _known_people(numbers)]
     if n := numbers.sets.n_train_unread:
-        found.append(unread_training(n))
-    return [why for why, _ in found], [way for _, way in found]
+        found.append(unread_training(n)[0])
+    return found
+
+
+def _known_people(numbers: FilterNumbers) -> list[Doubt]:
+    """Doubt calibration people who resemble TRAIN more than the synthetic images do: they are the audit's null, too."""
+    real, made, terms = numbers.real_rejected, numbers.synthetic_rejected, numbers.terms
+    if real is None or made is None or real.low <= max(_HALF, made.high):
+        return []
+    return [
+        (
+            f"{100 * real.estimate:.0f} % of the calibration {terms.units} would be rejected, and "
+            f"{100 * made.estimate:.0f} % of the synthetic images: either TRAIN holds images of these {terms.units}, "
+            "or the detector takes similar images for copies",
+            f"calibration images of {terms.units} of {terms.whom} TRAIN holds nothing; or a detector that tells "
+            "copies from similar images",
+        )
+    ]
 
 
 def _missing(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]:

@@ -2,9 +2,10 @@
 
 from memorisk.audits.filter.result import Exclusions, ExposedPatients, FilterNumbers, Promise
 from memorisk.audits.generated.terms import Terms
+from memorisk.audits.synthetic import wording as audited
 from memorisk.report.blocks import Kind, Text
 from memorisk.report.columns import count, percent
-from memorisk.report.statements.statement import FAIL, WAYS
+from memorisk.runs.errors import plural
 
 SCORE, PIXELS, NO_SCORE = "score", "same pixels", "no score"
 UNREADABLE, NOT_FILTERED = "unreadable", "not filtered"
@@ -17,31 +18,25 @@ REASONS: dict[str, str] = {
 }
 """Why an image is not kept."""
 
-HEADLINES: dict[str, tuple[Kind, str]] = {
-    "pass": ("pass", "Filtered, with a guarantee"),
-    "fail": ("fail", "Nothing was kept"),
-    "undecided": ("undecided", "Nothing was kept: the guarantee needs more people"),
-}
-UNNOTICED = "What can go unnoticed"
-WAYS_OUT = {**WAYS, FAIL: "What to change"}
-"""What stands above the ways out, by status: a set of which nothing was kept is made anew, not looked at again."""
-UNGUARANTEED = "Filtered, without a guarantee"
-WEAKLY = "Filtered with a guarantee, by a weak detector"
+NO_THRESHOLD = "Nothing was kept: the guarantee needs more people"
+NOTHING_KEPT = "Nothing was kept: all {n} images were left out"
+KEPT = "{left} left out, {kept} kept: {verdict}"
 SENTENCES = {
-    "pass": "Share nothing but the folder “kept”: it holds the synthetic images that no detector takes for a copy. The "
-    "guarantee covers copies of the kinds that it names, and no others.",
-    "fail": "Every synthetic image was rejected, so there is nothing to share.",
-    "undecided": "The guarantee that was asked for needs images of more people whom neither the generator nor a "
-    "detector has seen. Without them there is no threshold, and no image is kept.",
+    "pass": "Share nothing but the folder “kept”. ",
+    "fail": "",
+    "undecided": "Do not share the folder “kept” yet. ",
 }
-KEPT_SO = (
-    "This is not a pass: copies may be among the images in the folder “kept”, and how many is not known. It holds the "
-    "synthetic images below the threshold."
+"""What to do with the kept images; the sentence of their audit follows."""
+NOTHING_TO_SHARE = "Every synthetic image was rejected, so there is nothing to share."
+MORE_PEOPLE = (
+    "The guarantee that was asked for needs images of more people whom neither the generator nor a detector has seen. "
+    "Without them there is no threshold, and no image is kept."
 )
-KEPT_WEAKLY = (
-    "This is not a pass: whole kinds of copies may be among the images in the folder “kept”. It holds the synthetic "
-    "images below the threshold; the guarantee covers copies of the kinds that it names, and no others."
+AUDITED = (
+    "The kept set was audited as “memorisk audit synthetic” audits any set: that is the verdict. Training {units} were "
+    "ranked among the calibration {units}, and copies of every kind were planted. Its report is {folder}/report.html."
 )
+NO_PROMISE = "The threshold comes with no promise: {why}."
 GUARANTEE = (
     "One random positive pair of each calibration {unit} was drawn for each family, and its score taken by each "
     "detector. A detector's threshold is the smallest that its families ask for; an image is rejected when its best "
@@ -109,12 +104,6 @@ LOOK_ALIKE = (
 )
 
 
-WEAK = (
-    "A weak detector: pixels, principal components and untrained networks compare images point by point. A copy "
-    "that is cropped or turned, or mirrored and slightly changed, is not recognised and is kept. Use a detector "
-    "trained to find copies, or an encoder."
-)
-AUDIT = "run memorisk audit synthetic on the kept set"
 OWN_COPIES = (
     "A generator's own copies are another distribution than those of the families: of copies that are stronger, "
     "changed in other ways, or put together from several patients, nothing is promised."
@@ -134,10 +123,27 @@ def promised_kinds(promise: Promise) -> str:
 
 
 def unpromised_words(promise: Promise) -> str:
-    """Name, in a sentence, the kinds of copies that the guarantee does not cover, and what looks for them."""
-    if not promise.guarantee:
-        return f"Copies of any kind may be among the kept images: {AUDIT}."
-    return f"The guarantee does not cover other kinds of copies ({', '.join(promise.not_promised)}): {AUDIT}."
+    """Name, in a sentence, the kinds of copies that the guarantee does not cover."""
+    return f"The guarantee does not cover other kinds of copies ({', '.join(promise.not_promised)})."
+
+
+def conclusion(status: str, numbers: FilterNumbers) -> tuple[Kind, str, str]:
+    """Return the kind of box, the headline and the sentence that conclude a run.
+
+    Args:
+        status: Of the verdict.
+        numbers: Behind it.
+    """
+    sets, audit, (kind, verdict) = numbers.sets, numbers.audited, audited.HEADLINES[status]
+    if not sets.filtered:
+        return kind, NO_THRESHOLD, MORE_PEOPLE
+    if not sets.n_kept_images:
+        return kind, NOTHING_KEPT.format(n=count(sets.n_synthetic_images)), NOTHING_TO_SHARE
+    left = plural(sets.n_rejected_images, "image", "images")
+    headline = KEPT.format(left=left, kept=count(sets.n_kept_images), verdict=verdict[:1].lower() + verdict[1:])
+    certain = status == "fail" and audit is not None and audit.certain
+    sentence = audited.CERTAIN if certain else audited.SENTENCES[status]
+    return kind, headline, SENTENCES[status] + numbers.terms.fill(sentence)
 
 
 def exposed_words(numbers: FilterNumbers) -> str:
@@ -214,8 +220,7 @@ def limitations(numbers: FilterNumbers) -> list[Text]:
         f"{promised_kinds(numbers.promise)}, some are kept: with a miss rate of "
         f"{100 * numbers.promise.miss_rate:.4g} % up to that share of them.",
         NO_PROOF,
-        "Metadata in the files, their names and text burnt into the pixels were not looked at, and go along as they "
-        "are.",
+        "Text burnt into the pixels was not looked at, and goes along as it is.",
         "What the generator itself gives away, if it is released, is another question; further images of it have to be "
         "filtered as well.",
         ONLY_KEPT,

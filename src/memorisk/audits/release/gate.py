@@ -21,6 +21,7 @@ from memorisk.report.statements.statement import (
     COPY_KINDS,
     FAIL,
     FOUND,
+    GENERATED_SETS,
     HELD_OUT_PIXELS,
     LISTED,
     LISTS,
@@ -228,7 +229,7 @@ def gate(
         statement, signed = _statement(Path(source), [Path(one) for one in key])
     except (InvalidStatementError, SignatureError) as error:
         return GateDecision(False, str(error))
-    asked = [audit for audit in statement.audits if audit.kind == "synthetic"]
+    asked = [audit for audit in statement.audits if audit.kind in GENERATED_SETS]
     tried = tuple(kind for kind in COPY_KINDS if asked and all(kind in _tried(audit) for audit in asked))
     if problem := next(_problems(statement, given, require, kinds, signed, require_signature), None):
         return GateDecision(False, problem, statement.verdict.status, tried)
@@ -402,12 +403,12 @@ def _tried(audit: AuditStatement) -> set[str]:
 def _untried_kinds(statement: Statement, kinds: Sequence[str]) -> Iterator[str]:
     """List the passes of generated sets that are not about every kind of copy that the release asks for."""
     for number, audit in enumerate(statement.audits, 1):
-        if audit.kind != "synthetic" or audit.status != PASS:
+        if audit.kind not in GENERATED_SETS or audit.status != PASS:
             continue
         if untried := [kind for kind in kinds if kind not in _tried(audit)]:
             yield (
-                f"run {number} (synthetic) passed without looking for copies that are {', '.join(untried)}: audit the "
-                "set with these kinds, too, or let it out without them by naming all others with --kinds "
+                f"run {number} ({audit.kind}) passed without looking for copies that are {', '.join(untried)}: audit "
+                "the set with these kinds, too, or let it out without them by naming all others with --kinds "
                 f"({' '.join(kind for kind in COPY_KINDS if kind not in untried)})"
             )
 

@@ -4,12 +4,13 @@ Quality is no question of privacy.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from memorisk.audits.filter.result import FilterNumbers, Promise
+from memorisk.audits.filter.result import FilterNumbers, FinalAudit, Promise
 from memorisk.audits.generated.review import DISMISS
 from memorisk.audits.quality.result import QualityNumbers
-from memorisk.audits.release.integrity import FinishedAudit
+from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.audits.release.model_descriptions import (
     NO_PATIENTS,
     OF_IMAGES,
@@ -104,9 +105,9 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
             reading.patients_by_word,
             "Held-out images are a random part, by patient, of the data that the generator was trained on.",
         ),
-        limits=_limits(
-            n.notes,
-            compared.weak_features,
+        limits=(
+            *drop_column_notes(n.notes),
+            *([_WEAK] if compared.weak_features else []),
             "A pass is about one copy of any planted kind; a generator's own copies may be of others.",
         ),
         method=Method(
@@ -226,9 +227,7 @@ def describe_filter(run: FinishedAudit) -> AuditStatement:
         run: Of that kind.
     """
     n = from_json(FilterNumbers, run.summary["numbers"])
-    question = "Which images must be left out, and how many copies does that miss?"
-    limit = "A filter tells nothing of copies that its detector cannot see."
-    return _describe_screening(run, n, question, "filter.md", (), limit)
+    return _describe_screening(run, n, "Does the set that a filter kept copy anybody?", "filter.md", ())
 
 
 def describe_loop(run: FinishedAudit) -> AuditStatement:
@@ -238,69 +237,46 @@ def describe_loop(run: FinishedAudit) -> AuditStatement:
         run: Of that kind.
     """
     n = from_json(LoopNumbers, run.summary["numbers"])
-    question = "Were enough images drawn of which none is taken for a copy?"
+    question = "Does the set that was drawn, screened and drawn again copy anybody?"
     return _describe_screening(run, n.filter, question, "synthesize.md", _loop_figures(n))
 
 
 def _describe_screening(
-    run: FinishedAudit, n: FilterNumbers, question: str, page: str, figures: Sequence[Figure], *limits: str
+    run: FinishedAudit, n: FilterNumbers, question: str, page: str, figures: Sequence[Figure]
 ) -> AuditStatement:
-    v, sets, calibration, promise = run.verdict, n.sets, n.calibration, n.promise
+    """Describe a run that keeps images: the audit of the kept set, and what was left out for it."""
+    v, sets, promise = run.verdict, n.sets, n.promise
     units, unreadable = _units(n.patients_known, n.patients_by_word), sets.rejected.get("unreadable", 0)
-    return AuditStatement(
+    left = plural(unreadable, "generated image was unreadable", "generated images were unreadable")
+    screening = AuditStatement(
         kind=run.kind,
         question=question,
         status=str(v["status"]),
         gate=str(v["gate"]),
-        why=(*texts_under(v, "why"), *([promise.guarantee] if promise.guarantee else [])),
+        why=texts_under(v, "why"),
         what_would_decide=texts_under(v, "what_would_decide"),
         subject=Subject(what="images"),
         data=_parts(
             ("training", n.data_hash.training, sets.n_train_images, sets.n_train_patients),
-            ("generated", n.data_hash.synthetic, sets.n_synthetic_images, None),
-            (
-                "calibration",
-                n.data_hash.calibration,
-                calibration.n_calibration_images,
-                calibration.n_calibration_patients,
-            ),
+            ("calibration", n.data_hash.calibration, n.calibration.n_calibration_images,
+             n.calibration.n_calibration_patients),
         ),
         units=units,
-        n_units=calibration.n_calibration_patients,
+        n_units=sets.n_train_patients,
         n_models=None,
-        level=promise.miss_rate if promise.threshold_by == "guarantee" else None,
-        correction=_shared_promises(promise),
+        level=None,
+        correction="none: nothing was audited",
         figures=(*_screening_figures(n, units), *figures),
-        not_examined=(
-            *_not_promised(promise),
-            *_unread((*_files_of("training"), sets.n_train_unread)),
-            *(
-                [
-                    plural(
-                        unreadable,
-                        "generated image was unreadable and left out.",
-                        "generated images were unreadable and left out.",
-                    )
-                ]
-                if unreadable
-                else []
-            ),
-            *OF_IMAGES,
-        ),
+        not_examined=(f"Images that were left out: {left}.",) if unreadable else (),
         assumptions=_assumptions(
             n.patients_known,
             n.patients_by_word,
             "Calibration images are of new people, a random part of the same data, whom no detector has seen.",
         ),
-        limits=_limits(
-            n.notes,
-            promise.weak_features,
-            "The promise is about copies made as the families say; copies that a generator makes are another kind.",
-            *limits,
-        ),
+        limits=(*_promise_words(promise), *drop_column_notes(n.notes)),
         method=Method(
-            name="Every image against the whole training set; a threshold with a promised miss rate",
-            source='"LCMem: A Universal Model for Robust Image Memorization Detection"; METHODS section 4',
+            name="Every image against the whole training set; an audit of those that were kept",
+            source='"LCMem: A Universal Model for Robust Image Memorization Detection"; METHODS sections 4 to 6',
             page=page,
         ),
         seeds=(int(run.config.get("seed", 0)),),
@@ -312,6 +288,36 @@ def _describe_screening(
         },
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,
+    )  # fmt: skip
+    return _with_audit(screening, run, n.audited)
+
+
+def _with_audit(screening: AuditStatement, run: FinishedAudit, audited: FinalAudit | None) -> AuditStatement:
+    """Add what the audit of the kept set says.
+
+    Raises:
+        InputError: The run's audit is not there, or not the one with which it ended.
+    """
+    if audited is None or not audited.sha256:
+        return screening
+    with open_finished_audit(run.folder / audited.folder) as inner:
+        audit = describe_synthetic(inner)
+    if (inner.sha256, audit.status) != (audited.sha256, audited.status):
+        raise InputError(
+            f"{one_line(run.folder / audited.folder)} is not the audit with which {one_line(run.folder)} ended: issue "
+            "the run's command again"
+        )
+    return replace(
+        screening,
+        data=audit.data,
+        units=audit.units,
+        level=audit.level,
+        correction=audit.correction,
+        figures=(*screening.figures, *audit.figures),
+        not_examined=(*audit.not_examined, *screening.not_examined),
+        assumptions=tuple(dict.fromkeys((*audit.assumptions, *screening.assumptions))),
+        limits=tuple(dict.fromkeys((*audit.limits, *screening.limits))),
+        settings={**audit.settings, **screening.settings},
     )
 
 
@@ -319,10 +325,13 @@ def _screening_figures(n: FilterNumbers, units: str) -> list[Figure]:
     found = [
         Figure(name="kept", title="Images kept", value=n.sets.n_kept_images),
         Figure(name="rejected", title="Images rejected", value=n.sets.n_rejected_images),
-        Figure(name="exposed", title=f"Training {units} at whom rejected images point",
+        Figure(name="rejected_people", title=f"Training {units} at whom rejected images point",
+               value=n.exposed.n_identical_patients + n.exposed.n_by_score_patients, n=n.sets.n_train_patients,
+               unit=units),
+        Figure(name="exposed", title=f"Training {units} exposed by pixels, or singled out by a score",
                value=n.exposed.n_exposed_patients, n=n.sets.n_train_patients, unit=units),
     ]  # fmt: skip
-    if n.promise.threshold_by == "guarantee":
+    if n.promise.guarantee:
         found.append(
             Figure(
                 name="miss_rate", title="Copies of the named families that are missed, at most",
@@ -336,21 +345,13 @@ def _screening_figures(n: FilterNumbers, units: str) -> list[Figure]:
 
 
 def _loop_figures(n: LoopNumbers) -> list[Figure]:
-    found, units = list[Figure](), _units(n.filter.patients_known, n.filter.patients_by_word)
-    if (copies := n.copies) is not None:
-        found.append(
-            Figure(name="copies_left", title="Share of the kept set that is copies of the named families, at most",
-                   high=copies.high, confidence=copies.level, n=copies.n_kept, unit="kept images")
-        )  # fmt: skip
-    if (audited := n.audited) is not None:
-        train = audited.nearer.n_train
-        found += [
-            Figure(name="auditor_listed", title=f"Training {units} listed by the auditor", value=audited.n_listed,
-                   n=train, unit=units),
-            Figure(name="auditor_nearer", title="Training against held-out, all together (auditor)",
-                   p_value=audited.nearer.p_value, n=train, unit=units),
-        ]  # fmt: skip
-    return found
+    if (copies := n.bounded) is None:
+        return []
+    title = "Share of the kept set that is copies of the named families, at most"
+    return [
+        Figure(name="copies_left", title=title, high=copies.high, confidence=copies.level, n=copies.n_kept,
+               unit="kept images")
+    ]  # fmt: skip
 
 
 def _units(patients_known: bool, by_word: bool) -> str:
@@ -365,14 +366,6 @@ def _parts(*sets: tuple[str, str | None, int | None, int | None]) -> tuple[Part,
         for name, fingerprint, images, patients in sets
         if fingerprint
     )
-
-
-def _shared_promises(promise: Promise) -> str:
-    """Count the promises among which the confidence is shared."""
-    if promise.threshold_by != "guarantee":
-        return "none: the threshold was given"
-    n = promise.shared_by
-    return "none: one detector and one family" if n == 1 else f"the confidence is shared by {n} detectors and families"
 
 
 def _without_second_look(n: SyntheticNumbers) -> list[str]:
@@ -391,9 +384,11 @@ def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:
     return [f"Copies of the kinds {', '.join(left)}: none was planted."] if left else []
 
 
-def _not_promised(promise: Promise) -> list[str]:
-    left = ", ".join(promise.not_promised)
-    return [f"Copies of other kinds than the families named: {left}."] if left else []
+def _promise_words(promise: Promise) -> list[str]:
+    """Say what is promised of copies of the named families, and of which not; nothing without a promise."""
+    if not promise.guarantee:
+        return []
+    return [f"{promise.guarantee} Other kinds of copies are not covered: {', '.join(promise.not_promised)}."]
 
 
 def _files_of(what: str) -> tuple[str, str]:
@@ -416,10 +411,6 @@ def _assumptions(patients_known: bool, by_word: bool, of_others: str) -> tuple[s
     if by_word:
         said.append(ONE_IMAGE)
     return (*said, SEEDED)
-
-
-def _limits(notes: tuple[str, ...], weak: bool, *said: str) -> tuple[str, ...]:
-    return (*drop_column_notes(notes), *([_WEAK] if weak else []), *said)
 
 
 AUDIT_IT = "an audit of the set that is to be released (memorisk audit synthetic)"

@@ -35,7 +35,7 @@ MOST = 5000
 """Numbers of a run that are logged; of more, the first."""
 _WORD = re.compile(r"[a-z][a-z0-9_.-]{0,39}")
 _INPUTS = re.compile(
-    r"out|images?|train|synthetic|held_out|calibration|probes?|file|models?|references|generator|detectors?|auditor|mark"
+    r"out|images?|train|synthetic|held_out|calibration|probes?|file|models?|references|generator|detectors?|auditors?|mark"
     r"|target|target_classes|classes|store|review|paired|cluster|encoder|features|quality|weights|white_box|run|font|atlas"
     r"|.*(_key|_root|_csv|_column|_from|_features|_settings|_split|_dir|_file|_to)"
 )

@@ -1,7 +1,7 @@
 """From what a loop measured to a `Result`: the tables of a filter over everything drawn, and the loop's own.
 
-The evidence is what the filter says of everything drawn, what the kept images bound, and what an auditor says. Kept
-images are read back from their files for the final audit.
+The evidence is what the filter says of everything drawn, its audit of the kept images among it, and what the kept
+images bound.
 
 ``per_image`` is the ledger: a row for each image ever drawn. ``tables/attempts``: a row for each attempt. The rest is
 as `audits.filter.analysis` has it. Pictures of the closest pairs are made only when the user asked: rejected images
@@ -10,7 +10,6 @@ are drawn once more, and not written.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,32 +24,28 @@ from memorisk.audits.filter.analysis import (
 )
 from memorisk.audits.filter.calibration import CalibratedThreshold, Family
 from memorisk.audits.filter.decisions import Decision, diversity_of, real_share
+from memorisk.audits.filter.final_audit import KEPT
 from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthesize.ledger import Ledger, StoredForm, read_images, store_of_drawn, store_of_hashes
+from memorisk.audits.synthesize.ledger import Ledger, StoredForm, store_of_drawn, store_of_hashes
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.result import (
-    FinalAudit,
     LoopNumbers,
     LoopSettings,
     LoopSetup,
     LoopSummary,
     TableThreeRow,
 )
-from memorisk.audits.synthesize.sets import RealSets
 from memorisk.audits.synthesize.verdict import is_hopeless, loop_verdict
-from memorisk.images.pixels import hash_pixels
-from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Generator
 from memorisk.models.settings import GeneratorConfig
 from memorisk.report.columns import booleans, column_texts, rows
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
-from memorisk.runs.errors import RESUME_HINT, MemoriskError, one_line
 from memorisk.runs.workload import Progress
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.pairs.guarantee import MissGuarantee, RegeneratedCopies, regenerated_copies
@@ -74,10 +69,6 @@ class LoopEvidence:
     """None where there is no threshold, and nothing was drawn."""
     copies: RegeneratedCopies | None = None
     """What drawing again does to the guarantee."""
-    audited: FinalAudit | None = None
-    """None without an auditor, or nothing to audit."""
-    auditor: str | None = None
-    """What was named to audit the kept set, whether it had anything to look at or not."""
     table_three: TableThreeRow | None = None
     """A row of the paper's table 3."""
 
@@ -155,7 +146,7 @@ def bound_copies(ledger: Ledger, options: SynthesizeOptions) -> RegeneratedCopie
     return regenerated_copies(rejected, filled, miss_rate=options.miss_rate, tries=options.most_tries)
 
 
-KEPT, REJECTED = "kept", "rejected"
+REJECTED = "rejected"
 
 
 @dataclass(frozen=True)
@@ -229,8 +220,6 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> LoopNumb
         n_of_source=of_source,
         copies=evidence.copies,
         doubts=evidence.doubts,
-        auditor=evidence.auditor,
-        audited=evidence.audited,
         table_three=evidence.table_three,
     )
 
@@ -313,52 +302,6 @@ def _summary(
             versions=versions(),
         ),
     )
-
-
-_AT_ONCE = 256
-
-
-def kept_store(folder: Path, file: Path, ledger: Ledger, real: RealSets) -> ImageStore:
-    """The kept images as they are on the disk, in the form in which they were compared.
-
-    Args:
-        folder: Where their files lie.
-        file: Where the pixels that were compared are put together, ``.npy``.
-        ledger: Which they are.
-        real: For the form.
-
-    Raises:
-        MemoriskError: A file is not what was looked at.
-    """
-    rows = ledger.kept
-    plan, hashes = ledger.plan.iloc[rows].reset_index(drop=True), ledger.hashes[rows]
-    names = [image_name(int(number)) for number in plan["number"]]
-    pixels = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(len(rows), *real.form.shape))
-    for begin in range(0, len(rows), _AT_ONCE):
-        part = slice(begin, begin + _AT_ONCE)
-        pixels[part] = _checked(folder, names[part], hashes[part], real.form)
-    pixels.flags.writeable = False
-    train = real.filter.train
-    store = store_of_hashes(train, pixels, hashes, names, plan["class"].tolist(), "kept images")
-    known = set(map(str, train.manifest.images))
-    source = [str(image) if str(image) in known else "" for image in plan["source"]]
-    return replace(store, manifest=replace(store.manifest, table=store.manifest.table.assign(source=source)))
-
-
-def _checked(folder: Path, names: list[str], hashes: np.ndarray, form: StoredForm) -> np.ndarray:
-    """Read kept files, [n, *shape], and check that they are what was screened."""
-    try:
-        pixels = form.pixels(read_images(folder, names))
-        changed = [
-            name for name, image, known in zip(names, pixels, hashes, strict=True) if hash_pixels(image) != known
-        ]
-    except (OSError, ValueError, SyntaxError) as error:
-        raise MemoriskError(f"kept images cannot be read: {one_line(error, 120)}; {RESUME_HINT}") from None
-    if changed:
-        raise MemoriskError(
-            f"kept image {changed[0]} has changed since it was screened: remove the folder, and begin again"
-        )
-    return pixels
 
 
 def rejected_pairs(

@@ -5,9 +5,8 @@ Its fixed wording stands first, apart from the layout, so that a checker of its 
 
 from collections.abc import Mapping
 
-import pandas as pd
-
 from memorisk.audits.filter.page import (
+    audit_section,
     cost_section,
     exposed_facts,
     exposed_section,
@@ -16,23 +15,27 @@ from memorisk.audits.filter.page import (
     setup_section,
     verdict_blocks,
 )
-from memorisk.audits.filter.wording import NO_PATIENTS, NO_PROOF, ONLY_KEPT, OWN_COPIES, promised_kinds
+from memorisk.audits.filter.wording import (
+    NO_PATIENTS,
+    NO_PROOF,
+    ONLY_KEPT,
+    OWN_COPIES,
+    conclusion,
+    promised_kinds,
+)
 from memorisk.audits.generated.closing import DefinitionRows, footer, set_name
 from memorisk.audits.generated.pictures import Pair, PairPicture
-from memorisk.audits.generated.terms import p_words
 from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary, TableThreeRow
 from memorisk.audits.synthesize.table_three import table_three_block
-from memorisk.audits.synthesize.verdict import rejection_words
+from memorisk.audits.synthesize.verdict import empty_places
 from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
-    Details,
     Fact,
     Facts,
     Heading,
     Inline,
-    Kind,
     Name,
     Page,
     Paragraph,
@@ -41,35 +44,15 @@ from memorisk.report.blocks import (
     Table,
     Text,
     number,
-    words,
 )
 from memorisk.report.columns import count, percent
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 
-HEADLINES: dict[str, tuple[Kind, str]] = {
-    "pass": ("pass", "Made and filtered, with a guarantee"),
-    "fail": ("fail", "Not to be shared"),
-    "undecided": ("undecided", "Could not be decided"),
-}
-NOTHING: tuple[Kind, str] = ("fail", "Nothing was kept")
-NOTHING_KEPT = "Every image that was drawn was rejected, so there is nothing to share."
-SENTENCES = {
-    "pass": "Share nothing but the folder “kept”: it holds as many images as were asked for, and no detector takes one "
-    "of them for a copy. The guarantee covers copies of the kinds that it names, and no others.",
-    "fail": "Do not share these images: a detector that took no part in choosing them finds them too near to training "
-    "images.",
-    "undecided": "This is not a pass: what is missing for one stands below.",
-}
 LOOP = (
-    "Every place was filled by drawing an image, comparing it with all training images, and, where it was rejected, "
-    "drawing it again from another seed: of the same class or condition, up to {tries}."
-)
-LOOP_WITH_GAPS = (
     "For every place an image was drawn, compared with all training images, and, where it was rejected, drawn again "
-    "from another seed: of the same class or condition, up to {tries}. Of {asked} places, {empty} stayed empty."
+    "from another seed: of the same class or condition, up to {tries}."
 )
-GAVE_UP = "Not one of the first draws passed, and {why}: no place was tried again."
 SELECTED = (
     "Each kept image was screened once, at a threshold that was fixed before the first was drawn, so that the promise "
     "above holds for each drawing: a copy made by {kinds}, as the calibration's, passes with a probability of at most "
@@ -92,17 +75,6 @@ PAIR = (
     "The generator drew each image from the condition of one training image. That pair is among those compared, and "
     "{n} of the rejected images reached the threshold with the very image that they were conditioned on."
 )
-AUDITED = (
-    "The kept set was audited by a detector that took no part in choosing it: training {units} were ranked among "
-    "{held} held-out ones. The full report lies in the folder audit."
-)
-NEARER = (
-    "All {train} training {units} together against the held-out ones: are they nearer to the kept set? One-sided "
-    "two-sample test of Kolmogorov and Smirnov, p = {p}. Single p-values cannot be tested against a uniform "
-    "distribution, since all of them share the held-out {units}."
-)
-NOT_AUDITED = "No auditor was named: only the detectors that chose the images have judged them."
-NOTHING_TO_AUDIT = "Nothing was kept, so the auditor {auditor} had nothing to look at."
 TABLE_THREE = (
     "Before: the first draw of every place, which is the generator without the loop. Kept: after the loop. Reference: "
     "real images of new people. A rate of memorization is to be read beside what the detector says of new people."
@@ -147,12 +119,12 @@ def loop_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None
     title: list[Inline] = ["Images made, screened and made again"]
     if not redact:
         title += [" ", Name(n.generator)]
-    sections = [Section("What is promised", [*guarantee_section(result, filtered), *_selected(n)], "guarantee")]
+    promised = [*guarantee_section(result, filtered), *_selected(n)]
+    sections = [*audit_section(filtered), Section("What is promised", promised, "guarantee")]
     if filtered.sets.filtered:
         shown = None if redact else pictures
         sections += [
             Section("The loop", _loop(result, n), "loop"),
-            Section("The kept set, audited", _audited(n), "audit"),
             Section("Quality and memorization", _table_three(n.table_three), "table-three"),
             Section("What was rejected", cost_section(result, filtered), "cost"),
             Section("Whom rejected images point at", exposed_section(result, filtered, shown, redact), "exposed"),
@@ -172,28 +144,15 @@ def loop_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None
     )
 
 
-def conclusion(status: str, numbers: LoopNumbers) -> tuple[Kind, str, str]:
-    """Return the kind of box, the headline and the sentence that conclude a loop.
-
-    Args:
-        status: Of the verdict.
-        numbers: Behind it.
-    """
-    if numbers.filter.nothing_kept:
-        return *NOTHING, NOTHING_KEPT
-    return *HEADLINES[status], SENTENCES[status]
-
-
 def _lead(result: Result, n: LoopNumbers) -> list[Block]:
     """Lay out the verdict, the reasons, who is exposed, what can go unnoticed, the ways out, and the main numbers."""
     sets = n.filter.sets
-    kind, headline, sentence = conclusion(result.status, n)
+    kind, headline, sentence = conclusion(result.status, n.filter)
     facts = [
         Fact("Kept", count(sets.n_kept_images), f"of {count(n.n_asked)}"),
         Fact("Drawn", count(n.n_drawn), f"{count(sets.n_rejected_images)} rejected"),
         *exposed_facts(n.filter),
         Fact(*_copies(n)),
-        Fact("Listed by the auditor", *_listed(n)),
     ]  # fmt: skip
     return [Callout(kind, headline, [Paragraph(sentence), *verdict_blocks(result, n.filter)]), Facts(facts)]
 
@@ -218,13 +177,6 @@ def _copies(n: LoopNumbers) -> tuple[str, str, str]:
 def bounded_words(high: float) -> str:
     """Say how large a share of copies can be; words where so many were rejected that it can be any."""
     return f"at most {percent(high)}" if high < 1 else "any share"
-
-
-def _listed(n: LoopNumbers) -> tuple[str, str]:
-    """Say how many the auditor lists, and its p-value of all together."""
-    if (audit := n.audited) is not None:
-        return count(audit.n_listed), f"all together nearer: p {p_words(audit.nearer.p_value)}"
-    return ("not asked", "") if n.auditor is None else ("-", "nothing was kept to look at")
 
 
 def _selected(n: LoopNumbers) -> list[Block]:
@@ -253,11 +205,9 @@ def _selected(n: LoopNumbers) -> list[Block]:
 
 def _loop(result: Result, n: LoopNumbers) -> list[Block]:
     """Lay out the attempts, and how many images each took."""
-    told, places = (LOOP_WITH_GAPS if n.n_empty else LOOP), (n.n_asked, n.n_empty)
-    asked, empty = map(count, places)
-    blocks: list[Block] = [Paragraph(told.format(tries=times_words(n.most_tries), asked=asked, empty=empty))]
-    if n.gave_up and (real := n.filter.real_rejected) is not None:
-        blocks.append(Paragraph(GAVE_UP.format(why=rejection_words(real, n.filter.units))))
+    blocks: list[Block] = [Paragraph(LOOP.format(tries=times_words(n.most_tries)))]
+    if n.n_empty:
+        blocks.append(Paragraph(empty_places(n)))
     if n.paired:
         blocks.append(Paragraph(PAIR.format(n=count(n.n_of_source))))
     table = Table(
@@ -272,31 +222,6 @@ def _loop(result: Result, n: LoopNumbers) -> list[Block]:
         elsewhere="tables/attempts.parquet",
     )
     return [*blocks, table]
-
-
-def _audited(n: LoopNumbers) -> list[Block]:
-    """Lay out what the auditor says."""
-    audit, units = n.audited, n.filter.units
-    if audit is None:
-        idle = NOTHING_TO_AUDIT.format(auditor=n.auditor)
-        return [Paragraph(NOT_AUDITED if n.auditor is None else Name(idle))]
-    nearer = audit.nearer
-    told = AUDITED.format(held=count(nearer.n_held), units=units)
-    test = NEARER.format(train=count(nearer.n_train), p=p_words(nearer.p_value), units=units)
-    frame = pd.DataFrame(
-        [
-            ("Detector", audit.auditor),
-            ("Verdict of the audit", audit.status),
-            (f"Training {units} listed", count(audit.n_listed)),
-            (f"Training {units} copied for certain", count(audit.n_certain)),
-        ],
-        columns=["what", "found"],
-    )
-    columns = [words("what", "", row=True), words("found", "Found")]
-    why = [Name(reason) for reason in audit.why]
-    table = Table(frame=frame, columns=columns, caption="The audit of the kept set.")
-    said = [Paragraph(nearer.said)] if nearer.said else []  # patients counted by one image: in sight
-    return [Paragraph(told), table, Paragraph(test), *said, Details("Why the audit says so", [Steps(why)])]
 
 
 def _table_three(row: TableThreeRow | None) -> list[Block]:

@@ -10,21 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.calibration import Family
+from memorisk.audits.filter.final_audit import plan_audit
 from memorisk.audits.filter.result import Exclusions, FamilyCount
 from memorisk.audits.filter.run import describe_sets
 from memorisk.audits.generated.pictures import MAX_PICTURES
-from memorisk.audits.synthesize.final_audit import audit_cost
+from memorisk.audits.synthesize.ledger import store_of_hashes
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.rounds import BLOCK, TRAINING_BESIDE_BLOCK
 from memorisk.audits.synthesize.sets import RealSets
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
+from memorisk.audits.synthetic.run import SyntheticPlan
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Generator
 from memorisk.report.numbers import INLINE
-from memorisk.runs.workload import Cost, total
+from memorisk.runs.workload import Cost, Progress, total
 from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.training.detectors.pair_detectors import PairDetector
@@ -34,7 +37,7 @@ from memorisk.training.generators.draws import draw
 from memorisk.training.generators.generation import drawing_cost
 
 _FLOAT32 = 4
-_BOUNDS = ("images_passed", "images_drawn", "pairs", "bytes_features")
+_BOUNDS = ("images_passed", "images_drawn", "pairs", "bytes_images", "bytes_features")
 
 
 def loop_cost(
@@ -46,6 +49,7 @@ def loop_cost(
     counted: Sequence[MissGuarantee],
     auditor: PairDetector | None,
     quality: PairDetector,
+    audit: SyntheticPlan,
     options: SynthesizeOptions,
 ) -> Cost:
     """Count the work of a whole loop; where identities are missing, only the decoded images.
@@ -57,8 +61,9 @@ def loop_cost(
         detectors: Which choose.
         families: Of copies.
         counted: How many identities there are and are needed, of each family.
-        auditor: Of the kept set.
+        auditor: The one that was named.
         quality: Whose features quality is measured by.
+        audit: Plan of the audit of the kept set.
         options: Tries, batch, gallery.
     """
     stored = Cost(bytes_images=real.decoded)
@@ -75,9 +80,29 @@ def loop_cost(
         parts.append(_features(detector, [train, real.filter.calibration], train, screened + copies))
         parts.append(Cost(pairs=2 * (asked + screened) * len(train.images)))
     parts.append(_quality(real, detectors, auditor, quality, places, screened, options))
-    if auditor is not None and real.held is not None:
-        parts.append(audit_cost(train, real.held, places, options))
-    return total(parts) + Cost(at_most=_BOUNDS)
+    return total([*parts, audit.cost]) + Cost(at_most=_BOUNDS)
+
+
+def plan_loop_audit(
+    real: RealSets, places: int, options: SynthesizeOptions, auditors: tuple[str, ...], progress: Progress
+) -> SyntheticPlan:
+    """Plan the audit of the kept set as if every place held another image.
+
+    Args:
+        real: The real images.
+        places: To be filled.
+        options: Settings of the loop.
+        auditors: Names of detectors.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: An auditor knows training patients and not calibration ones, or parts cannot be compared.
+    """
+    train, names = real.filter.train, [f"kept {i}" for i in range(places)]
+    blank = np.broadcast_to(np.uint8(0), (places, *train.images.shape[1:]))
+    hashes = np.array(names, dtype=object)
+    kept = store_of_hashes(train, blank, hashes, names, [""] * places, "kept images")
+    return plan_audit(train, kept, real.filter.calibration, options, auditors, progress)
 
 
 def _quality(
@@ -90,16 +115,14 @@ def _quality(
     options: SynthesizeOptions,
 ) -> Cost:
     """Count the work of table 3: features of first draws, kept and new people's images, and their comparison."""
-    train, reference = real.filter.train, real.held or real.filter.calibration
+    train, reference = real.filter.train, real.filter.calibration
     plain = options.input_size is None and options.normalise is None
     known = plain and quality.source in [detector.source for detector in detectors]
     parts = [Cost() if known else _features(quality, [train], train, screened)]
     n, of_new = places, 0
     if reference is not None:
         of_new, n = len(reference.images), min(places, len(reference.images))
-        new = real.held is not None
-        parts += [_features(quality, [reference], train, 0)] if new or not known else []
-        parts += [_features(detectors[0], [reference], train, 0)] if new and quality is not detectors[0] else []
+        parts += [] if known else [_features(quality, [reference], train, 0)]
     by_features = auditor is not None and auditor.head is not None
     nearest = (2 + (reference is not None)) * n + (2 * places if by_features else 0) + of_new
     return total(parts) + Cost(pairs=nearest * len(train.images))
@@ -133,8 +156,6 @@ class SynthesizePlan:
     """Images and patients."""
     calibration: dict[str, int]
     """Likewise."""
-    held_out: dict[str, int]
-    """Likewise."""
     exclusions: Annotated[Exclusions, INLINE]
     """Calibration identities that are not new, are counted once, or look alike."""
     detectors: tuple[str, ...]
@@ -143,6 +164,10 @@ class SynthesizePlan:
     """Of copies: identities there are, needed and missing for the guarantee."""
     missing: int
     """Identities that are missing for it; 0 where it can be given."""
+    audited_by: str
+    """Detectors of the audit of the kept set."""
+    lacking: tuple[str, ...]
+    """What keeps a pass of that audit away whatever is kept."""
     first_batch: int
     """Images that were drawn to measure the time."""
     seconds: float
@@ -169,6 +194,7 @@ def describe_loop(
     device: str,
     auditor: PairDetector | None,
     quality: PairDetector,
+    audit: SyntheticPlan,
 ) -> SynthesizePlan:
     """Draw one batch, count what there is, and say whether the guarantee can be given.
 
@@ -182,17 +208,17 @@ def describe_loop(
         new: Share of new patients whom the thresholds reject; None where it is not known.
         options: What was asked for.
         device: Of the generator.
-        auditor: Of the kept set.
+        auditor: The one that was named.
         quality: Whose features quality is measured by.
+        audit: Plan of the audit of the kept set.
     """
-    of_filter = describe_sets(real.filter, detectors, families, counted)
+    of_filter = describe_sets(real.filter, detectors, families, counted, audit)
     first = plan.iloc[: options.batch]
     begun = time.perf_counter()
     with limited_threads(options.threads):
         draw(generator, first, options.sampling(), device)
     seconds = (time.perf_counter() - begun) * len(plan) / len(first)
     names = plan.loc[plan["class"] != "", "class"].value_counts().sort_index()
-    held = real.held
     return SynthesizePlan(
         generator=generator.config.name,
         images=len(plan),
@@ -201,18 +227,16 @@ def describe_loop(
         most_tries=options.most_tries,
         training={"images": of_filter.images["training"], "patients": of_filter.patients["training"]},
         calibration={"images": of_filter.images["calibration"], "patients": of_filter.patients["calibration"]},
-        held_out={
-            "images": 0 if held is None else len(held.images),
-            "patients": 0 if held is None else len(set(held.manifest.groups)),
-        },
         exclusions=of_filter.exclusions,
         detectors=of_filter.detectors,
         families=of_filter.families,
         missing=of_filter.missing,
+        audited_by=of_filter.audited_by,
+        lacking=of_filter.lacking,
         first_batch=len(first),
         seconds=seconds,
         most_seconds=seconds * options.most_tries,
-        cost=loop_cost(generator, len(plan), real, detectors, families, counted, auditor, quality, options),
+        cost=loop_cost(generator, len(plan), real, detectors, families, counted, auditor, quality, audit, options),
         new_rejected=new,
         notes=(*real.filter.notes, *real.doubts, *_warned(new)),
     )

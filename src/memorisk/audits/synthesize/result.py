@@ -12,30 +12,7 @@ from typing import Annotated, Any, Literal
 from memorisk.audits.filter.result import FilterNumbers, ScreeningSettings, ScreeningSetup, SetNames
 from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.report.numbers import INLINE, to_json
-from memorisk.statistics.copies.set_memorization import NearnessTest
 from memorisk.statistics.pairs.guarantee import RegeneratedCopies
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinalAudit:
-    """What the auditor found."""
-
-    auditor: str
-    """As a report shows it."""
-    status: str
-    """Of the audit: pass, fail or undecided."""
-    why: tuple[str, ...]
-    """Its reasons."""
-    n_listed: int
-    """Training patients that it lists."""
-    n_certain: int
-    """Training patients of whom an image was copied for certain: by its pixels, or a person's word."""
-    nearer: NearnessTest
-    """All training patients against all held-out ones."""
-    clean: bool
-    """Whether nobody is flagged, and the set is no nearer to training patients as a whole."""
-    folder: str
-    """Of the audit, in the run folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +76,6 @@ class LoopNumbers:
     """What drawing again does to the guarantee; None where nothing was drawn."""
     doubts: tuple[str, ...]
     """Of the training images."""
-    auditor: str | None
-    """What was named to audit the kept set, whether it had anything to look at or not."""
-    audited: FinalAudit | None
     table_three: TableThreeRow | None
 
     @property

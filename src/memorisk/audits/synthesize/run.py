@@ -1,7 +1,7 @@
 """A synthetic set without copies, drawn until it is full: ``memorisk synthesize``.
 
-Generate, screen against the whole training set, reject, draw again; a ledger of everything; the kept set audited by a
-detector that took no part. Paper 004, section 3.4; METHODS section 4, "Use" and "Guarantee".
+Generate, screen against the whole training set, reject, draw again; a ledger of everything; the kept set audited, which
+decides the verdict. Paper 004, section 3.4; METHODS section 4, "Use" and "Guarantee".
 
 Every block of images is written when it is screened, the kept set has its name only when it is whole, and
 ``synthesize.json`` is written last: killed at any point, the same command goes on and ends at the same bytes.
@@ -27,34 +27,34 @@ from memorisk.audits.filter.calibration import (
     parse_families,
 )
 from memorisk.audits.filter.decisions import Decision, real_share
+from memorisk.audits.filter.final_audit import KEPT, audit_kept, auditor_names
+from memorisk.audits.filter.result import FinalAudit
 from memorisk.audits.filter.run import kept_sha256
 from memorisk.audits.filter.screening import Matches, Screening, ScreeningDetector, open_detectors, open_screening
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.analysis import (
-    KEPT,
     REJECTED,
     LoopEvidence,
     analyse_loop,
     bound_copies,
     drawn_image_names,
     filter_evidence,
-    kept_store,
     kept_table,
     real_matches,
     rejected_pairs,
 )
-from memorisk.audits.synthesize.final_audit import FinalAudit, audit_kept, check_audit, open_auditor
 from memorisk.audits.synthesize.ledger import Ledger, store_of_hashes
 from memorisk.audits.synthesize.loop_quality import table_three_row
 from memorisk.audits.synthesize.options import SynthesizeOptions, synthesize_options
 from memorisk.audits.synthesize.page import loop_page
-from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
+from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop, plan_loop_audit
 from memorisk.audits.synthesize.rounds import DrawScreening, LoopFolders, run_rounds
 from memorisk.audits.synthesize.sets import RealSets, read_real
 from memorisk.audits.synthesize.table_three import COMPLETION_FILE
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
+from memorisk.audits.synthetic.run import SyntheticPlan
 from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.clean_set import CLEAN_MANIFEST as LABEL_TABLE
 from memorisk.images.clean_set import manifest_bytes
@@ -76,7 +76,7 @@ from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from memorisk.training.features.compute_backend import ComputeBackend, open_compute_backend
-from memorisk.training.generators.draws import plan_draws
+from memorisk.training.generators.draws import image_name, plan_draws
 from memorisk.training.generators.generation import check_drawing
 
 REPORT, MANIFEST, LEDGER = "report.html", "manifest", "ledger"
@@ -94,7 +94,12 @@ class _LoopInputs:
     detectors: list[PairDetector]
     families: tuple[Family, ...]
     counted: list[MissGuarantee]
+    auditors: tuple[str, ...]
+    """Names of the detectors that audit the kept set."""
+    audit: SyntheticPlan
+    """Plan of that audit, as if every place were filled."""
     auditor: PairDetector | None
+    """The one that was named."""
     quality: PairDetector
     device: str
 
@@ -119,26 +124,26 @@ def synthesize(
     *,
     generator: str | Path | Generator,
     calibration: Source | None = None,
-    held_out: Source | None = None,
     progress: Progress = no_progress,
     dry_run: bool = False,
     **settings: Any,
 ) -> Result | SynthesizePlan:
-    """Draw images until as many as asked for pass the detectors, with a guarantee or not at all.
+    """Draw images until as many as asked for pass the detectors, and audit what was kept.
 
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         out: The folder for the kept set, the ledger and the report: new, empty, or one of the same loop to go on with.
         generator: A folder of ``memorisk train generator``, ``module:function``, or what `load_generator` gave.
-        calibration: Real images of people whom neither the generator nor a detector has seen.
-        held_out: Real images of others whom neither has seen, for the audit of the kept set.
+        calibration: Real images of people whom neither the generator nor a detector has seen; the held-out people of
+            the audit.
         progress: Called with (stage, done, total).
         dry_run: Draw one batch, calibrate, count, and return what could be promised; nothing is written.
         **settings: Any field of `SynthesizeOptions`.
 
     Returns:
-        The result, which is also saved in ``out``; or the plan.
+        The result, which is also saved in ``out``, with the status of the audit, whose run is ``out/audit``; or the
+        plan.
 
     Raises:
         InputError: Bad input or settings; nothing was written to ``out``.
@@ -148,26 +153,25 @@ def synthesize(
         >>> result = synthesize("train/", "out/", generator="g/", detector="d/", calibration="new/")  # doctest: +SKIP
         >>> result.verdict["n_kept"], result.verdict["copies"]["share"]  # doctest: +SKIP
     """
-    sources = {"calibration": calibration, "held_out": held_out}
-    given = {what: source_name(source) for what, source in sources.items() if source is not None}
+    given = {} if calibration is None else {"calibration": source_name(calibration)}
     shown = str(generator) if isinstance(generator, str | Path) else generator.config.name
     options = synthesize_options(settings | given | {"generator": shown})
     named = isinstance(generator, str | Path)
     made = load_generator(generator, python_path=options.python_path) if named else generator
     folder = Path(out)
-    refuse_overlap(folder, {"TRAIN": train, "the calibration images": calibration, "the held-out images": held_out})
+    refuse_overlap(folder, {"TRAIN": train, "the calibration images": calibration})
     if not dry_run:
         check_out_folder(folder, {}, identity=[])
     options.reach_cluster()
     names = Pseudonyms.from_options(options)
-    asked = _read_inputs(train, made, calibration, held_out, options, progress)
+    asked = _read_inputs(train, made, calibration, options, progress)
     with open_compute_backend(options, options.store, folder, device=asked.device) as workplace:
         asked = _working_at(workplace, asked)
         found = _calibrate(asked, progress)
         if dry_run:
             return describe_loop(
                 made, asked.plan, asked.real, asked.detectors, asked.families, asked.counted, found.new, options,
-                asked.device, asked.auditor, asked.quality,
+                asked.device, asked.auditor, asked.quality, asked.audit,
             )  # fmt: skip
         return _run(folder, {"train": source_name(train), "out": str(folder)}, asked, found, names, progress)
 
@@ -220,7 +224,6 @@ def _read_inputs(
     train: Source,
     generator: Generator,
     calibration: Source | None,
-    held_out: Source | None,
     options: SynthesizeOptions,
     progress: Progress,
 ) -> _LoopInputs:
@@ -230,18 +233,20 @@ def _read_inputs(
         InputError: It is.
     """
     families, detectors = parse_families(options.families), open_detectors(options)
-    auditor = open_auditor(options, detectors)
+    auditors = auditor_names(options, detectors)
+    auditor = None if options.auditor is None else open_pair_detector(options.auditor)
     quality = open_pair_detector(options.quality) if options.quality else auditor or detectors[0]
     if quality.source.kind == "saved":
         raise InputError(f"quality {quality.name} holds saved features, of other images: name what computed them")
     device = str(check_device(options.device))
     plan = plan_draws(generator, options.images, seed=options.seed, balance=options.balance, paired=options.paired)
     check_drawing(generator, plan, options, device)
-    real = read_real(train, calibration, held_out, generator, detectors, options, progress)
-    if auditor is not None and real.held is not None:
-        check_audit(real.filter.train, real.held, options, progress)
+    real = read_real(train, calibration, generator, detectors, options, progress)
+    audit = plan_loop_audit(real, len(plan), options, auditors, progress)
     counted = counted_guarantees(real.filter, families, len(detectors), options)
-    return _LoopInputs(options, generator, plan, real, detectors, families, counted, auditor, quality, device)
+    return _LoopInputs(
+        options, generator, plan, real, detectors, families, counted, auditors, audit, auditor, quality, device
+    )
 
 
 def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
@@ -265,23 +270,21 @@ def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
 def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudonyms, progress: Progress) -> Result:
     """Draw, judge, audit, write; the file that says that all is there is the last."""
     options, real = asked.options, asked.real
-    evidence = LoopEvidence(
-        asked.generator.config, asked.generator.source, real.doubts, _empty_evidence(asked),
-        auditor=None if asked.auditor is None else asked.auditor.name,
-    )  # fmt: skip
+    evidence = LoopEvidence(asked.generator.config, asked.generator.source, real.doubts, _empty_evidence(asked))
     if found.opened:
         ledger = _draw(run, asked, found, progress)
         filtered = filter_evidence(
             ledger, real.filter, asked.detectors, asked.families, asked.counted, found.opened, found.calibrated,
             found.thresholds, found.beside, options.seed,
         )  # fmt: skip
-        audited = _audit(run, asked, ledger, progress)
         row = table_three_row(
-            ledger, real.filter.train, real.held or real.filter.calibration, asked.generator.config, found.opened,
+            ledger, real.filter.train, real.filter.calibration, asked.generator.config, found.opened,
             found.thresholds, asked.auditor, asked.quality, options, progress,
         )  # fmt: skip
+        _put_in_place(run, ledger)
+        filtered = replace(filtered, audited=_audit(run, asked, ledger, progress))
         copies = bound_copies(ledger, options)
-        evidence = replace(evidence, filtered=filtered, ledger=ledger, copies=copies, audited=audited, table_three=row)
+        evidence = replace(evidence, filtered=filtered, ledger=ledger, copies=copies, table_three=row)
     result = analyse_loop(evidence, options, names)
     result.save(run.path)
     _write_tables(run, result)
@@ -292,8 +295,6 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
             result, evidence.ledger, real.filter, real.form, asked.generator, known, options, asked.device
         )
     write_text(run / REPORT, render_page(loop_page(result, pictures, redact=options.redact)))
-    if found.opened:
-        _put_in_place(run, kept_table(result))
     kept = {"folder": KEPT, "sha256": kept_sha256(run.path)} if found.opened else None
     write_json(run / COMPLETION_FILE, result.verdict | {"kept": kept})
     _clear(run)
@@ -327,11 +328,11 @@ def _kept_folder(run: RunFolder) -> Path:
     return run.subfolder(_BUILDING)
 
 
-def _put_in_place(run: RunFolder, kept: pd.DataFrame) -> None:
+def _put_in_place(run: RunFolder, ledger: Ledger) -> None:
     """Write the labels beside the kept images (`images.clean_set`), and give the folder its name."""
+    kept = ledger.plan.iloc[ledger.kept]
     if len(kept):
-        names = [Path(path).name for path in kept["path"]]
-        write_bytes(run / _BUILDING / LABEL_TABLE, manifest_bytes(names, kept["label"].tolist()))
+        write_bytes(run / _BUILDING / LABEL_TABLE, manifest_bytes(_kept_files(kept), kept["class"].tolist()))
     (run / _BUILDING).rename(run / KEPT)
     fsync_folder(run.path)
 
@@ -342,11 +343,19 @@ def _clear(run: RunFolder) -> None:
 
 
 def _audit(run: RunFolder, asked: _LoopInputs, ledger: Ledger, progress: Progress) -> FinalAudit | None:
-    """Audit the kept set; None without an auditor, or without images."""
-    if asked.auditor is None or asked.real.held is None or not len(ledger.kept):
+    """Audit the kept set; None where nothing was kept."""
+    kept, sets = ledger.plan.iloc[ledger.kept], asked.real.filter
+    if not len(kept):
         return None
-    kept = kept_store(run / _BUILDING, run / _ROUNDS / "kept.npy", ledger, asked.real)
-    return audit_kept(run.path, asked.real.filter.train, kept, asked.real.held, asked.options, progress)
+    known = set(map(str, sets.train.manifest.images))
+    pairs = zip(_kept_files(kept), map(str, kept["source"]), strict=True)
+    sources = {file: source for file, source in pairs if source in known}
+    return audit_kept(run.path, sets.train, sets.calibration, asked.options, asked.auditors, progress, sources)
+
+
+def _kept_files(kept: pd.DataFrame) -> list[str]:
+    """Name the files of kept images."""
+    return [f"{image_name(int(number))}.png" for number in kept["number"]]
 
 
 def _write_tables(run: RunFolder, result: Result) -> None:
@@ -367,7 +376,7 @@ def _identity(asked: _LoopInputs, found: _Calibration) -> dict[str, Any]:
     batch = {"threads": options.threads} if asked.device == "cpu" else {"batch": options.batch}
     how = {name: value for name, value in asdict(options.sampling()).items() if name != "batch"}
     stores: Mapping[str, ImageStore | None] = {
-        "training": real.filter.train, "calibration": real.filter.calibration, "held_out": real.held
+        "training": real.filter.train, "calibration": real.filter.calibration
     }  # fmt: skip
     return {
         "audit": "synthesize",
@@ -388,11 +397,11 @@ def _identity(asked: _LoopInputs, found: _Calibration) -> dict[str, Any]:
         "confidence": options.confidence,
         "threshold": list(options.threshold),
         "thresholds": [float(value) for value in found.thresholds],
-        "auditor": None if asked.auditor is None else asked.auditor.name,
+        "auditors": list(asked.auditors),
+        "plant_kinds": list(planted_kinds(options.plant_kinds)),
         "quality": asked.quality.name,
         "seed": options.seed,
         "pseudonymise": options.pseudonymise,
-        **({"plant_kinds": planted_kinds(options.plant_kinds)} if options.plant_kinds else {}),
     }
 
 

@@ -1,4 +1,4 @@
-"""The real images of a loop: training, calibration and held-out ones, decoded alike; and whom the generator knows.
+"""The real images of a loop: training and calibration ones, decoded alike; and whom the generator knows.
 
 Generated images among real ones are refused: each would count as a patient's, and be searched for copies of itself.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from memorisk.audits.filter import sets as filter_sets
 from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
 from memorisk.audits.generated.knowledge import refuse_known, trained_on_more, unknown_weights
-from memorisk.audits.generated.sets import Source, decode_alike, is_blank, manifest_of, read_source, split_source
+from memorisk.audits.generated.sets import Source, decode_alike, manifest_of, read_source
 from memorisk.audits.synthesize.ledger import StoredForm, store_of_drawn
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.table_three import COMPLETION_FILE
@@ -20,7 +20,7 @@ from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.sources.registry import GENERATED
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Generator
-from memorisk.runs.errors import InputError, listed, one_line, plural
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.workload import Progress
 from memorisk.training.detectors.pair_detectors import PairDetector
 
@@ -63,17 +63,12 @@ def _folders(manifest: Manifest) -> Iterator[Path]:
             yield above
 
 
-HELD_OUT = "held-out"
-
-
 @dataclass(frozen=True, eq=False)
 class RealSets:
     """What drawn images are compared with."""
 
     filter: FilterSets
     """Training and calibration images; as long as none is drawn, an image of nothing stands for the synthetic ones."""
-    held: ImageStore | None
-    """None without held-out images."""
     form: StoredForm
     """In which drawn images are compared."""
     doubts: tuple[str, ...]
@@ -85,7 +80,6 @@ class RealSets:
 def read_real(
     train: Source,
     calibration: Source | None,
-    held_out: Source | None,
     generator: Generator,
     detectors: Sequence[PairDetector],
     options: SynthesizeOptions,
@@ -96,76 +90,36 @@ def read_real(
     Args:
         train: What the generator was trained on.
         calibration: Of new people.
-        held_out: Of other new people.
         generator: Which draws; it may know whom it was trained on.
         detectors: Which choose.
         options: How images are read.
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: Images cannot be read or compared, some are generated ones, a patient is in two parts, or the
-            generator knows calibration or held-out patients.
+        InputError: Images cannot be read or compared, some are generated ones, or the generator knows calibration
+            patients.
     """
     whole = read_source(train, options.of_real())
     nothing = _placeholder(whole)
     opened = filter_sets.open_manifests(whole, nothing, calibration, options, progress)
-    ours, held, notes = opened.train, None, list(opened.notes)
-    if options.held_out_split is not None:
-        kept, held, _ = split_source(whole, options.trained_on, options.held_out_split)
-        if options.calibration_split is None:
-            ours, notes = kept, [note for note in notes if not note.startswith("TRAIN has splits")]
-    elif held_out is not None:
-        held = read_source(held_out, options.of_real())
     real = options.of_real()
-    given = {TRAIN: ours, CALIBRATION: opened.unseen, HELD_OUT: held}
+    given = {TRAIN: opened.train, CALIBRATION: opened.unseen}
     for what, source in given.items():
         if source is not None:
             refuse_generated(what, source)
     stores = decode_alike(given, dict.fromkeys(given, real), progress)
-    _refuse_shared(stores)
     form = StoredForm.of(stores[TRAIN], generator.config, options.of_synthetic())
     blank = store_of_drawn(stores[TRAIN], np.zeros((1, *form.shape), np.uint8), ["nothing"], [""], "nothing")
-    opened = replace(opened, train=stores[TRAIN], synthetic=blank, unseen=stores.get(CALIBRATION), notes=tuple(notes))
+    opened = replace(opened, train=stores[TRAIN], synthetic=blank, unseen=stores.get(CALIBRATION))
     sets = filter_sets.decode_sets(opened, detectors, progress, calibration_unseen=options.calibration_unseen)
-    said = [
-        refuse_known(generator, stores[what], f"the {what} images")
-        for what in (CALIBRATION, HELD_OUT)
-        if what in stores
-    ]
+    said = [refuse_known(generator, stores[CALIBRATION], "the calibration images")] if CALIBRATION in stores else []
     said += [unknown_weights(generator, stores[TRAIN]), form.note(generator.config)]
     sets = replace(sets, notes=(*sets.notes, *(note for note in said if note)))
     more = trained_on_more(generator, stores[TRAIN])
     decoded = sum(store.images.nbytes for what, store in stores.items() if isinstance(given[what], Manifest))
-    return RealSets(sets, stores.get(HELD_OUT), form, (more,) if more else (), decoded)
+    return RealSets(sets, form, (more,) if more else (), decoded)
 
 
 def _placeholder(train: Manifest | ImageStore) -> Manifest:
     """Return an empty synthetic set, since nothing is drawn yet."""
     return replace(manifest_of(train).subset(np.empty(0, dtype=np.intp)), notes=(), name="drawn")
-
-
-def _refuse_shared(stores: dict[str, ImageStore]) -> None:
-    """Refuse a patient in two of the parts; who calibrates among training patients is left out later.
-
-    Raises:
-        InputError: Held-out patients train or calibrate.
-    """
-    if HELD_OUT not in stores:
-        return
-    held = stores[HELD_OUT].manifest
-    for what in (TRAIN, CALIBRATION):
-        if what not in stores:
-            continue
-        other = stores[what].manifest
-        both = sorted(set(held.groups) & set(other.groups))
-        if both and (held.groups_given or other.groups_given):
-            raise InputError(
-                f"{plural(len(both), 'patient is', 'patients are')} in {what} and held out ({listed(both)}): split by "
-                "patient"
-            )
-        if what == CALIBRATION:
-            theirs, ours = (stores[part].pixel_hashes.astype(str) for part in (HELD_OUT, CALIBRATION))
-            same = np.flatnonzero(np.isin(theirs, ours))
-            if n := int((~is_blank(stores[HELD_OUT], same)).sum()):
-                told = plural(n, "held-out image calibrates", "held-out images calibrate")
-                raise InputError(f"{told}, too: give other images")

@@ -20,6 +20,7 @@ from memorisk.cli.show.common import percent, print_json, print_list, print_rows
 from memorisk.report.columns import is_missing, power
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
+from memorisk.report.statements.statement import WAYS
 
 if TYPE_CHECKING:
     from memorisk.audits.filter.run import FilterPlan
@@ -74,36 +75,31 @@ def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(result.verdict)
         return
-    from memorisk.audits.filter.verdict import conclusion  # here, since it loads images
-
     console, n = Console(), from_json(FilterSummary, result.summary).numbers
     print_rows(console, _filter_lines(n))
-    _show_verdict(console, result, n, conclusion(result.status, n), out)
+    _show_verdict(console, result, n, out)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
-def _show_verdict(
-    console: Console, result: Result, n: FilterNumbers, concluded: tuple[str, str, str], out: Path
-) -> None:
-    """Print the verdict of a filter or of a loop: why, what can go unnoticed, the ways out, the kept set."""
-    from memorisk.audits.filter.wording import (
-        UNNOTICED,
-        WAYS_OUT,
-        WEAK,
-        unpromised_words,
-    )  # here, since it loads images
+def _show_verdict(console: Console, result: Result, n: FilterNumbers, out: Path) -> None:
+    """Print the verdict of a filter or of a loop: why, the ways out, what is promised besides, and the kept set."""
+    from memorisk.audits.filter.wording import NO_PROMISE, conclusion, unpromised_words  # here, since it loads images
 
     console.print()
-    _, headline, sentence = concluded
+    _, headline, sentence = conclusion(result.status, n)
     console.print(Text(headline.upper(), style="bold"))
     console.print(Text(sentence), soft_wrap=True)
     for reason in result.why:
         console.print(Text(f"  {reason}"), soft_wrap=True)
-    if n.sets.n_kept_images:
-        print_list(console, UNNOTICED, [unpromised_words(n.promise), *([WEAK] if n.promise.weak_features else [])])
-    print_list(console, WAYS_OUT.get(result.status, ""), result.what_would_decide)
+    print_list(console, WAYS.get(result.status, ""), result.what_would_decide)
+    promise = n.promise
+    promised = [promise.guarantee, unpromised_words(promise)] if promise.guarantee else []
+    promised += [NO_PROMISE.format(why="; ".join(promise.doubts))] if promise.doubts else []
+    print_list(console, "What is promised besides", promised)
     if n.sets.n_kept_images:
         console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
+    if n.audited is not None:
+        console.print(Text(f"Its audit: {out / n.audited.folder / 'report.html'}"), soft_wrap=True)
 
 
 def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
@@ -124,10 +120,16 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
         *(("detector", name) for name in plan.detectors),
         *(("copies", f"{f.family}: {f.identities:,} identities of {f.needed:,} needed") for f in plan.families),
         ("identities missing for the guarantee", f"{plan.missing:,}"),
+        *_audit_lines(plan),
         *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
     print_rows(console, lines)
+
+
+def _audit_lines(plan: "FilterPlan | SynthesizePlan") -> list[tuple[str, str]]:
+    """Return what audits the kept set, and what keeps a pass away whatever is kept."""
+    return [("kept images audited by", plan.audited_by), *(("no pass", why) for why in plan.lacking)]
 
 
 def _filter_lines(n: FilterNumbers) -> list[tuple[str, str]]:
@@ -159,6 +161,7 @@ def _screening_lines(n: FilterNumbers) -> list[tuple[str, str]]:
         ),
         *(("calibration", told) for told in excluded_words(n.calibration.exclusions, n.terms)),
         ("compared by", "; ".join(n.promise.detectors)),
+        *([] if n.audited is None else [("kept images audited by", "; ".join(n.audited.detectors))]),
     ]
 
 
@@ -167,12 +170,10 @@ def show_synthesis(result: Result, out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(result.verdict)
         return
-    from memorisk.audits.synthesize.page import conclusion  # here, since it loads images
-
     console, loop = Console(), from_json(LoopSummary, result.summary).numbers
     n = loop.filter
     print_rows(console, _synthesis_lines(loop))
-    _show_verdict(console, result, n, conclusion(result.status, loop), out)
+    _show_verdict(console, result, n, out)
     if n.sets.filtered:
         console.print(Text(f"Ledger: {out / 'ledger.csv'}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
@@ -194,7 +195,7 @@ def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
         *([("training images whose conditions take part", f"{plan.sources:,}")] if plan.sources else []),
         *(
             (what, f"{n['images']:,} images, {n['patients']:,} patients")
-            for what, n in (("training", plan.training), ("calibration", plan.calibration), ("held out", plan.held_out))
+            for what, n in (("training", plan.training), ("calibration", plan.calibration))
         ),
         ("calibration patients left out", f"{plan.exclusions.left_out.n:,}"),
         *(("calibration", told) for told in excluded_words(plan.exclusions, Terms("patients"))),
@@ -205,6 +206,7 @@ def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
         ),
         ("identities missing for the guarantee", f"{plan.missing:,}"),
         *([("rejected of new patients", percent(new.estimate, new.low, new.high, 0))] if new else []),
+        *_audit_lines(plan),
         ("seconds of drawing", f"{plan.seconds:,.0f} if all pass at once, {plan.most_seconds:,.0f} at most "
                                f"(by a batch of {plan.first_batch:,})"),
         *plan.cost.rows(),
@@ -249,8 +251,8 @@ def _share(value: float) -> str:
 
 def _synthesis_lines(n: LoopNumbers) -> list[tuple[str, str]]:
     from memorisk.audits.filter.wording import exposed_lines, promised_kinds  # here, since it loads images
+    from memorisk.audits.synthesize.verdict import empty_places
 
-    units = n.filter.units
     lines = [
         ("images", f"{n.filter.sets.n_kept_images:,} kept of {n.n_asked:,} asked for, {n.n_drawn:,} drawn"),
         *_screening_lines(n.filter),
@@ -258,16 +260,11 @@ def _synthesis_lines(n: LoopNumbers) -> list[tuple[str, str]]:
     if n.filter.sets.filtered:
         lines += exposed_lines(n.filter)
     if n.n_empty:
-        lines.append(("places that stayed empty", f"{n.n_empty:,} of {n.n_asked:,}"))
+        lines.append(("places", empty_places(n)))
     if (copies := n.bounded) is not None:
         made = f"copies made by {promised_kinds(n.filter.promise)} among the kept images"
         most = f"at most {100 * copies.high:.2g} %" if copies.high < 1 else "any share"
         lines.append((made, f"{most} (95 % limit); of other copies nothing is promised"))
-    if (audit := n.audited) is not None:
-        found = f"{audit.n_listed:,} training {units} listed; nearer as a whole: p {audit.nearer.p_value:.2g}"
-        lines.append((f"audited by {audit.auditor}", f"{audit.status}; {found}"))
-    elif n.auditor is not None:
-        lines.append((f"audited by {n.auditor}", "nothing was kept to look at"))
     return lines
 
 

@@ -28,6 +28,7 @@ from memorisk.report.blocks import (
 from memorisk.report.statements.statement import (
     FAIL,
     FOUND,
+    GENERATED_SETS,
     HELD_OUT_PIXELS,
     NOT_ASKED,
     PASS,
@@ -84,9 +85,10 @@ _LOOKED: Mapping[str, str] = {
     "whether an outsider could tell from it who was.",
     "feature": "Whether the model reacts to one mark, such as a name in an image, that it may have seen once.",
     "synthetic": "Whether generated images are copies of images of people in the training data.",
-    "filter": "Which generated images are too close to an image of a person in the training data and must stay out.",
-    "synthesize": "Whether images could be drawn of which none is too close to an image of a person in the training "
-    "data.",
+    "filter": "Which generated images are too close to an image of a person in the training data and must stay out; "
+    "then whether those that were kept are copies of such images.",
+    "synthesize": "Which drawn images are too close to an image of a person in the training data and must stay out; "
+    "then whether those that were kept are copies of such images.",
     "watch": "Whether the generator began to repeat its training images while it was trained.",
     "quality": "Only how good the generated images are, which says nothing of privacy.",
 }
@@ -102,12 +104,6 @@ _STATUS: Mapping[str, str] = {
     UNDECIDED: "it could not be decided",
     NOT_ASKED: "it says nothing of privacy",
 }
-_KEPT: Mapping[str, str] = {
-    PASS: "the kept images come with a guarantee",
-    FAIL: "what was drawn may not be shared",
-    UNDECIDED: "the kept images come without the guarantee that a release needs",
-}
-"""The same of runs that leave images out."""
 _NAMES: Mapping[str, str] = {
     "classifier": "the model",
     "losses": "the models",
@@ -125,6 +121,8 @@ _COPIES: Mapping[str, str] = {"exact": "unchanged", "noised": "noisy", "jpeg": "
 """Planted copies in plain words, by kind."""
 _OTHER_KINDS = "Copies of the kinds "
 """How a statement begins to say which kinds of copies were not planted."""
+_SCREENED = ("filter", "synthesize")
+"""Kinds of runs that leave images out."""
 _CHANCE = 0.05
 """Up to this p more people are nearer than every held-out one than chance explains."""
 _COUNTED = re.compile(
@@ -145,6 +143,7 @@ def officer_page(statement: Statement) -> Page:
         statement: Of finished runs.
     """
     kind, headline, sentence = _VERDICTS[statement.verdict.status]
+    headline = _after_left_out(statement, headline)
     tried, others = _kinds_tried(statement)
     if statement.verdict.status == PASS and others:
         headline += f": copies that are {_either(tried)}, and no others"
@@ -162,12 +161,28 @@ def officer_page(statement: Statement) -> Page:
     )
 
 
+def _after_left_out(statement: Statement, headline: str) -> str:
+    """Put before a headline how many images runs left out, and near to how many people these are."""
+    told = [_left_out(audit) for audit in statement.audits if audit.kind in _SCREENED]
+    return f"{' '.join(told)} {headline}" if told else headline
+
+
+def _left_out(audit: AuditStatement) -> str:
+    """Count the images that one run left out and kept, and the people to whom the former are near."""
+    value = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
+    left, people, kept = (value.get(name, 0) for name in ("rejected", "rejected_people", "kept"))
+    whom = plural(people, f"training {audit.units.removesuffix('s')}", f"training {audit.units}")
+    near = f", near to {whom}," if people else ""
+    images = plural(left, f"generated image{near} was", f"generated images{near} were")
+    return f"{images} left out, {kept:,} {'was' if kept == 1 else 'were'} kept."
+
+
 def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
     """Return the kinds of copies that every audit of a set looked for, and the others, in plain words."""
     planted = [
         {figure.name.removeprefix(FOUND) for figure in audit.figures if figure.name.startswith(FOUND)}
         for audit in statement.audits
-        if audit.kind == "synthetic"
+        if audit.kind in GENERATED_SETS
     ]
     tried = set.intersection(*planted) if planted else set(_COPIES)
     others = _COPIES.keys() - tried
@@ -236,11 +251,10 @@ def _found(statement: Statement) -> Text:
 
 def _found_by(audit: AuditStatement, most: int) -> str:
     """Say what one audit found, with its reasons beside the counts: so many at most, and how many more."""
-    said = _KEPT if audit.kind in ("filter", "synthesize") else _STATUS
-    told = "; ".join([_capital(said[audit.status]), *_counts(audit)])
+    told = "; ".join([_capital(_STATUS[audit.status]), *_counts(audit)])
     if audit.status not in (FAIL, UNDECIDED):
         return told
-    reasons = [why for why in audit.why if audit.kind != "synthetic" or not _COUNTED.search(why)]
+    reasons = [why for why in audit.why if audit.kind not in GENERATED_SETS or not _COUNTED.search(why)]
     because = "; ".join(_plain_reasons(reasons, most))
     return f"{told}. {'Why' if audit.status == UNDECIDED else 'Besides'}: {because}" if because else told
 
@@ -285,11 +299,8 @@ def _counts(audit: AuditStatement) -> Iterator[str]:
                 "of a training image and a new one an outsider would name the right one in "
                 f"{100 * max(attacks):.0f} of 100 cases at best, where 50 is guessing"
             )
-    if audit.kind == "synthetic":
+    if audit.kind in GENERATED_SETS:
         yield from _copied(audit)
-    if audit.kind in ("filter", "synthesize"):
-        yield from some("kept", "image was kept", "images were kept")
-        yield from some("rejected", "image was left out", "images were left out")
     if audit.kind == "watch":
         yield from some("listed", "training patient stood out at the last look", "training patients stood out at the "
                         "last look")  # fmt: skip
@@ -368,7 +379,7 @@ def _would_notice(audit: AuditStatement) -> Iterator[str]:
         )
     missed = value.get("miss_rate")
     if missed is not None and missed.high is not None:
-        yield f"Of copies of the kinds that were named at most {1000 * missed.high:.0f} in 1,000 are missed."
+        yield f"Of copies of the kinds that the promise names at most {1000 * missed.high:.0f} in 1,000 are kept."
 
 
 def _unnoticed(statement: Statement) -> Text:
@@ -397,7 +408,7 @@ def _next(statement: Statement) -> Text:
     (n, people), units = (0, 0), "patients"
     for audit in statement.audits:
         found = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
-        if audit.kind == "synthetic":
+        if audit.kind in GENERATED_SETS:
             (n, people), units = (found.get("to_leave_out", 0), found.get("to_leave_out_people", 0)), audit.units
     images = plural(n, "generated image points", "generated images point")
     whom = plural(people, f"training {units.removesuffix('s')}", f"training {units}")

@@ -22,7 +22,9 @@ from memorisk.runs.errors import InputError, one_line
 FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 3, "privacy-statement-3"
 LISTS = {"level": 0.1, "correction": "bh"}
 """Of the list that a verdict rests on: verdicts of the first form were given at what was asked for."""
-LISTED = ("classifier", "losses", "synthetic")
+GENERATED_SETS = ("synthetic", "filter", "synthesize")
+"""Kinds of runs whose verdict is that of the audit of a generated set."""
+LISTED = ("classifier", "losses", *GENERATED_SETS)
 """Kinds of runs whose verdict rests on such a list."""
 PASS, FAIL, UNDECIDED, NOT_ASKED = "pass", "fail", "undecided", "not asked"
 WAYS = {UNDECIDED: "What would decide it", FAIL: "What would settle open questions"}

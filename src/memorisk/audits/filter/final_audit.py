@@ -1,0 +1,171 @@
+"""The audit of the kept set: ``memorisk audit synthetic`` of ``OUT/kept``, in ``OUT/audit``. Its verdict is the run's.
+
+The people who calibrate are its held-out patients. The threshold is one number, an order statistic over all of them,
+and images are rejected for being near training images alone: that moves the kept set away from training patients, and
+towards nobody, so that the ranks of training patients among the calibration people keep their level
+(`tests/audits/filter/test_final_audit.py` counts it; people of their own would cost half of both samples).
+
+What a detector overlooked when it chose, it overlooks again when it audits. So a detector that took no part is asked.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from memorisk.audits.filter.options import ScreeningOptions
+from memorisk.audits.filter.result import FinalAudit
+from memorisk.audits.generated.sets import manifest_of, read_source
+from memorisk.audits.synthetic.options import synthetic_options
+from memorisk.audits.synthetic.result import SyntheticSummary
+from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
+from memorisk.images.options import ImageOptions
+from memorisk.images.store import ImageStore
+from memorisk.models.provenance import WEIGHTS
+from memorisk.models.settings import DEFAULT_DETECTOR
+from memorisk.report.numbers import from_json
+from memorisk.report.options import ReportOptions
+from memorisk.report.result import Result
+from memorisk.runs.checksums import SEAL, file_sha256
+from memorisk.runs.errors import InputError
+from memorisk.runs.executors.placement import ClusterOptions
+from memorisk.runs.files import file_fingerprint
+from memorisk.runs.workload import Cost, Progress, no_progress
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+
+AUDIT, KEPT = "audit", "kept"
+_BESIDE_DEFAULT = "pixels"
+_SHARED = ("seed", "device", "precision", "one_image_per_patient", "plant_kinds")
+
+
+def auditor_names(options: ScreeningOptions, choosing: list[PairDetector]) -> tuple[str, ...]:
+    """Name the detectors of the audit.
+
+    Args:
+        options: They may name one.
+        choosing: The detectors that choose the images.
+
+    Raises:
+        InputError: The one that is named does not exist, holds saved features, or chooses the images itself.
+    """
+    known = [_identity(detector) for detector in choosing]
+    if options.auditor is None:
+        default = _identity(open_pair_detector(DEFAULT_DETECTOR))
+        return (DEFAULT_DETECTOR, _BESIDE_DEFAULT) if default in known else (DEFAULT_DETECTOR,)
+    auditor = open_pair_detector(options.auditor)
+    if auditor.source.kind == "saved":
+        raise InputError(f"auditor {auditor.name} holds saved features, of other images: name what computed them")
+    if (own := _identity(auditor)) in known:
+        raise InputError(
+            f"--auditor {auditor.name} is --detector {choosing[known.index(own)].name}, which chooses the images "
+            "itself: give one of the two another detector"
+        )
+    return (options.auditor,)
+
+
+def _identity(detector: PairDetector) -> Any:
+    """Return what identifies a detector, whatever its folder is called."""
+    if detector.source.kind == "detector":
+        return file_fingerprint(detector.source.folder / WEIGHTS)
+    return detector.source
+
+
+def plan_audit(
+    train: ImageStore,
+    candidates: ImageStore,
+    new: ImageStore | None,
+    options: ScreeningOptions,
+    auditors: tuple[str, ...],
+    progress: Progress = no_progress,
+) -> SyntheticPlan:
+    """Plan the audit as if all candidates were kept, and refuse what the audit would refuse.
+
+    Args:
+        train: Training images.
+        candidates: Images of which some are kept.
+        new: Images of new people; None for none.
+        options: How images are read.
+        auditors: Names of detectors.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: An auditor knows training patients and not new ones, or the parts cannot be compared.
+    """
+    settings = audit_settings(train, options, auditors)
+    plan = audit_synthetic(train, candidates, held_out=new, out=AUDIT, progress=progress, dry_run=True, **settings)
+    assert isinstance(plan, SyntheticPlan)
+    at_most = ("images_passed", "bytes_images", "bytes_features", "pairs")
+    return replace(plan, cost=replace(plan.cost, bytes_images=candidates.images.nbytes) + Cost(at_most=at_most))
+
+
+def audit_kept(
+    out: Path,
+    train: ImageStore,
+    new: ImageStore | None,
+    options: ScreeningOptions,
+    auditors: tuple[str, ...],
+    progress: Progress,
+    sources: Mapping[str, str] | None = None,
+) -> FinalAudit:
+    """Audit the folder of kept images as it lies on the disk.
+
+    Args:
+        out: The run folder.
+        train: Training images.
+        new: Images of new people; None for none.
+        options: How images are read, and what of people a report shows.
+        auditors: Names of detectors.
+        progress: Called with (stage, done, total).
+        sources: Training image from whose condition each kept image was drawn, by the name of its file.
+
+    Raises:
+        InputError: Features cannot be had.
+    """
+    settings, paired = audit_settings(train, options, auditors), None
+    kept = read_source(out / KEPT, synthetic_options(settings).of_synthetic())
+    if sources:
+        manifest = manifest_of(kept)
+        table = manifest.table.assign(source=[sources.get(image, "") for image in manifest.images])
+        kept, paired = replace(manifest, table=table), "source"
+    result = audit_synthetic(train, kept, held_out=new, out=out / AUDIT, progress=progress, paired=paired, **settings)
+    assert isinstance(result, Result)
+    return summarise_audit(result, file_sha256(out / AUDIT / SEAL))
+
+
+def audit_settings(train: ImageStore, options: ScreeningOptions, auditors: tuple[str, ...]) -> dict[str, Any]:
+    """Return the settings of the audit: kept images are brought to the form of the training images.
+
+    Args:
+        train: Training images.
+        options: Of the run.
+        auditors: Names of detectors.
+    """
+    shared = {
+        f.name: getattr(options, f.name) for kind in (ImageOptions, ReportOptions, ClusterOptions) for f in fields(kind)
+    }
+    named = {name: getattr(options, name) for name in _SHARED}
+    return shared | named | {"detector": auditors, "channels": int(train.images.shape[3])}
+
+
+def summarise_audit(result: Result, sha256: str) -> FinalAudit:
+    """Summarise what the audit says of the kept set.
+
+    Args:
+        result: Of the audit.
+        sha256: Checksum of the list of its files.
+    """
+    numbers = from_json(SyntheticSummary, result.summary).numbers
+    listing, aligned = numbers.listing, numbers.aligned
+    return FinalAudit(
+        detectors=numbers.comparison.detectors,
+        status=result.status,
+        why=tuple(result.why),
+        what_would_decide=tuple(result.what_would_decide),
+        n_listed_patients=0 if listing is None else listing.n_listed_patients,
+        n_singled_images=0 if listing is None else listing.n_singled_images or 0,
+        n_confirmed_images=0 if aligned is None else aligned.n_confirmed_images,
+        n_certain_patients=numbers.pixels.n_certain_patients,
+        certain=bool(numbers.pixels.n_certain),
+        folder=AUDIT,
+        sha256=sha256,
+    )
