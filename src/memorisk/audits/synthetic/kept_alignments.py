@@ -17,6 +17,7 @@ import numpy as np
 
 from memorisk.audits.generated.sets import Sets
 from memorisk.images.copies.alignment import Alignment
+from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import CONTENT_ERRORS, MemoriskError
 from memorisk.runs.files import fingerprint, read_json, write_text
@@ -67,7 +68,7 @@ class KeptAlignments:
         """Write the file; a disk that is full stops no audit here."""
         if self.path is not None and self.known:
             with suppress(OSError, MemoriskError):
-                write_text(self.path, json.dumps(self.known))
+                write_text(self.path, json.dumps(self.known), recorded=True)
         self._saved = time.monotonic()
 
 
@@ -82,15 +83,14 @@ def kept_alignments(path: Path, sets: Sets) -> Iterator[KeptAlignments]:
     stores = (sets.train, sets.synthetic, sets.held)
     pixels = [None if store is None else store.pixel_hashes.tolist() for store in stores]
     kept = KeptAlignments(path, fingerprint(_FORMAT, versions(), cv2.__version__, pixels, length=32))
-    with suppress(OSError, MemoriskError):
-        found = read_json(path)
-        kept.known = found if isinstance(found, dict) else {}
+    if is_intact(path):
+        kept.known = read_json(path)
     try:
         yield kept
     except BaseException:
         kept.save()
         raise
-    path.unlink(missing_ok=True)
+    remove_recorded(path)
 
 
 def _written(how: Alignment) -> list[Any]:
