@@ -29,7 +29,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import Block, DecodedBlock, PixelRule, Source, decode_block, hash_pixels, unreadable_reason
 from memorisk.images.readers.registry import SHARDS, file_format
 from memorisk.runs.arrays import JOURNAL, array_header, remove_abandoned, reserve_array, write_guard
-from memorisk.runs.checksums import is_intact
+from memorisk.runs.checksums import file_version, is_intact
 from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import InputError, file_and_image, one_line
 from memorisk.runs.executors.pool import run_jobs
@@ -161,13 +161,12 @@ def is_complete(folder: Path) -> bool:
     if not (is_intact(folder / META) and is_intact(folder / ROWS)):
         return False
     try:
-        meta, status = read_json(folder / META), (folder / IMAGES).stat()
+        meta, version = read_json(folder / META), file_version(folder / IMAGES)
         layout = _Layout(*meta["shape"], dtype=meta["dtype"])
     except OSError:
         return False
     if meta["key"] != folder.name:
         return False
-    version = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     if not _are_pixels_intact(folder, layout, version):
         logging.getLogger(__name__).warning("%s is not what was written: it is made anew", one_line(folder / IMAGES))
         return False

@@ -12,6 +12,7 @@ where it cannot. Each process reads a file once for this, as long as its size an
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,7 @@ SEAL = "result.sha256"
 """The listing of what a finished run wrote as its result, itself left out."""
 RECORD = ".checksum"
 """End of the name of a record, after the name of its file; ``sha256sum -c`` reads it."""
+_SETTLED_NS = 2_000_000_000
 _CHUNK = 1 << 20
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 
@@ -48,16 +50,25 @@ def file_sha256(path: str | Path) -> str:
     return digest.hexdigest()
 
 
+def file_version(path: Path) -> tuple[int, ...]:
+    """Return numbers that differ between versions of a file: its size, times and inode.
+
+    The time of the call is one of them while the last change is recent: a second change could carry the same times.
+    """
+    status, now = path.stat(), time.time_ns()
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return (status.st_size, *times, status.st_ino, now if now - max(times) < _SETTLED_NS else 0)
+
+
 @lru_cache(maxsize=4096)
-def _sha256_of_version(path: Path, _size: int, _modified: int, _changed: int, _inode: int) -> str:
-    """SHA-256 of a file that had this size, these times and this inode."""
+def _sha256_of_version(path: Path, _version: tuple[int, ...]) -> str:
+    """SHA-256 of a version of a file."""
     return file_sha256(path)
 
 
 def _current_sha256(path: Path) -> str:
     """SHA-256 of a file, computed once for each of its versions."""
-    status = path.stat()
-    return _sha256_of_version(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    return _sha256_of_version(path, file_version(path))
 
 
 def record_of(path: Path) -> Path:
