@@ -206,9 +206,12 @@ def write_listing(folder: Path, sets: Mapping[str, "ImageStore | None"], names: 
     Args:
         folder: The run folder.
         sets: Images by part: training, generated, held out; None for a part that is not there.
-        names: Hide the paths where the run hides ids; None for a run that hides none.
+        names: Hide the paths where the run hides ids; None for a run that hides none. Hashes of real images would
+            undo pseudonyms, so that such a run lists the synthetic set alone, which a statement compares.
     """
-    listed = [store.files.assign(**{PART_COLUMN: part}) for part, store in sets.items() if store is not None]
+    hidden = names is not None and names.key is not None
+    chosen = {part: store for part, store in sets.items() if part == "synthetic" or not hidden}
+    listed = [store.files.assign(**{PART_COLUMN: part}) for part, store in chosen.items() if store is not None]
     table = pd.concat([empty_listing().assign(**{PART_COLUMN: ""}), *listed], ignore_index=True).loc[
         :, [PART_COLUMN, *COLUMNS]
     ]

@@ -10,7 +10,6 @@ error lists the images that cannot be read.
 """
 
 import json
-import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import Block, DecodedBlock, PixelRule, Source, decode_block, hash_pixels, unreadable_reason
 from memorisk.images.readers.registry import SHARDS, file_format
 from memorisk.runs.arrays import JOURNAL, array_header, remove_abandoned, reserve_array, write_guard
-from memorisk.runs.checksums import file_version, is_intact
+from memorisk.runs.checksums import file_version, is_intact, warn_of_damage
 from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import InputError, file_and_image, one_line
 from memorisk.runs.executors.pool import run_jobs
@@ -168,7 +167,7 @@ def is_complete(folder: Path) -> bool:
     if meta["key"] != folder.name:
         return False
     if not _are_pixels_intact(folder, layout, version):
-        logging.getLogger(__name__).warning("%s is not what was written: it is made anew", one_line(folder / IMAGES))
+        warn_of_damage(folder / IMAGES)
         return False
     return True
 

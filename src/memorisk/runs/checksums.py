@@ -76,12 +76,13 @@ def record_of(path: Path) -> Path:
     return path.with_name(f"{path.name}{RECORD}")
 
 
-def recorded_checksums(path: Path) -> list[str]:
-    """Return the checksums that a file may have; two while it is replaced, none where there is no record."""
+def _is_as_recorded(path: Path) -> bool | None:
+    """Return whether a file is what its record says, which has two lines while it is replaced; None without one."""
     try:
-        return [line[:64].decode("ascii", "replace") for line in record_of(path).read_bytes().splitlines()]
+        lines = record_of(path).read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
-        return []
+        return None
+    return _line(_current_sha256(path), path.name) in lines
 
 
 def write_record(path: Path, *contents: Path) -> None:
@@ -119,12 +120,17 @@ def is_intact(path: str | Path) -> bool:
     """
     file = Path(path)
     try:
-        intact = file.is_file() and _current_sha256(file) in recorded_checksums(file)
+        intact = file.is_file() and bool(_is_as_recorded(file))
     except OSError:
         intact = False
     if not intact and os.path.lexists(file):
-        logging.getLogger(__name__).warning("%s is not what was written: it is made anew", one_line(file))
+        warn_of_damage(file)
     return intact
+
+
+def warn_of_damage(file: Path) -> None:
+    """Name a file that is not what was written, and is made anew."""
+    logging.getLogger(__name__).warning("%s is not what was written: it is made anew", one_line(file))
 
 
 def refuse_damaged(path: str | Path, cure: str = "restore it, or begin in a new folder") -> None:
@@ -138,8 +144,7 @@ def refuse_damaged(path: str | Path, cure: str = "restore it, or begin in a new 
         DamagedError: Its content is another.
     """
     file = Path(path)
-    expected = recorded_checksums(file)
-    if expected and file.is_file() and _current_sha256(file) not in expected:
+    if file.is_file() and _is_as_recorded(file) is False:
         raise DamagedError(f"{one_line(file)} is damaged: it is not what {record_of(file).name} says: {cure}")
 
 

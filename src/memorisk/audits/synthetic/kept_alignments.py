@@ -19,7 +19,7 @@ from memorisk.audits.generated.sets import Sets
 from memorisk.images.copies.alignment import Alignment
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.environment import versions
-from memorisk.runs.errors import CONTENT_ERRORS, MemoriskError
+from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import fingerprint, read_json, write_text
 
 ALIGNMENTS = "second-look.json"
@@ -55,9 +55,8 @@ class KeptAlignments:
         if self.path is None:
             return compute()
         key = fingerprint(self.content, list(asked), length=32)
-        with suppress(*CONTENT_ERRORS):  # entries of a damaged file are computed again
-            if key in self.known:
-                return [(int(row), _read(how)) for row, how in self.known[key]]
+        if key in self.known:
+            return [(int(row), _read(how)) for row, how in self.known[key]]
         laid = compute()
         self.known[key] = [[row, _written(how)] for row, how in laid]
         if time.monotonic() - self._saved >= SAVED_EVERY:
@@ -101,15 +100,9 @@ def _written(how: Alignment) -> list[Any]:
 
 
 def _read(numbers: list[Any]) -> Alignment:
-    """The alignment of these numbers.
-
-    Raises:
-        ValueError: They are none.
-    """
+    """The alignment of these numbers."""
     matrix, overlap, similarity, agreeing, copy, source = numbers
     placed = np.array(matrix, dtype=np.float64)
-    if placed.shape != (2, 3):
-        raise ValueError("no transform")
     (rows, columns), (height, width) = copy, source
     shapes = (int(rows), int(columns)), (int(height), int(width))
     return Alignment(placed, float(overlap), float(similarity), float(agreeing), *shapes)
