@@ -128,7 +128,7 @@ def check(
     from memorisk.cli.show.classifiers import show_check
 
     found = with_progress_bar(check_set, images, options, out=out)
-    show_check(found, out, as_json=json)
+    show_check(found, out, as_json=json, redact=options.redact)
     if out is not None and options.redact:
         note_redacted(out / "report.html")
     return 0 if found.ok else 1

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.manifest import BUILTIN
-from memorisk.runs.checksums import file_sha256
+from memorisk.runs.checksums import file_sha256, is_intact
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.files import fingerprint, read_table, write_table
 from memorisk.runs.storage.locations import cache_folder
@@ -87,7 +87,7 @@ def _place(files: dict[str, tuple[int, int, int]]) -> str:
 
 
 def _recall(book: Path | None, present: dict[str, tuple[int, int, int]]) -> dict[str, str]:
-    if book is None or not book.is_file():
+    if book is None or not is_intact(book):
         return {}
     try:
         table = read_table(book)
@@ -105,6 +105,6 @@ def _remember(book: Path, entries: dict[str, tuple[tuple[int, int, int], str]], 
     ]
     try:
         book.parent.mkdir(mode=0o700, exist_ok=True)
-        write_table(book, pd.DataFrame(settled, columns=["path", *_STAMPS, "fingerprint"]))
+        write_table(book, pd.DataFrame(settled, columns=["path", *_STAMPS, "fingerprint"]), recorded=True)
     except OSError:  # a cache that cannot be written is no reason to stop
         pass

@@ -13,7 +13,9 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,10 +28,11 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import Block, DecodedBlock, PixelRule, Source, decode_block, hash_pixels, unreadable_reason
 from memorisk.images.readers.registry import SHARDS, file_format
 from memorisk.runs.arrays import JOURNAL, array_header, remove_abandoned, reserve_array, write_guard
+from memorisk.runs.checksums import file_version, is_intact, warn_of_damage
 from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import InputError, file_and_image, one_line
 from memorisk.runs.executors.pool import run_jobs
-from memorisk.runs.files import fsync_folder, read_json, write_json, write_table
+from memorisk.runs.files import fsync_folder, read_array, read_json, read_table, write_json, write_table
 from memorisk.runs.workload import CountProgress
 
 _MIN_IMAGES_FOR_PROCESSES = 200  # images; starting a process costs about as much as decoding this many
@@ -151,13 +154,37 @@ class _Layout:
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether a finished, undamaged store lies there."""
-    try:
-        meta = read_json(folder / META)
-        layout = _Layout(*meta["shape"], dtype=meta["dtype"])
-        return (folder / IMAGES).stat().st_size == layout.total_bytes and (folder / ROWS).is_file()
-    except (OSError, ValueError, KeyError, TypeError):
+    """Return whether a finished store lies there whose every image has the hash that its table says."""
+    if not (is_intact(folder / META) and is_intact(folder / ROWS)):
         return False
+    try:
+        meta, version = read_json(folder / META), file_version(folder / IMAGES)
+        layout = _Layout(*meta["shape"], dtype=meta["dtype"])
+    except OSError:
+        return False
+    if meta["key"] != folder.name:
+        return False
+    if not _are_pixels_intact(folder, layout, version):
+        warn_of_damage(folder / IMAGES)
+        return False
+    return True
+
+
+@lru_cache(maxsize=64)
+def _are_pixels_intact(folder: Path, layout: _Layout, _version: tuple[int, ...]) -> bool:
+    """Return whether an array has its header and, image by image, the hashes of its table; once for each version."""
+    with (folder / IMAGES).open("rb") as file:
+        if file.read(len(layout.header)) != layout.header or _version[0] != layout.total_bytes:
+            return False
+    rows = read_table(folder / ROWS)
+    hashes = rows["pixel_hash"].to_numpy(dtype=object)[rows["reason"].to_numpy(dtype=object) == ""]
+    images = read_array(folder / IMAGES, mmap=True)
+
+    def is_block_intact(block: tuple[int, int]) -> bool:
+        return all(hash_pixels(images[row]) == hashes[row] for row in range(*block))
+
+    with ThreadPoolExecutor(available_cores()) as pool:  # a hash of pixels lets other threads run
+        return len(hashes) == layout.n and all(pool.map(is_block_intact, row_blocks(layout.n)))
 
 
 def write_store(plan: StorePlan, *, processes: int, progress: CountProgress | None) -> None:
@@ -358,12 +385,12 @@ def _finish(plan: StorePlan, layout: _Layout, blocks: list[DecodedBlock]) -> Non
             "pixel_hash": hashes,
             "reason": reasons,
         }
-        write_table(folder / ROWS, pd.DataFrame(rows))
+        write_table(folder / ROWS, pd.DataFrame(rows), recorded=True)
         write_table(folder / "manifest.parquet", plan.manifest.table)
         used = {name: version(name) for name in ("numpy", "pillow")}
         shape = list(final.shape)
         meta = {"key": plan.key, "shape": shape, "dtype": final.dtype, "rule": asdict(plan.rule), "versions": used}
-        write_json(folder / META, meta)
+        write_json(folder / META, meta, recorded=True)
         _flush(folder / IMAGES)
         folder.replace(plan.stores / plan.key)
         fsync_folder(plan.stores)

@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 from memorisk.models.weight_files import read_state_dict
+from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import InputError, one_line
 
 _SECONDS = 5.0
@@ -96,6 +97,8 @@ def read_tensors(folder: Path, title: str) -> dict[str, torch.Tensor]:
             index = json.loads((folder / f"{name}.index.json").read_text(encoding="utf-8"))
             names = sorted({Path(str(file)).name for file in index["weight_map"].values()})
         read = load_file if safe else read_state_dict
+        for file in names:
+            refuse_damaged(folder / file)
         return {tensor: t for file in names for tensor, t in read(folder / file).items()}
     except InputError as error:  # PyTorch's, which says what is wrong
         raise InputError(f"{title} cannot be loaded: {error}") from None

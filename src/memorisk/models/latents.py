@@ -150,7 +150,7 @@ def save_encoder(encoder: LatentEncoder, folder: str | Path) -> None:
         description |= save_encoder_weights(encoder, target)
     if encoder.seen is not None:
         encoder.seen.save(target)
-    write_json(target / DESCRIPTION, description)
+    write_json(target / DESCRIPTION, description, recorded=True)
 
 
 def load_encoder(folder: str | Path) -> LatentEncoder:

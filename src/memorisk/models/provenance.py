@@ -143,10 +143,10 @@ def save_detector(
         (target / EARLIER).mkdir(mode=0o700, exist_ok=True)
         earlier.save(target / EARLIER)
     plain_tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    with atomic_path(target / WEIGHTS) as temporary:
+    with atomic_path(target / WEIGHTS, recorded=True) as temporary:
         save_file(plain_tensors, temporary)
-    write_table(target / SEEN, seen)
-    write_json(target / CONFIG, {"format": 1, **json_value(asdict(config))})
+    write_table(target / SEEN, seen, recorded=True)
+    write_json(target / CONFIG, {"format": 1, **json_value(asdict(config))}, recorded=True)
 
 
 def group_hashes(groups: np.ndarray, key: str) -> np.ndarray:
@@ -347,13 +347,13 @@ class TrainingRecord:
 
     def save(self, folder: Path) -> None:
         """Write it to a folder that is there, private and atomic, the description last."""
-        write_table(folder / SEEN, self.table)
+        write_table(folder / SEEN, self.table, recorded=True)
         if self.earlier is not None:
             (folder / EARLIER).mkdir(mode=0o700, exist_ok=True)
             self.earlier.save(folder / EARLIER)
         origin = {"format": 1, "data_hash": self.data_hash, "stored": self.stored, "depth": self.depth}
         origin |= {"groups_given": self.groups_given, EARLIER: self.earlier is not None, "unknown": self.unknown}
-        write_json(folder / ORIGIN, origin)
+        write_json(folder / ORIGIN, origin, recorded=True)
 
     def _trained_hashes(self) -> set[tuple[tuple[int, ...], int, str]]:
         """Hashes of the images that were trained on, here and earlier, with the size they are of."""

@@ -24,6 +24,7 @@ from torch import nn
 from torch.torch_version import TorchVersion
 
 from memorisk.models.network_parts import StateDict, WholeFile, head_names, stem_names, take_trunk, whole_file
+from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.runs.size_limits import check_archive, check_arrays
@@ -58,6 +59,7 @@ def read_state_dict(path: str | Path) -> StateDict:
     file = local_source(path)
     if not file.is_file():
         raise InputError(f"there is no weights file {one_line(path)}")
+    refuse_damaged(file)
     with file.open("rb") as stream:
         start = stream.read(9)
     if start[8:9] == b"{":
@@ -132,7 +134,7 @@ def head_and_stem(model: nn.Module, path: str | Path) -> tuple[int | None, int |
 def save_weights(path: str | Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:
     """Write a network's parameters and buffers as safetensors, atomically."""
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
-    with atomic_path(path) as temporary:
+    with atomic_path(path, recorded=True) as temporary:
         save_file(tensors, temporary, metadata=dict(metadata or {}))
 
 

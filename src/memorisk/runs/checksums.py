@@ -3,18 +3,28 @@ r"""SHA-256 of files and of folders, as ``sha256sum`` prints it, so that nobody 
 A folder's is that of the listing of its files, made in it by ``find . -type f -printf '%P\0' | LC_ALL=C sort -z |
 xargs -0 sha256sum | sha256sum``. Needs nothing but Python's own library: a gate on releases runs where no image library
 is installed.
+
+A file that a run or a cache reads again has a record, ``NAME.checksum``, which is written before the file gets its name
+(`memorisk.runs.files.atomic_path`). A reader calls `is_intact` where the file can be made anew, and `refuse_damaged`
+where it cannot. Each process reads a file once for this, as long as its size and times stay the same.
 """
 
 import hashlib
+import logging
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import DamagedError, InputError, one_line
 
 SEAL = "result.sha256"
 """The listing of what a finished run wrote as its result, itself left out."""
+RECORD = ".checksum"
+"""End of the name of a record, after the name of its file; ``sha256sum -c`` reads it."""
+_SETTLED_NS = 2_000_000_000
 _CHUNK = 1 << 20
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 
@@ -38,6 +48,104 @@ def file_sha256(path: str | Path) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def file_version(path: Path) -> tuple[int, ...]:
+    """Return numbers that differ between versions of a file: its size, times and inode.
+
+    The time of the call is one of them while the last change is recent: a second change could carry the same times.
+    """
+    status, now = path.stat(), time.time_ns()
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return (status.st_size, *times, status.st_ino, now if now - max(times) < _SETTLED_NS else 0)
+
+
+@lru_cache(maxsize=4096)
+def _sha256_of_version(path: Path, _version: tuple[int, ...]) -> str:
+    """SHA-256 of a version of a file."""
+    return file_sha256(path)
+
+
+def _current_sha256(path: Path) -> str:
+    """SHA-256 of a file, computed once for each of its versions."""
+    return _sha256_of_version(path, file_version(path))
+
+
+def record_of(path: Path) -> Path:
+    """Return the place of a file's record."""
+    return path.with_name(f"{path.name}{RECORD}")
+
+
+def _is_as_recorded(path: Path) -> bool | None:
+    """Return whether a file is what its record says, which has two lines while it is replaced; None without one."""
+    try:
+        lines = record_of(path).read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return None
+    return _line(_current_sha256(path), path.name) in lines
+
+
+def write_record(path: Path, *contents: Path) -> None:
+    """Write the record of a file.
+
+    Args:
+        path: The file.
+        *contents: Files that have the content it is to have, the new one first.
+    """
+    from memorisk.runs.files import write_bytes
+
+    write_bytes(record_of(path), b"".join(_line(file_sha256(content), path.name) for content in contents))
+
+
+def remove_recorded(path: Path) -> None:
+    """Remove a file, and its record after it, where they are there."""
+    path.unlink(missing_ok=True)
+    record_of(path).unlink(missing_ok=True)
+
+
+def move_recorded(path: Path, target: Path) -> None:
+    """Give a file another name in its file system, and its record with it."""
+    write_record(target, path)
+    path.replace(target)
+    record_of(path).unlink(missing_ok=True)
+
+
+def is_intact(path: str | Path) -> bool:
+    """Return whether a file is there and is what its record says; a warning names a file that is not.
+
+    A file without a record is not intact: an earlier memorisk wrote it, or the record was lost.
+
+    Args:
+        path: A file that was written with a record, and that the caller makes anew where it is not intact.
+    """
+    file = Path(path)
+    try:
+        intact = file.is_file() and bool(_is_as_recorded(file))
+    except OSError:
+        intact = False
+    if not intact and os.path.lexists(file):
+        warn_of_damage(file)
+    return intact
+
+
+def warn_of_damage(file: Path) -> None:
+    """Name a file that is not what was written, and is made anew."""
+    logging.getLogger(__name__).warning("%s is not what was written: it is made anew", one_line(file))
+
+
+def refuse_damaged(path: str | Path, cure: str = "restore it, or begin in a new folder") -> None:
+    """Refuse a file that is not what its record says.
+
+    Args:
+        path: The file. One without a record, or absent, is left to its reader: it may come from elsewhere.
+        cure: What to do about it.
+
+    Raises:
+        DamagedError: Its content is another.
+    """
+    file = Path(path)
+    if file.is_file() and _is_as_recorded(file) is False:
+        raise DamagedError(f"{one_line(file)} is damaged: it is not what {record_of(file).name} says: {cure}")
 
 
 def checksum(path: str | Path) -> Checksum:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memorisk.runs.checksums import refuse_damaged, write_record
 from memorisk.runs.errors import DamagedError, InputError, full_disk, one_line
 
 if TYPE_CHECKING:
@@ -61,12 +62,14 @@ def fsync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def atomic_path(path: str | Path, *, mode: int = 0o600) -> Iterator[Path]:
+def atomic_path(path: str | Path, *, mode: int = 0o600, recorded: bool = False) -> Iterator[Path]:
     """Give a temporary path beside ``path``; on success flush it and rename it into place, on error remove it.
 
     Args:
         path: Where the file shall stand. Its folder must exist.
         mode: Permission bits of the finished file; private by default, since run folders hold personal data.
+        recorded: Write a record of its checksum, too, for a file that is read again (`memorisk.runs.checksums`). The
+            record comes first: a file that is replaced has two checksums until it is.
 
     Yields:
         The temporary path to write to.
@@ -80,8 +83,13 @@ def atomic_path(path: str | Path, *, mode: int = 0o600) -> Iterator[Path]:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.chmod(mode)
+        replaced = recorded and target.is_file()
+        if recorded:
+            write_record(target, temporary, *([target] if replaced else []))
         temporary.replace(target)
         fsync_folder(target.parent)
+        if replaced:
+            write_record(target, target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if (full := full_disk(error, target)) is not None:
@@ -89,29 +97,31 @@ def atomic_path(path: str | Path, *, mode: int = 0o600) -> Iterator[Path]:
         raise
 
 
-def write_bytes(path: str | Path, data: bytes) -> None:
-    """Write bytes atomically."""
-    with atomic_path(path) as temporary:
+def write_bytes(path: str | Path, data: bytes, *, recorded: bool = False) -> None:
+    """Write bytes atomically; ``recorded`` here and below as for `atomic_path`."""
+    with atomic_path(path, recorded=recorded) as temporary:
         temporary.write_bytes(data)
 
 
-def write_text(path: str | Path, text: str) -> None:
+def write_text(path: str | Path, text: str, *, recorded: bool = False) -> None:
     """Write UTF-8 text atomically. Lone surrogates (from undecodable file names) are written as escapes."""
-    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
+    write_bytes(path, text.encode("utf-8", errors="backslashreplace"), recorded=recorded)
 
 
-def write_json(path: str | Path, value: Any) -> None:
+def write_json(path: str | Path, value: Any, *, recorded: bool = False) -> None:
     """Write JSON atomically, keys in the order given, NaN as null, two spaces of indent."""
-    write_text(path, json.dumps(json_value(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(json_value(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_text(path, text, recorded=recorded)
 
 
 def read_json(path: str | Path) -> Any:
     """Read a JSON file of a run.
 
     Raises:
-        DamagedError: It is none, or no UTF-8.
+        DamagedError: It is none, no UTF-8, or not what its record says.
         OSError: It cannot be opened.
     """
+    refuse_damaged(path)
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -120,9 +130,9 @@ def read_json(path: str | Path) -> Any:
         ) from error
 
 
-def write_table(path: str | Path, table: pd.DataFrame) -> None:
+def write_table(path: str | Path, table: pd.DataFrame, *, recorded: bool = False) -> None:
     """Write a table as Parquet, atomically and with the same bytes for the same table."""
-    with atomic_path(path) as temporary:
+    with atomic_path(path, recorded=recorded) as temporary:
         table.to_parquet(temporary, index=False, compression="zstd")
 
 
@@ -131,6 +141,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
     Raises:
         InputError: It declares far more than its bytes can describe, or two columns of one name.
+        DamagedError: It is not what its record says.
         OSError: It cannot be opened, or is none.
         ValueError: It is damaged, or holds text that is no UTF-8.
     """
@@ -138,6 +149,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
     from memorisk.runs.tables import check_parquet
 
+    refuse_damaged(path)
     try:
         check_parquet(Path(path))
         return check_text(pd.read_parquet(path))
@@ -160,14 +172,21 @@ def check_text(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def write_array(path: str | Path, array: np.ndarray) -> None:
+def write_array(path: str | Path, array: np.ndarray, *, recorded: bool = False) -> None:
     """Write one array as .npy, atomically; object arrays are refused."""
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
+    with atomic_path(path, recorded=recorded) as temporary, temporary.open("wb") as file:
         np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
 
 
 def read_array(path: str | Path, *, mmap: bool = False) -> np.ndarray:
-    """Read a .npy file; with ``mmap`` it stays on the disk, read-only."""
+    """Read a .npy file; with ``mmap`` it stays on the disk, read-only.
+
+    Raises:
+        DamagedError: It is not what its record says.
+        OSError: It cannot be opened.
+        ValueError: It is no array.
+    """
+    refuse_damaged(path)
     array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     if not isinstance(array, np.ndarray):
         array.close()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 LOCK = ".lock"
+ANSWERS_LOCK = ".answers.lock"
+"""The lock of what a person says of a run: viewers write into its folder one after the other."""
 PAUSE = 0.5
 """Seconds between two looks of one who waits for as long as ``enough`` allows."""
 _NO_LOCKS = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL))

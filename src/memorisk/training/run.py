@@ -17,6 +17,7 @@ import torch
 from memorisk.images.manifest import Manifest
 from memorisk.images.sources.registry import load_manifest, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import json_value, read_json, write_json, write_table
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
@@ -163,15 +164,15 @@ def train_in_folder(
     with open_run(folder, config, identity=["run"]) if writes else nullcontext(RunFolder(folder)) as run:
         training, written = prepare(run), run.path / SUMMARY
         if written.is_file() and read_json(written).get("key") == training.key:
-            (run.path / CHECKPOINT).unlink(missing_ok=True)  # a kill may have come before
+            remove_recorded(run.path / CHECKPOINT)  # a kill may have come before
             return Trained(folder, read_json(written))
         if writes:
             run.log("started", versions=versions(), machine=machine())
             write_table(run.path / MANIFEST, source.manifest.table.assign(split=parts.names))
         summary = {"key": training.key, **train(run, training)}
         if writes:
-            write_json(written, summary)
-            (run.path / CHECKPOINT).unlink(missing_ok=True)
+            write_json(written, summary, recorded=True)
+            remove_recorded(run.path / CHECKPOINT)
             run.log("finished")
         if shared:
             wait_for_all()

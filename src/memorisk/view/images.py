@@ -23,6 +23,7 @@ from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint, write_bytes
 from memorisk.runs.folder import is_hidden, restore_paths
+from memorisk.runs.locks import ANSWERS_LOCK, folder_lock
 from memorisk.runs.settings import written_settings
 from memorisk.view.columns import Columns
 
@@ -94,6 +95,7 @@ class RunImages:
         self.folder, self.config, self.sources = folder, config, sources
         self.allowed = not config.get("redact")
         self._parts: dict[str, PartImages | str] = {}
+        self._swept = False
 
     def part(self, part: str) -> PartImages:
         """The images of a part.
@@ -143,7 +145,12 @@ class RunImages:
             made = png(images.pixels(row), side=THUMBNAIL_SIDE)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            write_bytes(path, made)
+            with folder_lock(self.folder, name=ANSWERS_LOCK, wait=True):
+                if not self._swept:
+                    self._swept = True
+                    for left in path.parent.glob(".*.part"):  # by a viewer that was killed
+                        left.unlink(missing_ok=True)
+                write_bytes(path, made)
         except OSError:  # a full or a read-only disk: it is made again next time
             pass
         return made

@@ -10,7 +10,8 @@ its ``review.csv`` is taken over; neither file is changed.
 
 import getpass
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ import pandas as pd
 from memorisk.audits.generated.review import ANSWERS, COLUMNS, CONFIRM, DISMISS, Judgement
 from memorisk.images.columns import read_described
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.locks import ANSWERS_LOCK, folder_lock
 from memorisk.runs.tables import write_csv
 from memorisk.view.columns import Columns
 
@@ -149,22 +151,32 @@ class PairReview:
         by, reason = one_line(by.strip(), _LONGEST), one_line(reason.strip(), _LONGEST)
         if verdict == DISMISS and not (by and reason):
             raise InputError("a dismissed pair needs who dismissed it and why")
-        with self._lock:
-            self._refresh()
+        with self._held():
             self._own.pop(key, None)
             self._own[key] = Judgement(verdict, by, reason)
             self._write()
+            if self._read(self.path).get(key) != self._own[key]:
+                raise InputError(f"{one_line(self.path)} does not hold the answer: give it again")
 
     def undo(self) -> str | None:
         """Take the last answer of this file back; the pair's key, None where there is none."""
-        with self._lock:
-            self._refresh()
+        with self._held():
             if not self._own:
                 return None
             key = next(reversed(self._own))
             del self._own[key]
             self._write()
             return key
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the file against threads and other viewers, with their answers read."""
+        with self._lock, folder_lock(self.folder, name=ANSWERS_LOCK, wait=True):
+            for left in self.folder.glob(f".{FILE}.*.part"):  # by a viewer that was killed
+                left.unlink(missing_ok=True)
+            self._seen = None
+            self._refresh()
+            yield
 
     def _write(self) -> None:
         """Write all answers, a row for each row of the table; the file is gone with its last answer."""

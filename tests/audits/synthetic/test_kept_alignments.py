@@ -9,6 +9,8 @@ import pytest
 from memorisk.audits.synthetic import analysis, kept_alignments, second_look
 from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS
 from memorisk.audits.synthetic.run import audit_synthetic
+from memorisk.runs.checksums import record_of
+from memorisk.runs.files import write_text
 from tests.audits.synthetic.making import write_sets
 
 LOOKED = 12
@@ -99,14 +101,15 @@ def test_alignments_of_other_images_and_damaged_ones_are_made_again(aligned) -> 
     with pytest.raises(KeyboardInterrupt):
         run(killed_at("laying planted"))
     known = json.loads(kept.read_text())
-    keys = iter(known)
-    known[next(keys)] = [[0, [1]]]
-    known["of other images"] = known.pop(next(keys))
-    kept.write_text(json.dumps(known))
+    known["of other images"] = known.pop(next(iter(known)))
+    write_text(kept, json.dumps(known), recorded=True)
     aligned.clear()
     assert files(run()) == whole
-    assert len(aligned) == once - 3 * LOOKED + 2
-    kept.write_text("{")
+    assert len(aligned) == once - 3 * LOOKED + 1
+    assert not record_of(kept).exists()
+    with pytest.raises(KeyboardInterrupt):
+        run(killed_at("laying planted"))
+    kept.write_text(kept.read_text().replace("0.9", "0.8", 1))  # valid JSON, and another similarity
     aligned.clear()
     assert files(run()) == whole
     assert len(aligned) == once

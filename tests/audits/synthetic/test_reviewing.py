@@ -113,6 +113,26 @@ def test_a_pass_says_how_many_were_dismissed(place: Path) -> None:
     assert all(Path("other", name).read_bytes() == data for name, data in bytes_of.items())
 
 
+def test_many_nearly_identical_pairs_are_not_dismissed_by_a_word(place: Path) -> None:
+    """Twenty look-alikes of training patients, and none of held-out ones; then as many of both."""
+    train, held, synthetic = parts()
+    for name, of_held in (("training", 0), ("both", 20)):
+        made = synthetic.copy()
+        made[:20], made[20 : 20 + of_held] = train[:20], held[:of_held]
+        made[: 20 + of_held, 0, 0] ^= 3
+        stores = [store_of(i, place, f"{name}-{n}") for i, n in ((train, "train"), (made, "set"), (held, "held"))]
+        sets = Sets(stores[0], stores[1], stores[2], 0, 0, frozenset(), ())
+        audited(sets, name, **PASSES)
+        review = pd.read_csv(f"{name}/review.csv", dtype=str, keep_default_na=False)
+        review[["verdict", "by", "reason"]] = ("dismiss", "B", "x")
+        review.to_csv(f"{name}.csv", index=False)
+        again = audited(sets, f"{name}-again", review=Path(f"{name}.csv"), **PASSES)
+        assert again.verdict["n_dismissed_near"] == 20
+        assert again.status == "undecided"
+        doubted = [why for why in again.verdict["why"] if "dismissals do not explain this" in why]
+        assert len(doubted) == (not of_held), again.verdict["why"]
+
+
 def test_a_reviewed_list_stays_reviewed(place: Path) -> None:
     """Two nearly identical images of one training image are asked about at once, the more alike one first."""
     train, held, synthetic = parts()

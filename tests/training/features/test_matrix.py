@@ -125,7 +125,8 @@ def test_what_is_kept_is_private_and_beside_the_stores(store: ImageStore, tmp_pa
     root = tmp_path / "cache" / "features"
     (folder,) = (p for p in root.iterdir() if p.is_dir())
     assert [p.stat().st_mode & 0o777 for p in (root, folder)] == [0o700, 0o700]
-    assert sorted(p.name for p in folder.iterdir()) == ["meta.json", "rows.parquet", "values.npy"]
+    files = ["meta.json", "rows.parquet", "values.npy"]
+    assert sorted(p.name for p in folder.iterdir()) == sorted([*files, *(f"{name}.checksum" for name in files)])
     assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
     assert pd.read_parquet(folder / "rows.parquet")["image"].tolist() == store.manifest.images.tolist()
     (folder / "values.npy").write_bytes(b"short")

@@ -26,6 +26,7 @@ from memorisk.audits.rendering import load_result
 from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import is_hidden, read_config
 from memorisk.runs.settings import written_settings
@@ -93,6 +94,7 @@ class FinishedRun:
             InputError: As ``weights_file``, or the file is damaged or of another network.
         """
         path = self.weights_file(job)
+        refuse_damaged(path, "issue the run's command again")
         model = build_network(replace(job, weights="none"), self.store.images)
         merge_adapters(model)
         try:

@@ -14,6 +14,7 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.columns import read_described
 from memorisk.report.columns import column_texts
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.locks import ANSWERS_LOCK, folder_lock
 from memorisk.runs.tables import write_csv
 
 FILE = "marks.csv"
@@ -134,14 +135,17 @@ def write_mark(folder: Path, patient: Patient, mark: str, *, given: bool) -> dic
     """
     if mark not in MARKS:
         raise unknown_name("mark", mark, MARKS)
-    marks: dict[Patient, tuple[str, ...]] = read_marks(folder)
-    kept = tuple(one for one in marks.pop(patient, ()) if one != mark)
-    if given or kept:
-        marks[patient] = (*kept, mark) if given else kept
-    if not marks:
-        (folder / FILE).unlink(missing_ok=True)
-        return marks
-    _write(folder / FILE, marks)
+    with folder_lock(folder, name=ANSWERS_LOCK, wait=True):
+        for left in folder.glob(f".{FILE}.*.part"):  # by a viewer that was killed
+            left.unlink(missing_ok=True)
+        marks: dict[Patient, tuple[str, ...]] = read_marks(folder)
+        kept = tuple(one for one in marks.pop(patient, ()) if one != mark)
+        if given or kept:
+            marks[patient] = (*kept, mark) if given else kept
+        if marks:
+            _write(folder / FILE, marks)
+        else:
+            (folder / FILE).unlink(missing_ok=True)
     return marks
 
 

@@ -18,6 +18,7 @@ from memorisk.audits.quality.options import QualityOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.models.classifiers.zoo import create_model
+from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MemoriskError, listed
 from memorisk.runs.files import file_fingerprint, fingerprint, read_array, write_array
@@ -198,7 +199,7 @@ def _trained_scores(
     how = (repr(train), repr(normalisation), weights, options.threads)
     key = fingerprint(name, seed, *images, data.targets[arm][rows], how)
     file = folder / f"{arm}-{seed}-{key}.npy"
-    if file.is_file():
+    if is_intact(file):
         return read_array(file)
     device, checkpoint = check_device(options.device), folder / f"{arm}-{seed}-{key}.safetensors"
     before = torch.get_num_threads()
@@ -215,8 +216,8 @@ def _trained_scores(
     if not np.isfinite(logits).all():
         raise MemoriskError("the trained network gives logits that are NaN or infinite: try pre-trained weights")
     scores = scipy.special.softmax(logits.astype(np.float64), axis=1)
-    write_array(file, scores)
-    checkpoint.unlink(missing_ok=True)
+    write_array(file, scores, recorded=True)
+    remove_recorded(checkpoint)
     return scores
 
 

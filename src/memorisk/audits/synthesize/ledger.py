@@ -20,6 +20,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule, hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.models.settings import GeneratorConfig
+from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_array, read_table, write_array, write_table
 
@@ -61,8 +62,8 @@ class Block:
         for place, found in enumerate(self.matches):
             columns |= {f"score_{place}": found.score, f"row_{place}": found.row, f"second_{place}": found.second}
             columns[f"of_source_{place}"] = self.of_source[place]
-        write_array(folder / f"{name}.npy", self.quality)
-        write_table(folder / f"{name}.parquet", pd.DataFrame(columns))
+        write_array(folder / f"{name}.npy", self.quality, recorded=True)
+        write_table(folder / f"{name}.parquet", pd.DataFrame(columns), recorded=True)
 
     @classmethod
     def load(cls, folder: Path, name: str, plan: pd.DataFrame) -> "Block | None":
@@ -73,6 +74,8 @@ class Block:
             name: Of this one.
             plan: Rows that it is to hold.
         """
+        if not all(is_intact(folder / f"{name}.{ending}") for ending in ("npy", "parquet")):
+            return None
         try:
             found = read_table(folder / f"{name}.parquet")
             quality = read_array(folder / f"{name}.npy")

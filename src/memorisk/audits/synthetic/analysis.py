@@ -305,6 +305,7 @@ def _pixel_pairs(evidence: SyntheticEvidence, found: Findings) -> PixelPairs:
         n_dismissed_identical_pairs=len(pixels.dismissed_identical),
         n_dismissed_identical_images=len({made for made, _ in pixels.dismissed_identical}),
         n_dismissed_near_pairs=pixels.dismissed_near,
+        dismissed_near_p=None if np.isnan(pixels.dismissed_near_p) else pixels.dismissed_near_p,
         n_dismissed_patients=found.n_dismissed_patients,
         n_changed_pairs=evidence.review.changed,
         n_certain_images=pixels.certain,

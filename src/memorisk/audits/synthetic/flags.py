@@ -28,6 +28,7 @@ from memorisk.statistics.pairs.identity_pairs import cliques
 SAME_PIXELS, NEAR_PIXELS, AHEAD_OF_HELD_OUT = "same pixels", "nearly the same pixels", "nearer than every held-out one"
 SINGLED = "singled out by"
 ALIGNED = "confirmed by alignment"
+_ALIKE_DECIMALS = 5  # sums in float32 round beyond; equal pixels are equally alike on any processor
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def review_table(
     table = table.assign(
         dismissed=table["verdict"].to_numpy() == DISMISS,
         others=~np.array(singled, dtype=bool),
-        unlike=-evidence.copies.alike(made, thumbnails(sets.train.images[real])),
+        unlike=-evidence.copies.alike(made, thumbnails(sets.train.images[real])).round(_ALIKE_DECIMALS),
     )
     order = ["dismissed", "others", "unlike", *(["synthetic_image", "training_image"] if names.key is not None else [])]
     return table.sort_values(order, kind="stable").reset_index(drop=True).loc[:, list(COLUMNS)]

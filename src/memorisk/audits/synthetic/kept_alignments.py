@@ -17,8 +17,9 @@ import numpy as np
 
 from memorisk.audits.generated.sets import Sets
 from memorisk.images.copies.alignment import Alignment
+from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.environment import versions
-from memorisk.runs.errors import CONTENT_ERRORS, MemoriskError
+from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import fingerprint, read_json, write_text
 
 ALIGNMENTS = "second-look.json"
@@ -54,9 +55,8 @@ class KeptAlignments:
         if self.path is None:
             return compute()
         key = fingerprint(self.content, list(asked), length=32)
-        with suppress(*CONTENT_ERRORS):  # entries of a damaged file are computed again
-            if key in self.known:
-                return [(int(row), _read(how)) for row, how in self.known[key]]
+        if key in self.known:
+            return [(int(row), _read(how)) for row, how in self.known[key]]
         laid = compute()
         self.known[key] = [[row, _written(how)] for row, how in laid]
         if time.monotonic() - self._saved >= SAVED_EVERY:
@@ -67,7 +67,7 @@ class KeptAlignments:
         """Write the file; a disk that is full stops no audit here."""
         if self.path is not None and self.known:
             with suppress(OSError, MemoriskError):
-                write_text(self.path, json.dumps(self.known))
+                write_text(self.path, json.dumps(self.known), recorded=True)
         self._saved = time.monotonic()
 
 
@@ -82,15 +82,14 @@ def kept_alignments(path: Path, sets: Sets) -> Iterator[KeptAlignments]:
     stores = (sets.train, sets.synthetic, sets.held)
     pixels = [None if store is None else store.pixel_hashes.tolist() for store in stores]
     kept = KeptAlignments(path, fingerprint(_FORMAT, versions(), cv2.__version__, pixels, length=32))
-    with suppress(OSError, MemoriskError):
-        found = read_json(path)
-        kept.known = found if isinstance(found, dict) else {}
+    if is_intact(path):
+        kept.known = read_json(path)
     try:
         yield kept
     except BaseException:
         kept.save()
         raise
-    path.unlink(missing_ok=True)
+    remove_recorded(path)
 
 
 def _written(how: Alignment) -> list[Any]:
@@ -101,15 +100,9 @@ def _written(how: Alignment) -> list[Any]:
 
 
 def _read(numbers: list[Any]) -> Alignment:
-    """The alignment of these numbers.
-
-    Raises:
-        ValueError: They are none.
-    """
+    """The alignment of these numbers."""
     matrix, overlap, similarity, agreeing, copy, source = numbers
     placed = np.array(matrix, dtype=np.float64)
-    if placed.shape != (2, 3):
-        raise ValueError("no transform")
     (rows, columns), (height, width) = copy, source
     shapes = (int(rows), int(columns)), (int(height), int(width))
     return Alignment(placed, float(overlap), float(similarity), float(agreeing), *shapes)

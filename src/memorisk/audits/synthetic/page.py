@@ -72,7 +72,11 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
         Section("Closest pairs", pair_section(result, summary.numbers, pictures, redact), "pairs"),
         Section("Pairs that a person judged", review_section(result, terms, redact), "review"),
         Section("What the p-values rest on", _rests(summary), "limits"),
-        Section("What was not looked at", [Steps(list(wording.NOT_LOOKED_AT)), *unread_block(result)], "not-looked-at"),
+        Section(
+            "What was not looked at",
+            [Steps(list(wording.NOT_LOOKED_AT)), *unread_block(result, redact)],
+            "not-looked-at",
+        ),
         Section("How it was done", _setup(summary, redact), "setup"),
     ]
     return Page(

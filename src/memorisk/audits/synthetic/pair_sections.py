@@ -275,8 +275,8 @@ def confirmed_callout(result: Result, numbers: SyntheticNumbers) -> list[Block]:
     return [Callout("fail", "Confirmed copies", [Paragraph(f"{text}{numbers.terms.counted(patients)}.")])]
 
 
-def unread_block(result: Result) -> list[Block]:
-    """Images that were not looked at."""
+def unread_block(result: Result, redact: bool) -> list[Block]:
+    """Images that were not looked at; only their number where names are redacted."""
     if "unread" not in result.tables:
         return []
     table = result.tables["unread"]
@@ -287,4 +287,5 @@ def unread_block(result: Result) -> list[Block]:
     ]
     shown = Table(frame=table, columns=columns, caption="Not read.", elsewhere="tables/unread.parquet")
     text = "Nothing is said of these. A synthetic one counts as not looked at, so that the set cannot pass."
-    return [Heading("Images that could not be read"), Paragraph(text), Details("Which", [shown])]
+    which = Paragraph(f"{plural(len(table), 'image', 'images')}; their names are left out.")
+    return [Heading("Images that could not be read"), Paragraph(text), which if redact else Details("Which", [shown])]

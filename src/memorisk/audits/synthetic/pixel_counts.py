@@ -37,6 +37,8 @@ class PixelCounts:
     """Those with the pixels of a training image that no held-out image shares."""
     dismissed_near: int
     """Of the others, nearly identical ones."""
+    dismissed_near_p: float
+    """``near_p`` if the patients of these were counted, too; NaN where nothing nearly identical was dismissed."""
     in_both: int
     """Synthetic images with pixels that training and held-out images share."""
     held: int
@@ -71,7 +73,13 @@ def count_pixel_pairs(
     ours = np.isin(np.arange(len(patients)), copies.near_train.second)
     theirs = np.isin(np.arange(len(held)), copies.near_held.second)
     n, m = len(np.unique(patients)), len(np.unique(held))
-    some = [ours, theirs] if counted is None else [_within(ours, counted.train), _within(theirs, counted.held)]
+    before = ours | np.isin(np.arange(len(patients)), [real for _, real in copies.dismissed_near])
+
+    def random_split_p(train: np.ndarray) -> float:
+        """Return `near_p` of the patients of some training images, and of the held-out ones."""
+        some = [train, theirs] if counted is None else [_within(train, counted.train), _within(theirs, counted.held)]
+        return near_p(len(np.unique(patients[some[0]])), len(np.unique(held[some[1]])), n, m)
+
     return PixelCounts(
         certain=int(certain.sum()),
         certain_patients=len(np.unique(patients[copies.identical[certain]])),
@@ -79,11 +87,12 @@ def count_pixel_pairs(
         dismissed=review.pairs(sets, review.dismissed),
         dismissed_identical=copies.dismissed_identical,
         dismissed_near=len(copies.dismissed_near),
+        dismissed_near_p=random_split_p(before) if copies.dismissed_near else math.nan,
         in_both=int(copies.in_both.sum()),
         held=int((copies.identical_held >= 0).sum()),
         near_train=len(np.unique(patients[ours])),
         near_held=len(np.unique(held[theirs])),
-        near_p=near_p(len(np.unique(patients[some[0]])), len(np.unique(held[some[1]])), n, m),
+        near_p=random_split_p(ours),
     )
 
 

@@ -89,6 +89,8 @@ class PixelPairs:
     n_dismissed_identical_pairs: Annotated[int, Key("n_dismissed_identical")]
     n_dismissed_identical_images: int
     n_dismissed_near_pairs: Annotated[int, Key("n_dismissed_near")]
+    dismissed_near_p: float | None = None
+    """``near_p`` as it was before nearly identical pairs were dismissed; None where none was."""
     n_dismissed_patients: int
     """Patients who would be listed, had no pair been dismissed."""
     n_changed_pairs: Annotated[int, Key("n_review_changed")]

@@ -4,7 +4,8 @@
   to the set than every held-out patient than a random split explains (``p_ahead`` at most 5 %); or more of them have a
   nearly identical synthetic image than held-out patients do (p at most 1 %); or a synthetic image has the very pixels
   of a training image that no held-out one shares; or a person confirmed a pair as a copy. Pairs that a person dismissed
-  count nowhere, are told first in every verdict, and keep a pass away where their pixels are identical.
+  count nowhere else and are listed first in every verdict. They prevent a pass where their pixels are identical, or
+  where more patients had a nearly identical image before the dismissals than held-out patients let expect.
 * ``pass``: none of these; no image is singled out (`memorisk.statistics.copies.tails`) or confirmed by the second look;
   one copy of a planted kind (``--plant-kinds``) would have been either, or seen by its pixels, with probability at
   least ``--recall``, for every kind by the lower end of its own interval; and there is no doubt of what the comparison
@@ -64,7 +65,7 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
         why, deciding = [*_failures(numbers, terms, by_distance=False), unlike[0]], [*deciding, unlike[1]]
     elif not why and numbers.sets.held is None:
         status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(terms)]
-        for doubt in (_dismissed_copies(numbers.pixels), _near_pairs(numbers.pixels, terms)):
+        for doubt in (*_dismissed_copies(numbers.pixels), _near_pairs(numbers.pixels, terms)):
             if doubt is not None:
                 why, deciding = [*why, doubt[0]], [*deciding, doubt[1]]
     elif not why:
@@ -213,7 +214,7 @@ def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) 
     found = [
         _singled_out(numbers.listing, terms),
         _aligned(numbers.aligned, terms),
-        _dismissed_copies(pixels),
+        *_dismissed_copies(pixels),
         _little_power(numbers, options, terms),
         _near_pairs(pixels, terms),
         _memorized_pairs(numbers.paired),
@@ -231,15 +232,28 @@ def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) 
     return [why for why, _ in doubts], [way for _, way in doubts]
 
 
-def _dismissed_copies(pixels: PixelPairs) -> tuple[str, str] | None:
-    """Doubt dismissed pairs with identical pixels: no judgement makes these anything but copies."""
-    if not (n := pixels.n_dismissed_identical_pairs):
-        return None
-    return (
-        f"{plural(n, 'pair', 'pairs')} with identical pixels {'was' if n == 1 else 'were'} dismissed by a person: a "
-        "set with the very pixels of a training image does not pass",
-        f"the set without these images ({_WITHOUT}, the pairs confirmed)",
-    )
+def _dismissed_copies(pixels: PixelPairs) -> Iterator[tuple[str, str]]:
+    """Doubt dismissed pairs with identical pixels, and more nearly identical ones than held-out patients let expect.
+
+    A few look-alikes may be dismissed. Of many, a judgement of each does not explain why training patients alone have
+    them.
+    """
+    if n := pixels.n_dismissed_identical_pairs:
+        yield (
+            f"{plural(n, 'pair', 'pairs')} with identical pixels {'was' if n == 1 else 'were'} dismissed by a person: "
+            "a set with the very pixels of a training image does not pass",
+            f"the set without these images ({_WITHOUT}, the pairs confirmed)",
+        )
+    p = pixels.dismissed_near_p
+    if p is not None and p <= DOUBT_LEVEL:
+        n = pixels.n_dismissed_near_pairs
+        yield (
+            f"{plural(n, 'nearly identical pair was', 'nearly identical pairs were')} dismissed by a person, and a "
+            f"random split gives training patients so many more such images than held-out patients with probability "
+            f"{p_words(p)}: dismissals do not explain this",
+            f"the set without these images ({_WITHOUT}, the pairs confirmed); or held-out images of the kind that "
+            "looks alike, which then have such pairs, too",
+        )
 
 
 def _singled_out(listing: Listing | None, terms: Terms) -> tuple[str, str] | None:

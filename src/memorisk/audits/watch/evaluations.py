@@ -120,9 +120,9 @@ class EvaluationLog:
         """Write all files, that of the looks last."""
         if self.folder is None:
             return
-        write_table(self.folder / LISTED_FILE, self.listed)
+        write_table(self.folder / LISTED_FILE, self.listed, recorded=True)
         write_text(self.folder / LINES_FILE, "".join(json.dumps(line) + "\n" for line in self.lines()))
-        write_table(self.folder / EVALUATIONS_FILE, self.table())
+        write_table(self.folder / EVALUATIONS_FILE, self.table(), recorded=True)
 
 
 CURVES = (

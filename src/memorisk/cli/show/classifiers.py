@@ -195,14 +195,16 @@ def _could(row: ClassOutlook) -> str:
     return "no" if row.smallest_list > row.n_groups_scored else f"no: {one_line(row.why_not)}"
 
 
-def show_check(found: ImageCheck, out: Path | None, *, as_json: bool) -> None:
-    """Everything that `images check` found, and where its page lies."""
+def show_check(found: ImageCheck, out: Path | None, *, as_json: bool, redact: bool) -> None:
+    """Print all findings of `images check`, or their numbers alone where names are redacted."""
+    if redact:
+        found = replace(found, name="[redacted]", notes=())
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.summary() if redact else found.to_dict())
         return
     from memorisk.images.set_check_text import render_text
 
-    text = render_text(found)
+    text = render_text(found, **({"shown": 0} if redact else {}))
     plain_console().print(Text("\n".join(text)), soft_wrap=True)
     if out is not None:
         plain_console().print(Text(f"Page: {out / 'report.html'}"), soft_wrap=True)

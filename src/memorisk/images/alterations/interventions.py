@@ -188,7 +188,7 @@ def write_intervened(path: Path, intervention: Intervention, images: np.ndarray,
     chosen = np.zeros(len(images), dtype=bool)
     chosen[rows] = True
     layout = {"descr": np.lib.format.dtype_to_descr(images.dtype), "fortran_order": False, "shape": images.shape}
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
+    with atomic_path(path, recorded=True) as temporary, temporary.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, layout)
         for part in _batches(np.arange(len(images)), images):
             batch = np.array(images[part[0] : part[-1] + 1], order="C")

@@ -129,7 +129,7 @@ def check_draw(config: GeneratorConfig, draw: Draw) -> Draw:
 
 def save_description(folder: Path, config: GeneratorConfig) -> None:
     """Write ``generator.json``, which makes a folder one of a generator: the last of its files."""
-    write_json(folder / DESCRIPTION, {"format": _FORMAT, **asdict(config)})
+    write_json(folder / DESCRIPTION, {"format": _FORMAT, **asdict(config)}, recorded=True)
 
 
 def read_description(folder: Path) -> GeneratorConfig:

@@ -20,6 +20,7 @@ from memorisk.models.generators.generators import DESCRIPTION, Draw, check_draw,
 from memorisk.models.generators.stylegan2_networks import Discriminator, GeneratorNetwork
 from memorisk.models.provenance import SeenImages, TrainingRecord, read_training_record
 from memorisk.models.settings import GanSpec, GeneratorConfig, SamplingOptions
+from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
@@ -145,7 +146,7 @@ def save_gan(
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     (target / DESCRIPTION).unlink(missing_ok=True)
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in network.state_dict().items()}
-    with atomic_path(target / WEIGHTS) as temporary:
+    with atomic_path(target / WEIGHTS, recorded=True) as temporary:
         save_file(tensors, temporary)
     if seen is not None:
         seen.save(target)
@@ -184,6 +185,7 @@ def _put(network: GeneratorNetwork, file: Path) -> None:
     Raises:
         InputError: They do not.
     """
+    refuse_damaged(file)
     try:
         tensors = load_file(file)
     except (SafetensorError, OSError) as error:

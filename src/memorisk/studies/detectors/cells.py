@@ -22,6 +22,7 @@ from memorisk.images.store import ImageStore
 from memorisk.models.copy_detectors import load_detector
 from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, parse_source
 from memorisk.models.encoders.networks import PixelPca
+from memorisk.runs.checksums import is_intact
 from memorisk.runs.environment import available_memory
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import fingerprint, read_array
@@ -244,7 +245,7 @@ class CellJob(CellFolder):
     @property
     def missing(self) -> tuple[str, ...]:
         """Measures that are not there yet."""
-        return tuple(name for name in self.options.chosen_measures if not self.file(name).is_file())
+        return tuple(name for name in self.options.chosen_measures if not is_intact(self.file(name)))
 
     def store(self) -> ImageStore:
         """Open the store of the images."""

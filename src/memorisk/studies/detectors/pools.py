@@ -33,6 +33,7 @@ from memorisk.images.pixels import hash_pixels
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
 from memorisk.runs.arrays import reserve_array
+from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import atomic_path, read_array, read_table, write_table
 from memorisk.runs.workload import Progress
@@ -158,7 +159,7 @@ class CopyRows:
     @property
     def done(self) -> bool:
         """Return whether they are all there."""
-        return (self.folder / _ROWS).is_file()
+        return is_intact(self.folder / _ROWS) and is_intact(self.folder / _IMAGES)
 
     def store(self, manifest: Manifest) -> ImageStore:
         """The copies as a store, in the order of the rows they are copies of.
@@ -196,14 +197,15 @@ def make_copies(
     if copies.done:
         return copies
     copies.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with atomic_path(copies.folder / _IMAGES) as temporary:
+    with atomic_path(copies.folder / _IMAGES, recorded=True) as temporary:
         reserve_array(temporary, (len(rows), *store.images.shape[1:]), store.images.dtype)
         images = np.load(temporary, mmap_mode="r+", allow_pickle=False)
         report_progress = partial(progress, f"making {strength} copies")
         augmented_copies(store.images, rows, strength, seed=seed, out=images, progress=report_progress)
         hashes = [hash_pixels(image) for image in images]
         images.flush()
-    write_table(copies.folder / _ROWS, pd.DataFrame({"row": rows, "pixel_hash": np.array(hashes, dtype=object)}))
+    table = pd.DataFrame({"row": rows, "pixel_hash": np.array(hashes, dtype=object)})
+    write_table(copies.folder / _ROWS, table, recorded=True)
     return copies
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.runs.checksums import is_intact, refuse_damaged
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import atomic_path, read_json, write_json
 
@@ -40,7 +41,7 @@ class CellFolder(ABC):
     @property
     def done(self) -> bool:
         """Return whether all is there."""
-        return (self.folder / _DONE).is_file() and not self.missing
+        return is_intact(self.folder / _DONE) and not self.missing
 
     @property
     def failure(self) -> str:
@@ -59,7 +60,7 @@ class CellFolder(ABC):
 
     def finish(self, described: Mapping[str, Any]) -> None:
         """Mark it as done, with its description."""
-        write_json(self.folder / _DONE, described)
+        write_json(self.folder / _DONE, described, recorded=True)
         (self.folder / _FAILED).unlink(missing_ok=True)
 
     def fail(self, why: str) -> None:
@@ -73,7 +74,7 @@ Arrays = dict[str, np.ndarray]
 
 def write_result(path: Path, arrays: Arrays) -> None:
     """Write arrays atomically; the same arrays give the same bytes."""
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
+    with atomic_path(path, recorded=True) as temporary, temporary.open("wb") as file:
         np.savez(file, **{name: np.asarray(value, order="C") for name, value in sorted(arrays.items())})  # pyright: ignore
 
 
@@ -83,6 +84,7 @@ def read_result(path: Path) -> Arrays:
     Raises:
         MemoriskError: The file is damaged.
     """
+    refuse_damaged(path, "remove it and run the study again")
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}

@@ -15,6 +15,7 @@ import numpy as np
 
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress
@@ -178,7 +179,7 @@ class Cell(CellFolder):
     @property
     def missing(self) -> tuple[str, ...]:
         """Readings that are not there yet."""
-        return tuple(str(step) for step in self.arm.snapshots if not self.reading_file(step).is_file())
+        return tuple(str(step) for step in self.arm.snapshots if not is_intact(self.reading_file(step)))
 
     def reading_file(self, step: int) -> Path:
         """Return the file of the measurements after so many steps."""

@@ -17,6 +17,7 @@ import torch
 
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
+from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Progress, no_progress
@@ -69,7 +70,7 @@ class Cell(CellFolder):
     @property
     def missing(self) -> tuple[str, ...]:
         """Results that are not there yet."""
-        return tuple(name for name in self.parts if not self._file(name).is_file())
+        return tuple(name for name in self.parts if not is_intact(self._file(name)))
 
     def write(self, name: str, arrays: Arrays) -> None:
         """Write a result."""

@@ -23,6 +23,7 @@ from memorisk.audits.classifier.retraining.defences import TABLE, audit_defences
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.report.options import ReportOptions
+from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import file_fingerprint, json_value, read_json, write_json
@@ -268,9 +269,9 @@ def _explain(folder: Path, settings: Mapping[str, Any], progress: Progress) -> N
         return
     content = {"asked": dict(settings), "scores": file_fingerprint(folder / SCORES)}
     marker = folder / "explained.json"
-    if marker.is_file() and read_json(marker) == content:
+    if is_intact(marker) and read_json(marker) == content:
         return
     options = dict(settings)
     options["features"] = (BEFORE,) if settings.get("features") is None else settings["features"]
     explain(folder, progress=progress, **options)
-    write_json(marker, content)
+    write_json(marker, content, recorded=True)

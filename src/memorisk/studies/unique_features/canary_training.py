@@ -17,6 +17,7 @@ from torch import nn
 
 from memorisk.images.alterations.marks import Mark, burn_stored
 from memorisk.models.classifiers.zoo import create_model
+from memorisk.runs.checksums import is_intact, refuse_damaged, remove_recorded
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import atomic_path, fingerprint, read_array
 from memorisk.scores.influence import self_influence
@@ -127,7 +128,7 @@ class CanaryJob:
     @property
     def done(self) -> bool:
         """Return whether the job has run."""
-        return self.result_file.is_file()
+        return is_intact(self.result_file)
 
     @property
     def states(self) -> Path:
@@ -193,7 +194,7 @@ def weight_keeper(job: CanaryJob) -> Callable[[int, nn.Module], None] | None:
     def keep(epoch: int, model: nn.Module) -> None:
         """Save the weights of this epoch."""
         job.states.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with atomic_path(_state_file(job, epoch)) as temporary:
+        with atomic_path(_state_file(job, epoch), recorded=True) as temporary:
             save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, temporary)
 
     return keep
@@ -228,10 +229,10 @@ def write_answers(
         arrays |= _variants(job, log, clean, images)
     if job.keep_weights:
         (job.out / WEIGHTS).mkdir(mode=0o700, exist_ok=True)
-        with atomic_path(job.out / WEIGHTS / f"{job.key}.safetensors") as temporary:
+        with atomic_path(job.out / WEIGHTS / f"{job.key}.safetensors", recorded=True) as temporary:
             save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, temporary)
     write_result(job.result_file, arrays)
-    job.checkpoint.unlink(missing_ok=True)
+    remove_recorded(job.checkpoint)
     shutil.rmtree(job.states, ignore_errors=True)
 
 
@@ -284,6 +285,7 @@ def _profile(job: CanaryJob, epochs: int) -> Arrays:
     model, few = job.model(), replace(job, controls=controls, redraws=1, latent=False, profile=False)
     rows: list[Mapping[str, np.ndarray]] = []
     for epoch in range(1, epochs + 1):
+        refuse_damaged(_state_file(job, epoch))
         model.load_state_dict(load_file(_state_file(job, epoch)))
         rows.append(measure(few, model.to(job.device).eval(), None))
     return {

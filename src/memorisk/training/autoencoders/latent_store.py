@@ -271,7 +271,7 @@ def _cached_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np
     except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged
         pass
     mean, std = channel_statistics(values)
-    write_json(folder / STATISTICS, {"n": len(values), "mean": mean, "std": std})
+    write_json(folder / STATISTICS, {"n": len(values), "mean": mean, "std": std}, recorded=True)
     return mean, std
 
 

@@ -23,6 +23,7 @@ from memorisk.images.manifest import require_labels
 from memorisk.images.splits import NOT_AUDITABLE, split_by_group
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec
+from memorisk.runs.checksums import move_recorded, refuse_damaged
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import json_value, read_array, read_json, write_json, write_table, write_text
@@ -180,6 +181,7 @@ def _noise(out: Path) -> int:
 def _train(run: RunFolder, name: str, job: TrainJob, data: _Data, options: TrainClassifierOptions) -> dict[str, Any]:
     folder = run.subfolder(name)
     written = folder / SUMMARY
+    refuse_damaged(folder / WEIGHTS_FILE)  # a private training would draw other noise
     if written.is_file() and read_json(written).get("job") == job.key and (folder / WEIGHTS_FILE).is_file():
         return read_json(written)
     for inner in (LOGITS, WEIGHTS, CHECKPOINTS):
@@ -192,9 +194,9 @@ def _train(run: RunFolder, name: str, job: TrainJob, data: _Data, options: Train
     (folder / NOISE).unlink(missing_ok=True)
     kept = folder / WEIGHTS / f"{job.key}.safetensors"
     if kept.is_file():
-        kept.replace(folder / WEIGHTS_FILE)
+        move_recorded(kept, folder / WEIGHTS_FILE)
     summary = json_value({"job": job.key, "regime": name, **_described(job, data), "notes": list(log.notes)})
-    write_json(written, summary)
+    write_json(written, summary, recorded=True)
     return summary
 
 

@@ -17,6 +17,7 @@ from torch import nn
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.models.network_parts import head_module
+from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, UserCodeError, one_line
 from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
 from memorisk.runs.steps import written_steps
@@ -140,14 +141,21 @@ class TrainJob:
         return self.out / LOGITS / f"{self.key}-augmented-{self.score_augmentations}.npy"
 
     @property
+    def weights_file(self) -> Path:
+        """Return the file of the trained weights."""
+        return self.out / WEIGHTS / f"{self.key}.safetensors"
+
+    @property
     def steps_file(self) -> Path:
         """Return the file by which a job in another process tells how far it is."""
         return self.out / CHECKPOINTS / f"{self.key}.steps"
 
     @property
     def done(self) -> bool:
-        """Return whether the job has run."""
-        return self.logits_file.is_file() and (not self.score_augmentations or self.augmented_file.is_file())
+        """Return whether the job has run, and its files are what it wrote."""
+        files = [self.logits_file, *([self.augmented_file] if self.score_augmentations else [])]
+        files += [self.weights_file] if self.weights_file.is_file() else []
+        return all(is_intact(file) for file in files)
 
 
 @dataclass(frozen=True)
@@ -235,9 +243,9 @@ def _build_training(job: TrainJob) -> JobLog:
     merge_adapters(model)
     logits = predict_logits(model, images, None, job.options, job.device, normalisation=job.normalisation)
     if job.score_augmentations:
-        write_array(job.augmented_file, augmented_logits(job, model, images))
+        write_array(job.augmented_file, augmented_logits(job, model, images), recorded=True)
     save_result(job, model, logits)
-    checkpoint.unlink(missing_ok=True)
+    remove_recorded(checkpoint)
     privacy = asdict(privacy_of(job.n_slots, job.options)) if job.options.private else None
     return JobLog(job.key, log.losses[-1], log.seconds, log.resumed_from, privacy, tuple(notes))
 
@@ -345,9 +353,9 @@ def save_result(job: TrainJob, model: nn.Module | None, logits: np.ndarray) -> N
     if job.keep_weights and model is not None:
         state = model.state_dict()  # a user's module may keep other things than tensors in it
         tensors = {k: v.detach().cpu().contiguous() for k, v in state.items() if isinstance(v, torch.Tensor)}
-        with atomic_path(job.out / WEIGHTS / f"{job.key}.safetensors") as temporary:
+        with atomic_path(job.weights_file, recorded=True) as temporary:
             save_file(_unshared_tensors(tensors), temporary)
-    write_array(job.logits_file, logits.astype(np.float32))
+    write_array(job.logits_file, logits.astype(np.float32), recorded=True)
 
 
 def _refuse_logits(job: TrainJob, logits: np.ndarray) -> None:

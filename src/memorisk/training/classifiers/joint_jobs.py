@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from memorisk.models.classifiers.specs import model_spec
+from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.files import fingerprint, read_array
 from memorisk.runs.workload import Cost, total
@@ -127,7 +128,7 @@ def _train_stacked(batch: list[TrainJob], images: np.ndarray, on_done: OnOutcome
         logits = predict_logits(model, images, None, job.options, job.device, normalisation=job.normalisation)
         save_result(job, model, logits)
         _report(batch, job, log.losses[-1], on_done)
-    checkpoint.unlink(missing_ok=True)
+    remove_recorded(checkpoint)
 
 
 def _report(jobs: Sequence[TrainJob], job: TrainJob, loss: float, on_done: OnOutcome) -> None:

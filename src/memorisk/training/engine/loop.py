@@ -22,6 +22,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import atomic_path
 from memorisk.runs.steps import open_meter
@@ -75,7 +76,7 @@ def save_checkpoint(
     tensors["losses"] = torch.from_numpy(np.ascontiguousarray(progress.losses))
     scale = scaler.state_dict() if scaler is not None else {}
     metadata = {"identity": checkpoint.identity, "epoch": str(progress.epoch), "scaler": json.dumps(scale)}
-    with atomic_path(checkpoint.path) as temporary:
+    with atomic_path(checkpoint.path, recorded=True) as temporary:
         save_file(tensors, temporary, metadata=metadata)
 
 
@@ -186,7 +187,7 @@ def run_epochs(
     if watch is not None:
         state = {**state, **{f"watch/{name}": value for name, value in watch.tensors.items()}}
     progress = TrainingState(0, np.zeros((0, n_models)))
-    if checkpoint is not None and checkpoint.path.exists():
+    if checkpoint is not None and is_intact(checkpoint.path):
         progress = load_checkpoint(checkpoint, state, optimizer, scaler)
     bounds, written = batch_bounds(n, options.batch_size), time.monotonic()
     steps, meter = len(bounds) * n_models, open_meter()

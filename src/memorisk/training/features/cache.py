@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.runs.arrays import JOURNAL, remove_abandoned, reserve_array, scratch_array, write_guard
+from memorisk.runs.checksums import is_intact, write_record
 from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.executors.worker import LifeSigns
 from memorisk.runs.files import fingerprint, fsync_folder, read_array, read_json, read_table, write_json, write_table
@@ -333,8 +334,9 @@ def _finish(plan: FeaturePlan, values: np.ndarray, first: np.ndarray, n_distinct
     with (plan.building / VALUES).open("rb+") as file:
         getattr(values, "flush", lambda: None)()
         os.fsync(file.fileno())
-    write_table(plan.building / ROWS, plan.rows.assign(**flags))
-    write_json(plan.building / META, meta | {"constant_columns": checks.constant_columns})
+    write_record(plan.building / VALUES, plan.building / VALUES)
+    write_table(plan.building / ROWS, plan.rows.assign(**flags), recorded=True)
+    write_json(plan.building / META, meta | {"constant_columns": checks.constant_columns}, recorded=True)
     plan.building.replace(plan.folder)
     fsync_folder(plan.root)
     (plan.folder / JOURNAL).unlink(missing_ok=True)
@@ -342,13 +344,9 @@ def _finish(plan: FeaturePlan, values: np.ndarray, first: np.ndarray, n_distinct
 
 def _is_complete(folder: Path, n: int) -> bool:
     """Return whether finished, undamaged features lie there."""
-    try:
-        shape = read_json(folder / META)["shape"]
-        return (
-            read_array(folder / VALUES, mmap=True).shape == tuple(shape) and shape[0] == n and (folder / ROWS).is_file()
-        )
-    except (OSError, ValueError, KeyError, TypeError, EOFError):
+    if not all(is_intact(folder / name) for name in (META, ROWS, VALUES)):
         return False
+    return read_json(folder / META)["shape"][0] == n
 
 
 def _open_cached(plan: FeaturePlan, *, computed: int) -> CachedFeatures:

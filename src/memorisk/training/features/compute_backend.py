@@ -224,7 +224,7 @@ def run_features(job: FeatureJob) -> None:
         values = np.concatenate(list(batches))
     answer = Path(job.answer)
     with write_guard(answer.parent, "features"):
-        write_array(answer, values)
+        write_array(answer, values, recorded=True)
 
 
 def needed_files(source: FeatureSource) -> tuple[Path, ...]:

@@ -317,5 +317,5 @@ def set_table(plan: pd.DataFrame, hashes: dict[str, str]) -> pd.DataFrame:
 
 def write_tables(folder: Path, table: pd.DataFrame) -> None:
     """Write the table as Parquet and as CSV."""
-    write_table(folder / TABLE, table)
+    write_table(folder / TABLE, table, recorded=True)
     write_csv(folder / CSV, table)

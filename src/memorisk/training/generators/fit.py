@@ -15,6 +15,7 @@ import numpy as np
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.generators import DESCRIPTION, Generator, load_generator
+from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
 from memorisk.runs.files import read_json, write_json
 from memorisk.runs.workload import Progress, no_progress
@@ -138,8 +139,8 @@ def run_training(
     made = {"key": training.key, "steps": log.steps, "stopped": looks.reason}
     if is_main():
         training.save(target / GENERATOR, log.steps)
-        write_json(target / HISTORY, {**made, "history": log.history, "notes": training.notes})
-        (target / CHECKPOINT).unlink(missing_ok=True)
+        write_json(target / HISTORY, {**made, "history": log.history, "notes": training.notes}, recorded=True)
+        remove_recorded(target / CHECKPOINT)
     wait_for_all()
     generator = load_generator(target / GENERATOR)
     return FittedGenerator(generator, log.steps, log.history, looks.reason, training.notes, target / GENERATOR)
@@ -159,7 +160,7 @@ def _read_fitted(folder: Path, key: str) -> FittedGenerator:
         raise InputError(f"{one_line(folder / HISTORY)} is damaged: {one_line(error, 120)}") from None
     if not same:
         raise InputError(f"{one_line(folder)} holds another generator: choose another folder, or delete that one")
-    (folder / CHECKPOINT).unlink(missing_ok=True)  # a kill may have come before
+    remove_recorded(folder / CHECKPOINT)  # a kill may have come before
     if not (folder / GENERATOR / DESCRIPTION).is_file():
         raise InputError(f"{one_line(folder / GENERATOR)} is gone: delete {one_line(folder)} and train it again")
     return FittedGenerator(load_generator(folder / GENERATOR), steps, history, stopped, notes, folder / GENERATOR)

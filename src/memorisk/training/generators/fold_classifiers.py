@@ -16,6 +16,7 @@ from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model
+from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MemoriskError, one_line, plural
 from memorisk.runs.files import fingerprint, read_array, write_array
@@ -201,7 +202,7 @@ def _train_or_read(
     train, normalisation = recipe.train, recipe.normalisation
     stage, epochs = f"classifier {number + 1} of {FOLDS}", train.epochs or 0
     seed, file = fold_seed(number, options), fold_file(number, data, recipe, options, folder)
-    if file.is_file():
+    if is_intact(file):
         return read_array(file)
     _, height, _, channels = data.images.shape
     model = create_model(
@@ -233,8 +234,8 @@ def _train_or_read(
     if not np.isfinite(logits).all():
         raise MemoriskError(f"{stage} gives outputs that are NaN or infinite: take another conditioning_network")
     outputs = (1 / (1 + np.exp(-logits.astype(np.float64)))).astype(np.float32)
-    write_array(file, outputs)
-    checkpoint.unlink(missing_ok=True)
+    write_array(file, outputs, recorded=True)
+    remove_recorded(checkpoint)
     return outputs
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from memorisk.models.generators.generators import Generator
 from memorisk.models.settings import GeneratorConfig
+from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import read_json
 from memorisk.runs.steps import StepCount
@@ -176,7 +177,7 @@ def train_with_evaluations(
         InputError: The state cannot be read, or is of another training.
         MemoriskError: A loss became NaN or infinite.
     """
-    if kept.path.exists():
+    if is_intact(kept.path):
         loop.load(kept)
     going, steps, every = True, options.steps, options.snapshot_every
     while going and loop.step < steps:

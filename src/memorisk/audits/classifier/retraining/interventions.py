@@ -37,6 +37,7 @@ from memorisk.audits.classifier.trainings import RARE_SHARE, Recipe, collect, ma
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.alterations.interventions import Intervention, find_intervention, pixel_changes, write_intervened
 from memorisk.images.store import ImageStore
+from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 from memorisk.runs.files import PARTIAL_NAMES, fingerprint, read_array
 from memorisk.runs.folder import RunFolder
@@ -215,7 +216,7 @@ def forget_images(run: RunFolder, *, keep: Path | None = None) -> None:
     left = [path for name in PARTIAL_NAMES for path in inner.rglob(name)]
     for path in (*left, *inner.glob(f"*/{IMAGES}")):
         if path != keep:
-            path.unlink(missing_ok=True)
+            remove_recorded(path)
 
 
 def train_intervention(
@@ -241,7 +242,7 @@ def train_intervention(
     if not all(job.done for pair in after for job in pair):
         _keep_images(changed / IMAGES, store, intended)
     train_all(changed, after, recipe, options, lambda d, n: progress(d, TRAININGS * n))
-    (changed / IMAGES).unlink(missing_ok=True)
+    remove_recorded(changed / IMAGES)
     train_all(again, rerun, recipe, options, lambda d, n: progress(n + d, TRAININGS * n))
     return collect(after, plan, recipe), collect(rerun, plan, recipe)
 
@@ -274,7 +275,7 @@ def _map_pairs(pairs: Pairs, change: Callable[[TrainJob], TrainJob]) -> Pairs:
 
 def _keep_images(path: Path, store: ImageStore, intended: InterventionPlan) -> None:
     """The changed images as a file, unless a killed run left it whole (it is named when all of it is written)."""
-    if path.is_file():
+    if is_intact(path):
         found = read_array(path, mmap=True)
         if found.shape == store.images.shape and found.dtype == store.images.dtype:
             return

@@ -12,7 +12,6 @@ class table alone may be new, or embeddings of vectors in its place.
 """
 
 import inspect
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,7 +175,7 @@ def read_architecture(folder: Path, title: str) -> dict[str, Any]:
         InputError: There is none, or it is of another class.
     """
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        config = read_json(folder / CONFIG)
         name, norm = config.get("_class_name"), config.get("norm_type", "ada_norm_zero")
         if name not in _CLASSES or norm != "ada_norm_zero" or not isinstance(config["num_embeds_ada_norm"], int):
             raise ValueError(f"it is of class {one_line(name, 60)} ({one_line(norm, 40)}), and {_CLASSES[0]} is read")
@@ -354,7 +353,7 @@ def save_dit(
         _save_module(module, folder / name)
     if vae_seen is not None:
         vae_seen.save(folder / VAE)
-    write_json(folder / SCHEDULER / SCHEDULER_CONFIG, _as_ddim(scheduler, pixels=vae is None))
+    write_json(folder / SCHEDULER / SCHEDULER_CONFIG, _as_ddim(scheduler, pixels=vae is None), recorded=True)
     if vae is not None and config.conditioned_on == "class":
         write_json(folder / "model_index.json", _index(config))
     if conditions is not None:
@@ -402,9 +401,9 @@ def load_dit(folder: Path, config: GeneratorConfig) -> DiTGenerator:
 def _save_module(module: Any, folder: Path) -> None:
     """Save in the form of diffusers: ``config.json`` and one safetensors file."""
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in module.state_dict().items()}
-    with atomic_path(folder / WEIGHTS) as temporary:
+    with atomic_path(folder / WEIGHTS, recorded=True) as temporary:
         save_file(tensors, temporary)
-    write_json(folder / CONFIG, _class_config(module))
+    write_json(folder / CONFIG, _class_config(module), recorded=True)
 
 
 def _class_config(part: Any) -> dict[str, Any]:

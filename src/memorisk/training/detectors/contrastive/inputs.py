@@ -18,6 +18,7 @@ from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.models.encoders.networks import Encoder, StoredShape, open_encoder
 from memorisk.models.lcmem import LatentDetector
 from memorisk.models.provenance import DetectorConfig, TrainingRecord
+from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import json_value, read_json, write_json
@@ -244,9 +245,9 @@ class FittedDetector(Generic[Kind]):
             folder: Of the detector.
             key: Of its training.
         """
-        write_json(folder / HISTORY, {"key": key, "history": self.history, "notes": self.notes})
+        write_json(folder / HISTORY, {"key": key, "history": self.history, "notes": self.notes}, recorded=True)
         self.detector.save(folder)
-        (folder / CHECKPOINT).unlink(missing_ok=True)
+        remove_recorded(folder / CHECKPOINT)
 
     @classmethod
     def read(cls, folder: Path, key: str, kind: type[Kind]) -> "FittedDetector[Kind]":
