@@ -48,14 +48,23 @@ def test_result_is_scipys_on_group_means_with_holm():
     unseen[:, 6:8] = np.nan  # a group that no seed scored
     a = rng.normal(size=(3, 24))
     found = compare_unseen_losses(unseen, group, label, a, a, test_group, test_label)
-    p = []
+    p, p_spread = [], []
+    scored = np.where(np.isnan(unseen).all(0), 0, unseen)
+    log_sd = [np.log(np.nanstd(loss, axis=0, ddof=1) + (loss == 0).all(0)) for loss in (scored, a)]
     for name in ("x", "y"):
         ours = [np.nanmean(unseen[:, group == g], 0).mean() for g in np.unique(group[label == name]) if g != 3]
         theirs = [a[:, test_group == g].mean() for g in np.unique(test_group[test_label == name])]
         p.append(stats.ks_2samp(ours, theirs).pvalue)
+        spreads = [
+            [log_sd[i][of == g].mean() for g in np.unique(of[kind == name]) if i or g != 3]
+            for i, (of, kind) in enumerate(((group, label), (test_group, test_label)))
+        ]
+        p_spread.append(stats.mannwhitneyu(*spreads).pvalue)
         np.testing.assert_allclose(found[name].p_value, p[-1], rtol=1e-9)
+        np.testing.assert_allclose(found[name].p_spread, p_spread[-1], rtol=1e-9)
         assert (found[name].n_canary_groups, found[name].n_test_groups) == (len(ours), len(theirs))
-    np.testing.assert_allclose([found[n].adjusted for n in ("x", "y")], multipletests(p, method="holm")[1])
+    both = multipletests([*p, *p_spread], method="holm")[1].reshape(2, 2).min(axis=0)
+    np.testing.assert_allclose([found[n].adjusted for n in ("x", "y")], both)
 
 
 def test_in_the_paper_design_tests_are_read_under_the_independent_model():
@@ -128,3 +137,21 @@ def test_misfits_are_refused_in_one_line(call):
     with pytest.raises(InputError) as refused:
         call()
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("ratio", "fewest", "most"), [(1.0, 0, 2), (0.5, 19, 20), (2.0, 19, 20)])
+def test_a_test_part_whose_gaps_spread_otherwise_is_no_null(ratio: float, fewest: int, most: int) -> None:
+    failing = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        scale = 0.1 * np.exp(0.7 * rng.normal(size=500))
+        scale[400:] *= ratio
+        level = rng.gamma(2.0, 0.4, 500)
+        a, b = (level + scale * rng.standard_t(3, (8, 500)) for _ in range(2))
+        label, part = np.full(500, "x"), slice(400, None)
+        check = compare_unseen_losses(
+            b[:, :400], np.arange(400), label[:400], a[:, part], b[:, part], np.arange(100), label[part]
+        )["x"]
+        failing += not check.ok
+        assert check.by_spread or ratio == 1
+    assert fewest <= failing <= most

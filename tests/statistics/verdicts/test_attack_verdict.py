@@ -22,12 +22,10 @@ def judged(*attacks, gate=0.6, n_groups=600):
 
 def test_nothing_is_said_where_every_limit_lies_below_the_gate():
     assert judged(QUIET, replace(QUIET, name="M")) == []
-    assert judged() == []
     assert passed_words([QUIET, replace(QUIET, name="M", high=0.57)], 0.6, PATIENTS) == (
         "no attack that was tried reaches AUC 0.6 (0.5 is guessing): the nearest, M on the audited models, has at most "
         "0.57 (500 patients, 8 attacked models)"
     )
-    assert passed_words([], 0.6, PATIENTS) == ""
 
 
 def test_no_rounding_carries_a_number_across_the_gate():
@@ -169,3 +167,8 @@ def test_power_where_everybody_is_found_and_where_nobody_is():
     quiet = [judged(*world(rng, 0.0, 0.05, canaries=400, test=200)) for _ in range(repeats)]
     assert np.mean([any(f.status == FAIL for f in found) for found in strong]) > 0.8
     assert np.mean([not found for found in quiet]) > 0.8
+
+
+def test_an_audit_without_attacks_could_not_look():
+    (finding,) = attack_findings([], 0.6, PATIENTS, 100)
+    assert finding.status == "undecided"

@@ -1,53 +1,102 @@
-"""Patients whose gaps are large in some seeds only, or of both signs: told by their size, and nobody by chance."""
+"""Patients whose gaps are large in some seeds only, or of both signs, are noticed; chance is not."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from memorisk.statistics.verdicts.noticeable_gap import uneven_gaps
+from memorisk.statistics.verdicts.uneven_gaps import FEW, TIED, UnevenGaps, uneven_gaps
 from tests.thorough import thorough
 
-SCORED, UNSEEN, SEEDS = 400, 200, 10
+SCORED, UNSEEN, SEEDS = 300, 100, 8
 
 
-def gaps(seed: int, tails: float = np.inf, spread: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Gaps of scored and of unseen patients where nobody is memorized, in nats."""
-    rng = np.random.default_rng(seed)
-    noise = rng.standard_t(tails, (SCORED + UNSEEN, SEEDS)) if np.isfinite(tails) else rng.normal(size=(600, SEEDS))
-    noise *= 0.15 * np.exp(spread * rng.normal(size=(SCORED + UNSEEN, 1)))
-    return noise[:SCORED], noise[SCORED:]
+def gaps(seed: int, tails: float = 5.0, spread: float = 0.7, n_images: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Gaps `[S, I]` of scored and `[S, J]` of unseen images where nobody is memorized, in nats."""
+    rng, n = np.random.default_rng(seed), n_images * (SCORED + UNSEEN)
+    noise = 0.1 * np.exp(spread * rng.normal(size=n)) * rng.standard_t(tails, (SEEDS, n))
+    return noise[:, : n_images * SCORED], noise[:, n_images * SCORED :]
+
+
+def looked(scored: np.ndarray, unseen: np.ndarray, n_images: int = 1, **options: float) -> UnevenGaps:
+    """The check of patients with equally many images."""
+    units = (np.arange(gap.shape[1]) // n_images for gap in (scored, unseen))
+    return uneven_gaps(scored, next(units), unseen, next(units), **options)
 
 
 @pytest.mark.parametrize(
     "planted",
-    [[20.0] + 9 * [0.0], 4 * [5.0] + 6 * [0.0], 5 * [4.0, -4.0]],
-    ids=["one seed", "four seeds", "roles exchanged in half of the seeds"],
+    [2 * [8.0] + 6 * [0.0], 4 * [4.0] + 4 * [0.0], [4.0, -4.0] * 4, 6 * [4.0] + 2 * [-4.0], 7 * [-4.0] + [4.0]],
+    ids=["2 seeds", "4 seeds", "exchanged in 4", "exchanged in 2", "exchanged in 7"],
 )
-def test_a_gap_of_some_seeds_or_of_both_signs_is_told(planted: list[float]) -> None:
-    for seed in range(20):
+def test_a_gap_of_some_seeds_or_of_both_signs_is_noticed(planted: list[float]) -> None:
+    noticed = 0
+    for seed in range(10):
         scored, unseen = gaps(seed)
-        scored[7] += planted
-        found = uneven_gaps(scored, unseen)
-        assert found.uneven[7]
-        assert found.size[7] == pytest.approx(np.sqrt(np.square(scored[7]).mean()))
-        assert found.largest_unseen == pytest.approx(np.sqrt(np.square(unseen).mean(axis=1)).max())
+        scored[:, 7] += planted
+        noticed += looked(scored, unseen).uneven[7]
+    assert noticed >= 9
+
+
+def test_one_image_of_many_is_noticed() -> None:
+    scored, unseen = gaps(3, n_images=10)
+    scored[:4, 70] += 5.0
+    found = looked(scored, unseen, n_images=10)
+    assert np.flatnonzero(found.uneven).tolist() == [7]
+    assert found.largest[7] == pytest.approx(np.abs(scored[:, 70:80]).max())
 
 
 @pytest.mark.parametrize(
-    ("tails", "spread"), [thorough(np.inf, 0.0), (np.inf, 1.0), thorough(3.0, 0.0), thorough(2.2, 0.5)]
+    ("tails", "spread"), [(5.0, 0.7), thorough(np.inf, 0.0), thorough(3.0, 0.7), thorough(2.2, 0.5)]
 )
-def test_nobody_is_told_by_chance_more_often_than_stated(tails: float, spread: float) -> None:
-    repeats = 300
-    told = sum(uneven_gaps(*gaps(1000 + seed, tails, spread)).uneven.any() for seed in range(repeats))
-    assert told <= stats.binom.ppf(0.999, repeats, 0.05)
+def test_chance_is_noticed_no_more_often_than_stated(tails: float, spread: float) -> None:
+    repeats = 100
+    noticed = sum(looked(*gaps(1000 + seed, tails, spread)).uneven.any() for seed in range(repeats))
+    assert noticed <= stats.binom.ppf(0.999, repeats, 0.05)
 
 
-def test_missing_gaps_do_not_count_and_few_unseen_patients_tell_nothing() -> None:
+def test_the_power_is_that_of_planted_patients() -> None:
+    powers, noticed = [], []
+    for seed in range(30):
+        scored, unseen = gaps(seed, tails=3.0)
+        powers.append(looked(scored, unseen, notice=1.0).powers[0].power)
+        scored[:4, 7] += 2.0
+        noticed.append(looked(scored, unseen).uneven[7])
+    assert stats.binomtest(int(np.sum(noticed)), len(noticed), float(np.mean(powers))).pvalue > 0.001
+
+
+def test_halves_and_quarters_of_the_seeds() -> None:
+    half, quarter = looked(*gaps(0)).powers
+    assert (half.n_seeds, half.gap, quarter.n_seeds, quarter.gap) == (4, 4.0, 2, 8.0)
+
+
+def test_missing_seeds_do_not_count() -> None:
     scored, unseen = gaps(3)
-    scored[0] = [3.0, 4.0] + 8 * [np.nan]
-    assert uneven_gaps(scored, unseen).size[0] == pytest.approx(np.sqrt(12.5))
-    few = uneven_gaps(scored, unseen[:4])
-    assert (few.cut, few.uneven.any()) == (np.inf, False)
-    none = uneven_gaps(np.empty((0, SEEDS)), np.empty((0, SEEDS)))
-    assert np.isnan(none.largest_unseen)
-    assert not uneven_gaps(np.ones((3, SEEDS)), np.zeros((60, SEEDS))).uneven.any()
+    scored[:4, 0] += 4.0
+    scored[5:, 0] = np.nan
+    assert looked(scored, unseen).uneven[0]
+
+
+@pytest.mark.parametrize("decimals", [1, 2, 4])
+def test_rounding_hides_nothing_or_the_check_could_not_look(decimals: int) -> None:
+    """Zero gaps once made the cut infinite, and nothing was noticed."""
+    for scale in (1.0, 1e-4):
+        scored, unseen = (scale * gap for gap in gaps(4))
+        scored[:4, 7] += 4.0
+        found = looked(scored.round(decimals), unseen.round(decimals))
+        assert found.reason == TIED or found.uneven[7]
+    assert looked(*(1e-4 * gap for gap in gaps(4))).reason == ""
+    assert looked(*((1e-5 * gap).round(4) for gap in gaps(4))).reason == TIED
+
+
+def test_small_differences_are_no_memory() -> None:
+    scored, unseen = (1e-4 * gap for gap in gaps(4))
+    scored[:4, 7] += 0.05
+    assert not looked(scored, unseen).uneven.any()
+
+
+def test_too_few_patients_are_no_look() -> None:
+    scored, unseen = gaps(3)
+    assert looked(scored[:, :3], unseen[:, :3]).reason == FEW
+    assert looked(scored[:, :0], unseen).reason == looked(scored, unseen[:, :0]).reason == FEW
+    few = looked(scored, unseen[:, :9])  # exchanged gaps of scored patients are controls, too
+    assert (few.reason, few.powers[0].power > 0.9) == ("", True)

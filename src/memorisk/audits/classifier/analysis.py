@@ -451,7 +451,14 @@ def other_findings(
         here = bool(context.training)  # else only losses are known, of models from elsewhere
         way += " (--epochs, --lr, --model, --weights)" if here else ", and losses of the models that it makes"
         found.append(Finding(UNDECIDED, reason, way, first=True))
+    if utility is None or utility.beats_guessing is None:
+        reason = "whether the models learned anything is not known: their answers could not be compared with guessing"
+        way = f"at least two {units.many} in the test part; of images with several labels rows of the label {WHOLE}"
+        found.append(Finding(UNDECIDED, reason, way, first=True))
     replication = None if context.target is None else context.target.replication
+    if context.target is not None and replication is None:
+        reason = "whether the given model is like its twins is not known: it was not compared with them"
+        found.append(Finding(UNDECIDED, reason, "the audit repeated, with --target", first=True))
     if replication is not None and not replication.replicated:
         way = (
             "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on "

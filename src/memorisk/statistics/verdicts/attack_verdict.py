@@ -83,7 +83,7 @@ def attack_findings(attacks: Sequence[Attack], gate: float, units: UnitNames, n_
     Returns:
         Failures where an attack surely finds members, at most one each for the twins, the given model and its classes;
         otherwise at most one doubt for each of these three, and one more where members and non-members cannot be
-        compared. Empty where nothing keeps a pass away.
+        compared, or where no attack was tried. Empty where nothing keeps a pass away.
 
     Source:
         METHODS section 6, "Attacks".
@@ -102,6 +102,8 @@ def attack_findings(attacks: Sequence[Attack], gate: float, units: UnitNames, n_
         own = [failure for failure in failed if (failure[0].of_target, bool(failure[0].label)) == (target, by_class)]
         if own:
             findings.append(Finding(FAIL, _failure(own, gate, units)))
+    if not attacks:
+        findings.append(Finding(UNDECIDED, "no attack could be tried", "members and others scored by each model"))
     if not findings:
         for target, by_class in kinds:
             kind = [a for a in attacks if (a.of_target, bool(a.label)) == (target, by_class)]
@@ -111,8 +113,6 @@ def attack_findings(attacks: Sequence[Attack], gate: float, units: UnitNames, n_
 
 def passed_words(attacks: Sequence[Attack], gate: float, units: UnitNames) -> str:
     """Say in one sentence which attack came nearest to the gate, with its upper limit and the units behind it."""
-    if not attacks:
-        return ""
     nearest = max(attacks, key=lambda a: a.high)
     return (
         f"no attack that was tried reaches AUC {gate:g} (0.5 is guessing): the nearest, {_where(nearest)}, has at most "

@@ -42,7 +42,7 @@ from memorisk.statistics.copies.tails import CHANCE, TAIL, tail_cut
 from memorisk.statistics.randomization import FloatArray, IntArray, typical_error
 from memorisk.statistics.verdicts.noticeable_gap import N_DRAWS
 
-_SHARES = (0.6, 0.2, 0.2)
+_SHARES = (0.7, 0.15, 0.15)
 """Shares of the probability of a false notice: of a quarter of the seeds, of half, and of half exchanged."""
 _NOISIEST = 0.99
 """Quantile of the images' noise above which an image's own noise is not believed."""

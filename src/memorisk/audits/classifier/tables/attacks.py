@@ -263,10 +263,11 @@ def attacks_for_verdict(
         titles: Names of attacks in sentences, by their names in the table.
     """
     rows = [from_json(AttackRow, row) for row in pd.DataFrame(table[table["label"] == ALL]).to_dict("records")]
-    fair = random_split and all(_control_holds(row.numbers) for row in rows if row.numbers.control)
+    controls = [row for row in rows if row.numbers.control]
+    fair = random_split and bool(controls) and all(_control_holds(row.numbers) for row in controls)
     found = [_attack(row, titles, comparable=row.numbers.by_coin or fair) for row in rows if not row.numbers.control]
     if target is not None and target.attacks:
-        fair = random_split and (target.control is None or _control_holds(target.control))
+        fair = random_split and target.control is not None and _control_holds(target.control)
         own = [AttackRow(label=ALL, attack=name, numbers=numbers) for name, numbers in target.attacks.items()]
         found += [_attack(row, titles, comparable=fair, of_target=True) for row in [*own, *target.classes]]
     return found

@@ -1,0 +1,72 @@
+"""Checks as data: draws of halves, exchanged roles, and what a doubt does to a verdict."""
+
+import numpy as np
+import pytest
+
+from memorisk.statistics.verdicts.check_wording import SENTENCES, findings
+from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
+from memorisk.statistics.verdicts.independent_draws import exchanged_roles, independent_draws
+from memorisk.statistics.verdicts.verdict import GROUP_NAMES, decide
+
+SEEDS, GROUPS = 8, 200
+COUNTS = ("n_groups", "n_seeds", "n_draws", "n_needed", "largest_nats", "half_needed", "quarter_needed")
+POWERS = [f"{part}_{what}" for part in ("half", "quarter") for what in ("nats", "seeds", "cases")]
+NUMBERS = dict.fromkeys([*COUNTS, *POWERS], 2.0)
+FAILING = {
+    "label": ["a"], "low": [0.4], "high": [0.6], "tier": ["HIGH"], "flagged": [3], "room": [9.0],
+    "noticeable_gap": [1.0], "notice_power": [1.0],
+}  # fmt: skip
+
+
+def halves(seed: int, n_groups: int = GROUPS) -> np.ndarray:
+    """Fresh halves in each seed, of pairs of neighbours that stay partners."""
+    coins = np.random.default_rng(seed).choice([-1, 1], (SEEDS, n_groups // 2))
+    return np.stack([coins, -coins], axis=-1).reshape(SEEDS, -1)
+
+
+def test_fresh_halves_are_independent_whatever_the_pairs() -> None:
+    assert all(independent_draws(halves(seed), np.arange(GROUPS)).n_draws == SEEDS for seed in range(100))
+
+
+@pytest.mark.parametrize(
+    ("returning", "n_draws"),
+    [([0] * 8, 1), ([0, 1] * 4, 2), ([0, 0, 1, 1, 2, 2, 3, 3], 4), ([0, 1, 2, 3, 4, 5, 6, 6], 7)],
+)
+def test_halves_that_return_are_seen(returning: list[int], n_draws: int) -> None:
+    sign = halves(1)[returning]
+    sign[1] *= -1  # the same halves, models A and B exchanged
+    draws = independent_draws(sign, np.arange(GROUPS))
+    assert (draws.n_draws, len(draws.shared)) == (n_draws, sum(returning.count(i) > 1 for i in returning))
+
+
+def test_few_groups_cannot_show_returning_halves() -> None:
+    sign = halves(1, 20)[[0] * 8]
+    draws = independent_draws(sign, np.arange(20))
+    assert draws.n_groups < draws.n_needed
+    enough = independent_draws(halves(1, draws.n_needed)[[0] * 8], np.arange(draws.n_needed))
+    assert enough.n_draws == 1
+
+
+def test_exchanged_roles_are_seen_in_their_seeds() -> None:
+    rng, sign = np.random.default_rng(0), halves(2)
+    noise = 0.1 * rng.standard_t(3, sign.shape)
+    assert (exchanged_roles(noise, sign, np.arange(GROUPS)) > 0.01).all()
+    remembered = noise + 0.1 * sign
+    table = np.where(np.isin(np.arange(SEEDS), [2, 5])[:, None], -sign, sign)
+    assert np.flatnonzero(exchanged_roles(remembered, table, np.arange(GROUPS)) <= 0.01).tolist() == [2, 5]
+
+
+@pytest.mark.parametrize("reason", SENTENCES)
+def test_every_doubt_has_its_sentences(reason: str) -> None:
+    for outcome in (NOTICED, COULD_NOT_LOOK):
+        check = Check(name="any", outcome=outcome, reason=reason, label="c0", numbers=NUMBERS, seeds=(3, 5))
+        (finding,) = findings([check, Check(name="other", outcome=NOTHING)], GROUP_NAMES)
+        assert finding.status == "undecided"
+        assert finding.why.startswith("class c0: ")
+        assert "{" not in finding.why + finding.what_would_decide
+        assert decide(FAILING, findings=[finding]).status == "fail"
+
+
+def test_a_check_that_voids_leaves_nothing_to_fail_or_pass() -> None:
+    check = Check(name="any", outcome=NOTICED, reason="shared-halves", numbers=NUMBERS, voids=True)
+    assert decide(FAILING, findings=findings([check], GROUP_NAMES)).status == "undecided"
