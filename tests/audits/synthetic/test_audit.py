@@ -213,6 +213,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert len(beside_others["why"]) == 2
     assert "--one-image-per-patient" in doubts({"patients_known": False})[1]
     assert doubts({"patients_known": False, "n_without_patient": 1})[0].startswith("1 image has no patient id: ")
+    assert doubts({"id_doubt": "ids look alike", "id_doubt_way": "one id"}) == ["ids look alike", "one id"]
     assert "whom the detector was trained on cannot be seen" in doubts({"detector_unseen": True})[0]
     assert "2 files or images of the synthetic set were not read" in doubts({"n_synthetic_unread": 2})[0]
     assert "1 file or image of the training set was not read: copies" in doubts({"n_train_unread": 1})[0]

@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from memorisk.images.identity import look_alike_doubt, look_alikes
+from memorisk.images.identity import IdDoubt, look_alike_doubt, look_alikes
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import StackedImages, few_levels_note
@@ -195,6 +195,12 @@ class Sets:
     def n_without_group(self) -> int:
         """Real images that have no patient id."""
         return self.train.manifest.n_without_group + (0 if self.held is None else self.held.manifest.n_without_group)
+
+    @property
+    def id_doubts(self) -> tuple[IdDoubt, ...]:
+        """Doubts about who is who among the real images, each once."""
+        held = () if self.held is None else self.held.manifest.id_doubts
+        return tuple(dict.fromkeys((*self.train.manifest.id_doubts, *held)))
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,10 @@ class Reading:
     """By ``--one-image-per-patient``."""
     n_without_patient: int = 0
     """Real images without a patient id where others have one."""
+    id_doubt: str = ""
+    """Doubts about who is who among the real images, without ids."""
+    id_doubt_way: str = ""
+    """Way out of them."""
     detector_unseen: bool
     """Whether it cannot be seen whom a detector was trained on."""
     n_synthetic_unread: int

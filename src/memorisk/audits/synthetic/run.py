@@ -161,6 +161,7 @@ def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[
         yield NO_HELD_OUT
     if not (sets.groups_given and not sets.n_without_group) and not options.one_image_per_patient:
         yield NO_PATIENTS.format(missing=missing_patients(sets.n_without_group))
+    yield from (doubt.why for doubt in sets.id_doubts)
     sources = sets.train.manifest.groups[plants.source].astype(str)
     noticed = plant_power(np.ones(plants.n, dtype=bool), sources, kinds=plants.kind.tolist(), seed=options.seed).kinds
     if unmade := [kind for kind in options.kinds if kind not in noticed]:
