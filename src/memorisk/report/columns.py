@@ -149,3 +149,14 @@ def estimate_arrays(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.nd
     """Return estimates, their lower and their upper limits, [n] each."""
     low, high = f"{column}_low", f"{column}_high"
     return column_numbers(frame, column), column_numbers(frame, low), column_numbers(frame, high)
+
+
+def distinct_scored(table: pd.DataFrame, column: str) -> int:
+    """Count the different ids of a table, of those with a score where it has a column M; rows where ids are left out.
+
+    Args:
+        table: Images, or patients, perhaps in several classes.
+        column: Name of the column of ids.
+    """
+    scored = rows(table, ~np.isnan(column_numbers(table, "M"))) if "M" in table else table
+    return len(set(column_texts(scored, column))) if column in scored else len(scored)

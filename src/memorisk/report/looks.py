@@ -18,7 +18,7 @@ import pandas as pd
 
 from memorisk.report.columns import booleans, column_numbers, column_texts, rows
 from memorisk.report.result import ID_COLUMNS, Result, redact
-from memorisk.report.statements.statement import WAYS
+from memorisk.report.statements.statement import WAYS, run_headline
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import read_table
 from memorisk.runs.folder import is_hidden, read_config
@@ -28,7 +28,6 @@ from memorisk.statistics.verdicts.tiers import HIGH_ABOVE, MODERATE_FROM
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_HEADLINES = {"pass": "Passed", "fail": "Not ready for release", "undecided": "Could not be decided"}
 _CLASS_COLUMNS: Mapping[str, str] = {
     "label": "Class",
     "n": "Images",
@@ -57,7 +56,7 @@ def result_html(result: Result) -> str:
         result: Of any audit.
     """
     shown = redact(result) if result.redacted else result
-    parts = [f"<p><strong>{html.escape(_HEADLINES.get(shown.status, shown.status))}</strong></p>"]
+    parts = [f"<p><strong>{html.escape(run_headline(shown.status, shown.verdict.get('audit')))}</strong></p>"]
     for heading, sentences in (("", shown.why), (WAYS.get(shown.status, ""), shown.what_would_decide)):
         if sentences:
             told = "".join(f"<li>{html.escape(one)}</li>" for one in sentences[:_MOST_ROWS])

@@ -12,6 +12,7 @@ from memorisk.audits.generated.review import CONFIRM, DISMISS
 from memorisk.audits.synthetic.foreseen import OPEN, Counted, Foreseen, Foresight, JudgedPair
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.result import MATRIX
+from memorisk.audits.synthetic.wording import HEADLINES
 from memorisk.images.copies.near_copies import ORIENTATIONS
 from memorisk.report.blocks import Block, Callout, Heading, Paragraph, Steps
 from memorisk.report.columns import capitalized, column_texts, short
@@ -23,7 +24,6 @@ from memorisk.view.columns import Columns
 from memorisk.view.images import RunImages
 from memorisk.view.review import PairReview, Progress
 from memorisk.view.screened import ScreenedPairs
-from memorisk.view.verdicts import HEADLINES
 
 SOURCES = {"training": "train", "synthetic": "synthetic", "held out": "held_out"}
 PER_PAGE = 24

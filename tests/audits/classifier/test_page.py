@@ -13,7 +13,7 @@ from memorisk.audits.classifier.pages.wording import HEADLINES
 from memorisk.report.columns import capitalized
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from tests.audits.classifier_results import HOSTILE, TARGET, hostile_result, make_result
+from tests.audits.classifier_results import HOSTILE, NAMES, TARGET, hostile_result, make_result
 from tests.report.chromium import Chromium, find_chromium
 from tests.report.test_page import Outline
 from tests.thorough import thorough
@@ -342,6 +342,25 @@ def test_the_very_model_has_its_own_section_when_it_was_scored():
     assert "Test loss 0.410; one more audited model would lie between 0.440 and 0.600." in text
     assert "0.660 [0.600, 0.720]" in text
     assert "The very model" not in page_text(make_result())
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_models_are_compared_with_what_the_target_saw():
+    text = page_text(make_result(target=TARGET | {"n_members": 250}))
+    assert "20.0 % fewer than the 250 that the model to be released saw" in text  # 200 each
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_patient_flagged_in_two_classes_counts_once_and_is_named_as_such():
+    result = make_result()
+    groups = result.per_group.copy()
+    flagged = groups.loc[groups["flagged"]].iloc[[0]]
+    other = next(label for label in NAMES if label != flagged["label"].iloc[0])
+    twice = pd.concat([groups, flagged.assign(label=other)], ignore_index=True)
+    text = page_text(result.replace(per_group=twice))
+    assert "1 of them in more than one class" in text
+    assert "1 of them in more than one class" in page_text(result.replace(per_group=twice), redact=True)
+    assert "in more than one class" not in page_text(result)
 
 
 def test_gallery_shows_the_most_memorized_only_when_asked():

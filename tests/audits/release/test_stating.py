@@ -177,7 +177,7 @@ def test_what_says_nothing_of_a_release_is_refused(tmp_path: Path, capsys, confi
 
 def test_the_command_answers_by_its_exit_code(runs: Path, tmp_path: Path, capsys) -> None:
     code, said, _ = answer(capsys, "statement", "runs/clean", "--images", "clean", "--out", tmp_path / "out")
-    assert (code, said.splitlines()[0]) == (0, "PASSED")
+    assert (code, said.splitlines()[0]) == (0, "NOTHING WAS FOUND OF WHAT WAS LOOKED FOR")
     code, said, _ = answer(capsys, "statement", "runs/clean", "runs/calm", "--out", tmp_path / "out", "--json")
     assert code == 1
     assert json.loads(said) == json.loads((tmp_path / "out" / "privacy-statement.json").read_text())

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from memorisk.images.pixel_form import PixelForm
+from memorisk.report.page import render_page
 from memorisk.report.statements.envelope import InTotoStatement, ResourceDescriptor
 from memorisk.report.statements.json_documents import load_schema, violations
 from memorisk.report.statements.model_card import HEADING, escaped, model_card
+from memorisk.report.statements.officer_page import officer_page
 from memorisk.report.statements.statement import (
     SCHEMA,
     AuditStatement,
@@ -182,5 +184,28 @@ def test_the_card_says_the_same_and_nothing_in_it_is_markup() -> None:
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
 def test_only_a_pass_is_called_one(status: str) -> None:
     card = model_card(statement(audits=(audit(status=status),), verdict=Verdict(status=status, why=("w",))))
-    assert ("**Passed**" in card) == (status == "pass")
-    assert ("generated images: passed" in card) == (status == "pass")
+    assert ("**Nothing was found of what was looked for.**" in card) == (status == "pass")
+    assert ("generated images: nothing was found of what was looked for" in card) == (status == "pass")
+    assert "assed" not in card
+
+
+def attacked(**values: float) -> str:
+    """What the officer's page counts of a classifier's attacks."""
+    figures = tuple(Figure(name=name.replace("__", "/"), title=name, value=value) for name, value in values.items())
+    one = audit(kind="classifier", figures=(*figures, Figure(name="classes_tested", title="t", value=1)))
+    return render_page(officer_page(statement(audits=(one,))))
+
+
+def test_an_outsider_is_not_said_to_have_the_twin() -> None:
+    """What needs a model without the image is no outsider's attack; the statement counts the two apart."""
+    both = attacked(auc__loss_threshold=0.53, auc__rmia_offline=0.55, twin_auc__differential=0.62)
+    assert "an outsider would name the right one in 55 of 100 cases at best" in both
+    assert "somebody who has a model without the image would name the right one in 62 of 100 cases at best" in both
+    assert "a model without the image" not in attacked(auc__loss_threshold=0.53)
+    assert "an outsider would name" not in attacked(twin_auc__differential=0.62)
+
+
+def test_people_are_counted_with_what_became_of_them() -> None:
+    part = Part(part="all images of the audit", fingerprint="f" * 32, images=900, units=674)
+    page = render_page(officer_page(statement(audits=(audit(kind="classifier", data=(part,), n_units=478),))))
+    assert "674 patients, of whom 478 could be judged" in page

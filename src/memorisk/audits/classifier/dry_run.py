@@ -123,7 +123,7 @@ class DryRun:
     def time(self) -> str:
         """Say how long the trainings take, or when that will be known."""
         if self.seconds is not None:
-            return f"about {duration(self.seconds)} on this machine"
+            return f"about {duration(self.seconds)} on this machine; decoding, scoring and the report take longer"
         if self.cost.steps is None:  # the user's own function tells its end alone
             return "an estimate appears once the first training is done"
         return "an estimate appears while they run"

@@ -444,7 +444,6 @@ class ClassOutlook:
     why_not: str
     room: float
     """Of a single patient on the list, were trainings to differ by nothing but their gap, as is what follows."""
-    noticeable_gap_nats: Annotated[float, Key("noticeable_gap")]
     notice_power: float
     """At what a pass must notice."""
     models_needed: float

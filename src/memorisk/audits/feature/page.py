@@ -35,14 +35,14 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import capitalized, column_numbers, count, decimal
 from memorisk.report.figures.histograms import rank_plot
 from memorisk.report.result import Result
-from memorisk.report.statements.statement import WAYS
+from memorisk.report.statements.statement import WAYS, run_headline
 from memorisk.statistics.memorization.mark_rank import MarkRank
 
 if TYPE_CHECKING:  # it loads models
     from memorisk.images.alterations.marks import Mark
 
 TITLES: dict[str, tuple[Kind, str]] = {
-    "pass": ("pass", "The mark was not found"),
+    "pass": ("pass", run_headline("pass", "feature")),
     "fail": ("fail", "Not ready for release: the model reacts to the mark more than chance explains"),
     "undecided": ("undecided", "Could not be decided"),
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from memorisk.report.columns import booleans
+from memorisk.report.columns import booleans, distinct_scored
 from memorisk.report.earlier_verdicts import current_result
 from memorisk.report.result import Result, redact, refuse_changed
 from memorisk.runs.checksums import SEAL, file_sha256
@@ -149,7 +149,7 @@ def _open_audit(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedA
         if {k: v for k, v in whole.items() if k != "kept"} != result.verdict:
             raise InputError(f"{one_line(folder)}: {_LAST_FILE[kind]} is of another result than {VERDICT}; {AGAIN}")
         result = result.replace(verdict={**result.verdict, "kept": whole.get("kept")})
-    counted = len(set(result.per_group["group"])) if "group" in result.per_group else None
+    counted = distinct_scored(result.per_group, "group") if "group" in result.per_group else None
     listed = {"group", "flagged"} <= {*result.per_group.columns}
     flagged = len(set(result.per_group["group"][booleans(result.per_group, "flagged")])) if listed else None
     clean = _without_paths(redact(current_result(result)), config)

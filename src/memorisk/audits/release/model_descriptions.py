@@ -14,6 +14,7 @@ from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.report.statements.statement import LISTS, PASS, AuditStatement, Figure, Method, Part, Subject
 from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.scores.twin_attacks import ATTACKS
 
 NO_PATIENTS = (
     "It is not known whose each image is: every image counts as a person, so that a patient with several images may be "
@@ -199,14 +200,24 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
     return found
 
 
+_ATTACK_TITLES = {"control": "the control {}", "auc": "{}", "twin_auc": "{}, which needs a twin of the model"}
+
+
+def _attack_kind(row: Mapping[str, Any]) -> str:
+    """Return what an attack is to an outsider: ``control``, ``twin_auc`` (who has no twin cannot run it) or ``auc``."""
+    name = str(row["attack"])
+    twin = name in ATTACKS and ATTACKS[name].uses_twin
+    return "control" if row["control"] else "twin_auc" if twin else "auc"
+
+
 def _attack_figures(run: FinishedAudit, target: TargetAudit | None, units: str) -> list[Figure]:
     """AUC of every attack on the audit's models, and on the very model."""
     attacks: Any = run.tables["attacks"]
     rows = attacks[attacks["label"] == ALL].to_dict("records") if len(attacks) else []
     found = [
         Figure(
-            name=f"{'control' if row['control'] else 'auc'}/{row['attack']}",
-            title=f"AUC of {'the control ' if row['control'] else ''}{str(row['attack']).replace('_', ' ')}",
+            name=f"{_attack_kind(row)}/{row['attack']}",
+            title=f"AUC of {_ATTACK_TITLES[_attack_kind(row)].format(str(row['attack']).replace('_', ' '))}",
             value=row["auc"], low=row["low"], high=row["high"], confidence=0.95, n=int(row["n_groups"]), unit=units,
         )
         for row in rows

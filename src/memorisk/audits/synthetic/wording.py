@@ -5,14 +5,15 @@ Apart from the layout, so that whoever checks what the report claims reads one f
 
 from memorisk.audits.generated.terms import Terms
 from memorisk.report.blocks import Kind, Text
+from memorisk.report.statements.statement import run_headline
 
 SAME_IDENTITY, TWO_IDENTITIES, SET_TO_TRAINING = "same identity", "two identities", "synthetic, training"
 """Kinds of pairs of which logits are counted."""
 
 HEADLINES: dict[str, tuple[Kind, str]] = {
-    "pass": ("pass", "No copying of the kinds that were tried was found"),
-    "fail": ("fail", "Not ready for release"),
-    "undecided": ("undecided", "Could not be decided"),
+    "pass": ("pass", run_headline("pass", "synthetic")),
+    "fail": ("fail", run_headline("fail")),
+    "undecided": ("undecided", run_headline("undecided")),
 }
 SENTENCES = {
     "pass": "No training {unit} lies nearer to the synthetic images than chance explains; {units} {whom} the generator "

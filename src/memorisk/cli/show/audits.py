@@ -11,6 +11,7 @@ from rich.text import Text
 from memorisk.audits.feature.page import SENTENCES, TITLES, noticeable_sensitivity, sensitivity
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.synthetic.result import DetectorRate, PixelPairs, SyntheticNumbers, SyntheticSummary
+from memorisk.audits.synthetic.wording import HEADLINES
 from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.audits.watch.verdict import RULES, can_stop, watch_verdict
 from memorisk.cli.show.common import (
@@ -62,13 +63,6 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
-STATUS = {
-    "pass": "NO COPYING OF THE KINDS THAT WERE TRIED WAS FOUND",
-    "fail": "NOT READY FOR RELEASE",
-    "undecided": "COULD NOT BE DECIDED",
-}
-
-
 def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
     """The verdict in a sentence, its numbers, and where the report lies."""
     if as_json:
@@ -77,7 +71,7 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
     console, summary = Console(), from_json(SyntheticSummary, result.summary)
     print_rows(console, _lines(summary.numbers))
     heading = WAYS.get(result.status, "")
-    print_reasons(console, STATUS[result.status], result.why, heading, result.what_would_decide)
+    print_reasons(console, HEADLINES[result.status][1].upper(), result.why, heading, result.what_would_decide)
     if not summary.groups_given:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
         console.print(Text(f"Note: {text}"), soft_wrap=True)

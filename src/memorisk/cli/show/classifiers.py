@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, isnan
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,20 +160,19 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         console.print(Text(f"time of the trainings: {found.time}"), soft_wrap=True)
     counts = ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one")
     answer = "could anybody\nbe flagged?"
-    table = plain_table(("class", *counts, "a single patient is\nnoticed, at best, from", answer), left=[answer])
+    table = plain_table(("class", *counts, answer), left=[answer])
     for row in found.classes:
-        shortest, gap = row.smallest_list, row.noticeable_gap_nats
+        shortest = row.smallest_list
         table.add_row(
             _cell(row.label),
             str(row.n_images),
             str(row.n_groups_scored),
             str(row.n_test_groups),
             "none" if isnan(shortest) else f"{shortest:.0f}",
-            f"{gap:.2g} nats" if gap < inf else "no gap",
             _could(row),
         )
     console.print(table)
-    hint = "Noticed: with probability 0.8. The more trainings differ by chance, the larger the gap must be."
+    hint = "From which gap on a single patient is noticed depends on how much trainings differ: the report states it."
     console.print(Text(hint), soft_wrap=True)
     if any(row.smallest_list > row.n_groups_scored for row in found.classes):
         hint = "Where no list is as short as the class is large, more --models make one possible."

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from memorisk.cli.show.common import STATUS, print_json
-from memorisk.report.statements.statement import WAYS
+from memorisk.cli.show.common import print_json
+from memorisk.report.statements.statement import HEADLINES, WAYS
 from memorisk.runs.errors import one_line, plural
 
 if TYPE_CHECKING:  # image libraries come with it
@@ -25,7 +25,7 @@ def show_statement(statement: "Statement", folder: "Path | None", page: "Path | 
         print_json(statement.as_json())
         return
     console, verdict = Console(), statement.verdict
-    console.print(Text(STATUS[verdict.status], style="bold"))
+    console.print(Text(HEADLINES[verdict.status].upper(), style="bold"))
     lines = [*_shortened(verdict.why), *(f"Contradiction: {text}" for text in verdict.contradictions)]
     if verdict.status != "pass":
         lines += [f"{WAYS[verdict.status]}: {text}" for text in _shortened(verdict.what_would_decide)]

@@ -6,18 +6,28 @@ for Markdown or HTML.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from memorisk.report.statements.statement import WAYS, AuditStatement, Figure, Released, Statement
+from memorisk.report.statements.statement import (
+    FAIL,
+    HEADLINES,
+    PASS,
+    UNDECIDED,
+    WAYS,
+    AuditStatement,
+    Figure,
+    Released,
+    Statement,
+)
 from memorisk.report.text import visible
 
 HEADING = "## Privacy: what the model remembers of people"
 _SPECIAL = {ord(c): f"\\{c}" for c in "\\`*_{}[]#|~$"} | {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;"}
 _STATUS = {
-    "pass": "**Passed**, for what is listed below and nothing else.",
-    "fail": "**Not ready for release.**",
-    "undecided": "**Could not be decided.** That is not a pass.",
+    PASS: f"**{HEADLINES[PASS]}.** This holds for what is listed below and nothing else.",
+    FAIL: f"**{HEADLINES[FAIL]}.**",
+    UNDECIDED: f"**{HEADLINES[UNDECIDED]}.** That is not a pass.",
 }
 _ONE = {
-    "pass": "passed",
+    "pass": "nothing was found of what was looked for",
     "fail": "failed",
     "undecided": "could not be decided, which is no pass",
     "not asked": "says nothing of privacy",

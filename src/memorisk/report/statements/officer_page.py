@@ -29,6 +29,7 @@ from memorisk.report.statements.statement import (
     FAIL,
     FOUND,
     GENERATED_SETS,
+    HEADLINES,
     HELD_OUT_PIXELS,
     NOT_ASKED,
     PASS,
@@ -46,17 +47,17 @@ _MOST, _MOST_OF_ONE = 3, 8
 _VERDICTS: Mapping[str, tuple[Kind, str, str]] = {
     PASS: (
         "pass",
-        "Nothing was found of what was looked for",
+        HEADLINES[PASS],
         "This is no proof that nobody can be recognised. It holds for what stands below, and for these files alone.",
     ),
     FAIL: (
         "fail",
-        "Not ready for release",
+        HEADLINES[FAIL],
         "The audit found signs that what is to be released shows more of people in the training data than it may.",
     ),
     UNDECIDED: (
         "undecided",
-        "Could not be decided",
+        HEADLINES[UNDECIDED],
         "This is not a pass. Something has to be known or looked at first; the model card lists what.",
     ),
 }
@@ -227,7 +228,11 @@ def _people_of(audit: AuditStatement) -> str:
     parts = [f"{part.units:,} {_PEOPLE.get(part.part, part.part)}" for part in audit.data if part.units]
     if audit.units != "patients":
         return f"{audit.n_units:,} images; whose they are was not said, so that each counts as one person"
-    return " and ".join(parts) if len(parts) > 1 else f"{audit.n_units:,} patients"
+    if len(parts) > 1:
+        return " and ".join(parts)
+    every = next((part.units for part in audit.data if part.units), audit.n_units)
+    scored = "" if every == audit.n_units else f", of whom {audit.n_units:,} could be judged"
+    return f"{every:,} patients{scored}"
 
 
 def _of_each(statement: Statement, say: Callable[[AuditStatement], str]) -> str:
@@ -293,12 +298,15 @@ def _counts(audit: AuditStatement) -> Iterator[str]:
             yield from some("flagged", f"{one}{of} stands out{chance}", f"{units}{of} stand out{chance}")
         else:
             yield f"nobody could have stood out, so that no list of {units} was possible"
-        attacks = [v for n, v in value.items() if n.startswith(("auc/", "target_auc/")) and v is not None]
-        if attacks:
-            yield (
-                "of a training image and a new one an outsider would name the right one in "
-                f"{100 * max(attacks):.0f} of 100 cases at best, where 50 is guessing"
-            )
+        right = "of a training image and a new one {} would name the right one in {:.0f} of 100 cases at best"
+        who = {("auc/", "target_auc/"): "an outsider", ("twin_auc/",): "somebody who has a model without the image"}
+        told = [
+            right.format(whom, 100 * max(attacks))
+            for names, whom in who.items()
+            if (attacks := [v for n, v in value.items() if n.startswith(names) and v is not None])
+        ]
+        if told:
+            yield "; ".join([*told, "50 is guessing"])
     if audit.kind in GENERATED_SETS:
         yield from _copied(audit)
     if audit.kind == "watch":

@@ -27,10 +27,34 @@ GENERATED_SETS = ("synthetic", "filter", "synthesize")
 LISTED = ("classifier", "losses", *GENERATED_SETS)
 """Kinds of runs whose verdict rests on such a list."""
 PASS, FAIL, UNDECIDED, NOT_ASKED = "pass", "fail", "undecided", "not asked"
+HEADLINES = {
+    PASS: "Nothing was found of what was looked for",
+    FAIL: "Not ready for release",
+    UNDECIDED: "Could not be decided",
+}
+"""Headline of a statement, by status, in the terminal, in the card and on the officer's page: what each run looked for
+is not the same, and a statement claims no more than its runs do."""
+PASSED = {
+    "synthetic": "No copying of the kinds that were tried was found",
+    "feature": "The mark was not found",
+}
+"""Headline of a passed run, by the ``audit`` of its verdict, wherever one run is shown; "Passed" of others."""
 WAYS = {UNDECIDED: "What would decide it", FAIL: "What would settle open questions"}
 """What stands above the ways out, by status, wherever a verdict is shown."""
 HELD_OUT_PIXELS = "same_pixels_held_out"
 """Name of the figure that counts generated images with the very pixels of a held-out image."""
+
+
+def run_headline(status: str, audit: object = "") -> str:
+    """Return the headline of a single run.
+
+    Args:
+        status: Status of its verdict.
+        audit: ``audit`` of its verdict; a classifier's names none.
+    """
+    return PASSED.get(str(audit), "Passed") if status == PASS else HEADLINES.get(status, status)
+
+
 CopyKind = Literal["exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted"]
 COPY_KINDS: tuple[CopyKind, ...] = get_args(CopyKind)
 """Kinds of copies that an audit of a generated set can plant, to know whether it would notice them."""

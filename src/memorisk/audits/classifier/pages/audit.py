@@ -109,9 +109,10 @@ def _verdict(reading: ResultView) -> list[Block]:
         blocks += [Heading(WAYS[status]), *_folded_list(decides)]
     scored = f"{reading.units.capitalize()} scored"
     total, models = reading.summary.images, reading.summary.models.n_models
-    groups = Fact(scored, count(reading.groups_scored), _of_total(total.n_groups))
+    test = ", the test part included" if total.n_test else ""
+    groups = Fact(scored, count(reading.groups_scored), f"{_of_total(total.n_groups)}{test}")
     items = [
-        Fact("Images scored", count(reading.images_scored), _of_total(total.n_images)),
+        Fact("Images scored", count(reading.images_scored), f"{_of_total(total.n_images)}{test}"),
         *([] if reading.unit == "image" else [groups]),
         Fact("Classes", count(len(reading.findings)), reading.tier_note()),
         Fact("Models trained", "not stated" if models is None else count(models), reading.seed_note()),
@@ -127,9 +128,9 @@ def _flagged(reading: ResultView) -> str:
 
 
 def _other_list(reading: ResultView) -> str:
-    """Say at which level the count is, and what the verdict's own list holds, where these differ."""
+    """Say how many count in several classes, at which level, and what the verdict's own list holds, if it differs."""
     if not reading.list_setting:
-        return ""
+        return reading.several_classes
     return f"{reading.list_setting}; {count(reading.verdict_flagged)} on the verdict's list, at level {VERDICT_LEVEL:g}"
 
 
@@ -167,7 +168,9 @@ def _sentence(reading: ResultView) -> Text:
     if reading.status == "fail":
         found = []
         if reading.verdict_flagged:
-            found.append(f"{_plural(reading.verdict_flagged, reading.unit, reading.units)} flagged as remembered")
+            again = f" ({reading.several_classes})" if reading.several_classes and not reading.list_setting else ""
+            flagged = _plural(reading.verdict_flagged, reading.unit, reading.units)
+            found.append(f"{flagged} flagged as remembered{again}")
         above = reading.classes_above_gate()
         if above:
             found.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
@@ -238,12 +241,15 @@ def _uncovered(reading: ResultView) -> list[Text]:
 
 def _data_share(reading: ResultView) -> Text | None:
     """Say how much less data the audited models had than the full set."""
-    trained, full = reading.summary.images_each, reading.summary.images.n_images
+    target = reading.summary.target
+    seen = None if target is None else target.n_members
+    trained, full = reading.summary.images_each, seen or reading.summary.images.n_images
     if trained is None or not full:
         return None
+    whose = "that the model to be released saw" if seen else "of the full set, the test part included"
     return (
         f"Each model of this audit was trained on {count(trained)} images, {percent(1 - trained / full)} fewer than "
-        f"the {count(full)} of the full set. A model trained on all of them may remember each image less or more."
+        f"the {count(full)} {whose}. A model trained on all of them may remember each image less or more."
     )
 
 

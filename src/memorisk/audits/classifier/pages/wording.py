@@ -15,7 +15,7 @@ import pandas as pd
 from memorisk.audits.classifier.evidence import WHOLE, classes_with_room
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
 from memorisk.report.blocks import Block, Callout, Inline, Kind, Name, Paragraph, Steps, Text
-from memorisk.report.columns import booleans, column_numbers, column_texts, count, largest_first, rows
+from memorisk.report.columns import booleans, column_numbers, column_texts, count, distinct_scored, largest_first, rows
 from memorisk.report.result import Result
 from memorisk.report.result import redact as redact_result
 from memorisk.statistics.intervals import MIN_SEEDS
@@ -258,7 +258,8 @@ class ResultView:
         redacted: Whether ids are left out.
         images_scored: Images with an M.
         groups_scored: Groups with an M.
-        flagged_total: Flagged groups; one flagged under several findings counts once.
+        flagged_total: Flagged groups; one flagged in several classes counts once.
+        flagged_again: Groups flagged in more than one class, once in each of which the table of classes counts them.
     """
 
     result: Result
@@ -268,19 +269,22 @@ class ResultView:
     images_scored: int
     groups_scored: int
     flagged_total: int
+    flagged_again: int
 
     @classmethod
     def of(cls, result: Result, *, redact: bool) -> "ResultView":
         """Count with the ids, then leave them out where that is asked for."""
         shown = redact_result(result) if redact else result
+        flagged = rows(result.per_group, booleans(result.per_group, "flagged"))
         return cls(
             result=shown,
             summary=ClassifierSummary.read(shown.summary),
             verdict=ClassifierVerdict.read(shown.verdict),
             redacted=redact,
-            images_scored=_distinct(result.per_image, "image"),
-            groups_scored=_distinct(result.per_group, "group"),
-            flagged_total=_distinct(rows(result.per_group, booleans(result.per_group, "flagged")), "group"),
+            images_scored=distinct_scored(result.per_image, "image"),
+            groups_scored=distinct_scored(result.per_group, "group"),
+            flagged_total=distinct_scored(flagged, "group"),
+            flagged_again=int((flagged["group"].value_counts() > 1).sum()) if "group" in flagged else 0,
         )
 
     @property
@@ -327,6 +331,12 @@ class ResultView:
         words_of = [f"at level {level:g}"] if level not in (None, VERDICT_LEVEL) else []
         words_of += [f"with correction {correction}"] if correction not in ("", VERDICT_CORRECTION) else []
         return " ".join(words_of)
+
+    @property
+    def several_classes(self) -> str:
+        """Say how many of the flagged the table of classes counts more than once; empty where none is."""
+        n = self.flagged_again
+        return f"{count(n)} of them in more than one class" if n else ""
 
     def two_lists(self) -> str:
         """Say that the list that is shown is not the verdict's, with both counts; empty where it is."""
@@ -429,9 +439,3 @@ def _setting(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return "not set" if value is None else str(value)
-
-
-def _distinct(table: pd.DataFrame, column: str) -> int:
-    """Count the different ids that have an M; rows where there are no ids."""
-    scored = rows(table, ~np.isnan(column_numbers(table, "M")))
-    return len(set(column_texts(scored, column))) if column in scored else len(scored)
