@@ -82,7 +82,7 @@ def missing_data_notes(check: ImageCheck) -> list[str]:
 
 def frame_notes(check: ImageCheck) -> list[str]:
     """List what of the files is not among the images, and the way to it."""
-    n, files = int(check.frames_left["frames"].sum()), len(check.frames_left)
+    n, files = sum(check.frames_left["frames"].tolist()), len(check.frames_left)
     if not n:
         return []
     frames = plural(n, "further frame, page or slice", "further frames, pages or slices")

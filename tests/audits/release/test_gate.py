@@ -10,10 +10,12 @@ import pytest
 
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.statement import make_statement, write_statement
+from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.report.statements.envelope import ResourceDescriptor
 from memorisk.report.statements.statement import content_sha256
+from memorisk.runs.checksums import list_folder
 from memorisk.runs.errors import InputError
-from tests.audits.release.conftest import TRIED, restated, rewritten
+from tests.audits.release.conftest import OF, PASSES, TRIED, restated, rewritten
 from tests.commands import answer, refusal
 
 LIGHT = """
@@ -157,3 +159,36 @@ def test_a_pass_that_was_not_about_every_kind_of_copy_is_let_through_by_word_alo
             gate(stated, images=["clean"], kinds=none)
     with pytest.raises(InputError, match="unknown kind of copy 'turned'"):
         gate(stated, images=["clean"], kinds=("turned",))
+
+
+def test_only_a_full_audit_of_the_very_files_opens_the_gate(runs: Path, stated: Path, tmp_path: Path) -> None:
+    """A statement of another kind of run that names the files, as a filter's promise once did, does not."""
+    told = json.loads(stated.read_text())
+    for kind in ("filter", "synthesize", "watch"):
+        told["predicate"]["audits"][0]["kind"] = kind
+        answered = gate(restated(told, tmp_path / "s.json"), images=["clean"], kinds=TRIED)
+        assert not answered.passed
+    assert answered.line == "clean was not audited: only an audit of exactly these files clears them"
+
+
+def test_the_audit_of_a_kept_set_is_stated_with_its_filter(runs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree("runs/filter", run)
+    shutil.rmtree(run / "audit", ignore_errors=True)
+    assert make_statement(run).released == ()
+    audit_synthetic("train", str(run / "kept"), held_out="held", out=run / "audit", **PASSES, **OF)
+    told = make_statement(run)
+    assert [audit.kind for audit in told.audits] == ["filter", "synthetic"]
+    (kept,) = told.released
+    assert (kept.audits, kept.listing) == ((1,), list_folder(run / "kept"))
+    (run / "kept" / "000001.png").write_bytes((run / "kept" / "000002.png").read_bytes())
+    assert make_statement(run).released == ()
+
+
+def test_a_statement_of_an_earlier_form_opens_no_gate(runs: Path, stated: Path) -> None:
+    """It may be about files in which more was than what was compared."""
+    told = json.loads(stated.read_text())
+    told["predicate"]["format_version"] = 2
+    stated.write_text(json.dumps(told))
+    with pytest.raises(InputError, match="has format version 2, known here is 3: write it again"):
+        gate(stated, images=["clean"])

@@ -105,17 +105,18 @@ def test_an_unsigned_statement_is_said_to_be(runs, tmp_path, keys, capsys) -> No
 
 def test_a_forged_statement_passes_for_nobodys_but_its_authors(runs, tmp_path, keys, capsys) -> None:
     """Its status and all checksums are made anew: only a signature tells."""
-    answer(capsys, "statement", "runs/copies", "--images", "copies", "--out", tmp_path / "s")
+    answer(capsys, "release", "runs/copies", tmp_path / "copies")
+    answer(capsys, "statement", "runs/copies", "--images", tmp_path / "copies", "--out", tmp_path / "s")
     statement = tmp_path / "s" / "privacy-statement.json"
     found = json.loads(statement.read_text())
     found["predicate"]["verdict"] |= {"status": "pass", "why": []}
     found["predicate"]["audits"][0]["status"] = "pass"
     statement.write_text(json.dumps(with_content(found)))
-    code, line = asked(capsys, statement, "copies")
+    code, line = asked(capsys, statement, tmp_path / "copies")
     assert code == 0
     assert line.endswith("unsigned: as its author claims")
-    assert asked(capsys, statement, "copies", "--require-signature")[0] == 1
-    assert asked(capsys, statement, "copies", "--key", keys / "ours.pub.pem")[0] == 1
+    assert asked(capsys, statement, tmp_path / "copies", "--require-signature")[0] == 1
+    assert asked(capsys, statement, tmp_path / "copies", "--key", keys / "ours.pub.pem")[0] == 1
 
 
 def test_an_edited_statement_is_refused(runs, signed, keys, capsys) -> None:

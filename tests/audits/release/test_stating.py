@@ -107,7 +107,8 @@ def test_sets_and_weights_are_found_by_content(runs: Path, tmp_path: Path, monke
         make_statement("runs/clean", images=[moved])
     weights = tmp_path / "renamed.bin"
     shutil.copyfile(runs / "models" / "net.safetensors", weights)
-    assert make_statement("runs/feature", weights=[weights]).released == make_statement("runs/feature").released
+    (named,), (unnamed,) = (make_statement("runs/feature", weights=w).released for w in ([weights], []))
+    assert (named.listing, named.bytes) == (unnamed.listing, weights.stat().st_size)
     monkeypatch.chdir(tmp_path)  # where the runs' own paths lead nowhere
     lost = make_statement([runs / "runs" / "clean", runs / "runs" / "feature"])
     assert [one.what for one in lost.released] == ["weights"]  # known by the checksum of the tensors that ran

@@ -44,7 +44,7 @@ class ComparedImages:
             pixels=tuple(store.pixel_hashes.tolist()),
             labels=tuple(store.manifest.labels.tolist()),
             form=PixelForm.of_array(store.images[0]) if len(store.images) else None,
-            unread=(*store.skipped["reason"].astype(str), *store.manifest.skipped["reason"].astype(str)),
+            unread=tuple(map(str, store.skipped["reason"].tolist() + store.manifest.skipped["reason"].tolist())),
         )
 
     @classmethod
@@ -62,10 +62,12 @@ class ComparedImages:
                 f"{one_line(folder)} has no {COMPARED}: an earlier memorisk wrote it; issue the run's command again"
             )
         table = read_table(folder / COMPARED)
-        read = (table["reason"] == "").to_numpy(dtype=bool)
-        rows = table.loc[read]
-        form = None if not len(rows) else PixelForm(*(int(rows[name].iloc[0]) for name in _COLUMNS[2:6]))
-        return cls(tuple(rows["pixels"]), tuple(rows["label"]), form, tuple(table.loc[~read, "reason"]))
+        read = table["reason"].to_numpy(dtype=object) == ""
+        rows, unread = table.take(np.flatnonzero(read)), table.take(np.flatnonzero(~read))
+        form = PixelForm(*(rows[name].tolist()[0] for name in _COLUMNS[2:6])) if len(rows) else None
+        return cls(
+            tuple(rows["pixels"].tolist()), tuple(rows["label"].tolist()), form, tuple(unread["reason"].tolist())
+        )
 
     def write(self, folder: Path) -> None:
         """Write the listing into a run folder."""

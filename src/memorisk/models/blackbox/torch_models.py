@@ -96,7 +96,7 @@ def open_named(
         raise InputError(f"weights file {one_line(file.name)} has a head of {outputs} classes, not {num_classes}")
     notes: list[str] = []
     model = create_model(name, num_classes=outputs, weights=file, on_note=notes.append, trained=True, **sized)
-    facts = {"kind": "network", "network": one_line(name, 80), "file": one_line(file.name, 120)}
+    facts: dict[str, Any] = {"kind": "network", "network": one_line(name, 80), "file": one_line(file.name, 120)}
     facts |= {"fingerprint": file_fingerprint(file), "notes": notes, "device": str(where)}
     facts["tensors_sha256"] = released_sha256(model)
     return BlackBoxModel(name, _module_ask(model, where, threads), facts, PROPAGATED_ERRORS)
