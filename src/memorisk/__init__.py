@@ -4,7 +4,7 @@ Public names are loaded when they are first used, so that ``import memorisk`` (a
 """
 
 from importlib import import_module
-from inspect import isfunction
+from types import FunctionType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -66,7 +66,7 @@ def __getattr__(name: str) -> Any:
     """
     if name in _PUBLIC:
         value = getattr(import_module(_PUBLIC[name]), name)
-        if not isfunction(value) or name == "no_progress":
+        if not isinstance(value, FunctionType) or name == "no_progress":
             return value
         value = import_module("memorisk.images.sources.datasets").taking_datasets(value)
         return import_module("memorisk.cli.show.common").showing_progress(value)

@@ -1,6 +1,7 @@
 """A review written by the viewer: kept at once, undone, taken up by the audit; and the verdict it is said to give."""
 
 import stat
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -203,3 +204,29 @@ def test_images_beside_a_table_are_found_from_another_folder(tmp_path: Path, mon
     images = RunImages(run, config, {"training": "train"})
     assert images.reason("training") == ""
     assert images.part("training").pixels(0).max() == 7
+
+
+def test_answers_of_two_viewers_are_all_kept(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second viewer answers while the first one is between reading and writing."""
+    first, second = PairReview(run), PairReview(run)
+    other = threading.Thread(target=second.judge, args=(second.keys[1], CONFIRM, "B", ""))
+    write = first._write
+
+    def written_late() -> None:
+        other.start()
+        other.join(0.5)  # it waits for the file, or writes it now
+        write()
+
+    monkeypatch.setattr(first, "_write", written_late)
+    first.judge(first.keys[0], *NO)
+    other.join()
+    again = PairReview(run)
+    assert (again.progress.confirmed, again.progress.dismissed) == (1, 1)
+
+
+def test_what_a_killed_viewer_left_is_removed(run: Path) -> None:
+    left = run / f".{FILE}.abcdefgh.part"
+    left.write_text("half")
+    review = PairReview(run)
+    review.judge(review.keys[0], *NO)
+    assert not left.exists()

@@ -2,6 +2,6 @@
 
 import sys
 
-from memorisk.cli.main import main
+from memorisk.cli.start import main
 
 sys.exit(main())

@@ -114,7 +114,7 @@ class RunFolder:
     def log(self, event: str, **details: Any) -> None:
         """Append one line to ``log.jsonl``: the only file of a run that holds times."""
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **json_value(details)}
-        handle = os.open(self.path / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        handle = os.open(self.path / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -232,6 +232,10 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
     entries = {p.name for p in out.iterdir() if not _half_written(p.name)} - {LOCK, f"{LOCK}.held", STAGE}
     if not entries:
         return
+    if (out / LOG).is_symlink():
+        raise InputError(
+            f"--out {one_line(out)}: {LOG} in it is a link, and its target would be written to: choose another folder"
+        )
     if CONFIG not in entries:
         raise InputError(f"--out {one_line(out)} holds files that are no run of memorisk: name a new or empty folder")
     before = _written_config(out)

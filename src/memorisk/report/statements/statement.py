@@ -258,6 +258,12 @@ class Statement:
             raise InvalidStatementError(
                 f"{name} was changed since it was written: write it again with memorisk statement"
             )
+        places = {place for one in predicate["released"] for place in one["audits"]}
+        if not places <= set(range(len(predicate["audits"]))):
+            raise InvalidStatementError(
+                f"{name} is not whole: what is released names audits that are not in it; write it again with "
+                "memorisk statement"
+            )
         return cls(
             memorisk=predicate["memorisk"],
             verdict=Verdict(**_tuples(predicate["verdict"])),

@@ -281,7 +281,7 @@ def write_images(folder: Path, names: list[str], images: np.ndarray) -> dict[str
         temporary.chmod(0o600)
         temporary.replace(target)
         hashes[name] = hashlib.sha256(data).hexdigest()
-    handle = os.open(folder / DRAWN_LIST, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    handle = os.open(folder / DRAWN_LIST, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "a", encoding="utf-8") as file:
         file.write("".join(f"\n{csv_line(entry)}" for entry in hashes.items()))  # a torn line ends here
     return hashes
