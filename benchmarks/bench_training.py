@@ -1,6 +1,6 @@
 """The training loop against the barest PyTorch loop, and models trained together against one after another.
 
-    python benchmarks/bench_training.py [--quick] [--device cuda]
+    python benchmarks/bench_training.py [--quick]
 
 Loop: ``fit`` starts from uint8 images, and normalises, checks, logs and derives every draw from its seed; the bare loop
 starts from normalised float tensors in memory and does nothing but gather, forward, backward and step. The judged peer,
@@ -8,7 +8,8 @@ starts from normalised float tensors in memory and does nothing but gather, forw
 contiguous memory). Both train the same network on the same batches, and their losses are compared.
 
 Together: small networks as one stack (`fit_stacked`), and heads on frozen features (`fit_heads`), against `fit` one
-after another. On a CPU the stack is expected to lose (METHODS section 1, "Speed"); the audit uses it on a GPU only.
+after another. On a CPU the stack is expected to lose (METHODS section 1, "Speed"); the audit uses it on a GPU only,
+where `gpu_quarter.py` measures both.
 
 Memory: ``fit`` in a process that keeps freed memory (`keep_freed_memory`) against one that does not, CPU only.
 
@@ -16,7 +17,7 @@ The two sides of a pair alternate, and so does their order. Printed are the medi
 its 95 % interval from order statistics, which holds whatever the distribution. Wall time on one thread; beside it the
 same ratio in processor time, which a busy machine disturbs less.
 
-Writes ``benchmarks/results/training.json`` (``training_cuda.json`` on a GPU); exits with 1 where a limit is missed.
+Writes ``benchmarks/results/training.json``; exits with 1 where a limit is missed.
 """
 
 import argparse
@@ -58,26 +59,25 @@ def data(n: int, side: int, channels: int, classes: int) -> tuple[np.ndarray, np
 
 
 def bare_loop(
-    name: str, images: np.ndarray, labels: np.ndarray, epochs: int, *, tuned: bool, device: str
+    name: str, images: np.ndarray, labels: np.ndarray, epochs: int, *, tuned: bool
 ) -> Callable[[], list[float]]:
     """The barest loop on tensors in memory; making them is not timed."""
     how = dataset_normalisation(images)
     x = (torch.from_numpy(images).float() / 255 - torch.tensor(how.mean)) / torch.tensor(how.std)
-    x = x.permute(0, 3, 1, 2).to(device)
+    x = x.permute(0, 3, 1, 2)
     x = x.contiguous(memory_format=torch.channels_last) if tuned else x.contiguous()
-    y, n = torch.from_numpy(labels).to(device), len(labels)
+    y, n = torch.from_numpy(labels), len(labels)
 
     def run() -> list[float]:
         model = create_model(name, num_classes=10, in_chans=images.shape[3], image_size=images.shape[1], seed=0)
-        model.to(device)
         if tuned:
             model.to(memory_format=torch.channels_last)
         optimizer = torch.optim.Adam(model.parameters(), lr=LR, fused=True if tuned else None)
         losses = []
         for epoch in range(epochs):
             optimizer.param_groups[0]["lr"] = 0.5 * LR * (1 + math.cos(math.pi * epoch / epochs))
-            order = batch_order(0, epoch, n).to(device)
-            total = torch.zeros((), device=device)
+            order = batch_order(0, epoch, n)
+            total = torch.zeros(())
             for start, stop in batch_bounds(n, 64):
                 rows = order[start:stop]
                 loss = F.cross_entropy(model(x[rows]), y[rows])
@@ -91,55 +91,50 @@ def bare_loop(
     return run
 
 
-def our_loop(name: str, images: np.ndarray, labels: np.ndarray, epochs: int, *, device: str) -> Side:
+def our_loop(name: str, images: np.ndarray, labels: np.ndarray, epochs: int) -> Side:
     """The same training by `fit`, from the images as a store holds them."""
     options, rows = TrainOptions(epochs=epochs, lr=LR, precision="fp32"), np.arange(len(labels))
     how = dataset_normalisation(images)  # an audit computes it once for all its models
 
     def run() -> list[float]:
         model = create_model(name, num_classes=10, in_chans=images.shape[3], image_size=images.shape[1], seed=0)
-        log = fit(model, images, labels, rows, options, seed=0, device=device, normalisation=how)
+        log = fit(model, images, labels, rows, options, seed=0, normalisation=how)
         return list(log.losses)
 
     return run
 
 
-def one_by_one_and_stacked(name: str, side: int, n_models: int, epochs: int, device: str) -> tuple[Side, Side]:
+def one_by_one_and_stacked(name: str, side: int, n_models: int, epochs: int) -> tuple[Side, Side]:
     """K networks of 500 images each, one after another and as one stack."""
     images, labels = data(500, side, 1, 10)
     options, rows = TrainOptions(epochs=epochs, lr=LR, precision="fp32"), np.arange(500)
-    held = torch.from_numpy(images).to(device)
+    held = torch.from_numpy(images)
 
     def networks() -> list[torch.nn.Module]:
         return [create_model(name, num_classes=10, in_chans=1, image_size=side, seed=s) for s in range(n_models)]
 
     def alone() -> float:
-        return sum(
-            fit(model, held, labels, rows, options, seed=s, device=device).losses[0]
-            for s, model in enumerate(networks())
-        )
+        return sum(fit(model, held, labels, rows, options, seed=s).losses[0] for s, model in enumerate(networks()))
 
     def together() -> float:
         seeds = list(range(n_models))
-        logs = fit_stacked(networks(), held, labels, [rows] * n_models, options, seeds=seeds, device=device)
+        logs = fit_stacked(networks(), held, labels, [rows] * n_models, options, seeds=seeds)
         return sum(log.losses[0] for log in logs)
 
     return alone, together
 
 
-def one_by_one_and_heads(n_models: int, epochs: int, device: str) -> tuple[Side, Side]:
+def one_by_one_and_heads(n_models: int, epochs: int) -> tuple[Side, Side]:
     """K heads on 2,000 frozen features of ViT-B's width, one after another and as one batched product."""
-    features = torch.from_numpy(np.random.default_rng(0).normal(size=(2000, 768)).astype(np.float32)).to(device)
+    features = torch.from_numpy(np.random.default_rng(0).normal(size=(2000, 768)).astype(np.float32))
     labels, rows = np.random.default_rng(1).integers(0, 7, 2000), np.arange(2000)
     options, seeds = TrainOptions(epochs=epochs, lr=LR, precision="fp32"), list(range(n_models))
 
     def alone() -> float:
-        return sum(
-            fit(new_head(768, 7, s), features, labels, rows, options, seed=s, device=device).losses[0] for s in seeds
-        )
+        return sum(fit(new_head(768, 7, s), features, labels, rows, options, seed=s).losses[0] for s in seeds)
 
     def together() -> float:
-        heads = fit_heads(features, labels, [rows] * n_models, options, n_outputs=7, seeds=seeds, device=device)
+        heads = fit_heads(features, labels, [rows] * n_models, options, n_outputs=7, seeds=seeds)
         return float(heads.losses[0].sum())
 
     return alone, together
@@ -165,8 +160,8 @@ def child(words: list[str]) -> None:
     if keep:
         keep_freed_memory()
     images, labels = data(shape[0], shape[1], shape[3], 10)
-    our_loop(name, images, labels, 1, device="cpu")()
-    print(timed(our_loop(name, images, labels, 3, device="cpu"), "cpu")[0])
+    our_loop(name, images, labels, 1)()
+    print(timed(our_loop(name, images, labels, 3))[0])
 
 
 def bench_memory(pairs: int) -> list[dict[str, Any]]:
@@ -188,22 +183,20 @@ def bench_memory(pairs: int) -> list[dict[str, Any]]:
     return rows
 
 
-def timed(side: Side, device: str) -> tuple[float, float, Any]:
+def timed(side: Side) -> tuple[float, float, Any]:
     """Wall and processor seconds of one call, and what it returned."""
     wall, processor = time.perf_counter(), time.process_time()
     value = side()
-    if device != "cpu":
-        torch.cuda.synchronize()
     return time.perf_counter() - wall, time.process_time() - processor, value
 
 
-def compare(first: Side, second: Side, pairs: int, device: str) -> dict[str, Any]:
+def compare(first: Side, second: Side, pairs: int) -> dict[str, Any]:
     """Ratios first / second over alternating pairs; both must return the same losses to 1 %."""
     np.testing.assert_allclose(first(), second(), rtol=0.01)  # also warms both
     wall, processor, seconds = [], [], []
     for pair in range(pairs):
         order = (first, second) if pair % 2 else (second, first)
-        took = {side: timed(side, device)[:2] for side in order}
+        took = {side: timed(side)[:2] for side in order}
         wall.append(took[first][0] / took[second][0])
         processor.append(took[first][1] / took[second][1])
         seconds.append([took[first][0], took[second][0]])
@@ -223,46 +216,39 @@ def compare(first: Side, second: Side, pairs: int, device: str) -> dict[str, Any
     }
 
 
-def run_all(quick: bool, device: str) -> dict[str, Any]:
+def run_all(quick: bool) -> dict[str, Any]:
     """All comparisons."""
     pairs = 7 if quick else 61
     digits, skin = data(1500, 8, 1, 10), data(256, 64, 3, 10)
     loop = []
     for name, (images, labels), epochs in (("small_cnn", digits, 6), ("small_resnet", skin, 2)):
-        ours = our_loop(name, images, labels, epochs, device=device)
+        ours = our_loop(name, images, labels, epochs)
         for peer in ("tuned", "plain"):
-            bare = bare_loop(name, images, labels, epochs, tuned=peer == "tuned", device=device)
-            times = compare(ours, bare, pairs if peer == "tuned" else max(7, pairs // 3), device)
+            bare = bare_loop(name, images, labels, epochs, tuned=peer == "tuned")
+            times = compare(ours, bare, pairs if peer == "tuned" else max(7, pairs // 3))
             shape = "x".join(str(s) for s in images.shape)
             loop.append({"model": name, "images": shape, "epochs": epochs, "peer": peer, **times})
     together = []
-    n_models = 16 if device != "cpu" else 4
-    for name, side in (
-        (("small_cnn", 8), ("small_cnn", 28))
-        if device == "cpu"
-        else (("small_cnn", 8), ("small_cnn", 28), ("small_resnet", 64))
-    ):
-        alone, stacked = one_by_one_and_stacked(name, side, n_models, 2, device)
-        times = compare(alone, stacked, 7 if quick else 15, device)
-        together.append({"what": f"{n_models} {name} at {side} px, stacked", **times})
-    alone, heads = one_by_one_and_heads(16, 5, device)
-    together.append({"what": "16 heads on 768 features", **compare(alone, heads, 7 if quick else 15, device)})
-    memory = bench_memory(3 if quick else 9) if device == "cpu" else []
-    return {"loop": loop, "together": together, "memory": memory}
+    for side in (8, 28):
+        alone, stacked = one_by_one_and_stacked("small_cnn", side, 4, 2)
+        times = compare(alone, stacked, 7 if quick else 15)
+        together.append({"what": f"4 small_cnn at {side} px, stacked", **times})
+    alone, heads = one_by_one_and_heads(16, 5)
+    together.append({"what": "16 heads on 768 features", **compare(alone, heads, 7 if quick else 15)})
+    return {"loop": loop, "together": together, "memory": bench_memory(3 if quick else 9)}
 
 
 def main() -> int:
     """Run, print, write; 1 where a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer pairs, nothing written")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         child(args.child)
         return 0
     torch.set_num_threads(1)
-    measured = run_all(args.quick, args.device)
+    measured = run_all(args.quick)
     judged = [row for row in measured["loop"] if row["peer"] == "tuned"]
     passed = all(row["ratio_median"] <= MEDIAN_LIMIT and row["ratio_high"] <= UPPER_LIMIT for row in judged)
     for row in measured["loop"]:
@@ -282,17 +268,16 @@ def main() -> int:
             f"({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
         )
     if not args.quick:
-        name = "training.json" if args.device == "cpu" else "training_cuda.json"
         result = {
             "what": "fit against the barest PyTorch loop on tensors in memory; models together against one by one",
             "how": "medians of ratios over alternating pairs, 95 % intervals from order statistics; one thread",
-            "machine": {**machine(), "device": torch.cuda.get_device_name() if args.device != "cpu" else "cpu"},
+            "machine": {**machine(), "device": "cpu"},
             "versions": {k: v for k, v in versions().items() if k in ("python", "memorisk", "numpy", "torch")},
             "limits": {"median": MEDIAN_LIMIT, "upper": UPPER_LIMIT, "peer": "tuned"},
             **measured,
             "passed": passed,
         }
-        write_json(Path(__file__).parent / "results" / name, result)
+        write_json(Path(__file__).parent / "results" / "training.json", result)
     print("limits met" if passed else f"limit missed: median {MEDIAN_LIMIT}, upper limit {UPPER_LIMIT}")
     return 0 if passed else 1
 

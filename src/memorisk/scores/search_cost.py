@@ -8,8 +8,8 @@ A `Card` is a GPU by the two numbers of its data sheet that a plan needs: float3
 Sources: NVIDIA's data sheets of T4, V100 (SXM2, 32 GB), A10, RTX A6000, A100 (SXM, 40 and 80 GB), L4, L40S, H100
 (SXM) and H200 (SXM), and its architecture papers for GeForce RTX 3090 and 4090. The rates are peaks of arithmetic
 on registers without tensor cores, a multiply-add counted as two operations; nobody reaches them. No card was at
-hand when this was written: what share of its peak a search reaches is not measured (benchmarks/gpu_pairs.py and
-benchmarks/gpu_distances.py measure it where there is a card).
+hand when this was written: what share of its peak a search reaches is not measured (benchmarks/gpu_quarter.py measures
+it where there is a card).
 """
 
 from dataclasses import dataclass

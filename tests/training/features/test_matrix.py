@@ -411,17 +411,6 @@ def test_real_dicom(shared_data: Path, tmp_path: Path) -> None:
     assert len(np.unique(found.values, axis=0)) == found.described.n_distinct
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu(store: ImageStore) -> None:
-    here = load_features(store, "resnet10t@none", size=64, **CPU).values
-    exact = load_features(store, "resnet10t@none", size=64, device="cuda", precision="fp32")
-    mixed = load_features(store, "resnet10t@none", size=64, device="cuda", batch=4)
-    np.testing.assert_allclose(exact.values, here, atol=1e-3 * np.abs(here).max())
-    np.testing.assert_allclose(mixed.values, here, atol=0.05 * np.abs(here).max())
-    assert (exact.described.precision, mixed.computed) == ("fp32", 10)
-    np.testing.assert_array_equal(mixed.values[[10, 11]], mixed.values[[0, 0]])
-
-
 def test_downloaded_weights_are_known_by_their_tensors(store: ImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     import timm
 
