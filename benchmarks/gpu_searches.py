@@ -162,7 +162,7 @@ def distances(run: Run) -> None:
         sign: [torch.from_numpy(change(t)).to(run.device) for t in normal]
         for sign, change in (("+", np.abs), ("", np.array))
     }
-    measures, answers, searches = {}, {}, {}
+    measures, answers, searches, wrong = {}, {}, {}, []
     for name in PAPER_MEASURES:
         x, r = (np.abs(table) if name in POSITIVE else table for table in normal)
         measures[name] = fit(name, r)
