@@ -159,6 +159,13 @@ def look_alikes(names: Iterable[str]) -> list[tuple[str, ...]]:
     return sorted(tuple(alike) for alike in by_look.values() if len(alike) > 1)
 
 
+def look_alikes_across(ours: set[str], theirs: set[str]) -> list[tuple[str, ...]]:
+    """Return the sets of names that look alike and have members in both of two sets."""
+    return [
+        names for names in look_alikes(ours | theirs) if not ours.isdisjoint(names) and not theirs.isdisjoint(names)
+    ]
+
+
 @dataclass(frozen=True)
 class IdDoubt:
     """Doubt about who is who, which no rule can settle."""

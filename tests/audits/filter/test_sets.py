@@ -60,15 +60,18 @@ def test_people_who_are_not_new_are_left_out_and_counted(tmp_path) -> None:
     images = digits()[:60].copy()
     images[30] = images[3]  # patient c15 has a training image
     train = store_of(images[:20], tmp_path, "train", [f"t{i // 2}" for i in range(20)])
-    groups = [f"c{i // 2}" for i in range(28, 58)] + ["t1", "t1"]
+    groups = [f"c{i // 2}" for i in range(28, 58)] + [
+        "t1",
+        "T01",
+    ]  # the same id as a training patient's, and one like it
     new = store_of(images[28:60], tmp_path, "new", groups)
     made = store_of(images[20:28], tmp_path, "made")
     detector = knowing([str(new.pixel_hashes[8])], ["c20"])
     found = sets_of(tmp_path, train, made, new, [detector])
-    assert (found.left_out.in_training, found.left_out.same_pixels, found.left_out.known) == (1, 1, 2)
+    assert (found.left_out.in_training, found.left_out.same_pixels, found.left_out.known) == (2, 1, 2)
     assert found.calibration is not None
     left = set(found.calibration.manifest.groups)
-    assert left == set(groups) - {"t1", "c15", "c20", groups[8]}
+    assert left == set(groups) - {"t1", "T01", "c15", "c20", groups[8]}
     assert found.unseen == ()
 
 

@@ -29,6 +29,7 @@ from memorisk.audits.generated.sets import (
 )
 from memorisk.images.copies.duplicates import equal_sets, linked_groups
 from memorisk.images.copies.near_copies import near_copies, near_copies_between, rule_of_stores, same_pixels, thumbnails
+from memorisk.images.identity import look_alikes_across
 from memorisk.images.manifest import Manifest
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
@@ -89,6 +90,8 @@ def new_identities(
             "they were taken for different images; if the names are patients, say so with --group-from '(.+)[.]'."
         )
         named[:] = False
+    alike = look_alikes_across(train.manifest.patients, calibration.manifest.patients)
+    named |= np.isin(theirs, [name for names in alike for name in names])
     groups, first = _people(calibration)
     shared = np.flatnonzero(same_pixels(calibration, train).row >= 0)
     seen = np.zeros(len(theirs), dtype=bool)
@@ -103,12 +106,12 @@ def new_identities(
     rows = np.flatnonzero(~gone & first)
     merged = len(set(theirs)) - len(set(groups))
     store = select_rows(_with_groups(calibration, groups), rows) if len(rows) else None
-    alike = LookAlikes()
+    by_image = LookAlikes()
     if store is not None:
         who = likeness(train, store, progress)
         notes += [f"Look-alikes could not be looked for: {who.why_none}."] if who.why_none else []
-        alike = look_alikes(np.unique(store.manifest.groups.astype(str)), who)
-    return NewIdentities(store, ExcludedIdentities(*counted), merged, alike, tuple(notes))
+        by_image = look_alikes(np.unique(store.manifest.groups.astype(str)), who)
+    return NewIdentities(store, ExcludedIdentities(*counted), merged, by_image, tuple(notes))
 
 
 @dataclass(frozen=True)

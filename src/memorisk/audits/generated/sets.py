@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from memorisk.images.identity import IdDoubt, look_alike_doubt, look_alikes
+from memorisk.images.identity import IdDoubt, look_alike_doubt, look_alikes_across
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import StackedImages, few_levels_note
@@ -301,10 +301,7 @@ def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:
         InputError: Patients are in both, or ids of the two look alike.
     """
     both = sorted(set(train.groups) & set(held.groups))
-    ours, theirs = train.patients, held.patients
-    alike = [
-        names for names in look_alikes(ours | theirs) if not ours.isdisjoint(names) and not theirs.isdisjoint(names)
-    ]
+    alike = look_alikes_across(train.patients, held.patients)
     if not both and alike:
         raise InputError(
             f"{plural(len(alike), 'patient id looks', 'patient ids look')} alike in training and held out "
