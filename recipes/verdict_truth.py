@@ -30,6 +30,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.analysis import PER_CLASS, class_findings, design_checks, verdict_table
 from memorisk.audits.classifier.evidence import Context, Evidence, Items, margin_of_loss
+from memorisk.audits.classifier.look_alikes import equal_losses, look_alike_findings
 from memorisk.audits.classifier.options import NOTICE, AnalysisOptions
 from memorisk.audits.classifier.tables.attacks import (
     ALL,
@@ -93,6 +94,8 @@ class World:
     """Digits to which losses are rounded; 0: none."""
     half_precision: bool = False
     """Whether losses come from probabilities of 16 bits."""
+    two_ids: bool = False
+    """Whether the first planted patient's images are also another canary's: one person under two ids."""
 
 
 def drawn_halves(world: World, n_seeds: int) -> np.ndarray:
@@ -101,6 +104,23 @@ def drawn_halves(world: World, n_seeds: int) -> np.ndarray:
     if world.halves in ways:
         return np.arange(n_seeds) % ways[world.halves]
     return np.arange(n_seeds) // 2  # shared by pairs of seeds, repeated or not
+
+
+def file_under_two_ids(
+    losses: tuple[np.ndarray, np.ndarray], sign: np.ndarray, gap: np.ndarray, patients: list[int], images: np.ndarray
+) -> None:
+    """Give two canaries one image, which a model answers better where it saw either.
+
+    Args:
+        losses: [S, N] of model A and of model B, without gaps for the first image; changed in place.
+        sign: [S, patients] +1 where A sees the patient, -1 where B does.
+        gap: [S] of the person.
+        patients: The two ids.
+        images: [2] their images.
+    """
+    for own, loss in zip((1, -1), losses, strict=True):
+        saw = (sign[:, patients] == own).any(axis=1)
+        loss[:, images] = (loss[:, images[0]] - np.where(saw, gap, 0.0))[:, None]
 
 
 def draw(world: World, seed: int) -> Evidence:
@@ -143,6 +163,10 @@ def draw(world: World, seed: int) -> Evidence:
     place = first + (rng.random(n) * sizes).astype(int)
     level, noise = rng.gamma(2.0, 0.4, len(patient)), difference + world.drift
     loss_a, loss_b = level - noise / 2, level + noise / 2
+    if world.two_ids:
+        ids = [planted[0], next(i for i in scored if label[i] == label[planted[0]] and i not in planted)]
+        effect[:, ids] = 0.0
+        file_under_two_ids((loss_a, loss_b), sign, remembered[:, planted[0]], ids, place[ids])
     loss_a[:, place] -= np.maximum(effect, 0)  # whoever was seen is answered better
     loss_b[:, place] -= np.maximum(-effect, 0)
     lift = np.maximum(1e-3 - np.minimum(loss_a.min(axis=0), loss_b.min(axis=0)), 0)  # no loss is below zero
@@ -190,6 +214,7 @@ def judged(evidence: Evidence, options: AnalysisOptions) -> tuple[Decision, floa
         rows = attack_rows(evidence, scored, (ALL,), options.attack_gate)
         tried, n_groups = attacks_for_verdict(rows, None, True, {}), len(np.unique(evidence.items.group.astype(str)))
         found = attack_findings(tried, options.attack_gate, GROUP_NAMES, n_groups)
+        found += look_alike_findings(equal_losses(evidence), GROUP_NAMES)
         decision = decide(verdict_table(table), **rule, findings=[*doubts, *found])
     asked = [int(n) for way in decision.what_would_decide for n in re.findall(r"about (\d+) models", way)]
     return decision, float(table["noticeable_gap"].max()), max(asked, default=0)
@@ -235,6 +260,8 @@ CELLS: dict[str, World] = {
     "12 classes, 22 models: 1 at 2 nats": World(22, 1, 2.0, n_classes=12),
     "copies in the test part: 3 at 2 nats": World(n_planted=3, gap=2.0, duplicates=0.03),
     "copies in the test part: 10 at 4 nats": World(n_planted=10, gap=4.0, duplicates=0.03),
+    "one patient under two ids: 1 at 2 nats": World(n_planted=1, gap=2.0, two_ids=True),
+    "one patient under two ids: 1 at 4 nats, 24 models": World(24, 1, 4.0, two_ids=True),
     "paper, better by 0.4 everywhere: nobody": World(8, drift=0.4, design="paper"),
     "paper: 1 at 4 nats": World(8, 1, 4.0, design="paper"),
     "paper: everybody by 0.5": World(8, shared=0.5, share=1.0, design="paper"),

@@ -40,7 +40,15 @@ def test_nobody_passes_in_most_audits_and_fails_in_few() -> None:
     assert found.status["pass"] >= REPEATS - most(0.3)  # METHODS section 6: 72 to 78 % pass
 
 
-@pytest.mark.parametrize("name", ["1 at 4 nats", thorough("3 at 2 nats"), "unequal noise: 1 at 2 nats"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "1 at 4 nats",
+        thorough("3 at 2 nats"),
+        "unequal noise: 1 at 2 nats",
+        "one patient under two ids: 1 at 2 nats",
+    ],
+)
 def test_a_patient_of_the_noticed_size_does_not_pass(name: str) -> None:
     found = counted(name)
     assert found.status["pass"] <= most(0.05)

@@ -8,8 +8,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy import stats
 
+from memorisk.audits.classifier.options import options_from
+from memorisk.audits.classifier.plan import draw_parts
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.classifier.target_order import LEVEL, check_order, one_hot_answers, one_hot_labels
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from memorisk.training.classifiers.command import train_classifier
 from memorisk.training.engine.data import ordered_classes
@@ -173,3 +176,12 @@ def test_a_target_without_numbers_is_refused_first(numbered: Path, trained: Path
     save_file(tensors | head, tmp_path / "nan.safetensors")
     message = refusal(tmp_path / "nan.safetensors", numbered, tmp_path / "run")
     assert "outputs for 96 of 96 images are no finite numbers" in message
+
+
+def test_the_classes_of_the_case_are_in_the_order_of_their_numbers() -> None:
+    case = Path(__file__).resolve().parents[4] / "shared" / "cases" / "43-integer-classes" / "set.npz"
+    if not case.is_file():
+        pytest.skip(f"{case} is absent")
+    options = options_from({"splits": "given"})
+    parts = draw_parts(load_manifest(case, options), [], options, 0)
+    assert parts.classes == [str(number) for number in range(12)]

@@ -175,12 +175,6 @@ def describe_plan(
     if each is not None:  # a forward pass is a third of a step
         images = (cost.images_trained or 0) + (cost.images_passed or 0) / 3
     seconds = None if each is None else each * images / training_processes(options)
-    without = 0 if options.one_image_per_patient else store.manifest.n_without_group
-    doubts = identity_findings(store.manifest.id_doubts)
-    if without:
-        doubts.insert(0, unknown_patients(without, some_given=store.manifest.groups_given))
-    units = UnitNames("patient", "patients") if store.manifest.groups_given else UnitNames("image", "images")
-    doubts += look_alike_findings(alike, units, one_image=options.one_image_per_patient)
     return DryRun(
         _network(recipe, options),
         cost,
@@ -192,9 +186,24 @@ def describe_plan(
         classes,
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
         seconds,
-        _cannot_pass(plan, classes, options.notice, doubts),
-        _smaller_network(recipe, options, seconds, store.images.shape[1:3]),
+        _cannot_pass(plan, classes, options.notice, patient_doubts(store, options, alike)),
+        _smaller_network(recipe, options, seconds, store.images.shape[1:3], _models_for_a_pass(classes)),
     )
+
+
+def patient_doubts(store: ImageStore, options: ClassifierOptions, alike: LookAlikes) -> list[Finding]:
+    """Return the doubts about who is who that are known before anything is trained.
+
+    Args:
+        store: Images.
+        options: Options of the audit.
+        alike: Images of different patients that are nearly the same.
+    """
+    without = 0 if options.one_image_per_patient else store.manifest.n_without_group
+    doubts = [unknown_patients(without, some_given=store.manifest.groups_given)] if without else []
+    doubts += identity_findings(store.manifest.id_doubts)
+    units = UnitNames("patient", "patients") if store.manifest.groups_given else UnitNames("image", "images")
+    return doubts + look_alike_findings(alike, units, one_image=options.one_image_per_patient)
 
 
 def _network(recipe: Recipe, options: ClassifierOptions) -> str:
@@ -206,14 +215,15 @@ def _network(recipe: Recipe, options: ClassifierOptions) -> str:
 
 
 def _smaller_network(
-    recipe: Recipe, options: ClassifierOptions, seconds: float | None, pixels: tuple[int, ...]
+    recipe: Recipe, options: ClassifierOptions, seconds: float | None, pixels: tuple[int, ...], models: int
 ) -> tuple[str, ...]:
-    """Name the small network where `auto` took another one that will train for hours."""
+    """Name the small network where `auto` took another one that will train for hours, with all that a pass needs."""
     if seconds is None or seconds < _LONG or options.model != "auto" or recipe.model == SMALL_MODEL:
         return ()
     size = f" --size {SMALL_IMAGE}" if max(pixels) > SMALL_IMAGE or pixels[0] != pixels[1] else ""
     return (
-        f"{recipe.model} is long to train here: a first audit by --model {SMALL_MODEL}{size} takes a small part of the "
+        f"{recipe.model} is long to train here: a first audit by --model {SMALL_MODEL}{size}"
+        f"{f' --models {models}' if models else ''} takes a small part of the "
         "time (it is an audit of another network)",
     )
 
@@ -271,6 +281,12 @@ def _empty_evidence(plan: Plan) -> Evidence:
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
 
 
+def _models_for_a_pass(classes: tuple[ClassOutlook, ...]) -> int:
+    """Return the number of models that a pass needs; 0 where these suffice, or where no number does."""
+    needed = [row.models_needed for row in classes if np.isfinite(row.models_needed)]
+    return int(max(needed, default=0))
+
+
 def _cannot_pass(
     plan: Plan, classes: tuple[ClassOutlook, ...], notice: float, doubts: list[Finding]
 ) -> tuple[str, ...]:
@@ -288,8 +304,7 @@ def _cannot_pass(
     way = "more patients of them are needed"
     if plan.design == "paper":
         way = "whatever the number of models, the design paper leaves lists no room; a pass needs --design balanced"
-    if np.isfinite(models).any():
-        n = int(np.nanmax(models))
+    if n := _models_for_a_pass(classes):
         way = f"a pass needs at least {n} models (--models {n}), and more where trainings differ much"
         if np.isnan(models).any():
             way += "; some classes need more patients, whatever the number of models"

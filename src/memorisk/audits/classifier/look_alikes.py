@@ -52,8 +52,8 @@ def alike_images(store: ImageStore, groups: np.ndarray, part: np.ndarray, progre
 def equal_losses(evidence: Evidence) -> LookAlikes:
     """Search for images of different patients that have the same loss under every model.
 
-    Saturated and rounded losses are often the same. A pair counts where under most of the models its loss is neither
-    the smallest nor the largest, and no image has it but those that are the same throughout.
+    Saturated and rounded losses are often the same. A pair counts where its losses differ between most of the models,
+    and under most of them no image has its loss but those that are the same throughout.
 
     Args:
         evidence: Losses of S twin pairs and I items.
@@ -63,8 +63,9 @@ def equal_losses(evidence: Evidence) -> LookAlikes:
     shared = np.stack([np.bincount(row)[row] for row in holders])  # [2S, I] items that have it
     _, kind, size = np.unique(holders, axis=1, return_inverse=True, return_counts=True)
     kind = kind.ravel()
-    inner = (holders > 0) & (holders < holders.max(axis=1, keepdims=True))
-    telling = (size[kind] > 1) & ((inner & (shared == size[kind])).mean(axis=0) > 0.5)
+    distinct = 1 + (np.diff(np.sort(losses, axis=0), axis=0) > 0).sum(axis=0)  # [I] a saturated image has one loss
+    alone = (shared == size[kind]).mean(axis=0) > 0.5
+    telling = (size[kind] > 1) & (distinct > len(losses) / 2) & alone
     rows = np.flatnonzero(telling)
     ordered = rows[np.lexsort((items.group[rows].astype(str), kind[rows]))]
     first, second = ordered[:-1], ordered[1:]

@@ -13,7 +13,7 @@ import numpy as np
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.attack_numbers import TargetAudit
-from memorisk.audits.classifier.dry_run import DryRun, describe_plan
+from memorisk.audits.classifier.dry_run import DryRun, describe_plan, patient_doubts
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
@@ -128,6 +128,8 @@ def audit_classifier(
         names = names.knowing(config)
         fixed = identity(options, store.data_hash, recipe.describe(), plan.unmatched)
         with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
+            for doubt in patient_doubts(store, options, alike):  # before the hours that it may cost
+                progress(f"this audit cannot pass: {doubt.why}", 0, 0)
             return _run(run, plan, recipe, store, options, linked, alike, intended, names, marks, run.noting(progress))
 
 
