@@ -195,6 +195,26 @@ def test_the_gate_names_the_resolution_that_was_audited(made: Path, stated: Path
         make_statement(made / "runs" / "clean", images=[tmp_path / "out"])
 
 
+def test_a_crop_passes_for_the_crop_alone(runs: Path, tmp_path: Path) -> None:
+    """A training image lies left and right of each audited one."""
+    (tmp_path / "wide").mkdir()
+    secrets = sorted(Path("train").iterdir())
+    for row, file in enumerate(sorted(Path("drawn").iterdir())):
+        secret = np.asarray(Image.open(secrets[row % len(secrets)]))
+        wide = np.hstack([secret[:, :4], np.asarray(Image.open(file)), secret[:, 4:]])
+        Image.fromarray(wide).save(tmp_path / "wide" / file.name)
+    settings = {**PASSES, **OF, "size": 8, "resize": "crop"}
+    audit_synthetic("train", str(tmp_path / "wide"), held_out="held", out=tmp_path / "run", **settings)
+    with pytest.raises(InputError, match=r"drawn0000_0.*the audit compared 8 x 8 grey pixels of 8 bits"):
+        make_statement(tmp_path / "run", images=[tmp_path / "wide"])
+    release(tmp_path / "run", tmp_path / "out")
+    assert list_folder(tmp_path / "out") == list_folder(Path("clean"))
+    stated = write_statement(tmp_path / "run", images=[tmp_path / "out"], out=tmp_path / "s").folder
+    assert gate(stated, images=[tmp_path / "out"], kinds=TRIED).passed
+    said = "the audit compared 8 x 8 grey pixels of 8 bits, and drawn0000_0.png holds 16 x 8 grey pixels of 8 bits"
+    assert said in gate(stated, images=[tmp_path / "wide"]).line
+
+
 def test_a_file_exchanged_while_it_is_looked_at_is_not_stated(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
