@@ -137,7 +137,8 @@ def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
     own = Path(str(run.config.get("synthetic", "")))
     if run.folder.name == AUDIT_OF_KEPT and (run.folder.parent / KEPT).is_dir():
         own = run.folder.parent / KEPT
-    for path in dict.fromkeys((*offered.images, *([own] if own.is_dir() else []))):
+    candidates = [*offered.images, own] if own != Path() and own.is_dir() else list(offered.images)
+    for path in dict.fromkeys(candidates):
         try:
             released = read_released(path, compared, progress)
         except InputError as error:
