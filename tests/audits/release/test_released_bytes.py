@@ -18,7 +18,7 @@ from memorisk.audits.release.export import release
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.audits.synthetic.run import audit_synthetic
-from memorisk.images.clean_set import clean_names, manifest_bytes, read_manifest_bytes
+from memorisk.images.clean_set import clean_names, manifest_bytes
 from memorisk.images.plain_png import encode_png
 from memorisk.runs.checksums import checksum, file_sha256, list_folder
 from memorisk.runs.errors import InputError
@@ -128,7 +128,9 @@ def test_a_file_added_where_the_audit_read_is_named_there(made: Path, tmp_path: 
     for images in (["clean"], [tmp_path / "clean"]):
         with pytest.raises(InputError, match=r"Thumbs\.db is not among the files of a release"):
             make_statement(made / "runs" / "clean", images=images)
-    assert "Thumbs.db" in make_statement(made / "runs" / "clean").audits[0].subject.why
+    why = make_statement(made / "runs" / "clean").audits[0].subject.why
+    assert "is not what memorisk release writes of it" in why
+    assert "Thumbs.db" not in why
 
 
 def test_a_run_that_hides_names_is_held_to_pixels_and_labels(runs: Path, tmp_path: Path) -> None:
@@ -193,20 +195,24 @@ def test_the_gate_names_the_resolution_that_was_audited(made: Path, stated: Path
         make_statement(made / "runs" / "clean", images=[tmp_path / "out"])
 
 
-def test_a_file_exchanged_while_it_is_looked_at_is_not_stated(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(made / "clean", out)
-    with_chunk(b"tEXt", b"PatientName\0DOE")(out)  # as it is when the folder is listed
-
-    def read(data: bytes) -> dict[str, str] | None:
-        (out / FIRST).write_bytes((made / "clean" / FIRST).read_bytes())  # and no longer when its pixels are compared
-        return read_manifest_bytes(data)
-
-    monkeypatch.setattr("memorisk.audits.release.released_images.read_manifest_bytes", read)
-    with pytest.raises(InputError, match=r"000001\.png has other bytes"):
-        make_statement(made / "runs" / "clean", images=[out])
+def test_a_crop_passes_for_the_crop_alone(runs: Path, tmp_path: Path) -> None:
+    """A training image lies left and right of each audited one."""
+    (tmp_path / "wide").mkdir()
+    secrets = sorted(Path("train").iterdir())
+    for row, file in enumerate(sorted(Path("drawn").iterdir())):
+        secret = np.asarray(Image.open(secrets[row % len(secrets)]))
+        wide = np.hstack([secret[:, :4], np.asarray(Image.open(file)), secret[:, 4:]])
+        Image.fromarray(wide).save(tmp_path / "wide" / file.name)
+    settings = {**PASSES, **OF, "size": 8, "resize": "crop"}
+    audit_synthetic("train", str(tmp_path / "wide"), held_out="held", out=tmp_path / "run", **settings)
+    with pytest.raises(InputError, match=r"drawn0000_0.*the audit compared 8 x 8 grey pixels of 8 bits"):
+        make_statement(tmp_path / "run", images=[tmp_path / "wide"])
+    release(tmp_path / "run", tmp_path / "out")
+    assert list_folder(tmp_path / "out") == list_folder(Path("clean"))
+    stated = write_statement(tmp_path / "run", images=[tmp_path / "out"], out=tmp_path / "s").folder
+    assert gate(stated, images=[tmp_path / "out"], kinds=TRIED).passed
+    said = "the audit compared 8 x 8 grey pixels of 8 bits, and drawn0000_0.png holds 16 x 8 grey pixels of 8 bits"
+    assert said in gate(stated, images=[tmp_path / "wide"]).line
 
 
 @pytest.mark.parametrize("name", ["DOE_{}.png", "DOE/{}.png"])

@@ -73,7 +73,8 @@ def test_no_id_no_path_and_no_mark_leaves_the_house(runs: Path, name: str, tmp_p
     out = write_statement(f"runs/{name}", out=tmp_path / "out").folder
     for file in sorted(out.iterdir()):
         text = file.read_text()
-        for secret in ("train0", "held0", "DOE", "patient-", "a-canary", "net.safetensors", str(runs), str(tmp_path)):
+        names = ("train0", "held0", "copies0", "drawn0", "DOE", "patient-", "a-canary", "net.safetensors")
+        for secret in (*names, str(runs), str(tmp_path)):
             assert secret not in text, (file.name, secret)
     assert sorted(p.name for p in out.iterdir()) == ["model-card.md", "privacy-statement.json"]
 

@@ -25,7 +25,10 @@ from memorisk.runs.workload import Progress, no_progress
 SCREENINGS = ("filter", "synthesize")
 KEPT, AUDIT_OF_KEPT = "kept", "audit"
 """Folders of a screening: the set that it kept, and the run of the audit of that set."""
-_NAME_THEM = "Name what is to be released with --{what}, and it is checked that the run looked at that."
+_NAME_THEM = "Name what is to be released with --images, and it is checked that the run looked at that."
+_NO_RELEASE = (  # without the name of a file, which can be a patient's
+    "The set where the run found it is not what memorisk release writes of it: name its OUT with --images."
+)
 _OTHER_BYTES = "it has other bytes than the tensors that ran: memorisk release RUN OUT writes these, and nothing else"
 _NO_NUMBERS = "The weights cannot be released: an earlier memorisk audited them, or they hold a NaN."
 _PROGRAM = (
@@ -134,7 +137,8 @@ def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
     own = Path(str(run.config.get("synthetic", "")))
     if run.folder.name == AUDIT_OF_KEPT and (run.folder.parent / KEPT).is_dir():
         own = run.folder.parent / KEPT
-    for path in dict.fromkeys((*offered.images, *([own] if own.is_dir() else []))):
+    candidates = [*offered.images, own] if own != Path() and own.is_dir() else list(offered.images)
+    for path in dict.fromkeys(candidates):
         try:
             released = read_released(path, compared, progress)
         except InputError as error:
@@ -143,7 +147,7 @@ def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
             return replace(
                 _make_binding(subject, [released], (path,) if path in offered.images else ()), refused=refused
             )
-    return Binding(replace(subject, why=refused.get(own, _NAME_THEM.format(what="images"))), refused=refused)
+    return Binding(replace(subject, why=_NO_RELEASE if own in refused else _NAME_THEM), refused=refused)
 
 
 def _make_binding(subject: Subject, released: list[Released], used: tuple[Path, ...]) -> Binding:

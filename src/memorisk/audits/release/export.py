@@ -245,7 +245,7 @@ def _rebuild(audited: _AuditedNetwork) -> "nn.Module":
     from memorisk.models.released_weights import released_sha256
     from memorisk.models.weight_files import head_and_stem
 
-    size = {"image_size": audited.side, "seed": 0}
+    size: dict[str, Any] = {"image_size": audited.side, "seed": 0}
     bare = create_model(audited.name, num_classes=2, weights="none", **size)
     outputs, channels = head_and_stem(bare, audited.file)
     for n in (1, 3) if channels is None else (channels,):

@@ -15,7 +15,7 @@ from memorisk.images.pixel_form import PixelForm
 from memorisk.images.pixels import hash_pixels, one_channel
 from memorisk.images.plain_png import decode_png, encode_png
 from memorisk.report.statements.statement import Released
-from memorisk.runs.checksums import list_folder, listing_sha256
+from memorisk.runs.checksums import files_below, listing_sha256
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.workload import Progress, no_progress
 
@@ -33,61 +33,59 @@ def read_released(folder: Path, compared: ComparedImages, progress: Progress = n
     Raises:
         InputError: It holds anything else; the message names the first file that is in the way.
     """
-    listing = list_folder(folder) if folder.is_dir() else {folder.name: ""}
-    labels = _labels(folder, listing, compared)
+    names = set(files_below(folder)) if folder.is_dir() else {folder.name}
+    table = (folder / CLEAN_MANIFEST).read_bytes() if CLEAN_MANIFEST in names else b""
+    labels = _labels(table, names, compared)
     audited_labels = compared.labels if any(labels.values()) else ("",) * len(compared.labels)
     audited = list(zip(compared.pixels, audited_labels, strict=True))
+    listing, n_bytes = {CLEAN_MANIFEST: hashlib.sha256(table).hexdigest()}, len(table)
     for place, (name, label) in enumerate(labels.items()):
-        image = (_hash_of_pixels(folder / name, listing[name], compared), label)
+        data = (folder / name).read_bytes()  # once: its checksum is that of the bytes that are looked at
+        image = (_hash_of_pixels(name, data, compared), label)
         if place >= len(audited) or image != audited[place]:
             raise InputError(f"{name} is not the image that was audited in this place, or has another label: {_WRITE}")
+        listing[name], n_bytes = hashlib.sha256(data).hexdigest(), n_bytes + len(data)
         progress("comparing pixels with those that were audited", place + 1, len(labels))
     if left := len(audited) - len(labels):
         raise InputError(plural(left, "image that was audited is missing", "images that were audited are missing"))
     return Released(
         what="images", form="folder", listing=listing, sha256=listing_sha256(listing), files=len(listing),
-        bytes=sum((folder / name).stat().st_size for name in listing), pixels=compared.form, audits=(),
+        bytes=n_bytes, pixels=compared.form, audits=(),
     )  # fmt: skip
 
 
-def _labels(folder: Path, listing: dict[str, str], compared: ComparedImages) -> dict[str, str]:
+def _labels(table: bytes, files: set[str], compared: ComparedImages) -> dict[str, str]:
     """Read the label of each image, from a table that says no more.
 
     Raises:
         InputError: A file is none of a clean set, or the table is not as ``memorisk release`` writes it.
     """
-    labels = read_manifest_bytes((folder / CLEAN_MANIFEST).read_bytes()) if CLEAN_MANIFEST in listing else None
-    names = clean_names(len(listing) - 1 if labels is None else len(labels))
+    labels = read_manifest_bytes(table)
+    names = clean_names(len(files) - 1 if labels is None else len(labels))
     audited = "" if compared.form is None else f"; the audit compared {compared.form.words}"
-    if odd := sorted(listing.keys() - {*names, CLEAN_MANIFEST}, key=os.fsencode):
+    if odd := sorted(files - {*names, CLEAN_MANIFEST}, key=os.fsencode):
         more = f" and {plural(len(odd) - 1, 'more file', 'more files')}" if len(odd) > 1 else ""
         verb = "are" if more else "is"
         raise InputError(f"{one_line(odd[0], 80)}{more} {verb} not among the files of a release{audited}: {_WRITE}")
     if labels is None or list(labels) != names:
         raise InputError(f"{CLEAN_MANIFEST} is not there, or not as of a release{audited}: {_WRITE}")
-    if missing := sorted({*names} - listing.keys()):
+    if missing := sorted({*names} - files):
         raise InputError(f"{missing[0]} is missing, which {CLEAN_MANIFEST} lists")
     return labels
 
 
-def _hash_of_pixels(file: Path, sha256: str, compared: ComparedImages) -> str:
+def _hash_of_pixels(name: str, data: bytes, compared: ComparedImages) -> str:
     """Hash the pixels of a file that holds nothing else.
-
-    Args:
-        file: The file.
-        sha256: Of the file when the folder was listed: it may have been exchanged since.
-        compared: What the audit compared.
 
     Raises:
         InputError: It holds something else, or pixels of another form.
     """
-    data = file.read_bytes()
     declared, audited = PixelForm.of_png(data), compared.form
     if declared is not None and audited is not None and not audited.covers(declared):
         raise InputError(
-            f"{file.name} holds {declared.words}, and the audit compared {audited.words}: {_WRITE}, or audit these"
+            f"{name} holds {declared.words}, and the audit compared {audited.words}: {_WRITE}, or audit these"
         )
     image = decode_png(data)
-    if image is None or encode_png(one_channel(image)) != data or hashlib.sha256(data).hexdigest() != sha256:
-        raise InputError(f"{file.name} has other bytes than memorisk release writes for its pixels: {_WRITE}")
+    if image is None or encode_png(one_channel(image)) != data:
+        raise InputError(f"{name} has other bytes than memorisk release writes for its pixels: {_WRITE}")
     return hash_pixels(image)
