@@ -270,6 +270,7 @@ def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
 def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudonyms, progress: Progress) -> Result:
     """Draw, judge, audit, write; the file that says that all is there is the last."""
     options, real = asked.options, asked.real
+    kept = None
     evidence = LoopEvidence(asked.generator.config, asked.generator.source, real.doubts, _empty_evidence(asked))
     if found.opened:
         ledger = _draw(run, asked, found, progress)
@@ -282,6 +283,7 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
             found.thresholds, asked.auditor, asked.quality, options, progress,
         )  # fmt: skip
         _put_in_place(run, ledger)
+        kept = {"folder": KEPT, "sha256": kept_sha256(run.path)}  # before it is audited: a change since then shows
         filtered = replace(filtered, audited=_audit(run, asked, ledger, progress))
         copies = bound_copies(ledger, options)
         evidence = replace(evidence, filtered=filtered, ledger=ledger, copies=copies, table_three=row)
@@ -295,7 +297,6 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
             result, evidence.ledger, real.filter, real.form, asked.generator, known, options, asked.device
         )
     write_text(run / REPORT, render_page(loop_page(result, pictures, redact=options.redact)))
-    kept = {"folder": KEPT, "sha256": kept_sha256(run.path)} if found.opened else None
     write_json(run / COMPLETION_FILE, result.verdict | {"kept": kept})
     _clear(run)
     return result

@@ -26,6 +26,7 @@ from memorisk.report.blocks import (
     words,
 )
 from memorisk.report.statements.statement import (
+    COPY_KINDS,
     FAIL,
     FOUND,
     GENERATED_SETS,
@@ -86,10 +87,8 @@ _LOOKED: Mapping[str, str] = {
     "whether an outsider could tell from it who was.",
     "feature": "Whether the model reacts to one mark, such as a name in an image, that it may have seen once.",
     "synthetic": "Whether generated images are copies of images of people in the training data.",
-    "filter": "Which generated images are too close to an image of a person in the training data and must stay out; "
-    "then whether those that were kept are copies of such images.",
-    "synthesize": "Which drawn images are too close to an image of a person in the training data and must stay out; "
-    "then whether those that were kept are copies of such images.",
+    "filter": "Which generated images are too close to training images, and whether the others are copies of these.",
+    "synthesize": "Which drawn images are too close to training images, and whether the others are copies of these.",
     "watch": "Whether the generator began to repeat its training images while it was trained.",
     "quality": "Only how good the generated images are, which says nothing of privacy.",
 }
@@ -236,9 +235,12 @@ def _people_of(audit: AuditStatement) -> str:
 
 
 def _of_each(statement: Statement, say: Callable[[AuditStatement], str]) -> str:
-    """Put what is said of each audit one after the other, each by its name where there are several."""
+    """Put what is said of each audit one after the other, by its name where there are several; the same once."""
+    names: dict[str, list[str]] = {}
+    for audit in statement.audits:
+        names.setdefault(say(audit), []).append(_NAMES[audit.kind])
     several = len(statement.audits) > 1
-    named = ((f"{_capital(_NAMES[audit.kind])}: " if several else "", say(audit)) for audit in statement.audits)
+    named = ((f"{_capital(' and '.join(dict.fromkeys(of)))}: " if several else "", told) for told, of in names.items())
     return _joined([name + told for name, told in named if told])
 
 
@@ -256,7 +258,7 @@ def _found(statement: Statement) -> Text:
 
 def _found_by(audit: AuditStatement, most: int) -> str:
     """Say what one audit found, with its reasons beside the counts: so many at most, and how many more."""
-    told = "; ".join([_capital(_STATUS[audit.status]), *_counts(audit)])
+    told = "; ".join([_capital(_STATUS[audit.status]), *_counts(audit, most)])
     if audit.status not in (FAIL, UNDECIDED):
         return told
     reasons = [why for why in audit.why if audit.kind not in GENERATED_SETS or not _COUNTED.search(why)]
@@ -279,8 +281,8 @@ def _head(why: str) -> str:
     return re.sub(r"([\d.]+) %", r"\1 in 100", re.split(r"[:;]\s", re.sub(r"\s*\([^()]*\)", "", why))[0]).strip()
 
 
-def _counts(audit: AuditStatement) -> Iterator[str]:
-    """Word the figures that are counts of people or images, or cases out of a hundred."""
+def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
+    """Word the figures that are counts of people or images, or cases out of a hundred; so many zeros at most."""
     value = {figure.name: figure.value for figure in audit.figures}
     units = audit.units
 
@@ -308,13 +310,13 @@ def _counts(audit: AuditStatement) -> Iterator[str]:
         if told:
             yield "; ".join([*told, "50 is guessing"])
     if audit.kind in GENERATED_SETS:
-        yield from _copied(audit)
+        yield from _copied(audit, most)
     if audit.kind == "watch":
         yield from some("listed", "training patient stood out at the last look", "training patients stood out at the "
                         "last look")  # fmt: skip
 
 
-def _copied(audit: AuditStatement) -> Iterator[str]:
+def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
     """Word what points at copies, the gravest first; what was looked for and not found only where nothing was."""
     figures = {figure.name: figure for figure in audit.figures}
     known = {name: figure.value for name, figure in figures.items() if figure.value is not None}
@@ -355,7 +357,7 @@ def _copied(audit: AuditStatement) -> Iterator[str]:
             "singled_out": "no generated image points at one person",
             "same_pixels": "no generated image is a training image",
         }
-        told += [words for name, words in zeros.items() if name in found]
+        told += [words for name, words in zeros.items() if name in found][:most]
     if n := found.get("dismissed"):
         as_none = plural(n, "pair, which counts as no copy", "pairs, which count as no copies")
         told.append(f"a person dismissed {as_none}")
@@ -364,20 +366,23 @@ def _copied(audit: AuditStatement) -> Iterator[str]:
 
 def _noticed(statement: Statement) -> Text:
     """Say what would have been noticed."""
-    told = [sentence for audit in statement.audits for sentence in _would_notice(audit)]
+    most = len(COPY_KINDS) if len(statement.audits) == 1 else _MOST
+    told = list(dict.fromkeys(sentence for audit in statement.audits for sentence in _would_notice(audit, most)))
     return _joined(told[: 2 * _MOST]) or "Not known: nothing was hidden on purpose to find out what would be noticed."
 
 
-def _would_notice(audit: AuditStatement) -> Iterator[str]:
-    """Word what one audit would have noticed of a copy or of a person."""
+def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
+    """Word what one audit would have noticed of a copy or of a person; of kinds of copies those noticed least."""
     value = {figure.name: figure for figure in audit.figures}
     planted = {name.removeprefix(FOUND): one for name, one in value.items() if name.startswith(FOUND) and one.n}
     if planted:
+        least = sorted(planted.items(), key=lambda item: item[1].value or 0)[:most]
         counts = [
             f"{(one.value or 0) * (one.n or 0):.0f} of {one.n} {_COPIES.get(kind, kind)}"
-            for kind, one in planted.items()
+            for kind, one in (planted.items() if most >= len(planted) else least)
         ]
-        yield f"Copies were hidden in the set to see which would be noticed. Noticed: {', '.join(counts)}."
+        yield "Copies were hidden in the set to see which would be noticed."
+        yield f"{'Noticed' if most >= len(planted) else 'Noticed least'}: {', '.join(counts)}."
     gap = value.get("noticeable_gap")
     if audit.kind in ("classifier", "losses"):
         yield (
