@@ -1,5 +1,6 @@
 """A user's own function: found where the user says, and nowhere else."""
 
+import inspect
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.runs.errors import InputError
-from memorisk.runs.user_functions import load_named, python_folders
+from memorisk.runs.user_functions import load_named, python_folders, read_named, source_fingerprint
 from memorisk.training.generators.options import GenerateOptions
 from tests.commands import answer, refusal
 from tests.poison import marked, poison
@@ -43,6 +44,31 @@ def test_the_current_folder_is_not_searched_and_a_named_one_last(mine: str, tmp_
     assert sys.path.count(str(tmp_path / "code")) == 1
     assert call(np.zeros(2), None).max() == 7  # it imports a module beside it only now
     assert marked(tmp_path / "marks") == []
+
+
+def test_a_plan_reads_a_function_and_runs_nothing_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    ran = tmp_path / "ran"
+    touched = f"pathlib.Path({str(ran)!r}).touch()"
+    text = (
+        f"import pathlib\n{touched}\n"
+        f"def train(images, labels, *, seed: pathlib.Path = {touched}, **more): ...\n"
+        "@property\ndef wrapped(): ...\nfrom os.path import join\nmade = object()\n"
+    )
+    file = tmp_path / "inner" / "planned_module.py"
+    file.parent.mkdir()
+    file.write_text(text)
+    call, mark = read_named("inner.planned_module:train", "--train", [tmp_path])
+    assert str(inspect.signature(call)) == "(images, labels, *, seed=None, **more)"
+    for name in ("wrapped", "join", "made"):
+        assert str(inspect.signature(read_named(f"inner.planned_module:{name}", "x", [tmp_path])[0])).startswith("(*")
+    with pytest.raises(InputError, match="Did you mean 'train'"):
+        read_named("inner.planned_module:trian", "--train", [tmp_path])
+    with pytest.raises(InputError, match=r"there is no module inner\.nosuch"):
+        read_named("inner.nosuch:train", "--train", [tmp_path])
+    assert not ran.exists()
+    assert source_fingerprint(load_named("inner.planned_module:train", "--train", [tmp_path])) == mark
+    assert ran.exists()
 
 
 def test_what_a_notebook_imported_from_its_folder_is_refused_too(

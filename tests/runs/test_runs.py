@@ -124,6 +124,23 @@ def test_a_run_folder_resumes_only_the_same_run(tmp_path):
     assert [json.loads(x)["event"] for x in (out / "log.jsonl").read_text().splitlines()] == ["started"]
 
 
+def test_a_linked_log_is_refused_and_its_target_not_written_to(tmp_path):
+    out, target = tmp_path / "run", tmp_path / "target"
+    with open_run(out, {"model": "a"}, identity=["model"]) as run:
+        run.log("started")
+    target.write_text("of somebody")
+    (out / "log.jsonl").unlink()
+    (out / "log.jsonl").symlink_to(target)
+    with (
+        pytest.raises(InputError, match=r"log\.jsonl in it is a link"),
+        open_run(out, {"model": "a"}, identity=["model"]),
+    ):
+        pass
+    with pytest.raises(OSError, match="symbolic links"):
+        run.log("finished")
+    assert target.read_text() == "of somebody"
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [

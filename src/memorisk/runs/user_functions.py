@@ -1,5 +1,6 @@
 """The user's own functions that a setting names: ``module:function``, found by name, their text by its fingerprint."""
 
+import ast
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.options import grouped
 from memorisk.runs.processes import child_path
-from memorisk.runs.user_modules import import_current, loaded_fingerprint
+from memorisk.runs.user_modules import import_current, loaded_fingerprint, text_fingerprint
 
 
 @grouped("training")
@@ -116,6 +117,69 @@ def load_named(
     if source and source_fingerprint(function) != source:
         raise InputError(f"{what} {one_line(name, 80)}: its file changed while this ran: give the command again")
     return function
+
+
+def read_named(name: str, what: str, python_path: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
+    """Read how a function is called from the text of its file, of which nothing is run: for a plan.
+
+    Args:
+        name: The module and the function in it, ``module:function``.
+        what: The setting, for messages.
+        python_path: Folders in which the module may lie, searched after everything installed.
+
+    Returns:
+        A function that takes the same arguments and does nothing (any arguments, where the text does not define the
+        function by ``def``), and the fingerprint of the text.
+
+    Raises:
+        InputError: There is no such folder, module or function, or its file is no Python.
+    """
+    module_name, _, function_name = name.partition(":")
+    if not function_name or not module_name:
+        raise InputError(f"{what} {one_line(name, 80)} is not of the form module:function")
+    *packages, last = module_name.split(".")
+    roots = [Path(root, *packages) for root in (*child_path(), *python_folders(python_path))]
+    files = (file for root in roots for file in (root / last / "__init__.py", root / f"{last}.py"))
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        raise InputError(
+            f"{what} {one_line(name, 80)}: there is no module {one_line(module_name, 80)}; the module must be "
+            "installed, be on PYTHONPATH, or lie in a folder that python_path names; the current folder is not searched"
+        )
+    text = file.read_bytes()
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError) as error:
+        shown = f"{what} {one_line(name, 80)}: {one_line(file.name, 80)}"
+        raise InputError(f"{shown} is no Python: {one_line(error)}") from None
+    return _without_body(statements, module_name, function_name), text_fingerprint(text)
+
+
+def _without_body(statements: Sequence[ast.stmt], module_name: str, name: str) -> Callable[..., Any]:
+    """A function of a module with its parameters, and nothing else of it.
+
+    Raises:
+        InputError: The module defines no such name.
+    """
+    defined = {one.name: one for one in statements if isinstance(one, ast.FunctionDef)}
+    found = defined.get(name)
+    if found is None or found.decorator_list:
+        bound = {node.id for one in statements for node in ast.walk(one)
+                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
+        bound |= {alias.asname or alias.name for one in statements if isinstance(one, ast.Import | ast.ImportFrom)
+                  for alias in one.names}  # fmt: skip
+        bound |= {one.name for one in statements if isinstance(one, ast.ClassDef)}
+        if found is None and name not in bound and "*" not in bound:
+            raise unknown_name(f"function in {module_name}", name, [one for one in defined if not one.startswith("_")])
+        return lambda *_given, **_named: None
+    given = found.args
+    for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+        if parameter is not None:
+            parameter.annotation = None
+    given.defaults = [ast.Constant(None) for _ in given.defaults]
+    given.kw_defaults = [None if one is None else ast.Constant(None) for one in given.kw_defaults]
+    stub = ast.Expression(ast.Lambda(given, ast.Constant(None)))
+    return eval(compile(ast.fix_missing_locations(stub), "<plan>", "eval"), {})
 
 
 def _append_folders(folders: Sequence[Path]) -> None:

@@ -35,7 +35,7 @@ class _TextLoader(SourceFileLoader):
         """Compile the text as it is now; no compiled file is read or written."""
         path = self.get_filename(fullname)
         text = self.get_data(path)
-        self.fingerprint = _fingerprint(text)
+        self.fingerprint = text_fingerprint(text)
         return self.source_to_code(text, path)
 
 
@@ -122,7 +122,8 @@ def _text_of(module: ModuleType | None) -> str | None:
     return loader.fingerprint or None if isinstance(loader, _TextLoader) else None
 
 
-def _fingerprint(text: bytes) -> str:
+def text_fingerprint(text: bytes) -> str:
+    """Return the fingerprint of a module's text, which `loaded_fingerprint` gives once it is imported."""
     return blake2b(text, digest_size=32).hexdigest()[:_DIGITS]
 
 
@@ -207,7 +208,7 @@ def _has_changed(module: ModuleType) -> bool:
     file = Path(str(module.__file__))
     try:
         if (text := _text_of(module)) is not None:
-            return _fingerprint(file.read_bytes()) != text
+            return text_fingerprint(file.read_bytes()) != text
         status = file.stat()
     except OSError:  # it was removed: nothing newer is there
         return False

@@ -128,6 +128,16 @@ def test_what_was_changed_by_hand_is_not_whole(path: tuple) -> None:
     assert Statement.from_in_toto(replace(whole, predicate=found), "s.json")
 
 
+def test_a_part_of_a_release_names_audits_that_are_there() -> None:
+    whole = statement().as_in_toto()
+    for places in ([99], [-1]):
+        told = json.loads(json.dumps({k: v for k, v in whole.predicate.items() if k != "content_sha256"}))
+        told["released"][0]["audits"] = places
+        forged = {**told, "content_sha256": content_sha256(told, whole.subject)}
+        with pytest.raises(InvalidStatementError, match="is not whole"):
+            Statement.from_in_toto(replace(whole, predicate=forged), "s.json")
+
+
 def test_other_files_under_the_same_statement_are_not_whole() -> None:
     whole = statement().as_in_toto()
     first, *others = whole.subject

@@ -132,11 +132,11 @@ def test_going_on_trains_nothing_again_and_writes_the_same(studied: tuple[Path, 
 def test_more_canaries_add_only_their_own(tmp_path: Path) -> None:
     out = tmp_path / "s"
     study_unique_features(little(), out=out)
-    before = set((out / "results").iterdir())
+    before = set((out / "results").glob("*.npz"))
     more = little()
     more["settings"]["references"] = 4
     found = study_unique_features(more, out=out)
-    after = set((out / "results").iterdir())
+    after = set((out / "results").glob("*.npz"))
     assert before < after
     assert len(after - before) == 2
     assert len(found.reading.of(PLAIN, REFERENCE)) == 4

@@ -161,7 +161,7 @@ def _prepare(
     linked = linked_groups(store.pixel_hashes, manifest.groups)
     parts = draw_parts(manifest, linked, options, options.split_seed)
     plan = make_plan(manifest, parts, options, unmatched_of(folder))
-    recipe = prepare_recipe(store, plan, options)
+    recipe = prepare_recipe(store, plan, options, dry_run=dry_run)
     refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
     check_bound(plan, options)
     if options.target:

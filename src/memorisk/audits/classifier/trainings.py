@@ -32,7 +32,7 @@ from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy, logit_margin
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
 from memorisk.training.classifiers.joint_jobs import fit_cost, run_jointly
-from memorisk.training.classifiers.user_training import load_function
+from memorisk.training.classifiers.user_training import check_call, load_function, read_function
 from memorisk.training.engine.data import Targets, build_targets
 from memorisk.training.engine.options import TrainOptions, resolve_options
 from memorisk.training.engine.pixels import Normalisation, choose_normalisation
@@ -98,8 +98,14 @@ def training_processes(options: ClassifierOptions) -> int:
     return min(most, 2 * len(options.chosen_seeds))
 
 
-def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Recipe:
+def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions, *, dry_run: bool = False) -> Recipe:
     """Resolve every default of the training, so that the report can name it.
+
+    Args:
+        store: The images.
+        plan: Who is in which part.
+        options: Of the audit.
+        dry_run: Read the user's function and run nothing of its file.
 
     Raises:
         InputError: The model, the device, the weights or the user's function do not exist.
@@ -109,7 +115,12 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) ->
     spec = model_spec(name)
     given = TrainOptions(**{f: getattr(options, f) for f in TrainOptions.__dataclass_fields__})
     train = resolve_options(given, spec)
-    source = source_fingerprint(load_function(options.train, options.python_path)) if options.train else ""
+    source = ""
+    if options.train and dry_run:
+        function, source = read_function(options.train, options.python_path)
+        check_call(options.train, function, options.train_settings or {})
+    elif options.train:
+        source = source_fingerprint(load_function(options.train, options.python_path))
     device = training_device(options)
     return Recipe(
         model=options.train or name,
@@ -173,7 +184,9 @@ def refuse_early(pairs: list[tuple[TrainJob, TrainJob]], *, download: bool = Tru
     todo = next((job for pair in pairs for job in pair if not job.done), None)
     if todo is None:
         return
-    if not download and todo.own is None and is_download(todo.weights, model_spec(todo.model)):
+    if not download and todo.own is not None:  # `prepare_recipe` has read it
+        return
+    if not download and is_download(todo.weights, model_spec(todo.model)):
         todo = replace(todo, weights="none")
     check_job(todo)
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_name
-from memorisk.runs.user_functions import load_named
+from memorisk.runs.user_functions import load_named, read_named
 from memorisk.training.engine.predict import predict_batch_size
 
 CLASSES = "num_classes"
@@ -32,6 +32,19 @@ def load_function(name: str, python_path: Sequence[Path] = (), source: str = "")
         InputError: There is no such module or function, the module fails to import, or its text is another one.
     """
     return load_named(name, "--train", python_path, source=source)
+
+
+def read_function(name: str, python_path: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
+    """Read the parameters and the fingerprint of the user's training function, and run nothing of its file.
+
+    Args:
+        name: The module and the function in it.
+        python_path: Folders that are searched last.
+
+    Raises:
+        InputError: There is no such module or function.
+    """
+    return read_named(name, "--train", python_path)
 
 
 def function_arguments(
