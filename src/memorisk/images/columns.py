@@ -100,8 +100,8 @@ def _csv_form(path: Path, separators: str) -> _CsvForm:
     line = text.partition("\n")[0]
     if len(line) > longest:
         raise InputError(f"{one_line(path)}: its first line has more than {longest:,} characters, so it is no table")
-    if named := _SEPARATOR_LINE.fullmatch(line.strip("\r")):
-        separators, text = named[1], text.partition("\n")[2]
+    if separator_line := _SEPARATOR_LINE.fullmatch(line.strip("\r")):
+        separators, text = separator_line[1], text.partition("\n")[2]
         lines_above = whole[: len(whole) - len(text)].count("\n")
     rows = {one: of_one for one in separators if (of_one := _first_rows(text, one)) is not None}
     if not rows:

@@ -211,17 +211,17 @@ def id_doubts(groups: Iterable[str], matters: Callable[[tuple[str, ...]], bool] 
     """
     ids = sorted(set(groups))
     alike = [names for names in look_alikes(ids) if matters(names)]
-    rounded = tuple(name for name in ids if _SCIENTIFIC.fullmatch(name) or _DAY.fullmatch(name))
+    rounded_ids = tuple(name for name in ids if _SCIENTIFIC.fullmatch(name) or _DAY.fullmatch(name))
     doubts = [look_alike_doubt(alike)] if alike else []
-    if rounded:
+    if rounded_ids:
         count = plural(
-            len(rounded), "patient id is a rounded number or a date", "patient ids are rounded numbers or dates"
+            len(rounded_ids), "patient id is a rounded number or a date", "patient ids are rounded numbers or dates"
         )
         doubts.append(
             IdDoubt(
                 f"{count}, as spreadsheets make of ids, so that several people may have one",
                 "write the ids anew as text from where they come from",
-                rounded,
+                rounded_ids,
             )
         )
     return doubts

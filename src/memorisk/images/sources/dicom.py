@@ -104,23 +104,23 @@ def patient_doubts(patients: list[str], studies: list[str], headers: Mapping[str
         headers: Further values of each image, by tag.
     """
     doubts = []
-    if shared := _with_several(studies, patients):
-        count = plural(len(shared), "study has", "studies have")
+    if mixed_studies := _with_several(studies, patients):
+        count = plural(len(mixed_studies), "study has", "studies have")
         doubts.append(
             IdDoubt(
                 f"{count} images of several patient ids, perhaps of one person",
                 "give one person one id (--labels-csv TABLE --group-column COLUMN)",
-                tuple(" and ".join(ids) for ids in shared.values()),
+                tuple(" and ".join(ids) for ids in mixed_studies.values()),
             )
         )
     for tag, what in _OF_PATIENTS.items():
-        if torn := _with_several(patients, headers[tag]):
-            count = plural(len(torn), "patient id has", "patient ids have")
+        if contradictions := _with_several(patients, headers[tag]):
+            count = plural(len(contradictions), "patient id has", "patient ids have")
             doubts.append(
                 IdDoubt(
                     f"{count} several {what}s, perhaps of several people",
                     "give each person an id of their own (--labels-csv TABLE --group-column COLUMN)",
-                    tuple(torn),
+                    tuple(contradictions),
                 )
             )
     return doubts

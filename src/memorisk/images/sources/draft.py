@@ -373,9 +373,9 @@ def _settle_identity(draft: Draft) -> None:
     if "group" not in draft.table:
         return
     groups, images = draft.table["group"].tolist(), draft.table["image"].tolist()
-    named = [group for group, image in zip(groups, images, strict=True) if group not in ("", image)]
-    refuse_placeholders(named, ", or take the ids from elsewhere (--group-column, --group-from, --dicom-group)")
-    draft.doubts += id_doubts(named)
+    patients = [group for group, image in zip(groups, images, strict=True) if group not in ("", image)]
+    refuse_placeholders(patients, ", or take the ids from elsewhere (--group-column, --group-from, --dicom-group)")
+    draft.doubts += id_doubts(patients)
 
 
 def _refuse_empty_group(draft: Draft) -> None:

@@ -51,10 +51,10 @@ class Metadata:
         """Return the rows that describe each image; of several files those of the deepest one."""
         rows: dict[str, list[int]] = {}
         for row, (path, file) in enumerate(zip(normal_ids(self.paths), self.file_of_row, strict=True)):
-            known = rows.setdefault(path, [])
-            if known and self.file_of_row[known[0]] != file:
-                known.clear()  # the deeper file comes later
-            known.append(row)
+            of_path = rows.setdefault(path, [])
+            if of_path and self.file_of_row[of_path[0]] != file:
+                of_path.clear()  # the deeper file comes later
+            of_path.append(row)
         return [rows.get(path, []) for path in normal_ids(images)]
 
 
@@ -207,8 +207,8 @@ def _note_masks(draft: Draft, files: list[str]) -> None:
     stems = {file: plain_stem(file.rsplit("/", 1)[-1]) for file in files}
     in_masks = [file for file in files if any(_MASKS.fullmatch(folder) for folder in file.split("/")[:-1])]
     images = set(stems.values()) - {stems[file] for file in in_masks}
-    others = {file: named for file, stem in stems.items() if (named := _FURTHER.fullmatch(stem)) and named[1] in images}
-    words = Counter(named[2] for named in others.values())
+    others = {file: match for file, stem in stems.items() if (match := _FURTHER.fullmatch(stem)) and match[1] in images}
+    words = Counter(match[2] for match in others.values())
     further = [file for file in files if file in in_masks or (file in others and words[others[file][2]] > 1)]
     if further and len(further) < len(files):
         draft.notes.append(
