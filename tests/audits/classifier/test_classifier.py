@@ -165,7 +165,7 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
     assert plan.cost.images_trained == SMALL["epochs"] * 2 * seen.max(axis=1).sum()  # twins have as many slots
     again = audit_classifier("digits", out=tmp_path / "r", **SMALL, dry_run=True)
     assert isinstance(again, DryRun)
-    assert again.cost == Cost(bytes_images=1232 * 8 * 8)
+    assert again.cost == Cost(bytes_images=1232 * 8 * 8, pairs=plan.cost.pairs)  # patients are compared again
     classes = pd.DataFrame([to_row(row) for row in plan.classes]).set_index("label")
     found = result.per_class.set_index("label").loc[classes.index]
     for column in ("n", "n_groups_scored", "n_test_groups"):

@@ -12,7 +12,7 @@ import numpy as np
 
 from memorisk.audits.classifier.analysis import NOT_RANDOM, class_findings, identity_findings, unknown_patients
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
-from memorisk.audits.classifier.look_alikes import look_alike_findings
+from memorisk.audits.classifier.look_alikes import look_alike_findings, searched_pairs
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.privacy import bound_job
@@ -166,7 +166,7 @@ def describe_plan(
 ) -> DryRun:
     """Count, time two steps, and rehearse the analysis on losses that hold nothing."""
     names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
-    cost = classifier_cost(out, store, plan, recipe, options, intended)
+    cost = classifier_cost(out, store, plan, recipe, options, intended) + Cost(pairs=searched_pairs(store, alike))
     evidence = _empty_evidence(plan)
     classes = _outlook(evidence, plan, options)
     unscored = uncovered_images(evidence, 0, plan.parts.too_small)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence
 from memorisk.audits.classifier.result import LookAlikes
-from memorisk.images.copies.near_copies import near_copies, rule_of_stores, thumbnails
+from memorisk.images.copies.near_copies import RULE_IMAGES, near_copies, rule_of_stores, thumbnails
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import plural
 from memorisk.runs.workload import Progress
@@ -47,6 +47,17 @@ def alike_images(store: ImageStore, groups: np.ndarray, part: np.ndarray, progre
         store.manifest.images, groups, part, first[matters], second[matters], pairs.similarity[pairs.confirmed][matters]
     )
     return LookAlikes(table, "nearly the same", rule.chance.why)
+
+
+def searched_pairs(store: ImageStore, alike: LookAlikes) -> int:
+    """Count the pairs of images that `alike_images` compares: to learn the rule, and to search where there is one.
+
+    Args:
+        store: Images.
+        alike: What a search found.
+    """
+    n, known = len(store.images), min(RULE_IMAGES, len(set(store.pixel_hashes.tolist())))
+    return known * (known - 1) // 2 + (0 if alike.why_not else n * (n - 1) // 2)
 
 
 def equal_losses(evidence: Evidence) -> LookAlikes:
