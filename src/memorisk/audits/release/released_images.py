@@ -61,7 +61,7 @@ def _labels(table: bytes, files: set[str], compared: ComparedImages) -> dict[str
         InputError: A file is none of a clean set, or the table is not as ``memorisk release`` writes it.
     """
     labels = read_manifest_bytes(table)
-    names = clean_names(len(files) - 1 if labels is None else len(labels))
+    names = clean_names(len(labels) if labels else len(files) - 1)
     audited = "" if compared.form is None else f"; the audit compared {compared.form.words}"
     if odd := sorted(files - {*names, CLEAN_MANIFEST}, key=os.fsencode):
         more = f" and {plural(len(odd) - 1, 'more file', 'more files')}" if len(odd) > 1 else ""
