@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ LOOSE = [
     {"miss_rate": 0.1, "families": ("rotation:10", "jpeg:70")},
 ]
 """Promises about other copies than those in the set."""
-HONEST = {"families": ("noise:0.1",), "auditor": "pixels:4", "plant_kinds": ("exact",)}
+HONEST: dict[str, Any] = {"families": ("noise:0.1",), "auditor": "pixels:4", "plant_kinds": ("exact",)}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def test_a_statement_refuses_another_audit_than_the_runs_own(place: Path) -> Non
     shutil.rmtree(place / "exchanged" / "audit")
     with pytest.raises(InputError, match="audit"):
         make_statement(place / "exchanged")
-    run(place, "other", **HONEST | {"seed": 1})
+    run(place, "other", seed=1, **HONEST)
     shutil.copytree(place / "other" / "audit", place / "exchanged" / "audit")
     with pytest.raises(InputError, match="is not the audit with which"):
         make_statement(place / "exchanged")

@@ -7,6 +7,7 @@ import pytest
 
 from memorisk.audits.filter.run import FilterPlan, filter_synthetic
 from memorisk.audits.quality.run import QualityPlan, assess_quality
+from memorisk.report.result import Result
 from tests.counting import array_bytes, counted
 
 
@@ -49,6 +50,7 @@ def test_a_filter_compares_no_more_than_was_counted(sets: Path) -> None:
     assert isinstance(plan, FilterPlan)
     with counted() as found:
         made = filter_synthetic(sets / "train.npz", sets / "made.npz", sets / "f", **asked)
+    assert isinstance(made, Result)
     assert made.verdict["n_kept"] > 0
     screening = 2 * (31 + 21) * 40
     cost = plan.cost

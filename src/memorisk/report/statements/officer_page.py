@@ -87,8 +87,8 @@ _LOOKED: Mapping[str, str] = {
     "whether an outsider could tell from it who was.",
     "feature": "Whether the model reacts to one mark, such as a name in an image, that it may have seen once.",
     "synthetic": "Whether generated images are copies of images of people in the training data.",
-    "filter": "Which generated images are too close to training images, and whether the others are copies of these.",
-    "synthesize": "Which drawn images are too close to training images, and whether the others are copies of these.",
+    "filter": "Which generated images are too close to training images, and whether the others are copies.",
+    "synthesize": "Which drawn images are too close to training images, and whether the others are copies.",
     "watch": "Whether the generator began to repeat its training images while it was trained.",
     "quality": "Only how good the generated images are, which says nothing of privacy.",
 }
@@ -174,7 +174,7 @@ def _left_out(audit: AuditStatement) -> str:
     whom = plural(people, f"training {audit.units.removesuffix('s')}", f"training {audit.units}")
     near = f", near to {whom}," if people else ""
     images = plural(left, f"generated image{near} was", f"generated images{near} were")
-    return f"{images} left out, {kept:,} {'was' if kept == 1 else 'were'} kept."
+    return f"{images} left out, {kept:,} kept."
 
 
 def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
@@ -366,7 +366,7 @@ def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
 
 def _noticed(statement: Statement) -> Text:
     """Say what would have been noticed."""
-    most = len(COPY_KINDS) if len(statement.audits) == 1 else _MOST
+    most = len(COPY_KINDS) if len(statement.audits) == 1 else 1
     told = list(dict.fromkeys(sentence for audit in statement.audits for sentence in _would_notice(audit, most)))
     return _joined(told[: 2 * _MOST]) or "Not known: nothing was hidden on purpose to find out what would be noticed."
 
@@ -391,7 +391,7 @@ def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
             else "A single person could have gone unnoticed, even if strongly remembered."
         )
     missed = value.get("miss_rate")
-    if missed is not None and missed.high is not None:
+    if missed is not None and missed.high is not None and most > 1:
         yield f"Of copies of the kinds that the promise names at most {1000 * missed.high:.0f} in 1,000 are kept."
 
 
