@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import stat
 import subprocess
 import sys
@@ -338,3 +339,29 @@ def test_real_chest_x_rays(shared_data, options):
     table = pd.DataFrame({"image": names, "path": [str(f) for f in files], "label": "a", "group": names})
     store = build_store(Manifest(table, None, "nih"), options)
     assert store.images.shape == (1000, 64, 64, 1)
+
+
+def test_images_that_were_exchanged_in_a_store_are_decoded_again(tmp_path, caplog):
+    options = ImageOptions(store=tmp_path / "cache")
+    manifest = write_images(tmp_path / "set", 20)
+    whole = build_store(manifest, options, processes=1)
+    images = np.array(whole.images)
+    other = np.clip(images.astype(int) + np.random.default_rng(3).integers(-3, 4, images.shape), 0, 255)
+    np.save(whole.folder / "images.npy", other.astype(np.uint8))
+    shutil.rmtree(tmp_path / "cache" / "checksums", ignore_errors=True)
+    again = build_store(manifest, options, processes=1)
+    np.testing.assert_array_equal(again.images, images)
+    assert f"{whole.folder / 'images.npy'} is not what was written" in caplog.text
+
+
+def test_a_store_under_the_name_of_another_is_decoded_again(tmp_path):
+    options = ImageOptions(store=tmp_path / "cache")
+    first, second = (
+        build_store(write_images(tmp_path / name, 6, seed=seed), options, processes=1)
+        for name, seed in (("a", 1), ("b", 2))
+    )
+    images = np.array(second.images)
+    shutil.rmtree(second.folder)
+    shutil.copytree(first.folder, second.folder)
+    again = build_store(write_images(tmp_path / "b", 6, seed=2), options, processes=1)
+    np.testing.assert_array_equal(again.images, images)

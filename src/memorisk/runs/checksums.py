@@ -129,8 +129,14 @@ def is_intact(path: str | Path) -> bool:
 
 
 def warn_of_damage(file: Path) -> None:
-    """Name a file that is not what was written, and is made anew."""
-    logging.getLogger(__name__).warning("%s is not what was written: it is made anew", one_line(file))
+    """Name a file that is not what was written, and is made anew; once for each version of it and of its record."""
+    changes = [place.stat().st_mtime_ns if place.exists() else 0 for place in (file, record_of(file))]
+    _warn_once(one_line(file), *changes)
+
+
+@lru_cache(maxsize=1024)
+def _warn_once(name: str, _changed: int, _recorded: int) -> None:
+    logging.getLogger(__name__).warning("%s is not what was written: it is made anew", name)
 
 
 def refuse_damaged(path: str | Path, cure: str = "restore it, or begin in a new folder") -> None:
