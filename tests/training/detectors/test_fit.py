@@ -14,6 +14,7 @@ import torch
 
 import memorisk
 from memorisk.images.store import ImageStore
+from memorisk.runs.checksums import RECORD
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training.detectors.contrastive import fit as detector_fit
 from memorisk.training.detectors.contrastive.fit import CopyDetectorTraining, FittedDetector, fit_detector
@@ -59,7 +60,7 @@ def test_a_detector_is_left_in_its_folder(store: ImageStore, tmp_path: Path, mon
     shares = [row["retrieval"] for row in fitted.history]
     assert all(row["of_patients"]["trials"] == 10 for row in fitted.history)
     assert fitted.best_epoch == 1 + int(np.argmax(shares[1:])) == fitted.detector.config.best_epoch
-    assert {file.name for file in (tmp_path / "d").iterdir()} == {
+    assert {file.name.removesuffix(RECORD) for file in (tmp_path / "d").iterdir()} == {
         "weights.safetensors", "detector.json", "seen.parquet", HISTORY
     }  # fmt: skip
     loaded = memorisk.load_detector(tmp_path / "d")
