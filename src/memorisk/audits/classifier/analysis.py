@@ -38,7 +38,7 @@ from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.exchangeability import compare_unseen_losses
 from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.verdicts.attack_verdict import attack_findings, passed_words
-from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER, POWER
+from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER, POWER, STRATA
 from memorisk.statistics.verdicts.verdict import (
     PASS,
     UNDECIDED,
@@ -48,6 +48,7 @@ from memorisk.statistics.verdicts.verdict import (
     Finding,
     UnitNames,
     decide,
+    noticeable_by_stratum,
 )
 
 NOT_RANDOM = Finding(
@@ -74,6 +75,8 @@ PER_CLASS = (
     *(
         "room",
         "noticeable_gap",
+        "noticeable_stratum",
+        *(f"noticeable_gap_{stratum}" for stratum in STRATA),
         "noticeable_power",
         "noticeable_low",
         "noticeable_high",
@@ -248,6 +251,8 @@ def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> Noticeable
     return Noticeable(
         gap_nats=row["noticeable_gap"],
         label=row["label"],
+        stratum=row["noticeable_stratum"],
+        strata=noticeable_by_stratum(per_class),
         power=row["noticeable_power"],
         low=row["noticeable_low"],
         high=row["noticeable_high"],
