@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.statistics.memorization.nulls import sign_flip_p_values
+from memorisk.statistics.memorization.nulls import unit_p_values
+from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
 from memorisk.statistics.multiple_testing import benjamini_hochberg
 
 LEVEL = 0.05
@@ -72,26 +73,37 @@ def sizes_of(name: str, rng: np.random.Generator, n: int) -> np.ndarray:
 SIZES = ("geometric (mean 2.9)", "Zipf 1.8, at most 60", "one in ten has 20, others 1")
 
 
+WAYS = {
+    "flips": "sign flips of all",
+    "any": "unseen, any size, no flips",
+    "matched": "unseen, matched, no flips",
+}
+"""How groups are compared: as twins are, and as in the `paper` design, by the largest mean gap of their images."""
+
+
+def p_values(how: str, gap: np.ndarray, sign: np.ndarray, unit: np.ndarray, test: np.ndarray, test_unit: np.ndarray):
+    """p-values of the groups in one of the `WAYS`."""
+    if how == "flips":
+        return sign_flip_p_values(gap, sign, unit, test, test_unit, level=0.1)
+    return unit_p_values((sign * gap).mean(axis=0), unit, test.mean(axis=0), test_unit, sizes=how)
+
+
 def unequal_sizes(repeats: int) -> list[str]:
-    """Share of p <= 0.05 by the number of the group's images; 85 canary and 15 test groups."""
+    """Share of p <= 0.05 by the number of the group's images; 85 canary and 40 test groups."""
     heads = " | ".join(f"{a} to {b}" if a < b else f"{a}" for a, b in BINS)
     lines = [f"| sizes | compared | all | {heads} |", "|---" * (3 + len(BINS)) + "|"]
     for name in SIZES:
-        found: dict[str, list[np.ndarray]] = {"any": [], "matched": [], "mean": []}
+        found: dict[str, list[np.ndarray]] = {"flips": [], "any": [], "matched": []}
         rng = np.random.default_rng(2)
         for _ in range(repeats):
-            sizes = sizes_of(name, rng, 100)
+            sizes = sizes_of(name, rng, 125)  # 40 unseen, so that p is below 0.05 without flips
             gap, group = noise(rng, sizes, SEEDS)
             sign, canary = coins(rng, 85, SEEDS), group < 85
             data = gap[:, canary], sign[:, group[canary]], group[canary], gap[:, ~canary], group[~canary]
-            for how in ("any", "matched"):
-                result = sign_flip_p_values(*data, sizes=how)
+            for how in found:
+                result = p_values(how, *data)
                 found[how].append(np.stack([result.n_images, result.p_value <= LEVEL], axis=1))
-            mean = np.stack([np.bincount(group, weights=row) / sizes for row in gap])
-            one = np.arange(85), mean[:, 85:], np.arange(15)
-            p_mean = sign_flip_p_values(mean[:, :85], sign, *one).p_value
-            found["mean"].append(np.stack([sizes[:85], p_mean <= LEVEL], axis=1))
-        for how, words in (("any", "maxima, any size"), ("mean", "means, any size"), ("matched", "maxima, matched")):
+        for how, words in WAYS.items():
             table = np.concatenate(found[how])
             cells = [table[(table[:, 0] >= a) & (table[:, 0] <= b), 1] for a, b in BINS]
             shown = " | ".join(f"{100 * c.mean():.1f}" if len(c) >= 200 else "" for c in cells)
@@ -104,8 +116,8 @@ def lists(repeats: int) -> list[str]:
     lines = ["| sizes | compared | false share of the list | planted groups listed |", "|---|---|---|---|"]
     for name in SIZES:
         rng = np.random.default_rng(3)
-        false: dict[str, list[float]] = {"any": [], "matched": []}
-        power: dict[str, list[float]] = {"any": [], "matched": []}
+        false: dict[str, list[float]] = {"flips": []}
+        power: dict[str, list[float]] = {"flips": []}
         for _ in range(repeats):
             sizes = sizes_of(name, rng, 100)
             gap, group = noise(rng, sizes, 8)
@@ -115,10 +127,10 @@ def lists(repeats: int) -> list[str]:
             gap[:, first] += 6 * sign[:, planted]
             data = gap[:, canary], sign[:, group[canary]], group[canary], gap[:, ~canary], group[~canary]
             for how in false:
-                listed = benjamini_hochberg(sign_flip_p_values(*data, sizes=how).p_value, 0.1).rejected
+                listed = benjamini_hochberg(p_values(how, *data).p_value, 0.1).rejected
                 false[how].append(np.sum(listed & ~planted) / max(1, listed.sum()))
                 power[how].append(listed[planted].mean() if planted.any() else np.nan)
-        for how, words in (("any", "any size"), ("matched", "matched")):
+        for how, words in (("flips", WAYS["flips"]),):
             lines.append(f"| {name} | {words} | {np.mean(false[how]):.3f} | {np.nanmean(power[how]):.2f} |")
     return lines
 

@@ -41,7 +41,7 @@ from memorisk.audits.classifier.tables.attacks import (
 )
 from memorisk.audits.classifier.tables.classes import is_asymmetric
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.statistics.randomization import studentized
+from memorisk.statistics.memorization.sign_flips import gap_statistic
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.check_wording import findings as check_findings
 from memorisk.statistics.verdicts.noticeable_gap import gap_profiles
@@ -64,6 +64,15 @@ class World:
     n_patients: int = 1000
     most_images: int = 1
     """A patient has from one to so many images; one of them is remembered."""
+    album: str = ""
+    """Instead of that: a key of `ALBUMS`."""
+    variation: float | None = None
+    """Coefficient of variation over trainings of a planted gap; that of real ones if not stated."""
+    noisy: float = 0.0
+    """Share of patients with `NOISY_TIMES` the noise."""
+    among: str = ""
+    """Who is planted: `"many"` for patients with ten or more images, `"noisy"` for those with more noise, `"noisiest"`
+    for the tenth with the largest gaps, empty for anybody."""
     noise: float = 0.1
     tails: float = 3.0
     """Degrees of freedom of the noise."""
@@ -123,6 +132,35 @@ def file_under_two_ids(
         loss[:, images] = (loss[:, images[0]] - np.where(saw, gap, 0.0))[:, None]
 
 
+NOISY_TIMES = 4.0
+ALBUMS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "1 or 60": lambda rng, n: np.where(rng.random(n) < 0.05, 60, 1),
+    "1 to 200": lambda rng, n: np.floor(np.exp(rng.uniform(0, np.log(201), n))).astype(int),
+    "as in NIH": lambda rng, n: np.minimum(rng.pareto(1.05, n) + 1, 66).astype(int),
+}
+"""Images of each patient: one in twenty has 60; evenly many of each order of magnitude; half have one, and one in ten
+has ten or more."""
+
+
+def plantable(world: World, scored: np.ndarray, more: np.ndarray, sizes: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Patients among whom somebody is remembered.
+
+    Args:
+        world: Who is remembered.
+        scored: [m] patients who are scored.
+        more: [n] whether a patient has more noise.
+        sizes: [n] number of images.
+        size: [n] root mean square of the patient's gaps.
+    """
+    if world.among == "many":
+        return scored[sizes[scored] >= 10]
+    if world.among == "noisy":
+        return scored[more[scored]]
+    if world.among == "noisiest":
+        return scored[size[scored] >= np.quantile(size[scored], 0.9)]
+    return scored
+
+
 def draw(world: World, seed: int) -> Evidence:
     """A score table of this world."""
     rng, n_seeds = np.random.default_rng([seed, 1]), world.n_models // 2
@@ -130,11 +168,16 @@ def draw(world: World, seed: int) -> Evidence:
     label = np.arange(n) % world.n_classes
     of_class = np.arange(n) // world.n_classes
     unseen = of_class < world.unseen if world.unseen else of_class % 20 < 3
+    other = np.random.default_rng([seed, 2])  # what worlds of before did not draw
     sizes = rng.integers(1, world.most_images + 1, n)
+    if world.album:
+        sizes = ALBUMS[world.album](other, n)
+    more = other.random(n) < world.noisy
     patient = np.repeat(np.arange(n), sizes)
     first = np.cumsum(sizes) - sizes
     size = world.noise * np.exp(world.spread * rng.standard_normal(len(patient)))
     size[unseen[patient]] *= world.test_spread
+    size *= np.where(more, NOISY_TIMES, 1.0)[patient]
     difference = size * rng.standard_t(world.tails, (n_seeds, len(patient)))
     scored = np.flatnonzero(~unseen)
     sign = np.zeros((n_seeds, n))
@@ -149,9 +192,14 @@ def draw(world: World, seed: int) -> Evidence:
     if world.halves == "repeated":
         difference = difference[2 * half_of]
     remembered = np.zeros((n_seeds, n))  # gap of each patient's remembered image
-    planted = rng.choice(scored, world.n_planted, replace=False)
+    of_patient = np.sqrt(np.bincount(patient, np.square(difference).mean(axis=0)) / sizes)
+    planted = rng.choice(plantable(world, scored, more, sizes, of_patient), world.n_planted, replace=False)
     if world.n_planted:
-        remembered[:, planted] = gap_profiles(world.gap, *rng.random((2, world.n_planted, n_seeds))).T
+        profiles = gap_profiles(world.gap, *rng.random((2, world.n_planted, n_seeds)))
+        if world.variation is not None:
+            shape = world.variation**-2
+            profiles = other.gamma(shape, world.gap / shape, profiles.shape)
+        remembered[:, planted] = profiles.T
     if world.remembering:
         some = np.argsort(rng.random((n_seeds, world.n_planted)), axis=0) < world.remembering
         remembered[:, planted] = np.where(some, world.gap, 0.0)
@@ -258,6 +306,36 @@ CELLS: dict[str, World] = {
     "300 of 1 to 20 images, 20 models: 1 at 2 nats": World(20, 1, 2.0, n_patients=300, most_images=20),
     "12 classes, 22 models: nobody": World(22, n_classes=12),
     "12 classes, 22 models: 1 at 2 nats": World(22, 1, 2.0, n_classes=12),
+    "20 models, 400 of 1 or 60 images: nobody": World(20, n_patients=400, album="1 or 60"),
+    **{
+        f"20 models, 400 of 1 or 60 images: 1 of 60 at {gap:g} nats": World(
+            20, 1, gap, n_patients=400, album="1 or 60", among="many"
+        )
+        for gap in (2.0, 4.0)
+    },
+    "22 models, 1,056 as in NIH: nobody": World(22, n_patients=1056, album="as in NIH"),
+    "22 models, 1,056 as in NIH: 1 at 2 nats": World(22, 1, 2.0, n_patients=1056, album="as in NIH"),
+    "22 models, 1,056 as in NIH: 1 of 10 or more at 2 nats": World(
+        22, 1, 2.0, n_patients=1056, album="as in NIH", among="many"
+    ),
+    "20 models, 300 of 1 to 200 images: nobody": World(20, n_patients=300, album="1 to 200"),
+    "20 models, 300 of 1 to 200 images: 1 at 2 nats": World(20, 1, 2.0, n_patients=300, album="1 to 200"),
+    "20 models, 300 of 1 to 200 images: 1 of 10 or more at 2 nats": World(
+        20, 1, 2.0, n_patients=300, album="1 to 200", among="many"
+    ),
+    "1 of the noisiest tenth at 2 nats": World(16, 1, 2.0, among="noisiest"),
+    **{
+        f"a tenth with {NOISY_TIMES:g} times the noise{models}: {name}": World(
+            n_models, n, 2.0 * n, noisy=0.1, among=who
+        )
+        for models, n_models in (("", 16), (", 24 models", 24))
+        for name, n, who in (("nobody", 0, ""), ("1 of them at 2 nats", 1, "noisy"), ("1 at 2 nats", 1, ""))
+    },
+    **{
+        f"1 at 2 nats that vary by {variation:g}{models}": World(n_models, 1, 2.0, variation=variation)
+        for variation in (1.0, 1.25)
+        for models, n_models in (("", 16), (", 24 models", 24))
+    },
     "copies in the test part: 3 at 2 nats": World(n_planted=3, gap=2.0, duplicates=0.03),
     "copies in the test part: 10 at 4 nats": World(n_planted=10, gap=4.0, duplicates=0.03),
     "one patient under two ids: 1 at 2 nats": World(n_planted=1, gap=2.0, two_ids=True),
@@ -403,7 +481,9 @@ def offsets(repeats: int) -> list[str]:
                         null, own = flips @ one, flips @ planted
                         if rule is not None:
                             added = float(rule(error))
-                            null, own = studentized(null, one, added), studentized(own, planted, added)
+                            null, own = (
+                                gap_statistic(sums, of, added, 1.0) for sums, of in ((null, one), (own, planted))
+                            )
                         ordered = np.sort(null.ravel())
                         hits = (own >= own[0]).sum(0) + len(ordered) - np.searchsorted(ordered, own[0])
                         power[name][i].append(float((hits / (76 * 256) <= 0.05 / 425).mean()))

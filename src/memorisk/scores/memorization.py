@@ -108,8 +108,7 @@ def loss_gap(loss_a: ArrayLike, loss_b: ArrayLike) -> FloatArray:
 def memorization(gap: ArrayLike, sign: ArrayLike) -> FloatArray:
     """Memorization score, `M(x) = mean over seeds with sigma_s(x) != 0 of sigma_s(x) D_s(x)`.
 
-    Seeds are added one after another, in order, so that M equals bit for bit the unflipped statistic of
-    `memorisk.statistics.memorization.nulls`.
+    Seeds are added one after another, in order.
 
     Args:
         gap: `[S, N]` loss gaps D_s; NaN is allowed where `sign` is 0.

@@ -1,6 +1,6 @@
 """Randomization: sign flips, permutations that keep classes and groups together, and balanced random halves.
 
-**Sign flips.** Units of several images and their sign flips: the machinery under `memorization.nulls`, with no
+**Sign flips.** Units of several images and their sign flips: the machinery under `memorization.sign_flips`, with no
 statistics of its own.
 
 Values are added seed by seed in one fixed order with elementwise operations only. A matrix product would be
@@ -76,10 +76,6 @@ class Units:
     def n_seeds(self) -> int:
         """Return the number of seeds, scored or not."""
         return len(self.gap)
-
-    def restrict(self, pattern: NDArray[np.bool_]) -> "Units":
-        """The same units in the seeds of the pattern only."""
-        return Units(self.ids, self.sizes, self.scored[:, pattern], self.gap[pattern], self.unit_of)
 
     def take(self, members: IntArray, pattern: NDArray[np.bool_]) -> "Units":
         """The given units (sorted positions) in the seeds of the pattern."""
@@ -196,51 +192,6 @@ def flipped_sums(signs: FloatArray, gap: FloatArray) -> FloatArray:
     for column, gap_s in zip(signs.T, gap, strict=True):
         total += column[:, None] * gap_s
     return total
-
-
-def typical_error(gap: FloatArray) -> float:
-    """Return the offset of the standard error of a studentized gap, `0.15 + median over images of sqrt(mean D^2 / S)`.
-
-    Without it an image whose few seeds happen to agree would rank above one with a large gap. The median is the
-    standard error of unseen images, so that the offset grows with the noise of trainings; it does not change with
-    flips. 0.15 nats keep it from vanishing where most images are learned without effort.
-
-    Chosen by simulation among eight (`recipes/verdict_truth.py --offsets`): over four kinds of noise at three scales,
-    16 models find one patient at 2 nats with probability 0.53 (the median alone 0.51, the mean 0.43). 0.15 alone does
-    as well on average, but loses most where all images are noisy alike.
-
-    Args:
-        gap: `[S, J]` loss gaps of unseen images, in nats.
-
-    Source:
-        METHODS section 6, "Ranking"; the form is that of Tusher, Tibshirani and Chu (2001).
-    """
-    if not gap.size:
-        return 0.15
-    return 0.15 + float(np.median(np.sqrt(np.mean(gap**2, axis=0) / len(gap))))
-
-
-def studentized(total: FloatArray, gap: FloatArray, offset: float) -> FloatArray:
-    """Mean over seeds over its standard error and the offset, of flipped sums.
-
-    `t = m / (sqrt((q - m^2) / (S - 1)) + offset)` with `m = total / S` and `q = mean over s of D_s^2`, which no flip
-    changes. With one seed the error is 0.
-
-    Args:
-        total: `[flips, I]` sums over seeds of flipped gaps.
-        gap: `[S, I]` the gaps.
-        offset: `typical_error`, in nats.
-
-    Returns:
-        `[flips, I]`.
-    """
-    n_seeds = len(gap)
-    squares = np.zeros(gap.shape[1])
-    for row in gap:
-        squares += row * row
-    mean = total / n_seeds
-    spread = np.maximum(squares / n_seeds - mean * mean, 0.0)
-    return mean / (np.sqrt(spread / max(n_seeds - 1, 1)) + offset)
 
 
 EXACT_LIMIT = 50_000

@@ -20,7 +20,7 @@ from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.classifier.trainings import score_logits
 from memorisk.images.manifest import Manifest
 from memorisk.report.result import Result
-from memorisk.statistics.memorization.nulls import sign_flip_p_values
+from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
 from memorisk.studies.rare_distinctive.rarity_cells import cell_from_run
 from memorisk.training.engine.data import build_targets
 

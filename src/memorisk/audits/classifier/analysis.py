@@ -46,7 +46,7 @@ from memorisk.statistics.verdicts.attack_verdict import attack_findings, passed_
 from memorisk.statistics.verdicts.check_wording import findings as check_findings
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.independent_draws import ROLES_LEVEL, exchanged_roles, independent_draws
-from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER, POWER
+from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER, POWER, STRATA
 from memorisk.statistics.verdicts.verdict import (
     PASS,
     UNDECIDED,
@@ -56,6 +56,7 @@ from memorisk.statistics.verdicts.verdict import (
     Finding,
     UnitNames,
     decide,
+    noticeable_by_stratum,
 )
 
 NOT_RANDOM = Finding(
@@ -82,6 +83,8 @@ PER_CLASS = (
     *(
         "room",
         "noticeable_gap",
+        "noticeable_stratum",
+        *(f"noticeable_gap_{stratum}" for stratum in STRATA),
         "noticeable_power",
         "noticeable_low",
         "noticeable_high",
@@ -268,6 +271,8 @@ def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> Noticeable
     return Noticeable(
         gap_nats=row["noticeable_gap"],
         label=row["label"],
+        stratum=row["noticeable_stratum"],
+        strata=noticeable_by_stratum(per_class),
         power=row["noticeable_power"],
         low=row["noticeable_low"],
         high=row["noticeable_high"],

@@ -106,6 +106,10 @@ class Noticeable:
     gap_nats: Annotated[float, Key("gap")]
     """NaN or infinite where no simulated gap is found often enough."""
     label: str = ""
+    stratum: str = ""
+    """Patients of this class among whom least is noticed (`noticeable_gap.STRATA`)."""
+    strata: dict[str, float] = field(default_factory=dict)
+    """Gap of each stratum in the class where least of it is noticed, in nats."""
     power: float = nan
     low: float = nan
     high: float = nan

@@ -68,7 +68,8 @@ def _noticed(reading: ResultView) -> list[str]:
 
     told, units, found = [], reading.summary.units, reading.summary.noticeable
     if found is not None:
-        text = power_sentence(found.gap_nats, found.simulated, units, one_line(found.label, 40))
+        label = one_line(found.label, 40)
+        text = power_sentence(found.gap_nats, found.simulated, units, label, found.stratum, found.strata)
         told.append(f"{UNFLAGGED.format(unit=units.one)}{text}" if reading.status == "fail" else text)
     if untested := reading.untestable()["label"].tolist():
         named = ", ".join(one_line(label, 40) for label in untested[:MOST_NAMED])

@@ -1,20 +1,27 @@
-"""The noticeable gap of a class: the smallest gap of a single patient that its list finds with probability 0.8.
+"""The noticeable gap of a class: the smallest gap of any single patient that its list finds with probability 0.8.
 
-METHODS section 6, "Classifier". The power of the list is measured on simulated patients of known gap: unseen test
-groups of the class, to whose differences over seeds a gap is added. They are ranked as canaries are
-(`memorization.nulls`) and count as found where a list finds them alone, with the only small p-value of the class.
+METHODS section 6, "Classifier" and "Third form". The power of the list is measured on simulated patients of known gap:
+patients of the class whose gaps over seeds get random signs, which is what they are without memorization, and a gap on
+one image. They are ranked as canaries are (`memorization.sign_flips`) and count as found where a list finds them
+alone, with the only small p-value of the class. The noticeable gap is the largest of those of the strata: patients
+with one image, with 2 to 9, with 10 and more, and the tenth whose gaps are largest.
 
-Two readings of METHODS:
+Three readings of METHODS:
 
+* Simulated patients are made of the scored ones, not of unseen ones: power is that for the very patients who are
+  judged, and no stratum that was scored is without patients to measure it on. The gaps of a remembered patient who is
+  not on the list count as noise, so that the power is too small, never too large.
 * The gap's shape over seeds is always that of `GAP_SHAPE`. METHODS takes the shape of this run's highest canaries
   where there are any; but only a list shows whose gap is real, and an audit that lists somebody has failed.
   Unlisted maxima have the shape of noise.
 * The gap is on one image of the patient. M of a patient is the maximum over the patient's images, so that one
   remembered image is the hardest case.
+
+The `paper` design has no flips: its simulated patients are made of unseen ones.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
@@ -22,8 +29,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.statistics.memorization.nulls import MAX_DRAWS, Null, comparison_sizes
-from memorisk.statistics.randomization import FloatArray, IntArray, Units, make_units, plan_flips, typical_error
+from memorisk.statistics.memorization.nulls import comparison_sizes, unit_p_values
+from memorisk.statistics.memorization.sign_flips import (
+    MAX_DRAWS,
+    FlipNull,
+    flip_null,
+    gap_statistic,
+    joined_units,
+    least_total,
+)
+from memorisk.statistics.randomization import FloatArray, IntArray, Units, flip_blocks, plan_flips
 
 POWER = 0.8
 """Probability with which the noticeable gap is found: four of five cases."""
@@ -51,6 +66,17 @@ N_DRAWS = 500
 MAX_SEEDS = 32
 """Largest number of seeds that `seeds_needed` tries: 64 models."""
 
+SIZES = {"one": (1, 1), "few": (2, 9), "many": (10, math.inf)}
+"""Strata of patients by their number of images in the class, with the least and the largest number."""
+
+NOISIEST, EVERY = "noisiest", "every"
+"""Stratum of the `NOISIEST_SHARE` of the patients with the largest gaps, and that of all patients."""
+
+NOISIEST_SHARE = 0.1
+
+STRATA = (EVERY, *SIZES, NOISIEST)
+"""Names of all strata, in the order in which they are shown."""
+
 _MOST_PATTERNS = 8
 """Patterns of missing seeds that are drawn; each needs a null distribution of its own."""
 
@@ -60,56 +86,87 @@ _FEWEST_FLIPS, _ENOUGH_ROOM = 2**12, 32
 
 @dataclass(frozen=True)
 class ClassList:
-    """The data of one class's list: unseen test groups, scored groups and the level."""
+    """The data of one class's list: scored and unseen groups with their gaps, and the level."""
 
-    test: Units
-    """Unseen test groups, with all seeds."""
-    scored: NDArray[np.bool_]
-    """`[U, S]` whether each scored group was scored in each seed."""
-    sizes: IntArray
-    """`[U]` number of images of each scored group."""
+    units: Units
+    """Scored groups, then unseen ones; in the `paper` design their means over seeds are the gaps of one seed."""
+    n_scored: int
+    """Number of scored groups."""
     level: float
     """Level of the class, q / C, with C the number of classes that have a list."""
     flip: bool = True
     """Whether signs may be flipped; False in the `paper` design, whose roles are not symmetric."""
+    listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """`[n_scored]` groups on the list, which leave the null of the others; empty for none."""
+
+    @property
+    def null_groups(self) -> NDArray[np.bool_]:
+        """`[U]` which groups are the null of an unlisted one."""
+        unseen = np.arange(len(self.units.ids)) >= self.n_scored
+        if not self.flip:
+            return unseen
+        return unseen | ~np.append(self.listed, np.zeros(len(self.units.ids) - len(self.listed), dtype=bool))
 
     def flips(self, n_seeds: int) -> tuple[int, bool]:
         """Count the flips of a p-value over this many seeds, and say whether these are all (`flips.plan_flips`)."""
-        if not self.flip:
-            return 1, True
-        return plan_flips(n_seeds, int(self.sizes.sum()) + len(self.test.unit_of), MAX_DRAWS, 0)
+        return plan_flips(n_seeds, len(self.units.unit_of), MAX_DRAWS, 0) if self.flip else (1, True)
 
 
 @dataclass(frozen=True)
-class NoticeableGap:
-    """The noticeable gap of a class, with the power at this gap."""
+class StratumGap:
+    """The noticeable gap of some patients of a class, with the power at this gap."""
 
+    stratum: str
+    """Which patients: a key of `SIZES`, `NOISIEST` or `EVERY`."""
+    n_groups: int
+    """Number of patients of whom simulated ones are made, the independent units."""
     gap: float
     """Smallest mean gap in nats that is found with probability `POWER`; infinite where no gap up to 16 nats is."""
     power: float
     """Probability with which this gap is found; where no gap is, that of 16 nats. NaN without a list."""
     low: float
-    """Lower 95 % limit of the power over simulated patients (Clopper-Pearson; not over other test groups)."""
+    """Lower 95 % limit of the power over simulated patients (Clopper-Pearson; not over other patients)."""
     high: float
     """Upper limit."""
+
+
+@dataclass(frozen=True)
+class NoticeableGap:
+    """The noticeable gap of a class: that of the stratum in which least is noticed."""
+
     room: float
     """Room of the class (`room`)."""
     n_draws: int
-    """Number of simulated patients."""
-    n_test: int
-    """Number of unseen test groups behind them, the independent units."""
+    """Number of simulated patients in each stratum."""
+    strata: tuple[StratumGap, ...]
+    """Each stratum that has scored patients; empty without room."""
+
+    @property
+    def worst(self) -> StratumGap:
+        """The stratum with the largest noticeable gap, and the least power among equals."""
+        nan = float("nan")
+        none = StratumGap(EVERY, 0, math.inf, nan, nan, nan)
+        return max(self.strata, key=lambda s: (s.gap, -s.power), default=none)
 
 
 def class_list(
-    test_gap: ArrayLike, test_unit: ArrayLike, sign: ArrayLike, unit: ArrayLike, level: float, *, flip: bool = True
+    gap: ArrayLike,
+    sign: ArrayLike,
+    unit: ArrayLike,
+    test_gap: ArrayLike,
+    test_unit: ArrayLike,
+    level: float,
+    *,
+    flip: bool = True,
 ) -> ClassList:
     """Collect the data of one class's list from the arrays that give its p-values.
 
     Args:
-        test_gap: `[S, J]` loss gaps of the class's test images; in the `paper` design `[1, J]`, their means over seeds.
-        test_unit: `[J]` group of each test image.
-        sign: `[S, I]` membership of the class's scored images, as in `nulls.sign_flip_p_values`.
+        gap: `[S, I]` loss gaps of the class's scored images; in the `paper` design `[1, I]`, their means over seeds.
+        sign: `[S, I]` membership, as in `sign_flips.sign_flip_p_values`.
         unit: `[I]` group of each scored image.
+        test_gap: `[S, J]` gaps of the class's test images.
+        test_unit: `[J]` group of each test image.
         level: Level of the class, q / C.
         flip: Whether signs may be flipped; False in the `paper` design.
 
@@ -118,75 +175,99 @@ def class_list(
     """
     if not 0 < level < 1:
         raise InputError(f"the level of a class's list is {level}; give a share between 0 and 1")
-    tests = make_units("test", test_gap, test_unit)
-    s = np.asarray(sign)
-    scored = make_units("canary", np.zeros(s.shape), unit, sign=s, n_seeds=tests.n_seeds)
-    some = scored.scored.any(axis=1)
-    return ClassList(tests, scored.scored[some], scored.sizes[some], level, flip)
+    units = joined_units(gap, sign, unit, test_gap, test_unit)
+    some = np.asarray(units.scored.any(axis=1))
+    n_scored = int(some[: len(np.unique(np.asarray(unit)))].sum())
+    return ClassList(units.take(np.flatnonzero(some), np.ones(units.n_seeds, dtype=bool)), n_scored, level, flip)
 
 
 def room(listing: ClassList, n_seeds: int | None = None) -> float:
-    """Compute the room of a class: the level of a single patient over the smallest p-value, `q / C (n + 1) 2^S / m`.
+    """Compute the room of a class: the level of a single patient over the smallest p-value, `q / C n 2^S / m`.
 
-    n are the test groups, m the scored groups, S the seeds. With unequal groups or missing seeds each scored group has
-    its own smallest p-value; the room is then the value that at least four of five groups reach (`POWER`).
+    n are the groups of the null, m the scored groups, S the seeds. With missing seeds, and with unequal groups in the
+    `paper` design, each scored group has its own smallest p-value; the room is then the value that at least four of
+    five groups reach (`POWER`).
 
     Args:
         listing: Data of the class's list.
         n_seeds: Number of seeds to compute the room for; the audit's own if not given.
 
     Returns:
-        The room; a class is testable from `MIN_ROOM` on. 0 without scored groups.
+        The room; a class is testable from `MIN_ROOM` on. 0 without scored or without unseen groups.
 
     Source:
-        METHODS section 6, "Room".
+        METHODS section 6, "Room"; n as in `memorization.sign_flips`.
     """
-    m = len(listing.sizes)
-    if not m:
+    m, units = listing.n_scored, listing.units
+    if not m or m == len(units.ids):
         return 0.0
-    size = comparison_sizes(listing.sizes, listing.test.sizes)
-    n_compared = (listing.test.sizes >= size[:, None]).sum(1)
-    missing = (~listing.scored).sum(1)
-    own = listing.test.n_seeds if n_seeds is None else n_seeds
-    seeds = np.maximum(own - missing, 1)
-    counts, back = np.unique(seeds, return_inverse=True)
-    flips = np.array([listing.flips(int(s))[0] for s in counts], dtype=np.float64)[back]
-    parts = -(-listing.sizes // size)
-    rooms = listing.level * (n_compared + 1) * flips / (parts * m)
+    own = units.n_seeds if n_seeds is None else n_seeds
+    scored = units.scored[:m]
+    seeds, back = np.unique((~scored).sum(1), return_inverse=True)
+    flips = np.array([listing.flips(max(own - int(n), 1))[0] for n in seeds], dtype=np.float64)[back]
+    if listing.flip:
+        patterns, of_group = np.unique(scored, axis=0, return_inverse=True)
+        others = units.scored[listing.null_groups]
+        compared = np.array([others[:, pattern].all(axis=1).sum() for pattern in patterns])[of_group.ravel()]
+        rooms = listing.level * compared * flips / m
+    else:
+        sizes, tests = units.sizes[:m], units.sizes[m:]
+        size = comparison_sizes(sizes, tests)
+        rooms = listing.level * ((tests >= size[:, None]).sum(1) + 1) / (-(-sizes // size) * m)
     return float(np.sort(rooms)[int((1 - POWER) * m + 1e-9)])
 
 
 def noticeable_gap(listing: ClassList, *, seed: int, n_draws: int = N_DRAWS) -> NoticeableGap:
-    """Compute the smallest gap that the list of a class finds with probability `POWER`, by simulation.
+    """Compute the smallest gap that the list of a class finds with probability `POWER`, in each stratum, by simulation.
 
-    A simulated patient is an unseen group: its differences get a random sign a seed, and one of its images a gap drawn
-    from `GAP_SHAPE`; it lacks the seeds that a random scored group lacks. It is found where its p-value is at most
-    `level / m`, so that it would be on the list alone. All gaps use the same draws, so that the power increases with
-    the gap but for the gap's shape; the smallest gap is found by bisection of `GAPS`.
+    A simulated patient is a patient of the stratum whose gaps get a random sign in each seed, and one of whose images
+    gets a gap drawn from `GAP_SHAPE`. It is found where its p-value is at most `level / m`, so that it would be on the
+    list alone. All gaps use the same draws, so that the power increases with the gap but for the gap's shape; the
+    smallest gap is found by bisection of `GAPS`.
 
     Args:
         listing: Data of the class's list.
         seed: Seed of the draws.
-        n_draws: Number of simulated patients.
+        n_draws: Number of simulated patients in each stratum.
 
     Returns:
-        The gap with its power; infinite where the room is below `MIN_ROOM` or no gap is found often enough.
+        The gaps with their power; no stratum where the room is below `MIN_ROOM`.
 
     Source:
-        METHODS section 6, "Noticeable gap X".
+        METHODS section 6, "Noticeable gap X" and "Third form".
     """
-    nan, n_test, space = float("nan"), len(listing.test.ids), room(listing)
-    if not n_test or space < MIN_ROOM:
-        return NoticeableGap(math.inf, nan, nan, nan, space, 0, n_test)
-    low, high = 0, len(GAPS) - 1
-    powers = {high: power(listing, float(GAPS[high]), seed=seed, n_draws=n_draws)}
-    while powers[high] >= POWER and low < high:
-        middle = (low + high) // 2
-        powers[middle] = power(listing, float(GAPS[middle]), seed=seed, n_draws=n_draws)
-        low, high = (low, middle) if powers[middle] >= POWER else (middle + 1, high)
-    share = clopper_pearson(round(powers[high] * n_draws), n_draws)
-    gap = float(GAPS[high]) if powers[high] >= POWER else math.inf
-    return NoticeableGap(gap, powers[high], share.low, share.high, space, n_draws, n_test)
+    space = room(listing)
+    if space < MIN_ROOM:
+        return NoticeableGap(space, 0, ())
+    simulator = _Simulator(listing, seed, n_draws)
+    return NoticeableGap(space, n_draws, tuple(simulator.stratum_gap(name) for name in strata(listing)))
+
+
+def strata(listing: ClassList) -> dict[str, IntArray]:
+    """Name the strata that have scored groups, each with the groups of which its simulated patients are made.
+
+    Args:
+        listing: Data of the class's list.
+
+    Returns:
+        `EVERY`, the strata of `SIZES` where there is more than one, and `NOISIEST`; positions in `listing.units`.
+    """
+    units, scored = listing.units, np.arange(len(listing.units.ids)) < listing.n_scored
+    judged = scored & listing.null_groups if listing.flip else scored
+    sources = judged if listing.flip else ~scored
+    groups = {EVERY: np.flatnonzero(sources)}
+    by_size = {}
+    for name, (least, most) in SIZES.items():
+        within = (units.sizes >= least) & (units.sizes <= most)
+        if (judged & within).any():
+            by_size[name] = np.flatnonzero(sources & within)
+    if len(by_size) > 1:
+        groups |= by_size
+    squares = np.bincount(units.unit_of, weights=np.square(units.gap).mean(axis=0), minlength=len(units.ids))
+    size = (squares / units.sizes)[groups[EVERY]]
+    n = math.ceil(NOISIEST_SHARE * len(size))
+    groups[NOISIEST] = np.sort(groups[EVERY][np.argsort(-size, kind="stable")[:n]])
+    return groups
 
 
 def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, n_seeds: int | None = None) -> float:
@@ -203,27 +284,16 @@ def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, 
     Returns:
         Share of the simulated patients that are found.
     """
-    rng, space = np.random.default_rng([seed, 23]), room(listing, n_seeds)
-    if not space or not len(listing.test.ids):
+    if not room(listing, n_seeds):
         return 0.0
-    patterns = listing.scored[rng.integers(len(listing.scored), size=_MOST_PATTERNS)]
-    if (listing.scored == listing.scored[0]).all():
-        patterns = listing.scored[:1]
-    shares = []
-    parts = np.diff(np.arange(len(patterns) + 1) * n_draws // len(patterns))
-    for pattern, n in zip(patterns, parts, strict=True):
-        seeds = np.flatnonzero(pattern)
-        if n_seeds is not None:  # as many seeds are missing as in the audit
-            seeds = rng.choice(seeds, size=max(n_seeds - int((~pattern).sum()), 1))
-        shares.append(_listed(listing, space, seeds, gap, int(n), rng).sum())
-    return float(sum(shares) / n_draws)
+    return _Simulator(listing, seed, n_draws, n_seeds).power(EVERY, gap)
 
 
 def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 200) -> int | None:
-    """Compute the number of seeds with which the class has room and its list finds this gap with power `PASS_POWER`.
+    """Compute the number of seeds with which the class has room and its list finds this gap as a pass needs it.
 
-    The power must exceed `PASS_POWER` by two Monte Carlo standard errors, since the audit with more seeds has noise of
-    its own.
+    That is with power `PASS_POWER` over all patients and `POWER` in each stratum, each exceeded by two Monte Carlo
+    standard errors, since the audit with more seeds has noise of its own.
 
     Args:
         listing: Data of the class's list.
@@ -234,16 +304,26 @@ def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 20
     Returns:
         A number larger than the audit's; None where `MAX_SEEDS` are too few, or where more seeds give no more flips.
     """
-    if not len(listing.test.ids) or not len(listing.sizes) or not listing.flip:
+    if not listing.flip or not room(listing):
         return None
-    low = listing.test.n_seeds + 1
-    high, enough = max(MAX_SEEDS, low), PASS_POWER + 2 * math.sqrt(PASS_POWER * (1 - PASS_POWER) / n_draws)
+    low = listing.units.n_seeds + 1
+    high = max(MAX_SEEDS, low)
     while room(listing, low) < MIN_ROOM:
         if low == high:
             return None
         low += 1
+
+    def enough(n_seeds: int) -> bool:
+        """Say whether this many seeds suffice in every stratum."""
+        simulator = _Simulator(listing, seed, n_draws, n_seeds)
+        wanted = {name: PASS_POWER if name == EVERY else POWER for name in strata(listing)}
+        return all(
+            simulator.power(name, gap) >= share + 2 * math.sqrt(share * (1 - share) / n_draws)
+            for name, share in wanted.items()
+        )
+
     step, tried = 0, low
-    while power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=tried) < enough:
+    while not enough(tried):
         if tried == high:
             return None
         low, step = tried + 1, max(2 * step, 1)
@@ -251,8 +331,7 @@ def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 20
     high = tried
     while low < high:
         middle = (low + high) // 2
-        power_here = power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=middle)
-        low, high = (low, middle) if power_here >= enough else (middle + 1, high)
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
     return high
 
 
@@ -274,55 +353,128 @@ def gap_profiles(gap: float, uniform: ArrayLike, present: ArrayLike) -> FloatArr
     return np.where(np.asarray(present) < zero, 0.0, values)
 
 
-def _listed(
-    listing: ClassList, space: float, seeds: IntArray, gap: float, n_draws: int, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Simulate n patients that are scored in these seeds, and say which the list finds; space is the `room`."""
-    tests, n_seeds = listing.test, len(seeds)
-    unseen = Units(tests.ids, tests.sizes, tests.scored[:, seeds], tests.gap[seeds], tests.unit_of)
-    n_flips, exact = listing.flips(n_seeds)
-    part = max(_FEWEST_FLIPS, int(n_flips * _ENOUGH_ROOM / space))
-    if n_flips > part:
-        n_flips, exact = part, False
-    null = Null(unseen, typical_error(unseen.gap) if listing.flip else None, n_flips, exact, seed=0)
+@dataclass(frozen=True)
+class _SeedPattern:
+    """The null of patients whom the same seeds scored, and what a list allows."""
 
-    patient = rng.integers(len(tests.ids), size=n_draws)
-    k = tests.sizes[patient]
-    side = rng.choice([-1.0, 1.0], size=(n_draws, n_seeds)) if listing.flip else np.ones((n_draws, n_seeds))
-    by_unit = np.argsort(tests.unit_of, kind="stable")
-    first = np.searchsorted(tests.unit_of[by_unit], patient)
-    draw = np.repeat(np.arange(n_draws), k)  # [rows] each image of each simulated patient
-    image = by_unit[np.repeat(first, k) + np.arange(len(draw)) - np.repeat(np.cumsum(k) - k, k)]
-    rows = unseen.gap[:, image].T * side[draw]  # [rows, S]
-    remembered = np.cumsum(k) - k + (rng.random(n_draws) * k).astype(np.int64)  # the row with the gap
-    profile = gap_profiles(gap, *rng.random((2, n_draws, n_seeds)))
-    rows[remembered] += profile if listing.flip else profile.mean(axis=1, keepdims=True)
-
-    identity = np.ones((1, n_seeds))
-    observed = np.full(n_draws, -np.inf)
-    np.maximum.at(observed, draw, null.ranked(identity, rows.T)[0])
-    size = comparison_sizes(k, tests.sizes)
-    hits = null.hits(observed, size)
-    reachable = null.ranked(identity, np.abs(rows).T)[0] >= observed[draw]
-    np.add.at(hits, draw[reachable], _own_hits(null, rows[reachable], observed[draw[reachable]]))
-    n_compared = (tests.sizes >= size[:, None]).sum(1)
-    p = -(-k // size) * hits / ((n_compared + 1.0) * n_flips)
-    return p <= listing.level / len(listing.sizes) * (1 + 1e-12)
+    null: FlipNull
+    place: IntArray
+    """`[N]` position in the class's units of each unit of the null."""
+    hits: float
+    """Number of flipped statistics that may reach a patient who is listed alone."""
+    tail: FloatArray
+    """Largest flipped statistics, ascending: more than a single patient and the allowed hits together."""
 
 
-def _own_hits(null: Null, rows: FloatArray, observed: FloatArray) -> FloatArray:
+class _Simulator:
+    """Simulated patients of a class, and which of them its list finds."""
+
+    def __init__(self, listing: ClassList, seed: int, n_draws: int, n_seeds: int | None = None) -> None:
+        self.listing, self.seed, self.n_draws, self.n_seeds = listing, seed, n_draws, n_seeds
+        self.groups = strata(listing)
+        self._patterns: dict[bytes, _SeedPattern] = {}
+
+    def stratum_gap(self, stratum: str) -> StratumGap:
+        """Find the noticeable gap of a stratum by bisection."""
+        low, high, nan = 0, len(GAPS) - 1, float("nan")
+        n = len(self.groups[stratum])
+        if not n:
+            return StratumGap(stratum, 0, math.inf, nan, nan, nan)
+        powers = {high: self.power(stratum, float(GAPS[high]))}
+        while powers[high] >= POWER and low < high:
+            middle = (low + high) // 2
+            powers[middle] = self.power(stratum, float(GAPS[middle]))
+            low, high = (low, middle) if powers[middle] >= POWER else (middle + 1, high)
+        share = clopper_pearson(round(powers[high] * self.n_draws), self.n_draws)
+        gap = float(GAPS[high]) if powers[high] >= POWER else math.inf
+        return StratumGap(stratum, n, gap, powers[high], share.low, share.high)
+
+    def power(self, stratum: str, gap: float) -> float:
+        """Compute the share of simulated patients of a stratum that the list finds at this gap."""
+        groups, rng = self.groups[stratum], np.random.default_rng([self.seed, 23])
+        if not len(groups):
+            return 0.0
+        if not self.listing.flip:
+            return float(self._found_without_flips(rng.choice(groups, self.n_draws), gap, rng).mean())
+        scored = self.listing.units.scored
+        patterns = np.unique(scored[groups], axis=0)
+        if len(patterns) > 1:
+            patterns = scored[rng.choice(groups, _MOST_PATTERNS)]
+        parts = np.diff(np.arange(len(patterns) + 1) * self.n_draws // len(patterns))
+        found = 0
+        for pattern, n in zip(patterns, parts, strict=True):
+            alike = groups[scored[np.ix_(groups, pattern)].all(axis=1)]
+            found += int(self._found(self._of_seeds(pattern), rng.choice(alike, n), gap, rng).sum())
+        return found / self.n_draws
+
+    def _of_seeds(self, pattern: NDArray[np.bool_]) -> _SeedPattern:
+        """Prepare the null of a pattern of seeds, or take the one that is there."""
+        if (key := pattern.tobytes()) not in self._patterns:
+            units, seeds = self.listing.units, np.flatnonzero(pattern)
+            if self.n_seeds is not None:  # as many seeds are missing as in the audit
+                n = max(self.n_seeds - int((~pattern).sum()), 1)
+                seeds = np.random.default_rng([self.seed, 29]).choice(seeds, size=n)
+            place = np.flatnonzero(self.listing.null_groups & units.scored[:, pattern].all(axis=1))
+            share = self.listing.level / self.listing.n_scored * len(place)
+            flips = self.listing.flips(len(seeds))[0]
+            most = max(_FEWEST_FLIPS, int(_ENOUGH_ROOM / share))
+            null = flip_null(units.take(place, np.asarray(seeds)), most_flips=most)
+            hits = share * null.flips * (1 + 1e-12) if null.flips < flips else share * flips * (1 + 1e-12)
+            tail = null.largest(int(hits) + 1 + null.flips)
+            self._patterns[key] = _SeedPattern(null, place, hits, tail)
+        return self._patterns[key]
+
+    def _found(
+        self, pattern: _SeedPattern, groups: IntArray, gap: float, rng: np.random.Generator
+    ) -> NDArray[np.bool_]:
+        """Say which of these groups, each with random signs and a gap on one image, the list finds."""
+        null, n, n_seeds = pattern.null, len(groups), len(pattern.null.units.gap)
+        unit = np.searchsorted(pattern.place, groups)
+        image, draw, first = _images(null.units, unit)
+        noise = null.units.gap[:, image].T
+        rows = noise * rng.choice([-1.0, 1.0], size=(n, n_seeds))[draw]
+        k = null.units.sizes[unit]
+        rows[first + (rng.random(n) * k).astype(np.int64)] += gap_profiles(gap, *rng.random((2, n, n_seeds)))
+        observed = np.full(n, -np.inf)
+        np.maximum.at(observed, draw, null.of_images(np.ones((1, n_seeds)), rows.T)[0])
+        value = observed[draw]
+        own, before = (np.bincount(draw, _own_hits(null, part, value), minlength=n) for part in (rows, noise))
+        others = len(pattern.tail) - np.searchsorted(pattern.tail, null.in_terms_of_one(observed, k))
+        return np.maximum(others - before, 0) + own <= pattern.hits
+
+    def _found_without_flips(self, groups: IntArray, gap: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Say which of these unseen groups, each with a gap on one image, a list without flips finds."""
+        units, n = self.listing.units, len(groups)
+        image, draw, first = _images(units, groups)
+        score = units.gap[0, image].copy()
+        remembered = first + (rng.random(n) * units.sizes[groups]).astype(np.int64)
+        score[remembered] += gap_profiles(gap, *rng.random((2, n, 1))).mean(axis=1)
+        tests = units.unit_of >= self.listing.n_scored
+        p = unit_p_values(score, draw, units.gap[0, tests], units.unit_of[tests]).p_value
+        return p <= self.listing.level / self.listing.n_scored * (1 + 1e-12)
+
+
+def _images(units: Units, unit: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """For `[n]` units: the images of each in turn, which of the n each belongs to, and where each unit's begin."""
+    by_unit = np.argsort(units.unit_of, kind="stable")
+    k = units.sizes[unit]
+    draw, begin = np.repeat(np.arange(len(unit)), k), np.cumsum(k) - k
+    first = np.searchsorted(units.unit_of[by_unit], unit)
+    return by_unit[np.repeat(first - begin, k) + np.arange(len(draw))], draw, begin
+
+
+def _own_hits(null: FlipNull, rows: FloatArray, observed: FloatArray) -> FloatArray:
     """Count the flips of each image's own gaps `[R, S]` that reach the observed statistic `[R]`: `[R]` counts.
 
-    The images of a patient are counted one by one, so that a flip counts twice where two of them reach: the count is
-    then too large and the power too small, never too large.
+    The images of a patient are counted one by one, so that a flip counts twice where two of them reach.
     """
-    n_seeds, total = rows.shape[1], observed
-    if null.offset is not None:  # the sum at which `flips.studentized` is what was observed
-        square, error = observed**2 / max(n_seeds - 1, 1), observed * null.offset
-        root = np.sqrt(np.maximum((1 + square) * square * np.mean(rows**2, axis=1) - square * error**2, 0.0))
-        total = n_seeds * (error + root) / (1 + square)
-    limit = np.where(observed > 0, total * (1 - 1e-9), -np.inf)  # a sum of 64 terms rounds by less than 1e-13
     hits = np.zeros(len(rows))
-    for signs in null.blocks(len(rows)):
-        hits += (signs @ rows.T >= limit).sum(0)
+    most = gap_statistic(np.abs(rows).sum(axis=1)[None], rows.T, null.offset, null.weight)[0]
+    near = np.flatnonzero(most >= observed * (1 - 1e-9))
+    if not len(near):
+        return hits
+    total = least_total(observed[near], rows[near].T, null.offset, null.weight)
+    limit = np.where(observed[near] > 0, total * (1 - 1e-9), -np.inf)  # a sum of 64 terms rounds by less than 1e-13
+    for signs in flip_blocks(rows.shape[1], null.flips, null.exact, null.seed, width=len(near)):
+        hits[near] += (signs @ rows[near].T >= limit).sum(axis=0)
     return hits

@@ -16,12 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple_testing import DEFAULT_Q
-from memorisk.statistics.verdicts.noticeable_gap import GAPS, MAX_SEEDS, MIN_ROOM, PASS_POWER
+from memorisk.statistics.verdicts.noticeable_gap import EVERY, GAPS, MAX_SEEDS, MIN_ROOM, PASS_POWER, STRATA
 from memorisk.statistics.verdicts.tiers import (
     GATES,
     GRAVEST_FIRST,
@@ -44,8 +45,8 @@ MANY_FLAGGED = round(1 / VERDICT_LEVEL)
 """From so many on the list holds nine for each that chance explains: more models would change little."""
 
 COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
-"""What the table must have; `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` make the reasons more exact
-when present."""
+"""What the table must have; `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not`, `noticeable_stratum` and
+the noticeable gaps of the strata make the reasons more exact when present."""
 
 
 @dataclass(frozen=True)
@@ -173,13 +174,53 @@ def decide(
     simulated = None if chance is None or low is None or high is None else (chance, low, high)
     passed = [
         f"no {units.one} is flagged",
-        power_sentence(worst["noticeable_gap"], simulated, units, one_line(worst["label"], 80)),
+        power_sentence(
+            worst["noticeable_gap"],
+            simulated,
+            units,
+            one_line(worst["label"], 80),
+            str(worst.get("noticeable_stratum", "")),
+            noticeable_by_stratum(table),
+        ),
         f"the mean gap M of every class is below {GATES[gate]} nats, by the upper limit of its interval",
     ]
     return Decision(PASS, gate, passed, [], tiers)
 
 
-def power_sentence(gap: float, simulated: tuple[float, float, float] | None, units: UnitNames, label: str) -> str:
+def noticeable_by_stratum(per_class: pd.DataFrame) -> dict[str, float]:
+    """Take the noticeable gap of each stratum in the class where least of it is noticed.
+
+    Args:
+        per_class: Table with columns `noticeable_gap_STRATUM`, NaN where a class has nobody of a stratum.
+
+    Returns:
+        Gaps in nats by stratum, in the order of `STRATA`; without those that no class has.
+    """
+    columns = {stratum: f"noticeable_gap_{stratum}" for stratum in STRATA}
+    gaps = {
+        name: per_class[column].to_numpy(dtype=np.float64) for name, column in columns.items() if column in per_class
+    }
+    return {name: float(np.nanmax(gap)) for name, gap in gaps.items() if not np.isnan(gap).all()}
+
+
+def stratum_words(stratum: str, units: UnitNames) -> str:
+    """Name the patients of a stratum in a sentence; empty for all of them, and for an unknown one."""
+    return {
+        "one": f"{units.many} with one image",
+        "few": f"{units.many} with 2 to 9 images",
+        "many": f"{units.many} with 10 or more images",
+        "noisiest": f"the tenth of the {units.many} with the noisiest gaps",
+    }.get(stratum, "")
+
+
+def power_sentence(
+    gap: float,
+    simulated: tuple[float, float, float] | None,
+    units: UnitNames,
+    label: str,
+    stratum: str = EVERY,
+    strata: Mapping[str, float] | None = None,
+) -> str:
     """Say in one sentence what the audit would have noticed of one patient; on the first screen of every report.
 
     Args:
@@ -187,9 +228,12 @@ def power_sentence(gap: float, simulated: tuple[float, float, float] | None, uni
         simulated: Power at the gap with its lower and upper limit, where known.
         units: What a group is called.
         label: The class in which least is noticed, as it may be shown.
+        stratum: Patients of this class among whom least is noticed.
+        strata: Gap of each stratum, in nats, where known.
     """
+    among = f", {words}" if (words := stratum_words(stratum, units)) else ""
     if not math.isfinite(gap):
-        return f"in class {label} a single {units.one} can go unnoticed, even if strongly remembered"
+        return f"in class {label}{among} a single {units.one} can go unnoticed, even if strongly remembered"
     limits = ""
     if simulated is not None:
         cases, low, high = (f"{100 * share:.0f}" for share in simulated)
@@ -197,9 +241,20 @@ def power_sentence(gap: float, simulated: tuple[float, float, float] | None, uni
     times = math.exp(gap)
     return (
         f"a single {units.one} with a gap of {gap:.2g} nats or more would have been noticed in at least four of five "
-        f"cases (class {label}, where least is noticed{limits}). At {gap:.2g} nats training on an image makes its "
-        f"right answer {times:{',.0f' if times >= 10 else '.2g'}} times as probable. Smaller gaps may be missed"
+        f"cases (class {label}{among}, where least is noticed{limits}). At {gap:.2g} nats training on an image makes "
+        f"its right answer {times:{',.0f' if times >= 10 else '.2g'}} times as probable. Smaller gaps may be missed"
+        f"{_by_stratum(strata or {}, units)}"
     )
+
+
+def _by_stratum(strata: Mapping[str, float], units: UnitNames) -> str:
+    """List from which gap on the patients of each stratum are noticed; empty where there is only one gap."""
+    parts = [
+        f"{words} from {gap:.2g} nats" if math.isfinite(gap) else f"{words} at no gap"
+        for stratum, gap in strata.items()
+        if (words := stratum_words(stratum, units))
+    ]
+    return f". By {units.one}: {', '.join(parts)}" if parts else ""
 
 
 def _after_flags(flagged: int, units: UnitNames) -> str:
@@ -296,6 +351,7 @@ def _doubts(row: dict[str, Any], gate: str, notice: float, units: UnitNames, fli
 def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
     """Return why a single patient of this class would not have been noticed; empty where one would have been."""
     reason, room, gap = row.get("why_not"), float(row["room"]), float(row["noticeable_gap"])
+    among = f", {words}" if (words := stratum_words(str(row.get("noticeable_stratum", "")), units)) else ""
     if isinstance(reason, str) and reason:
         return f" cannot be tested: {one_line(reason)}"
     if math.isnan(room):
@@ -309,11 +365,12 @@ def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
         )
     if math.isinf(gap):
         return (
-            f": no gap of a single {units.one} up to {GAPS[-1]:.0f} nats would have been noticed in four of five cases"
+            f"{among}: no gap of a single {units.one} up to {GAPS[-1]:.0f} nats would have been noticed in four of "
+            "five cases"
         )
     if gap > notice:
         return (
-            f": a single {units.one} would have been noticed in four of five cases only with a gap of "
+            f"{among}: a single {units.one} would have been noticed in four of five cases only with a gap of "
             f"at least {format_against_gates(gap, notice, kind='g')} nats; a pass needs {notice:g}"
         )
     chance = float(row["notice_power"])

@@ -141,7 +141,8 @@ def _noticeable_gap(reading: ResultView) -> list[Block]:
     missing: list[Block] = [Paragraph([told, *listed(untested), "."])] if untested else []
     if found is None:
         return missing
-    text = power_sentence(found.gap_nats, found.simulated, reading.summary.units, "\0")
+    units = reading.summary.units
+    text = power_sentence(found.gap_nats, found.simulated, units, "\0", found.stratum, found.strata)
     text = f"{wording.UNFLAGGED.format(unit=reading.unit)}{text}" if reading.status == "fail" else capitalized(text)
     before, _, after = text.partition("\0")
     return [Paragraph([before, Name(found.label), f"{after}."]), *missing]

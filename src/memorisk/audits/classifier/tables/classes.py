@@ -4,7 +4,8 @@ A class has its memorization, null, list and mean. The null is not pooled over c
 at nominal 5 % in rare classes and 4 % in common ones. `images` holds the images, `utility` the models' accuracy.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import nan
 
 import numpy as np
@@ -16,13 +17,15 @@ from memorisk.scores.memorization import group_table, memorization
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.copies.tails import CHANCE
 from memorisk.statistics.intervals import Interval, jackknife_interval, these_groups_interval, two_way_interval
-from memorisk.statistics.memorization.nulls import UnitPValues, sign_flip_p_values, unit_p_values
+from memorisk.statistics.memorization.nulls import UnitPValues, unit_p_values
+from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
 from memorisk.statistics.multiple_testing import FamilyLists, benjamini_hochberg, family_lists
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.noticeable_gap import (
     MIN_ROOM,
     PASS_POWER,
     POWER,
+    STRATA,
     ClassList,
     class_list,
     noticeable_gap,
@@ -53,6 +56,11 @@ class ListPower:
 
     room: float = nan
     gap_nats: float = nan
+    """In the stratum where least is noticed."""
+    stratum: str = ""
+    """That stratum (`noticeable_gap.STRATA`)."""
+    strata: Mapping[str, float] = field(default_factory=dict)
+    """Noticeable gap of each stratum that has scored patients, in nats."""
     power: float = nan
     low: float = nan
     high: float = nan
@@ -167,6 +175,8 @@ class ClassFindings:
             "prerequisite_p": self.prerequisite_p,
             "room": lists.power.room,
             "noticeable_gap": lists.power.gap_nats,
+            "noticeable_stratum": lists.power.stratum,
+            **{f"noticeable_gap_{stratum}": lists.power.strata.get(stratum, nan) for stratum in STRATA},
             "noticeable_power": lists.power.power,
             "noticeable_low": lists.power.low,
             "noticeable_high": lists.power.high,
@@ -260,12 +270,11 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
 def _list_data(evidence: Evidence, scored: np.ndarray, test: np.ndarray) -> ClassList:
     """Collect the data of a class's list; its level is divided among the classes later."""
     items, gap = evidence.items, evidence.gap
-    groups = items.group[test].astype(str), evidence.sign[:, scored], items.group[scored].astype(str)
-    if is_asymmetric(evidence):
-        some = np.ones((1, len(scored)))
-        mean = gap[:, test].mean(axis=0, keepdims=True)
-        return class_list(mean, groups[0], some, groups[2], VERDICT_LEVEL, flip=False)
-    return class_list(gap[:, test], *groups, VERDICT_LEVEL)
+    sign, flip = evidence.sign[:, scored], not is_asymmetric(evidence)
+    if not flip:
+        gap, sign = gap.mean(axis=0, keepdims=True), np.ones((1, len(scored)))
+    of_scored, of_test = items.group[scored].astype(str), items.group[test].astype(str)
+    return class_list(gap[:, scored], sign, of_scored, gap[:, test], of_test, VERDICT_LEVEL, flip=flip)
 
 
 def is_asymmetric(evidence: Evidence) -> bool:
@@ -320,7 +329,7 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
             n_flagged=lists.rejections[i].n_rejected,
             n_verdict_flagged=fixed.rejections[i].n_rejected,
             why_not=why_not,
-            power=_list_power(finding.listing, n_classes, options.notice, seed),
+            power=_list_power(finding.listing, fixed.rejections[i].rejected, n_classes, options.notice, seed),
             uneven=None if finding.listing is None else _uneven_check(finding.label, gaps, uneven, finding.sample),
             n_uneven=int(uneven.sum()),
         )
@@ -366,18 +375,29 @@ def _lists(findings: list[ClassFindings], level: float, correction: str) -> Fami
     return family_lists(p_values, [f.floor for f in findings], level, correction)
 
 
-def _list_power(listing: ClassList | None, n_classes: int, notice: float, seed: int) -> ListPower:
+def _list_power(listing: ClassList | None, listed: np.ndarray, n_classes: int, notice: float, seed: int) -> ListPower:
     """Compute the class's room and noticeable gap, and the number of models with which a pass is possible."""
     if listing is None:
         return ListPower()
-    shared = replace(listing, level=VERDICT_LEVEL / n_classes)
+    shared = replace(listing, level=VERDICT_LEVEL / n_classes, listed=listed)
     found = noticeable_gap(shared, seed=seed)
+    worst = found.worst
     asked = power(shared, notice, seed=seed) if found.room >= MIN_ROOM else nan
     seeds = None
-    if not asked >= PASS_POWER:
+    if not (asked >= PASS_POWER and worst.gap <= notice):
         seeds = seeds_needed(shared, notice, seed=seed)
     needed = nan if seeds is None else 2.0 * seeds
-    return ListPower(found.room, found.gap, found.power, found.low, found.high, asked, needed)
+    return ListPower(
+        room=found.room,
+        gap_nats=worst.gap,
+        stratum=worst.stratum,
+        strata={stratum.stratum: stratum.gap for stratum in found.strata},
+        power=worst.power,
+        low=worst.low,
+        high=worst.high,
+        notice_power=asked,
+        models_needed=needed,
+    )
 
 
 def _p_values(
@@ -386,9 +406,8 @@ def _p_values(
     gap = evidence.gap
     if is_asymmetric(evidence):
         return unit_p_values(gap[:, scored].mean(axis=0), unit, gap[:, test].mean(axis=0), test_unit)
-    return sign_flip_p_values(
-        gap[:, scored], evidence.sign[:, scored], unit, gap[:, test], test_unit, ranking="studentized"
-    )
+    level = VERDICT_LEVEL / len(set(evidence.items.label))
+    return sign_flip_p_values(gap[:, scored], evidence.sign[:, scored], unit, gap[:, test], test_unit, level=level)
 
 
 def _untested_reason(n_scored: int, n_test: int) -> str | None:

@@ -1,0 +1,414 @@
+"""Sign flips of twins: is a patient's gap more than the coins of the trainings explain?
+
+METHODS section 1, "Null and p-value". One call handles one class: nulls are never pooled over classes. In each seed a
+fair coin decided which twin saw a patient, so that without memorization the signs of its gaps are coins, too. A
+patient's p-value is the share of all patients' flipped statistics, of the class's scored and unseen ones alike, that
+reach the observed one.
+
+Three deviations from METHODS, which compares with unseen patients only, by a maximum over as many images.
+
+* **The scored patients are part of the null.** Their flips are exchangeable with the unseen ones by the coins alone:
+  whatever noise each patient has, the expected number of patients with p at most a is a times their number. The null
+  has seven times as many patients, so that large patients and noisy ones find their like in it, and does not rest on
+  an unseen part that is as hard as the scored one. Patients who are remembered widen it. Therefore the patients on
+  the list leave the null of all others, and the list is made anew until it stays the same.
+* **Sizes are compared by what chance does to them.** The statistic of a patient with k images is the maximum over
+  them, put in terms of a single image: the value that one image exceeds as often under flips as one of k exceeds the
+  maximum. So patients of all sizes share one null, and a large one is not listed more often for its size.
+* **The statistic weighs the size of a gap and its agreement over seeds as the data say** (`agreement_weight`).
+
+`recipes/verdict_truth.py` shows levels and power.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.statistics.memorization.nulls import UnitPValues
+from memorisk.statistics.multiple_testing import benjamini_hochberg
+from memorisk.statistics.randomization import (
+    FloatArray,
+    IntArray,
+    Units,
+    flip_blocks,
+    flipped_sums,
+    make_units,
+    plan_flips,
+)
+
+MAX_DRAWS = 2**24
+"""Flipped values of a class's images per pattern of missing seeds: all flips up to here, random ones beyond."""
+
+SMALL_ERROR = 0.15
+"""Nats that every standard error is enlarged by, beside the median one (`typical_error`)."""
+
+LARGEST_IMAGES = 0.1
+"""Share of the images whose sizes tell how heavy the tail of the noise is."""
+
+COMPARED = 1e-3
+"""Share of flips down to which patients of different numbers of images are made equal; beyond, by its ratio of values.
+
+Of 1e-2 to 1e-4 the one at which patients of 1 to 200 images are listed equally often by chance: deeper a single noisy
+image decides, and a patient of 60 images is listed four times as often as one of a single image."""
+
+REFERENCE = 2**20
+"""Flipped values of images by which sizes are compared, about."""
+
+ROUNDING = 1e-12
+"""Relative difference up to which statistics count as equal."""
+
+
+def typical_error(gap: FloatArray) -> float:
+    """Return the offset of the standard error of a gap, `0.15 + median over images of sqrt(mean D^2 / S)`.
+
+    Without it an image whose few seeds happen to agree would rank above one with a large gap. The median is the
+    standard error of a typical image, so that the offset grows with the noise of trainings; it does not change with
+    flips. 0.15 nats keep it from vanishing where most images are learned without effort.
+
+    Chosen by simulation among eight (`recipes/verdict_truth.py --offsets`).
+
+    Args:
+        gap: `[S, I]` loss gaps of all images of a class, in nats.
+
+    Source:
+        METHODS section 6, "Ranking"; the form is that of Tusher, Tibshirani and Chu (2001).
+    """
+    if not gap.size:
+        return SMALL_ERROR
+    return SMALL_ERROR + float(np.median(np.sqrt(np.mean(gap**2, axis=0) / len(gap))))
+
+
+def agreement_weight(gap: FloatArray) -> float:
+    """Return the power of the standard error by which mean gaps are divided, `S / (S + a)`, from the noise's tail.
+
+    What tells a remembered image is that its gaps are large and that they agree over seeds. For gaps of any scale the
+    likelihood of agreement grows as `|mean / error|^S`, and noise whose size r over images has the tail `r^-a` makes a
+    large gap less likely by `r^-a`. The likelihood ratio of both ranks as `mean / error^(S / (S + a))`. a is Hill's
+    estimate from the largest tenth of the images. Few images of extreme noise (small a) leave agreement to decide;
+    where all images are noisy alike, size does. Sizes do not change with flips.
+
+    Args:
+        gap: `[S, I]` loss gaps of all images of a class, in nats.
+
+    Returns:
+        A number from 0 (rank means) to 1 (rank studentized means).
+    """
+    size = np.sort(np.sqrt(np.mean(gap**2, axis=0)))[::-1]
+    n = max(int(LARGEST_IMAGES * len(size)), min(5, len(size)))
+    if n < 2 or size[n - 1] <= 0:
+        return 1.0
+    spread = float(np.mean(np.log(size[:n] / size[n - 1])))
+    return len(gap) * spread / (len(gap) * spread + 1)
+
+
+def gap_statistic(total: FloatArray, gap: FloatArray, offset: float, weight: float) -> FloatArray:
+    """Mean over seeds over a power of its enlarged standard error, of flipped sums.
+
+    `m / (sqrt((q - m^2) / (S - 1)) + offset)^weight` with `m = total / S` and `q = mean over s of D_s^2`, which no
+    flip changes. With one seed the error is 0.
+
+    Args:
+        total: `[flips, I]` sums over seeds of flipped gaps.
+        gap: `[S, I]` gaps.
+        offset: `typical_error`, in nats.
+        weight: `agreement_weight`.
+
+    Returns:
+        `[flips, I]`, increasing in `total`.
+    """
+    n_seeds = len(gap)
+    squares = np.zeros(gap.shape[1])
+    for row in gap:
+        squares += row * row
+    mean = total / n_seeds
+    spread = np.maximum(squares / n_seeds - mean * mean, 0.0)
+    return mean / (np.sqrt(spread / max(n_seeds - 1, 1)) + offset) ** weight
+
+
+def least_total(statistic: FloatArray, gap: FloatArray, offset: float, weight: float) -> FloatArray:
+    """Find the sum over seeds at which `gap_statistic` takes a positive value, by bisection; it increases in the sum.
+
+    Args:
+        statistic: `[I]` values that flipped sums of the images can reach.
+        gap: `[S, I]` gaps.
+        offset: `typical_error`, in nats.
+        weight: `agreement_weight`.
+
+    Returns:
+        `[I]`, to a relative precision of 1e-12 of the largest sum.
+    """
+    low, high = np.zeros(gap.shape[1]), np.abs(gap).sum(axis=0)
+    for _ in range(45):
+        middle = (low + high) / 2
+        above = gap_statistic(middle[None], gap, offset, weight)[0] >= statistic
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return high
+
+
+@dataclass(frozen=True)
+class FlipNull:
+    """All patients of a class in seeds that scored each of them, with their flips."""
+
+    units: Units
+    """Scored and unseen patients, with the gaps signed by membership; unseen ones with any sign."""
+    offset: float
+    """`typical_error`."""
+    weight: float
+    """`agreement_weight`."""
+    flips: int
+    """Number of flips, the identity included."""
+    exact: bool
+    """Whether they are all that there are."""
+    seed: int
+    """Seed of random flips."""
+    quantiles: Mapping[int, FloatArray]
+    """For each number of images: values that one of so many exceeds in a share of the flips that falls from 1 to
+    `COMPARED`; empty where all units have one number."""
+
+    def of_images(self, signs: FloatArray, gap: FloatArray) -> FloatArray:
+        """Compute the statistic of images under these flips: `[flips, S]` and `[S, I]` to `[flips, I]`."""
+        return gap_statistic(flipped_sums(signs, gap), gap, self.offset, self.weight)
+
+    def blocks(self, units: Units) -> Iterator[FloatArray]:
+        """Blocks `[block, U]` of the statistics of units under all flips, the identity first."""
+        for signs in flip_blocks(len(units.gap), self.flips, self.exact, self.seed, width=units.gap.shape[1]):
+            yield self.in_terms_of_one(units.maxima(self.of_images(signs, units.gap)), units.sizes)
+
+    def in_terms_of_one(self, maxima: FloatArray, sizes: IntArray) -> FloatArray:
+        """Turn maxima `[.., U]` over these numbers of images into values that a single image exceeds as often."""
+        if not self.quantiles:
+            return maxima
+        out = np.empty_like(maxima)
+        for size in np.unique(sizes):
+            own, one, at = self.quantiles[int(size)], self.quantiles[1], sizes == size
+            values = maxima[..., at]
+            ratio = one[-1] / own[-1] if own[-1] > 0 else 1.0
+            out[..., at] = np.where(values > own[-1], values * ratio, np.interp(values, own, one))
+        return out
+
+    @property
+    def observed(self) -> FloatArray:
+        """`[U]` statistic of each unit as it is."""
+        identity = np.ones((1, len(self.units.gap)))
+        return self.in_terms_of_one(self.units.maxima(self.of_images(identity, self.units.gap)), self.units.sizes)[0]
+
+    def hits(self, observed: FloatArray) -> FloatArray:
+        """Count the flipped statistics of all units that reach each of the observed values."""
+        return self._hits(self.units, observed)
+
+    def hits_of(self, members: IntArray, observed: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Count the flipped statistics of some units that reach each observed value, and each unit's own.
+
+        Args:
+            members: `[R]` sorted positions of the units.
+            observed: `[n]` values, those of the units first.
+
+        Returns:
+            `[n]` hits of all of them, and `[R]` hits of each unit on its own value.
+        """
+        units = self.units.take(members, np.ones(len(self.units.gap), dtype=bool))
+        own = np.zeros(len(members))
+        for values in self.blocks(units):
+            own += (values >= _barely(observed[: len(members)])).sum(axis=0)
+        return self._hits(units, observed), own
+
+    def _hits(self, units: Units, observed: FloatArray) -> FloatArray:
+        """Count the flipped statistics of these units that reach each observed value."""
+        limit, counts = _barely(observed), np.zeros(len(observed))
+        for values in self.blocks(units):
+            reached = np.sort(values.ravel())
+            counts += len(reached) - np.searchsorted(reached, limit)
+        return counts
+
+    def largest(self, n: int) -> FloatArray:
+        """The n largest flipped statistics of all units, ascending; fewer where there are not so many."""
+        return _largest(self.blocks(self.units), n)
+
+
+def flip_null(units: Units, *, max_draws: int = MAX_DRAWS, most_flips: int | None = None, seed: int = 0) -> FlipNull:
+    """Prepare the null of units that are scored in all of their seeds.
+
+    Args:
+        units: Scored and unseen units.
+        max_draws: Largest number of flipped values that is enumerated (`randomization.plan_flips`).
+        most_flips: Number of flips to which random ones are limited; all that `max_draws` allows if not given.
+        seed: Seed of random flips.
+    """
+    n_images = len(units.unit_of)
+    flips, exact = plan_flips(len(units.gap), max(n_images, 1), max_draws, seed)
+    if most_flips is not None and flips > most_flips:
+        flips, exact = most_flips, False
+    offset, weight = typical_error(units.gap), agreement_weight(units.gap)
+    null = FlipNull(units, offset, weight, flips, exact, seed, {})
+    return null if len(np.unique(units.sizes)) < 2 else replace(null, quantiles=_quantiles(null))
+
+
+def _quantiles(null: FlipNull) -> dict[int, FloatArray]:
+    """Find what one of k images exceeds in a share of the flips, for one image and each number of images of a unit."""
+    units, n_seeds, n_images = null.units, len(null.units.gap), len(null.units.unit_of)
+    few = max(REFERENCE // n_images, 1)
+    flips, exact = (null.flips, null.exact) if null.flips <= few else (few, False)
+    blocks = flip_blocks(n_seeds, flips, exact, null.seed + 1, width=n_images)
+    values = np.sort(np.concatenate([null.of_images(signs, units.gap).ravel() for signs in blocks]))
+    shares, found = np.geomspace(1, COMPARED, 200), {}
+    for size in {1, *units.sizes.tolist()}:
+        of_one_image = 1 - (1 - shares) ** (1 / size)
+        rank = np.ceil(of_one_image * len(values) * (1 - ROUNDING)).astype(int)  # of the largest, from 1
+        found[size] = values[len(values) - np.clip(rank, 1, len(values))]
+    return found
+
+
+def sign_flip_p_values(
+    gap: ArrayLike,
+    sign: ArrayLike,
+    unit: ArrayLike,
+    test_gap: ArrayLike,
+    test_unit: ArrayLike,
+    *,
+    level: float | None = None,
+    max_draws: int = MAX_DRAWS,
+    seed: int = 0,
+) -> UnitPValues:
+    """p-values of one class by flipping the twins' roles, over all scored and unseen units of the class.
+
+    `p(x) = #{flipped statistics of all units >= observed} / (number of units x 2^S')`, x among the units and its
+    observed value among its flips; flips are common to the images of a unit, and S' are the seeds that scored x. Units
+    that some of these seeds did not score are not in its null. Ties count as reaching.
+
+    When the 2^S' flips of the class's images exceed `max_draws`, uniformly random flips take the place of the full
+    set: the same ones for every unit, the identity among them (valid at any number of draws: Hemerik and Goeman 2018,
+    theorem 2). Memory stays within blocks of `randomization.BLOCK` values in either case.
+
+    Args:
+        gap: `[S, I]` loss gaps `L_B - L_A` of the class's canaries.
+        sign: `[S, I]` in {-1, 0, +1}, constant over a unit's images within a seed.
+        unit: `[I]` unit ids: groups, or the images themselves for descriptive image p-values.
+        test_gap: `[S, J]` loss gaps of the class's test images, all finite.
+        test_unit: `[J]` unit ids of the test images.
+        level: Level of the class's list (Benjamini-Hochberg); the units on it leave the null of the others. None: all
+            units stay.
+        max_draws: Largest number of flipped values (flips x images of the class) that is enumerated; beyond it,
+            random flips within the same budget, but no fewer than 1,000 and no more than 65,536.
+        seed: Seed of the random flips; unused when all are enumerated.
+
+    Returns:
+        Statistics and p-values `[U]` by sorted unit id, and the smallest attainable p-values.
+
+    Raises:
+        InputError: Shapes do not fit, a sign differs within a unit, or a needed gap is not finite.
+
+    Source:
+        METHODS section 1, "Null and p-value"; module docstring.
+    """
+    canaries = make_units("canary", gap, unit, sign=sign)
+    tests = make_units("test", test_gap, test_unit, n_seeds=canaries.n_seeds)
+    every = joined_units(gap, sign, unit, test_gap, test_unit)
+    parts = [
+        _Pattern.of(every, pattern, len(canaries.ids), max_draws, seed)
+        for pattern in np.unique(canaries.scored, axis=0)
+        if pattern.any()
+    ]
+    listed = np.zeros(len(canaries.ids), dtype=bool)
+    while True:
+        statistic, p_value, floor, n_compared = (np.full(len(listed), np.nan) for _ in range(4))
+        for part in parts:
+            p_value[part.members], n_null = part.p_values(listed)
+            statistic[part.members] = part.statistic
+            floor[part.members] = 1 / (n_null * part.null.flips)
+            n_compared[part.members] = n_null - 1
+        grown = listed if level is None else listed | benjamini_hochberg(p_value, level).rejected
+        if (grown == listed).all():
+            break
+        listed = grown
+    return UnitPValues(
+        unit=canaries.ids,
+        statistic=statistic,
+        p_value=p_value,
+        floor=floor,
+        n_compared=np.nan_to_num(n_compared).astype(np.int64),
+        n_seeds=canaries.scored.sum(1),
+        n_images=canaries.sizes,
+        n_test=len(tests.ids),
+        n_flips=max((part.null.flips for part in parts), default=0),
+        exact=all(part.null.exact for part in parts),
+    )
+
+
+def joined_units(gap: ArrayLike, sign: ArrayLike, unit: ArrayLike, test_gap: ArrayLike, test_unit: ArrayLike) -> Units:
+    """Put canaries and test images of a class into one set of units: the canaries' by sorted id, then the tests'.
+
+    Args:
+        gap: As `sign_flip_p_values`, and so are the others.
+        sign: As there.
+        unit: As there.
+        test_gap: As there.
+        test_unit: As there.
+    """
+    d, s, t = np.asarray(gap, dtype=np.float64), np.asarray(sign), np.asarray(test_gap, dtype=np.float64)
+    ids, of_canary = np.unique(np.asarray(unit), return_inverse=True)
+    of_test = np.unique(np.asarray(test_unit), return_inverse=True)[1]
+    return make_units(
+        "class",
+        np.concatenate([d, t], axis=1),
+        np.concatenate([of_canary, len(ids) + of_test]),
+        sign=np.concatenate([s, np.ones(t.shape)], axis=1),
+    )
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """Canaries that the same seeds scored, with their null."""
+
+    members: NDArray[np.intp]
+    """`[M]` positions among the class's canaries."""
+    place: NDArray[np.intp]
+    """`[N]` position among the class's canaries of each unit of the null; those from their number on are tests."""
+    null: FlipNull
+    statistic: FloatArray
+    """`[M]` observed statistics."""
+    all_hits: FloatArray
+    """`[M]` hits of the whole null, in which the patient is."""
+
+    @classmethod
+    def of(cls, every: Units, pattern: NDArray[np.bool_], n_canaries: int, max_draws: int, seed: int) -> "_Pattern":
+        """Rank the canaries of a pattern of seeds among all units that have these seeds."""
+        place = np.flatnonzero(every.scored[:, pattern].all(axis=1))
+        members = np.flatnonzero((every.scored[:n_canaries] == pattern).all(axis=1))
+        null = flip_null(every.take(place, pattern), max_draws=max_draws, seed=seed)
+        statistic = null.observed[np.searchsorted(place, members)]
+        return cls(members, place, null, statistic, null.hits(statistic))
+
+    def p_values(self, listed: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+        """p-values of the members, and the number of units behind each, where the listed left the null of others."""
+        n_null, hits = np.full(len(self.members), float(len(self.place))), self.all_hits
+        gone = np.flatnonzero(np.append(listed, np.zeros(1, dtype=bool))[np.minimum(self.place, len(listed))])
+        if len(gone):
+            observed = np.concatenate([self.null.observed[gone], self.statistic])
+            lost, own = self.null.hits_of(gone, observed)
+            hits, n_null = hits - lost[len(gone) :], n_null - len(gone)
+            of_member = np.searchsorted(self.place[gone], self.members)
+            of_member = np.minimum(of_member, len(gone) - 1)
+            itself = self.place[gone][of_member] == self.members
+            hits, n_null = hits + np.where(itself, own[of_member], 0.0), n_null + itself
+        hits = np.maximum(hits, 1.0)  # at least its own, whatever rounding does
+        return np.minimum(hits / (n_null * self.null.flips), 1.0), n_null
+
+
+def _barely(observed: FloatArray) -> FloatArray:
+    """The least value that counts as reaching each observed one."""
+    return observed - ROUNDING * np.abs(observed)
+
+
+def _largest(blocks: Iterator[FloatArray], n: int) -> FloatArray:
+    """The n largest values of all blocks, ascending; fewer where there are not so many."""
+    largest = np.empty(0)
+    for values in blocks:
+        flat = values.ravel()
+        if len(largest) == n:
+            flat = flat[flat > largest.min()]
+        largest = np.concatenate([largest, flat])
+        if len(largest) > n:
+            largest = np.partition(largest, len(largest) - n)[len(largest) - n :]
+    return np.sort(largest)

@@ -1,0 +1,301 @@
+"""The sign-flip p-values against their definition written as loops, and their symmetries."""
+
+from itertools import product
+from math import ceil
+
+import numpy as np
+import pytest
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics import randomization
+from memorisk.statistics.memorization import sign_flips
+from memorisk.statistics.memorization.sign_flips import (
+    agreement_weight,
+    gap_statistic,
+    least_total,
+    sign_flip_p_values,
+    typical_error,
+)
+from memorisk.statistics.multiple_testing import benjamini_hochberg
+
+
+def draw(rng, sizes, test_sizes, seeds, missing=0.0):
+    """Gaps, signs and units with ids in no order, whole units unscored in some seeds."""
+    unit = np.repeat([f"u{rng.integers(10**6)}-{i}" for i in range(len(sizes))], sizes)
+    test_unit = np.repeat([f"t{i}" for i in range(len(test_sizes))], test_sizes)
+    order, test_order = rng.permutation(len(unit)), rng.permutation(len(test_unit))
+    unit, test_unit = unit[order], test_unit[test_order]
+    sign = np.zeros((seeds, len(unit)), dtype=int)
+    for u in np.unique(unit):
+        side = rng.choice([-1, 1], seeds) * (rng.random(seeds) >= missing)
+        sign[:, unit == u] = side[:, None]
+    gap = rng.standard_t(3, (seeds, len(unit)))
+    return gap, sign, unit, rng.standard_t(3, (seeds, len(test_unit))), test_unit
+
+
+def statistic(values, offset, weight):
+    """Mean over a power of the enlarged standard error, of one image."""
+    n = len(values)
+    error = np.sqrt(max(np.mean(values**2) - np.mean(values) ** 2, 0.0) / max(n - 1, 1))
+    return np.mean(values) / (error + offset) ** weight
+
+
+def tail_weight(gaps):
+    """S / (S + a), with a by Hill's estimator of the largest tenth of the images, at least five."""
+    size = sorted((np.sqrt(np.mean(d**2)) for d in gaps), reverse=True)
+    n = max(int(0.1 * len(size)), min(5, len(size)))
+    a = 1 / np.mean([np.log(value / size[n - 1]) for value in size[:n]])
+    return len(gaps[0]) / (len(gaps[0]) + a)
+
+
+def naive(gap, sign, unit, test_gap, test_unit, level=None):
+    """The definition: loops over units, over flips, over units; listed ones leave the null of the others."""
+    names = sorted(set(unit))
+    people = {u: ((sign * gap)[:, unit == u].T, sign[:, unit == u][:, 0] != 0) for u in names}
+    people |= {("test", t): (test_gap[:, test_unit == t].T, np.ones(len(gap), bool)) for t in np.unique(test_unit)}
+    listed: set = set()
+    while True:
+        p = np.array([naive_p(u, people, listed) for u in names])
+        grown = (
+            listed
+            if level is None
+            else listed | {names[i] for i in np.flatnonzero(benjamini_hochberg(p, level).rejected)}
+        )
+        if grown == listed:
+            return dict(zip(names, p.tolist(), strict=True))
+        listed = grown
+
+
+def naive_p(u, people, listed):
+    """p-value of one unit."""
+    seeds = people[u][1]
+    if not seeds.any():
+        return np.nan
+    null = {v: images[:, seeds] for v, (images, scored) in people.items() if scored[seeds].all()}
+    every = [d for images in null.values() for d in images]
+    offset = 0.15 + np.median([np.sqrt(np.mean(d**2) / len(d)) for d in every])
+    how = offset, tail_weight(every)
+    flips = [np.array(f) for f in product((1, -1), repeat=int(seeds.sum()))]
+    ranked = sorted((statistic(f * d, *how) for d in every for f in flips), reverse=True)
+
+    def value(images, flip):
+        k, best = len(images), max(statistic(flip * d, *how) for d in images)
+        if len({len(images) for images in null.values()}) == 1:
+            return best
+        shares = np.geomspace(1, 1e-3, 200)
+        own, one = (
+            [
+                ranked[min(max(ceil((1 - (1 - x) ** (1 / n)) * len(ranked) * (1 - 1e-12)), 1), len(ranked)) - 1]
+                for x in shares
+            ]
+            for n in (k, 1)
+        )
+        return best * one[-1] / own[-1] if best > own[-1] else float(np.interp(best, own, one))
+
+    observed = value(null[u], flips[0])
+    others = {v for v in null if v not in listed or v == u}
+    reached = [value(null[v], f) >= observed - 1e-12 * abs(observed) for v in others for f in flips]
+    return np.mean(reached)
+
+
+def check(found, by_hand, **tolerance):
+    assert found.unit.tolist() == sorted(by_hand)
+    np.testing.assert_allclose(found.p_value, [by_hand[u] for u in found.unit.tolist()], **tolerance)
+
+
+@pytest.mark.parametrize(("seeds", "missing"), [(1, 0.0), (3, 0.0), (4, 0.3), (5, 0.5)])
+def test_units_of_one_image_equal_the_definition(seeds, missing):
+    data = draw(np.random.default_rng(seeds), [1] * 12, [1] * 7, seeds, missing)
+    check(sign_flip_p_values(*data), naive(*data), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_unequal_sizes_equal_the_definition(seed):
+    rng = np.random.default_rng(20 + seed)
+    data = draw(rng, rng.integers(1, 5, 9), rng.integers(1, 5, 6), 4, 0.2)
+    check(sign_flip_p_values(*data), naive(*data), rtol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_listed_units_leave_the_null_of_the_others(missing):
+    rng = np.random.default_rng(24)
+    gap, sign, *others = draw(rng, rng.integers(1, 4, 8), [1, 2, 1], 5, missing)
+    unit = others[0]
+    for u in np.unique(unit)[:3]:
+        gap[:, unit == u] = 30 * sign[:, unit == u] + gap[:, unit == u]
+    data = gap, sign, *others
+    stepped, plain = sign_flip_p_values(*data, level=0.2), sign_flip_p_values(*data)
+    check(stepped, naive(*data, level=0.2), rtol=1e-12)
+    assert (stepped.p_value < plain.p_value * (1 - 1e-9)).any()
+
+
+def test_the_weight_of_agreement_follows_the_tail_of_the_noise():
+    """A Pareto tail of index a is found; images noisy alike leave size to decide, zeros leave agreement."""
+    rng = np.random.default_rng(25)
+    for a in (1.0, 4.0):
+        gap = (1 + rng.pareto(a, 4000)) * np.ones((8, 1))
+        assert agreement_weight(gap) == pytest.approx(8 / (8 + a), rel=0.05)  # Hill over 400: 5 %
+    assert agreement_weight(np.ones((8, 50))) == 0
+    assert agreement_weight(np.zeros((8, 50))) == 1
+    assert agreement_weight(np.zeros((8, 0))) == 1
+
+
+def test_the_least_total_is_where_the_statistic_is_reached():
+    rng = np.random.default_rng(26)
+    gap = rng.standard_t(3, (7, 40))
+    total = np.abs(gap).sum(axis=0) * rng.random(40)
+    value = gap_statistic(total[None], gap, 0.2, 0.7)[0]
+    np.testing.assert_allclose(least_total(value, gap, 0.2, 0.7), total, rtol=1e-9, atol=1e-9)
+
+
+def test_blocks_do_not_change_the_result(monkeypatch):
+    rng = np.random.default_rng(30)
+    data = draw(rng, rng.integers(1, 5, 20), rng.integers(1, 5, 15), 6, 0.2)
+    whole = sign_flip_p_values(*data, level=0.3)
+    monkeypatch.setattr(randomization, "BLOCK", 64)
+    np.testing.assert_allclose(sign_flip_p_values(*data, level=0.3).p_value, whole.p_value, rtol=1e-13)
+
+
+def test_values_held_at_a_time_stay_within_a_block(monkeypatch):
+    rng = np.random.default_rng(31)
+    data = draw(rng, [1] * 50, [1] * 40, 10)
+    held = []
+    plain = randomization.flipped_sums
+    monkeypatch.setattr(sign_flips, "flipped_sums", lambda s, g: held.append(len(s) * g.shape[1]) or plain(s, g))
+    monkeypatch.setattr(randomization, "BLOCK", 2**12)
+    sign_flip_p_values(*data)
+    assert sum(held) > 2**10 * 90
+    assert max(held) <= 2**12
+
+
+def test_the_numbers_of_a_p_value():
+    gap, sign, unit, test_gap, test_unit = draw(np.random.default_rng(32), [1, 2, 3, 4, 1], [2, 2], 5, 0.3)
+    found = sign_flip_p_values(gap, sign, unit, test_gap, test_unit)
+    np.testing.assert_array_equal(found.n_images, [np.sum(unit == u) for u in found.unit])
+    np.testing.assert_array_equal(found.n_seeds, [np.count_nonzero(sign[:, unit == u][:, 0]) for u in found.unit])
+    scored = np.array([sign[:, unit == u][:, 0] != 0 for u in found.unit])
+    others = [1 + sum((other | ~own).all() for other in scored) for own in scored]  # two tests, without itself
+    np.testing.assert_array_equal(found.n_compared, others)
+    np.testing.assert_allclose(found.floor, 1 / ((found.n_compared + 1) * 2.0**found.n_seeds))
+
+
+def test_a_gap_beyond_all_flips_has_the_smallest_p_value():
+    gap, sign, unit, test_gap, test_unit = draw(np.random.default_rng(33), [1] * 9, [1] * 4, 4)
+    gap[:, 0] = 50 * sign[:, 0]
+    found = sign_flip_p_values(gap, sign, unit, test_gap, test_unit)
+    own = found.unit == unit[0]
+    np.testing.assert_allclose(found.p_value[own], found.floor[own], rtol=1e-12)
+    assert (found.p_value[~own] > found.floor[~own]).all()
+
+
+def test_exchanging_the_loss_columns_mirrors_the_null():
+    """With A and B exchanged M becomes -M, and its p-value is the share of the same pool at or below M."""
+    gap, sign, unit, test_gap, test_unit = draw(np.random.default_rng(34), [1] * 15, [1] * 10, 4)
+    there = sign_flip_p_values(gap, sign, unit, test_gap, test_unit)
+    back = sign_flip_p_values(-gap, sign, unit, -test_gap, test_unit)
+    np.testing.assert_allclose(back.statistic, -there.statistic, rtol=1e-12)
+    # One value of the pool, the observed one, is counted on both sides; the pool is symmetric under flips.
+    np.testing.assert_allclose(there.p_value + back.p_value, 1 + 1 / (25 * 16), rtol=1e-12)
+
+
+def test_renaming_the_twins_changes_nothing():
+    gap, sign, unit, test_gap, test_unit = draw(np.random.default_rng(35), [2, 1, 3, 1], [1, 2, 2], 4, 0.2)
+    there = sign_flip_p_values(gap, sign, unit, test_gap, test_unit)
+    back = sign_flip_p_values(-gap, -sign, unit, -test_gap, test_unit)
+    np.testing.assert_array_equal(back.p_value, there.p_value)
+
+
+def test_order_of_images_and_of_seeds_does_not_matter_beyond_rounding():
+    rng = np.random.default_rng(36)
+    gap, sign, unit, test_gap, test_unit = draw(rng, [2, 1, 3, 1], [1, 2, 2], 4, 0.2)
+    i, j, s = rng.permutation(7), rng.permutation(5), rng.permutation(4)
+    there = sign_flip_p_values(gap, sign, unit, test_gap, test_unit)
+    back = sign_flip_p_values(gap[np.ix_(s, i)], sign[np.ix_(s, i)], unit[i], test_gap[np.ix_(s, j)], test_unit[j])
+    np.testing.assert_allclose(back.p_value, there.p_value, rtol=1e-13)
+
+
+def test_ties_count_as_reaching():
+    """Gaps of 0 and 1 are exact: the p-value is a count that can be done by hand."""
+    # Of the four flips of the unit and of the test unit (1, 1), only ++ reaches.
+    found = sign_flip_p_values([[1.0], [1.0]], [[1], [1]], ["a"], [[1.0], [1.0]], ["t"])
+    assert found.p_value.tolist() == [2 / 8]
+    # No gap at all: everything reaches.
+    found = sign_flip_p_values(np.zeros((3, 2)), np.ones((3, 2)), ["a", "b"], np.zeros((3, 4)), list("tuvw"))
+    assert found.p_value.tolist() == [1.0, 1.0]
+
+
+def test_units_never_scored_have_no_p_value():
+    gap, sign, unit, test_gap, test_unit = draw(np.random.default_rng(37), [1, 1, 1], [1, 1], 3)
+    sign[:, unit == np.unique(unit)[1]] = 0
+    found = sign_flip_p_values(gap, sign, unit, test_gap, test_unit)
+    assert np.isnan(found.p_value).tolist() == [False, True, False]
+    assert np.isnan(found.floor).tolist() == [False, True, False]
+    nobody = sign_flip_p_values(gap, np.zeros_like(sign), unit, test_gap, test_unit)
+    assert np.isnan(nobody.p_value).all()
+    assert nobody.n_flips == 0
+
+
+def test_one_unit_alone_has_its_own_flips():
+    found = sign_flip_p_values([[1.0]], [[1]], ["a"], np.zeros((1, 0)), [])
+    assert found.p_value.tolist() == [0.5]
+    assert found.n_test == 0
+
+
+def test_no_canaries_at_all():
+    found = sign_flip_p_values(np.zeros((2, 0)), np.zeros((2, 0)), [], np.zeros((2, 3)), ["a", "b", "c"])
+    assert found.p_value.shape == (0,)
+
+
+def test_random_flips_beyond_the_budget():
+    data = draw(np.random.default_rng(38), [1] * 30, [1] * 20, 12)
+    exact = sign_flip_p_values(*data)
+    drawn = sign_flip_p_values(*data, max_draws=50 * 2000, seed=5)
+    assert (exact.exact, exact.n_flips) == (True, 2**12)
+    assert (drawn.exact, drawn.n_flips) == (False, 2000)
+    # Each p is a mean over 2,000 random flips of the share of 50 values: sd at most sqrt(p (1 - p) / 2000).
+    sd = np.sqrt(exact.p_value * (1 - exact.p_value) / 2000) + 1 / (50 * 2000)
+    assert np.all(np.abs(drawn.p_value - exact.p_value) < 4 * sd)
+    assert np.all(drawn.p_value >= 1 / (50 * 2000))
+    again = sign_flip_p_values(*data, max_draws=50 * 2000, seed=5)
+    np.testing.assert_array_equal(again.p_value, drawn.p_value)
+    assert not np.array_equal(sign_flip_p_values(*data, max_draws=50 * 2000, seed=6).p_value, drawn.p_value)
+
+
+def test_random_flips_are_a_thousand_to_65536():
+    assert randomization.plan_flips(40, 10**6, 10**6, 0) == (1000, False)
+    assert randomization.plan_flips(40, 100, 10**6, 0) == (10**4, False)
+    assert randomization.plan_flips(40, 1, 10**6, 0) == (2**16, False)
+
+
+def test_random_flips_hold_the_identity_first():
+    """A unit whose every flip but the identity falls short keeps p >= 1 / draws, whatever the draws."""
+    gap = np.full((70, 1), 1.0)
+    found = sign_flip_p_values(gap, np.ones((70, 1)), ["a"], np.zeros((70, 0)), [])
+    assert not found.exact
+    assert found.n_flips == randomization.MAX_RANDOM_FLIPS
+    assert found.p_value[0] == 1 / found.n_flips
+    few = sign_flip_p_values(gap, np.ones((70, 1)), ["a"], np.zeros((70, 0)), [], max_draws=1)
+    assert few.n_flips == randomization.MIN_RANDOM_FLIPS
+    assert few.p_value[0] == 1 / few.n_flips
+
+
+def test_the_typical_error_of_no_images_is_the_least():
+    assert typical_error(np.zeros((4, 0))) == typical_error(np.zeros((4, 3))) == 0.15
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: sign_flip_p_values([[1.0]], [[1]], ["a"], [[1.0], [1.0]], ["t"]), "1 seeds"),
+        (lambda: sign_flip_p_values([[1.0]], [[1]], ["a", "b"], [[1.0]], ["t"]), "do not fit"),
+        (lambda: sign_flip_p_values([[np.nan]], [[1]], ["a"], [[1.0]], ["t"]), "canary image is not finite"),
+        (lambda: sign_flip_p_values([[1.0]], [[1]], ["a"], [[np.inf]], ["t"]), "test image is not finite"),
+        (lambda: sign_flip_p_values([[1.0]], [[3]], ["a"], [[1.0]], ["t"]), "signs must be"),
+        (lambda: sign_flip_p_values([[1.0, 1.0]], [[1, -1]], ["a", "a"], [[1.0]], ["t"]), "'a' has images on both"),
+        (lambda: sign_flip_p_values([[1.0]], [[1]], ["a"], [[1.0]], ["t"], max_draws=0), "max_draws"),
+    ],
+)
+def test_misfits_are_refused_in_one_line(call, words):
+    with pytest.raises(InputError, match=words) as refused:
+        call()
+    assert "\n" not in str(refused.value)
