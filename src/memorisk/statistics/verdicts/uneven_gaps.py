@@ -10,7 +10,7 @@ are each too large.
     e_is = g_is / (f_s (min(c_i, C) + s0)),
 
 with c_i the mean of the S - k smallest |g_is| of the image, C the 99th percentile of c over images (an image whose
-gaps are all large is not taken for a noisy one), s0 the offset of studentized gaps (`randomization.typical_error`) and
+gaps are all large is not taken for a noisy one), s0 the offset of studentized gaps (`sign_flips.typical_error`) and
 f_s the noise of the seed over that of all seeds. A working model takes all e for draws of one symmetric distribution
 with a Pareto tail, independent over seeds. The k-th largest e of an image, x, has the score
 
@@ -39,7 +39,8 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.statistics.copies.tails import CHANCE, TAIL, tail_cut
-from memorisk.statistics.randomization import FloatArray, IntArray, typical_error
+from memorisk.statistics.memorization.sign_flips import typical_error
+from memorisk.statistics.randomization import FloatArray, IntArray
 from memorisk.statistics.verdicts.noticeable_gap import N_DRAWS
 
 _SHARES = (0.7, 0.15, 0.15)
