@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 FORMS: Mapping[str, int] = {
     "feature": 2,
     **dict.fromkeys(("synthetic", "filter"), 3),
-    **dict.fromkeys(("classifier", "losses", "synthesize"), 4),
+    "synthesize": 4,
+    **dict.fromkeys(("classifier", "losses"), 5),
 }
 """Form of the verdict's rule by kind of run: of a classifier in ``rule["form"]`` of ``verdict.json``, of others in its
 ``schema``, of any in ``settings["verdict_form"]`` of a statement. Verdicts of other kinds stand."""
