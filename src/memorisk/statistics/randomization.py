@@ -77,8 +77,8 @@ class Units:
         """Return the number of seeds, scored or not."""
         return len(self.gap)
 
-    def take(self, members: IntArray, pattern: NDArray[np.bool_]) -> "Units":
-        """The given units (sorted positions) in the seeds of the pattern."""
+    def take(self, members: IntArray, pattern: NDArray[np.bool_] | IntArray) -> "Units":
+        """Take the given units (sorted positions) in these seeds, by mask or by position."""
         position = np.full(len(self.ids), -1)
         position[members] = np.arange(len(members))
         images = position[self.unit_of] >= 0

@@ -418,7 +418,7 @@ class _Simulator:
             share = self.listing.level / self.listing.n_scored * len(place)
             flips = self.listing.flips(len(seeds))[0]
             most = max(_FEWEST_FLIPS, int(_ENOUGH_ROOM / share))
-            null = flip_null(units.take(place, np.asarray(seeds)), most_flips=most)
+            null = flip_null(units.take(place, seeds), most_flips=most)
             hits = share * null.flips * (1 + 1e-12) if null.flips < flips else share * flips * (1 + 1e-12)
             tail = null.largest(int(hits) + 1 + null.flips)
             self._patterns[key] = _SeedPattern(null, place, hits, tail)
