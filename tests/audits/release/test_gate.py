@@ -10,12 +10,11 @@ import pytest
 
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.statement import make_statement, write_statement
-from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.report.statements.envelope import ResourceDescriptor
 from memorisk.report.statements.statement import content_sha256
 from memorisk.runs.checksums import list_folder
 from memorisk.runs.errors import InputError
-from tests.audits.release.conftest import OF, PASSES, TRIED, restated, rewritten
+from tests.audits.release.conftest import TRIED, restated, rewritten
 from tests.commands import answer, refusal
 
 LIGHT = """
@@ -66,7 +65,8 @@ def test_only_a_pass_passes(runs: Path, tmp_path: Path, name: str, status: str) 
         found = gate(source, images=[images])
         assert (found.passed, found.status) == (False, status)
         assert found.line.startswith(f"the verdict is {status} (")
-    assert not gate(f"runs/{name}", images=[images], require="not-fail").passed  # only an audit is tied to images
+    let_through = gate(f"runs/{name}", images=[images], require="not-fail").passed
+    assert let_through == (name == "filter")  # which ends with an audit of what it kept; a watch is tied to no images
 
 
 def test_pixels_of_a_held_out_person_stop_a_release_whatever_is_required(runs: Path, tmp_path: Path) -> None:
@@ -162,27 +162,43 @@ def test_a_pass_that_was_not_about_every_kind_of_copy_is_let_through_by_word_alo
 
 
 def test_only_a_full_audit_of_the_very_files_opens_the_gate(runs: Path, stated: Path, tmp_path: Path) -> None:
-    """A statement of another kind of run that names the files, as a filter's promise once did, does not."""
+    """A statement of another kind of run that names the files does not."""
     told = json.loads(stated.read_text())
-    for kind in ("filter", "synthesize", "watch"):
+    for kind in ("quality", "watch"):
         told["predicate"]["audits"][0]["kind"] = kind
         answered = gate(restated(told, tmp_path / "s.json"), images=["clean"], kinds=TRIED)
         assert not answered.passed
     assert answered.line == "clean was not audited: only an audit of exactly these files clears them"
 
 
-def test_the_audit_of_a_kept_set_is_stated_with_its_filter(runs: Path, tmp_path: Path) -> None:
+def test_a_filter_is_tied_to_the_set_that_its_audit_compared(runs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree("runs/filter", run)
-    shutil.rmtree(run / "audit", ignore_errors=True)
-    assert make_statement(run).released == ()
-    audit_synthetic("train", str(run / "kept"), held_out="held", out=run / "audit", **PASSES, **OF)
-    told = make_statement(run)
-    assert [audit.kind for audit in told.audits] == ["filter", "synthetic"]
-    (kept,) = told.released
-    assert (kept.audits, kept.listing) == ((1,), list_folder(run / "kept"))
+    released, alone = make_statement(run), make_statement(run / "audit", images=[run / "kept"])
+    assert [audit.kind for audit in released.audits] == ["filter"]
+    (kept,) = released.released
+    assert kept == alone.released[0]
+    assert kept.listing == list_folder(run / "kept")
     (run / "kept" / "000001.png").write_bytes((run / "kept" / "000002.png").read_bytes())
     assert make_statement(run).released == ()
+
+
+def test_a_promise_without_an_audit_is_tied_to_nothing(runs: Path, tmp_path: Path) -> None:
+    """An earlier filter ended without an audit; one that somebody puts in its place is not the run's."""
+
+    def without_audit(folder: Path) -> None:
+        for name in ("filter.json", "verdict.json", "summary.json"):
+            saved = json.loads((folder / name).read_text())
+            saved.get("numbers", saved)["audited"] = None
+            (folder / name).write_text(json.dumps(saved))
+
+    run = rewritten(runs / "runs/filter", tmp_path / "run", change=without_audit)
+    (told,) = make_statement(run).audits
+    assert "without an audit of what it kept" in told.subject.why
+    for require in ("pass", "not-fail"):
+        assert not gate(run, images=[run / "kept"], require=require).passed
+    with pytest.raises(InputError, match="not what any of these runs looked at"):
+        make_statement(run, images=[run / "kept"])
 
 
 def test_a_statement_of_an_earlier_form_opens_no_gate(runs: Path, stated: Path) -> None:

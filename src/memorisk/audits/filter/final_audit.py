@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.audits.filter.options import ScreeningOptions
-from memorisk.audits.filter.result import FinalAudit
+from memorisk.audits.filter.result import AUDIT, KEPT, FinalAudit
 from memorisk.audits.generated.sets import manifest_of, read_source
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.result import SyntheticSummary
@@ -33,7 +33,6 @@ from memorisk.runs.files import file_fingerprint
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
-AUDIT, KEPT = "audit", "kept"
 _BESIDE_DEFAULT = "pixels"
 _SHARED = ("seed", "device", "precision", "one_image_per_patient", "plant_kinds")
 

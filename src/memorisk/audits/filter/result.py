@@ -13,6 +13,9 @@ from memorisk.audits.generated.terms import Terms
 from memorisk.report.numbers import INLINE, OMITTED, Key, to_json
 from memorisk.statistics.intervals import Proportion
 
+AUDIT, KEPT = "audit", "kept"
+"""Folders in that of a run: the audit of the kept set, and this set."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScreenedSets:

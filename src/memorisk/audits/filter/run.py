@@ -34,10 +34,10 @@ from memorisk.audits.filter.calibration import (
     parse_families,
 )
 from memorisk.audits.filter.decisions import Decision, decide_kept, diversity, real_share, synthetic_share
-from memorisk.audits.filter.final_audit import KEPT, audit_kept, auditor_names, plan_audit
+from memorisk.audits.filter.final_audit import audit_kept, auditor_names, plan_audit
 from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import filter_page
-from memorisk.audits.filter.result import Exclusions, FamilyCount
+from memorisk.audits.filter.result import KEPT, Exclusions, FamilyCount
 from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.generated.sets import Source, source_name

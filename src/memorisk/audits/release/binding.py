@@ -4,6 +4,7 @@
   (`memorisk.models.released_weights`).
 * The audit of a set noted hashes of the pixels that it compared: the folder must be what ``memorisk release`` writes of
   these (`memorisk.audits.release.released_images`).
+* A filter or a loop ends with such an audit of what it kept, and is tied to it; without one, to nothing.
 * Other runs are no audits of files, and are tied to none.
 """
 
@@ -14,17 +15,17 @@ from pathlib import Path
 from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.result import ClassifierSummary
 from memorisk.audits.feature.result import FeatureVerdict
+from memorisk.audits.filter.result import AUDIT, KEPT
 from memorisk.audits.generated.compared import ComparedImages
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.released_images import read_released
-from memorisk.report.statements.statement import Released, Subject
+from memorisk.report.statements.statement import GENERATED_SETS, Released, Subject
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import Progress, no_progress
 
 SCREENINGS = ("filter", "synthesize")
-KEPT, AUDIT_OF_KEPT = "kept", "audit"
-"""Folders of a screening: the set that it kept, and the run of the audit of that set."""
+"""Kinds of runs that keep images, and audit what they kept."""
 _NAME_THEM = "Name what is to be released with --images, and it is checked that the run looked at that."
 _NO_RELEASE = (  # without the name of a file, which can be a patient's
     "The set where the run found it is not what memorisk release writes of it: name its OUT with --images."
@@ -34,10 +35,6 @@ _NO_NUMBERS = "The weights cannot be released: an earlier memorisk audited them,
 _PROGRAM = (
     "An .onnx or .pt2 file is a program, in which constants, names and text have room for anything: audit the network "
     "as NAME@WEIGHTS, and memorisk release writes its weights."
-)
-_PROMISE = (
-    "What a filter or a loop promises is no audit of what it kept: this stands in the audit of its kept set, which a "
-    "statement of the run includes."
 )
 
 
@@ -58,12 +55,14 @@ class Binding:
         released: The files and folders; none where it cannot be tied to one.
         used: Which of the offered paths these are.
         refused: Offered paths that are not what the run looked at, and why not.
+        unread: Reason for each file of an audited set that was not read.
     """
 
     subject: Subject
     released: tuple[Released, ...] = ()
     used: tuple[Path, ...] = ()
     refused: Mapping[Path, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
 
 def bind(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: Progress = no_progress) -> Binding:
@@ -79,10 +78,8 @@ def bind(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
         return _target(run, subject, offered)
     if run.kind == "feature":
         return _models(run, subject, offered)
-    if run.kind == "synthetic":
+    if run.kind in GENERATED_SETS and not subject.why:
         return _set(run, subject, offered, progress)
-    if run.kind in SCREENINGS:
-        return Binding(replace(subject, why=_PROMISE))
     return Binding(subject)
 
 
@@ -132,11 +129,9 @@ def _weights(subject: Subject, audited: Sequence[str | None], offered: ReleaseFi
 
 def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: Progress) -> Binding:
     """Bind the set of an audit to folders that hold the pixels that it compared, and nothing else."""
-    compared = ComparedImages.read(run.folder)
+    compared = ComparedImages.read(run.folder / AUDIT if run.kind in SCREENINGS else run.folder)
     refused: dict[Path, str] = {}
-    own = Path(str(run.config.get("synthetic", "")))
-    if run.folder.name == AUDIT_OF_KEPT and (run.folder.parent / KEPT).is_dir():
-        own = run.folder.parent / KEPT
+    own = run.folder / KEPT if run.kind in SCREENINGS else Path(str(run.config.get("synthetic", "")))
     candidates = [*offered.images, own] if own != Path() and own.is_dir() else list(offered.images)
     for path in dict.fromkeys(candidates):
         try:
@@ -144,10 +139,10 @@ def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
         except InputError as error:
             refused[path] = str(error)
         else:
-            return replace(
-                _make_binding(subject, [released], (path,) if path in offered.images else ()), refused=refused
-            )
-    return Binding(replace(subject, why=_NO_RELEASE if own in refused else _NAME_THEM), refused=refused)
+            tie = _make_binding(subject, [released], (path,) if path in offered.images else ())
+            return replace(tie, refused=refused, unread=compared.unread)
+    why = _NO_RELEASE if own in refused else _NAME_THEM
+    return Binding(replace(subject, why=why), refused=refused, unread=compared.unread)
 
 
 def _make_binding(subject: Subject, released: list[Released], used: tuple[Path, ...]) -> Binding:

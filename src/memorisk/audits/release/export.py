@@ -14,8 +14,9 @@ import numpy as np
 
 from memorisk.audits.classifier.result import ClassifierSummary
 from memorisk.audits.feature.result import FeatureVerdict
+from memorisk.audits.filter.result import KEPT
 from memorisk.audits.generated.review import undismissed_images
-from memorisk.audits.release.binding import KEPT, SCREENINGS
+from memorisk.audits.release.binding import SCREENINGS
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.images.clean_set import CleanSet, write_clean_set
 from memorisk.images.manifest import Manifest

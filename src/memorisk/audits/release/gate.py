@@ -150,8 +150,8 @@ def merge_files(found: Sequence[Sequence[Released]]) -> tuple[Released, ...]:
     )  # fmt: skip
 
 
-_AUDITS = {"images": ("synthetic",), "weights": ("classifier", "feature")}
-"""Kinds of runs that look at all of what is released: a filter's promise, a watch and figures of quality do not."""
+_AUDITS = {"images": GENERATED_SETS, "weights": ("classifier", "feature")}
+"""Kinds of runs that look at all of what is released: a watch and figures of quality do not."""
 _NO_AUDIT = "only an audit of exactly these files clears them"
 _PNG_HEAD = 64  # bytes of a file in which a PNG declares its size
 

@@ -45,6 +45,7 @@ from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 from memorisk.statistics.intervals import Proportion
 
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
+_UNAUDITED = "The run ended without an audit of what it kept, and a promise about families of copies is none."
 _WEAK = (
     "Images were compared point by point alone, which misses copies that are cropped or turned, or mirrored and "
     "changed."
@@ -255,7 +256,7 @@ def _describe_screening(
         gate=str(v["gate"]),
         why=texts_under(v, "why"),
         what_would_decide=texts_under(v, "what_would_decide"),
-        subject=Subject(what="images"),
+        subject=Subject(what="images", why=_UNAUDITED),
         data=_parts(
             ("training", n.data_hash.training, sets.n_train_images, sets.n_train_patients),
             ("calibration", n.data_hash.calibration, n.calibration.n_calibration_images,
@@ -309,6 +310,7 @@ def _with_audit(screening: AuditStatement, run: FinishedAudit, audited: FinalAud
         )
     return replace(
         screening,
+        subject=audit.subject,
         data=audit.data,
         units=audit.units,
         level=audit.level,

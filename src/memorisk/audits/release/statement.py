@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memorisk import __version__
-from memorisk.audits.generated.compared import ComparedImages
-from memorisk.audits.release.binding import AUDIT_OF_KEPT, Binding, ReleaseFiles, bind
+from memorisk.audits.release.binding import Binding, ReleaseFiles, bind
 from memorisk.audits.release.gate import STATEMENT, merge_files, worst_verdict
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.audits.release.model_descriptions import describe_classifier, describe_feature
@@ -87,7 +86,7 @@ def make_statement(
         if path.is_dir() and not files_below(path):
             raise InputError(f"{one_line(path)} holds no file: name what is to be released")
     audits, bound = [], []
-    for folder in _with_audits_of_kept(folders):
+    for folder in folders:
         with open_finished_audit(folder) as run:
             audit, tie = _describe_and_bind(run, offered, progress)
         audits.append(audit)
@@ -99,13 +98,6 @@ def make_statement(
         released=merge_files([one.released for one in bound]),
         audits=tuple(audits),
     )
-
-
-def _with_audits_of_kept(folders: Sequence[Path]) -> list[Path]:
-    """Return the runs, and after each screening the run that audited what it kept."""
-    within = {folder: folder / AUDIT_OF_KEPT for folder in folders}
-    every = [one for folder in folders for one in (folder, within[folder]) if one == folder or (one / CONFIG).is_file()]
-    return list({one.resolve(): one for one in every}.values())
 
 
 def write_statement(
@@ -205,20 +197,19 @@ def _describe_and_bind(run: FinishedAudit, offered: ReleaseFiles, progress: Prog
         except OSError as error:  # of what is to be released, not of the run
             where = one_line(error.filename or run.folder, 120)
             raise InputError(f"{where} cannot be read: {one_line(error.strerror or error, 80)}") from None
-    return _add_unread(run, replace(audit, subject=tie.subject), tie), tie
+    return _add_unread(replace(audit, subject=tie.subject), tie), tie
 
 
-def _add_unread(run: FinishedAudit, audit: AuditStatement, tie: Binding) -> AuditStatement:
+def _add_unread(audit: AuditStatement, tie: Binding) -> AuditStatement:
     """Tell which files of a set were not read; unless the release is known to be without them, it does not pass."""
-    unread = ComparedImages.read(run.folder).unread if run.kind == "synthetic" else ()
-    if not unread:
+    if not tie.unread:
         return audit
-    reasons = "; ".join(f"{n:,} {why}" for why, n in Counter(unread).most_common())
+    reasons = "; ".join(f"{n:,} {why}" for why, n in Counter(tie.unread).most_common())
     told = f"Files of the audited set that were not read: {reasons}."
     audit = replace(audit, not_examined=(told, *audit.not_examined))
     if tie.released or audit.status != PASS:
         return audit
-    why = f"the folder that was audited holds {plural(len(unread), 'file', 'files')} that no audit read"
+    why = f"the folder that was audited holds {plural(len(tie.unread), 'file', 'files')} that no audit read"
     way = "the set without them (memorisk release SET OUT), named with --images"
     return replace(audit, status=UNDECIDED, why=(why, *audit.why), what_would_decide=(way, *audit.what_would_decide))
 

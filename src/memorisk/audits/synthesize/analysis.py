@@ -24,7 +24,7 @@ from memorisk.audits.filter.analysis import (
 )
 from memorisk.audits.filter.calibration import CalibratedThreshold, Family
 from memorisk.audits.filter.decisions import Decision, diversity_of, real_share
-from memorisk.audits.filter.final_audit import KEPT
+from memorisk.audits.filter.result import KEPT
 from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables

@@ -27,8 +27,8 @@ from memorisk.audits.filter.calibration import (
     parse_families,
 )
 from memorisk.audits.filter.decisions import Decision, real_share
-from memorisk.audits.filter.final_audit import KEPT, audit_kept, auditor_names
-from memorisk.audits.filter.result import FinalAudit
+from memorisk.audits.filter.final_audit import audit_kept, auditor_names
+from memorisk.audits.filter.result import KEPT, FinalAudit
 from memorisk.audits.filter.run import kept_sha256
 from memorisk.audits.filter.screening import Matches, Screening, ScreeningDetector, open_detectors, open_screening
 from memorisk.audits.filter.sets import FilterSets
