@@ -49,8 +49,8 @@ COMMANDS = {
     "plan": ("benchmarks:plan_app", "Estimate the cost of a search over sets of any size, without reading images."),
     "statement": ("release:statement", "Write a privacy statement and a section for a model card, from finished runs."),
     "gate": ("release:gate", "Allow a release only if its statement passes and covers the released files."),
-    "release": ("release:release", "Write a clean copy of images, or of a safetensors file: pixels, labels or tensors, "
-                "and nothing else."),
+    "release": ("release:release", "Write what an audit compared, and nothing else: images at its size, channels and "
+                "depth, or the tensors that ran."),
     "track": ("release:track", "Log finished runs to MLflow, TensorBoard or Weights & Biases (offline), without ids."),
     "compare": ("classifiers:compare", "Compare two runs, before and after a defence or a removal, with intervals."),
     "view": ("view:view", "Look at runs, and judge pairs of images, in the browser of this machine."),

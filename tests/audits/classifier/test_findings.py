@@ -1,6 +1,5 @@
 """Several findings an image: a row of each and one of all together, whose unit is the patient."""
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 

@@ -264,8 +264,8 @@ def test_a_head_gives_probabilities_and_half_is_a_threshold(place: Path, monkeyp
 def test_calibration_images_may_be_a_split_of_train(place: Path, filtered: Result) -> None:
     rows = [(f"train/t{i:03d}_0.png", f"t{i:03d}", "train") for i in range(N_TRAIN)]
     rows += [(f"new/n{i:03d}_0.png", f"n{i:03d}", "test") for i in range(N_NEW)]
-    rows.append(("new/n001_0.png", "t007", "val"))
-    table = pd.DataFrame(rows, columns=["path", "patient", "split"]).assign(image=lambda t: t["path"] + t["split"])
+    rows.append(("set/c0/s012_0.png", "t007", "val"))
+    table = pd.DataFrame(rows, columns=["path", "patient", "split"]).assign(image=lambda t: t["path"])
     table.to_csv(place / "all.csv", index=False)
     found = filter_synthetic(
         place / "all.csv", place / "set", place / "split", detector="pixels", families="noise:0.1",

@@ -98,7 +98,7 @@ def stop(*_, **__):
 real = getattr({module}, "{name}")
 setattr({module}, "{name}", stop)
 run.filter_synthetic({train!r}, {made!r}, {out!r}, calibration={new!r}, detector="pixels",
-                           families="noise:0.1", gallery=True, group_from={group!r})
+                           families="noise:0.1", gallery=True, group_from={group!r}, auditor={auditor!r})
 """
 
 
@@ -108,7 +108,15 @@ def test_a_killed_filter_goes_on_to_the_same_bytes(place: Path, filtered: Result
     running = {}
     for out, (module, name, after) in stages.items():
         paths = {"train": str(place / "train"), "made": str(place / "set"), "new": str(place / "new")}
-        code = KILL.format(module=module, name=name, after=after, group=OF["group_from"], out=str(place / out), **paths)
+        code = KILL.format(
+            module=module,
+            name=name,
+            after=after,
+            group=OF["group_from"],
+            auditor=OF["auditor"],
+            out=str(place / out),
+            **paths,
+        )
         command, where = [sys.executable, "-c", code], environment(place / "cache")
         running[out] = subprocess.Popen(command, env=where, stderr=subprocess.PIPE)
     for out, process in running.items():

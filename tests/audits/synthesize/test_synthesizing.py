@@ -172,12 +172,12 @@ def test_a_full_disk_is_called_one(place: Path, whole: Result, monkeypatch, what
     monkeypatch.setattr(rounds, "BLOCK", 16)
     honest = getattr(ledger, what)
 
-    def full(*arguments) -> None:
-        """Write with room for 500 bytes."""
+    def full(*arguments, **how) -> None:
+        """Write with room for 100 bytes, fewer than the header of an array has."""
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
         try:
-            honest(*arguments)
+            honest(*arguments, **how)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
