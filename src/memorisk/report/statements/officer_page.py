@@ -36,7 +36,6 @@ from memorisk.report.statements.statement import (
     PASS,
     UNDECIDED,
     AuditStatement,
-    Released,
     Statement,
 )
 from memorisk.runs.errors import plural
@@ -198,21 +197,21 @@ def _either(names: Sequence[str]) -> str:
 
 def _what(statement: Statement) -> Text:
     """Name what is released, by its content, and what looked at it; who ran that is left to be filled in."""
-    files = [_released(one) for one in statement.released[:_MOST]]
+    files: dict[str, list[str]] = {}
+    for one in statement.released[:_MOST]:
+        held = "a model" if one.pixels is None else f"images of {one.pixels.words}"
+        files.setdefault(held, []).append(
+            f"in {plural(one.files, 'file', 'files')} (checksum begins {one.sha256[:12]})"
+        )
+    named = [f"{held} {' and '.join(places)}" for held, places in files.items()]
     more = len(statement.released) - _MOST
-    told = _capital("; ".join([*files, *([f"and {more} more"] if more > 0 else [])]))
+    told = _capital("; ".join([*named, *([f"and {more} more"] if more > 0 else [])]))
     unbound = "No file was tied to this audit: it does not say that the files to be released are what was audited."
     return [
         f"{told}." if files else Strong(unbound),
         f" Audited with memorisk {statement.memorisk}. Name and version of what is released: {_BLANK} Carried out by, "
         f"and date: {_BLANK}",
     ]
-
-
-def _released(one: Released) -> str:
-    """Name a file or folder with the first digits of its checksum."""
-    what = "a model" if one.pixels is None else f"images of {one.pixels.words}"
-    return f"{what} in {plural(one.files, 'file', 'files')} (checksum begins {one.sha256[:12]})"
 
 
 def _people(statement: Statement) -> Text:
@@ -300,15 +299,16 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
             yield from some("flagged", f"{one}{of} stands out{chance}", f"{units}{of} stand out{chance}")
         else:
             yield f"nobody could have stood out, so that no list of {units} was possible"
-        right = "of a training image and a new one {} would name the right one in {:.0f} of 100 cases at best"
         who = {("auc/", "target_auc/"): "an outsider", ("twin_auc/",): "somebody who has a model without the image"}
-        told = [
-            right.format(whom, 100 * max(attacks))
+        best = {
+            whom: 100 * max(attacks)
             for names, whom in who.items()
             if (attacks := [v for n, v in value.items() if n.startswith(names) and v is not None])
-        ]
+        }
+        right = " would name the right one in {:.0f} of 100 cases at best"
+        told = [whom + (f" in {n:.0f}" if place else right.format(n)) for place, (whom, n) in enumerate(best.items())]
         if told:
-            yield "; ".join([*told, "50 is guessing"])
+            yield f"of a training image and a new one, {', '.join(told)}; 50 is guessing"
     if audit.kind in GENERATED_SETS:
         yield from _copied(audit, most)
     if audit.kind == "watch":
