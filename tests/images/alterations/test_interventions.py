@@ -161,7 +161,7 @@ def test_the_written_array_holds_changed_rows_and_copies_of_the_others(tmp_path,
     expected[[2, 3, 9]] = intervene(INTERVENTIONS["blur"], images[[2, 3, 9]])
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(np.load(tmp_path / "store.npy"), images)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.npy", "store.npy"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.npy", "out.npy.checksum", "store.npy"]
     assert (tmp_path / "out.npy").stat().st_mode & 0o777 == 0o600
 
 
