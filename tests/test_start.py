@@ -38,6 +38,7 @@ def test_ctrl_c_at_the_start_is_one_line() -> None:
         "        if name == 'memorisk.cli.main':\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupting())\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background ignores it
         "start.main()\n"
     )
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)

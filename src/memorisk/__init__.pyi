@@ -1624,23 +1624,26 @@ def release(
     sample_seed: int = 0,
     store: str | Path | None = None,
 ) -> Export:
-    """Write a set of images, or a safetensors file, anew with nothing in it but pixels, labels or tensors.
+    """Write a set of images, or the weights of an audited network, anew with nothing in it but pixels or tensors.
 
     Args:
-        source: Images as for `memorisk.load_manifest`, or a safetensors file.
+        source: Folder of a finished audit, whose set or weights are written as it looked at them; or images as for
+            `memorisk.load_manifest`.
         out: A new or empty folder for images; a new file for weights.
         without: Folder of an audit of this set, or its review.csv: the synthetic images of pairs that nobody dismissed
-            stay behind. What is written is another set than the audited one. It takes an audit of its own, by another
+            stay behind. What is written is another set than the audited one. It needs an audit of its own, by another
             detector: the same one overlooks again what it overlooked.
         progress: Called with (stage, done, total).
-        **settings: Any field of `ImageOptions` that says how images are read; use those of the audit.
+        **settings: Any field of `ImageOptions` that says how images are read; use those of the audit. A run has its
+            own.
 
     Raises:
-        InputError: The source cannot be read, ``out`` exists, or ``without`` names no image of the source, or all.
+        InputError: The source cannot be read or written, ``out`` exists, or ``without`` names no image of the source,
+            or all.
         MemoriskError: The disk is full.
 
     Example:
-        >>> release("drawn/", "clean/").images  # doctest: +SKIP
+        >>> release("runs/set", "clean").images  # doctest: +SKIP
         1000
     """
 

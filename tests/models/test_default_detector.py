@@ -107,6 +107,7 @@ def test_the_word_wins_over_a_folder_of_its_name(
 
 
 def test_it_is_a_source_of_features_without_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # features are read again by their records
     monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
     source = parse_source("default")
     assert (source.kind, source.shown, source.folder) == ("detector", "default", DEFAULT_DETECTOR_FOLDER)

@@ -80,7 +80,8 @@ def test_sixteen_bits_and_colours_are_taken_where_the_network_can(store: ImageSt
         made.embed(store.images.astype(np.float32))
 
 
-def test_a_detector_is_a_source_of_features(tmp_path: Path, store: ImageStore) -> None:
+def test_a_detector_is_a_source_of_features(tmp_path: Path, store: ImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # features are read again by their records
     made = make_detector(store)
     made.save(tmp_path / "d")
     source = parse_source(f"detector:{tmp_path / 'd'}")
