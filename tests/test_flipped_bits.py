@@ -35,7 +35,7 @@ def kept_store(folder: Path) -> Use:
 
     def use() -> bytes:
         store = build_store(load_manifest(folder.parent / "images", options), options, processes=1)
-        return store.images.tobytes() + "".join(store.pixel_hashes).encode() + store.files.to_csv().encode()
+        return store.images.tobytes() + "".join(store.pixel_hashes).encode()
 
     return use
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -71,7 +72,7 @@ def test_the_terminal_gets_a_row_for_each_class_and_no_control_characters(capsys
     table = lines[1 : lines.index("")]  # a long name goes on below, in a line without a tier
     rows = [line for line in table if line.split()[-1] in ("LOW", "MODERATE", "HIGH")]
     assert len(rows) == len(LABELS), table
-    assert {row[:3] for row in rows} == {label[:3] for label in LABELS}
+    assert {row[:3] for row in rows} == {normalize("NFC", label)[:3] for label in LABELS}
     assert lines[-1].startswith("Report: ")
     for command in (
         ("images", "check", images),
@@ -84,12 +85,13 @@ def test_the_terminal_gets_a_row_for_each_class_and_no_control_characters(capsys
 
 
 def test_tables_and_json_keep_the_exact_text(capsys, images, run):
-    expected = {f"{label}/{name}" for label in LABELS for name in NAMES}
+    labels = {normalize("NFC", label) for label in LABELS}
+    expected = {normalize("NFC", f"{label}/{name}") for label in LABELS for name in NAMES}
     for name in ("per_image", "manifest", "scores"):
         table = pd.read_parquet(run / f"{name}.parquet")
         assert set(table["image"]) == expected, name
-        assert set(table["label"]) == set(LABELS)
-    assert set(pd.read_parquet(run / "per_class.parquet")["label"]) == set(LABELS)
+        assert set(table["label"]) == labels
+    assert set(pd.read_parquet(run / "per_class.parquet")["label"]) == labels
     groups = pd.read_parquet(run / "per_group.parquet")
     assert set(groups["group"]) < expected  # those that were scored
     assert set(groups["label"]) == set(LABELS)
@@ -221,7 +223,7 @@ def test_any_table_is_read_as_it_is_or_refused_in_one_line(folder, rows, columns
     if manifest is None:
         assert said.isprintable()
         return
-    assert manifest.n == len(rows)
+    assert manifest.n == len({normalize("NFC", name).strip() for name, _, _ in rows})  # equal rows are one image
     assert len(set(manifest.images)) == manifest.n
     if all(Path(name.strip()).is_absolute() for name, _, _ in rows):
         return  # a table that names each file by an absolute path says where its images are

@@ -131,7 +131,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(
         train_autoencoder(table, out=tmp_path / str(epoch), **given)
         assert weights(tmp_path / str(epoch)) == whole
 
-    def fails(*arguments: object) -> None:
+    def fails(*arguments: object, **how: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patch:
