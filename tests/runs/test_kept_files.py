@@ -89,4 +89,7 @@ def test_a_record_goes_with_its_file(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")
 def test_sha256sum_reads_records(tmp_path: Path) -> None:
     write_bytes(tmp_path / "a b", b"x", recorded=True)
-    subprocess.run(["sha256sum", "--check", "--strict", "a b.checksum"], cwd=tmp_path, check=True)
+    command = ["sha256sum", "--check", "--strict", "a b.checksum"]
+    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
+    (tmp_path / "a b").write_bytes(b"y")
+    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 1

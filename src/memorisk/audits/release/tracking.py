@@ -59,7 +59,7 @@ class Record:
 
     @property
     def name(self) -> str:
-        """Of the run in a tracker: its folder's name may be a patient's."""
+        """Return the name of the run in a tracker: its folder's name may be a patient's."""
         return f"{self.kind}-{self.sha256[:12]}"
 
 

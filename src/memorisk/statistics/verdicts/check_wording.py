@@ -26,7 +26,7 @@ SENTENCES: dict[str, Sentence] = {
         "a check of who was trained on what in each model (per_group, uneven), then more models",
     ),
     "little-power": Sentence(
-        "a {one} whom some trainings remember could go unnoticed: {half_nats:.2g} nats in {half_seeds:.0f} of "
+        "one {one} that some trainings remember could go unnoticed: {half_nats:.2g} nats in {half_seeds:.0f} of "
         "{n_seeds:.0f} trainings would have been noticed in {half_cases:.0f} of 100 cases ({half_needed:.0f} needed), "
         "{quarter_nats:.2g} nats in {quarter_seeds:.0f} in {quarter_cases:.0f} ({quarter_needed:.0f} needed)",
         "more models (--models), or more {many} of it",
@@ -39,7 +39,7 @@ SENTENCES: dict[str, Sentence] = {
         first=True,
     ),
     "few-patients": Sentence(
-        "the {many} are too few to tell a {one} whom some trainings remember from chance",
+        "the {many} are too few to tell one {one} that some trainings remember from chance",
         "more {many} of it, in the test part, too",
     ),
     "shared-halves": Sentence(

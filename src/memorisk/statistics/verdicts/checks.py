@@ -34,5 +34,5 @@ class Check:
 
     @property
     def is_doubt(self) -> bool:
-        """Whether the outcome keeps a pass away."""
+        """Return whether the outcome keeps a pass away."""
         return self.outcome != NOTHING
