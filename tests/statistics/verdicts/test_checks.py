@@ -70,3 +70,23 @@ def test_every_doubt_has_its_sentences(reason: str) -> None:
 def test_a_check_that_voids_leaves_nothing_to_fail_or_pass() -> None:
     check = Check(name="any", outcome=NOTICED, reason="shared-halves", numbers=NUMBERS, voids=True)
     assert decide(FAILING, findings=findings([check], GROUP_NAMES)).status == "undecided"
+
+
+def test_classes_that_could_not_be_looked_at_share_one_doubt() -> None:
+    blind = [
+        Check(
+            name="uneven-gaps", outcome=COULD_NOT_LOOK, reason="little-power", label=label, power=power, numbers=NUMBERS
+        )
+        for label, power in (("a", 0.7), ("b", 0.1), ("c", 0.5))
+    ]
+    (doubt,) = findings(blind, GROUP_NAMES)
+    assert doubt.why.startswith("3 classes, least in class b: ")
+    assert "class" not in doubt.what_would_decide
+    assert (
+        len(
+            findings(
+                [*blind, Check(name="other", outcome=COULD_NOT_LOOK, reason="few-coins", numbers=NUMBERS)], GROUP_NAMES
+            )
+        )
+        == 2
+    )

@@ -1,10 +1,11 @@
 """Sentences of checks: why a pass is kept away, and what would settle it."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memorisk.runs.errors import one_line
-from memorisk.statistics.verdicts.checks import Check
+from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, Check
 from memorisk.statistics.verdicts.verdict import UNDECIDED, Finding, UnitNames
 
 
@@ -29,7 +30,7 @@ SENTENCES: dict[str, Sentence] = {
         "one {one} that some trainings remember could go unnoticed: {half_nats:.2g} nats in {half_seeds:.0f} of "
         "{n_seeds:.0f} trainings would have been noticed in {half_cases:.0f} of 100 cases ({half_needed:.0f} needed), "
         "{quarter_nats:.2g} nats in {quarter_seeds:.0f} in {quarter_cases:.0f} ({quarter_needed:.0f} needed)",
-        "more models (--models), or more {many} of it",
+        "more models (--models), or more {many}",
     ),
     "tied-losses": Sentence(
         "most losses of many unseen images are equal under both models of a seed, by rounding or saturation, so that "
@@ -40,7 +41,7 @@ SENTENCES: dict[str, Sentence] = {
     ),
     "few-patients": Sentence(
         "the {many} are too few to tell one {one} that some trainings remember from chance",
-        "more {many} of it, in the test part, too",
+        "more {many}, in the test part, too",
     ),
     "shared-halves": Sentence(
         "independent draws of who was trained on what: {n_draws:.0f} in {n_seeds:.0f} seeds{in_seeds}. What the "
@@ -64,18 +65,32 @@ SENTENCES: dict[str, Sentence] = {
 def findings(checks: Iterable[Check], units: UnitNames) -> list[Finding]:
     """Render the checks that keep a pass away, for `verdict.decide`.
 
+    Classes that could not be looked at for one reason share a finding, with the numbers of the class of least power.
+
     Args:
         checks: Outcomes of any checks.
         units: What a group is called.
     """
-    return [_finding(check, units) for check in checks if check.is_doubt]
+    doubts = [check for check in checks if check.is_doubt]
+    blind: dict[str, list[Check]] = {}
+    for check in doubts:
+        if check.outcome == COULD_NOT_LOOK:
+            blind.setdefault(check.reason, []).append(check)
+    rendered = [_finding(check, units) for check in doubts if check.outcome != COULD_NOT_LOOK]
+    return rendered + [_finding(min(alike, key=_least_power), units, n_alike=len(alike)) for alike in blind.values()]
 
 
-def _finding(check: Check, units: UnitNames) -> Finding:
-    """Render one check."""
+def _least_power(check: Check) -> float:
+    """Power of a check for sorting; a check without one comes first."""
+    return -1.0 if math.isnan(check.power) else check.power
+
+
+def _finding(check: Check, units: UnitNames, n_alike: int = 1) -> Finding:
+    """Render one check; ``n_alike`` counts the classes for which it speaks."""
     sentence, where = SENTENCES[check.reason], f"class {one_line(check.label, 80)}: " if check.label else ""
+    place = where if n_alike == 1 else f"{n_alike} classes, least in {where}"
     seeds = f" (seeds {', '.join(map(str, check.seeds))})" if check.seeds else ""
     words = {"one": units.one, "many": units.many, "in_seeds": seeds, **check.numbers}
     words["counted"] = units.count(int(check.numbers.get("n_groups", 0)))
-    why, way = (where + text.format(**words) for text in (sentence.why, sentence.way))
-    return Finding(UNDECIDED, why, way, first=sentence.first, voids=check.voids)
+    way = (where if n_alike == 1 else "") + sentence.way.format(**words)
+    return Finding(UNDECIDED, place + sentence.why.format(**words), way, first=sentence.first, voids=check.voids)
