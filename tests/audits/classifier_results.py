@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.result import Result
 
 NAMES = ("melanoma", "naevus", "keratosis", "vascular lesion", "dermatofibroma")
@@ -31,7 +32,7 @@ def make_result(labels=NAMES, *, seed=0, status="fail", ids=None, groups_of=3, i
     verdict = {
         "schema": 2,
         "audit": "classifier",
-        "rule": {"form": 4, "level": 0.1, "correction": "bh", "notice": 2.0},
+        "rule": {"form": FORMS["classifier"], "level": 0.1, "correction": "bh", "notice": 2.0},
         "status": status,
         "gate": "high",
         "why": [f"class {labels[1]}: the lower limit of its mean is above 0.3", "class naevus: 3 groups are flagged"],

@@ -11,6 +11,7 @@ from memorisk.audits.classifier.attack_numbers import BesideTwins, Replication, 
 from memorisk.audits.classifier.evidence import Context, Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.audit import classifier_page
+from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.page import render_page
 from memorisk.scores.memorization import feldman_zhang
 from memorisk.statistics.intervals import these_groups_interval
@@ -300,7 +301,7 @@ def test_the_verdict_file_says_all_that_a_pipeline_needs(result):
         ),
     }
     assert verdict["schema"] == 2
-    rule = {"form": 4, "level": 0.1, "correction": "bh", "power": 0.9, "notice": 2.0, "attack_gate": 0.6}
+    rule = {"form": FORMS["classifier"], "level": 0.1, "correction": "bh", "power": 0.9, "notice": 2.0, "attack_gate": 0.6}
     assert verdict["rule"] == rule
     assert verdict["noticeable"]["gap"] == result.per_class["noticeable_gap"].max()
     assert verdict["n_models"] == 16
