@@ -1,4 +1,4 @@
-"""The one rule of ids: their form, words for nobody, ids that look alike, and what every source makes of them."""
+"""The one rule of ids: their form, placeholders, ids that look alike, and what every source makes of them."""
 
 from dataclasses import replace
 from pathlib import Path

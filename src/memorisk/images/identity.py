@@ -69,7 +69,7 @@ def looks_missing(value: str) -> bool:
 
 
 def is_placeholder(group: str) -> bool:
-    """Return whether an id names nobody: a word for an unknown or a withheld one, ``-1``, or x's; empty ids are none.
+    """Return whether an id is a placeholder: a word for an unknown or withheld one, ``-1``, or x's; not an empty id.
 
     Example:
         >>> [is_placeholder(name) for name in ("ANON", "Patient, unknown", "xxxx", "Anna")]
@@ -87,7 +87,7 @@ def is_placeholder(group: str) -> bool:
 
 
 def _count_from_zero(groups: set[str]) -> bool:
-    """Return whether ids are the numbers of a count, of which 0 is the first and no word for nobody.
+    """Return whether ids are the numbers of a count, of which 0 is the first and not a placeholder.
 
     In a count of n ids, of which some may be left out, the next number is small; in numbers drawn from a large range,
     as of hospitals, it is not. Its square is held against n.
@@ -97,14 +97,14 @@ def _count_from_zero(groups: set[str]) -> bool:
 
 
 def placeholders(groups: Iterable[str]) -> list[str]:
-    """Return the ids that name nobody, sorted."""
+    """Return the ids that are placeholders, sorted."""
     ids = set(groups)
     zeros = {group for group in ids if (number := _NUMBER.fullmatch(group)) and not int(number[1])}
     return sorted({group for group in ids if is_placeholder(group)} | (set() if _count_from_zero(ids) else zeros))
 
 
 def refuse_placeholders(groups: Sequence[str], way_out: str) -> None:
-    """Refuse ids that name nobody.
+    """Refuse ids that are placeholders.
 
     Args:
         groups: [N] id of each image; empty where an image has none.
@@ -113,10 +113,10 @@ def refuse_placeholders(groups: Sequence[str], way_out: str) -> None:
     Raises:
         InputError: There are some.
     """
-    if nobody := placeholders(groups):
-        n = sum(map(Counter(groups).__getitem__, nobody))
+    if names := placeholders(groups):
+        n = sum(map(Counter(groups).__getitem__, names))
         raise InputError(
-            f"{plural(n, 'image has', 'images have')} the patient id {listed(nobody, 3)}, which looks like none and "
+            f"{plural(n, 'image has', 'images have')} the patient id {listed(names, 3)}, which looks like none and "
             f"would make one person of them: leave such ids empty, rename them if they are names{way_out}"
         )
 
@@ -179,7 +179,7 @@ class IdDoubt:
 
     @property
     def words(self) -> str:
-        """The doubt with its first ids, for whoever has the images."""
+        """Return the doubt with its first ids, for those who hold the images."""
         return f"{self.why} ({listed(list(self.ids), 5)}): {self.what_would_decide}."
 
     @property

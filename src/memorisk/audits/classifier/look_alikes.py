@@ -102,7 +102,7 @@ def _pair_table(
 
 
 def look_alike_findings(alike: LookAlikes, units: UnitNames, *, one_image: bool = False) -> list[Finding]:
-    """Return the doubt that patients who look alike are one person, or that nobody could look for them.
+    """Return the doubt that patients who look alike are one person, or that the images could not show it.
 
     Args:
         alike: Pairs of images.

@@ -105,7 +105,7 @@ def _named_groups(evidence: Evidence) -> np.ndarray:
 
 
 def loss_id_doubts(evidence: Evidence) -> list[IdDoubt]:
-    """Find doubts about who is who; look-alikes within the test part, or the training part, mix nobody up."""
+    """Find doubts about who is who; look-alikes within the test part, or the training part, do no harm."""
     items = evidence.items
     parts: dict[str, set[str]] = {}
     for group, part in zip(items.group.tolist(), items.split.tolist(), strict=True):

@@ -91,7 +91,7 @@ class LookAlikes:
     how: str
     """In what they are alike, as in "nearly the same"."""
     why_not: str = ""
-    """Why nobody could look for them; empty where somebody could."""
+    """Reason why no search was possible; empty after a search."""
 
     @property
     def n_pairs(self) -> int:

@@ -1,4 +1,4 @@
-"""Whether a model's outputs stand in the order of the audit's classes, seen by its answers on its own training images.
+"""Order of a model's outputs: is it that of the audit's classes, by its answers on its own training images?
 
 A file of weights does not say which output is which class. Read in another order, a good model answers like a bad one,
 and every attack on it sees nothing. A model answers the images it was trained on better than by guessing, so that they

@@ -365,7 +365,7 @@ def _settle_names(draft: Draft) -> None:
 
 
 def _settle_identity(draft: Draft) -> None:
-    """Refuse patient ids that name nobody, and note doubts about who is who.
+    """Refuse patient ids that are placeholders, and note doubts about who is who.
 
     Raises:
         InputError: There are such ids.

@@ -42,7 +42,7 @@ MAX_DRAWS = 2**24
 """Flipped values of a class's images per pattern of missing seeds: all flips up to here, random ones beyond."""
 
 SMALL_ERROR = 0.15
-"""Nats that every standard error is enlarged by, beside the median one (`typical_error`)."""
+"""Number of nats added to every standard error, besides the median error (`typical_error`)."""
 
 LARGEST_IMAGES = 0.1
 """Share of the images whose sizes tell how heavy the tail of the noise is."""

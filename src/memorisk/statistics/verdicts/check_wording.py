@@ -34,7 +34,7 @@ SENTENCES: dict[str, Sentence] = {
     ),
     "tied-losses": Sentence(
         "most losses of many unseen images are equal under both models of a seed, by rounding or saturation, so that "
-        "nobody can know how much trainings differ",
+        "the spread between trainings is unknown",
         "losses as 64-bit or 32-bit numbers with all their digits, or logits (columns logit:CLASS), not probabilities "
         "of 16 bits",
         first=True,

@@ -30,7 +30,7 @@ class Check:
     seeds: tuple[int, ...] = ()
     """Seeds in which it was noticed."""
     voids: bool = False
-    """Whether nothing can be concluded from the models' losses while this stands: no failure, and no pass."""
+    """Whether the outcome makes the models' losses inconclusive: the verdict neither fails nor passes."""
 
     @property
     def is_doubt(self) -> bool:

@@ -1,4 +1,4 @@
-"""Uneven gaps: patients whom some trainings remember, or who were in another role than the table says.
+"""Uneven gaps: patients that some trainings remember, or whose role was another than the table says.
 
 A list ranks the mean gap over seeds by its standard error over seeds. A patient with 4 nats in half of the trainings
 has a mean of 2 nats and an error that is larger still; a patient whose roles were exchanged in some seeds has gaps
@@ -57,7 +57,7 @@ TIED, FEW = "tied-losses", "few-patients"
 
 @dataclass(frozen=True)
 class UnevenPower:
-    """Power to notice a patient whom some of the trainings remember."""
+    """Power to notice a patient that some of the trainings remember."""
 
     n_seeds: int
     """Number of seeds that remember the patient."""

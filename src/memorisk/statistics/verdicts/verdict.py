@@ -78,7 +78,7 @@ class Finding:
     first: bool = False
     """Whether it must be settled before more models or patients are of use; reported ahead of the classes then."""
     voids: bool = False
-    """Whether nothing can be concluded while it stands: the audit is undecided, whatever else was found."""
+    """Whether the finding leaves the audit undecided, whatever else was found."""
 
 
 @dataclass(frozen=True)
