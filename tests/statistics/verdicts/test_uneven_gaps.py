@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memorisk.statistics.verdicts.uneven_gaps import FEW, TIED, UnevenGaps, uneven_gaps
+from memorisk.statistics.verdicts.uneven_gaps import CERTAIN, FEW, TIED, ClassGaps, UnevenGaps, uneven_gaps
 from tests.thorough import thorough
 
 SCORED, UNSEEN, SEEDS = 300, 100, 8
@@ -13,14 +13,20 @@ SCORED, UNSEEN, SEEDS = 300, 100, 8
 def gaps(seed: int, tails: float = 5.0, spread: float = 0.7, n_images: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Gaps `[S, I]` of scored and `[S, J]` of unseen images where nobody is memorized, in nats."""
     rng, n = np.random.default_rng(seed), n_images * (SCORED + UNSEEN)
-    noise = 0.1 * np.exp(spread * rng.normal(size=n)) * rng.standard_t(tails, (SEEDS, n))
+    draws = rng.normal(size=(SEEDS, n)) if np.isinf(tails) else rng.standard_t(tails, (SEEDS, n))
+    noise = 0.1 * np.exp(spread * rng.normal(size=n)) * draws
     return noise[:, : n_images * SCORED], noise[:, n_images * SCORED :]
 
 
 def looked(scored: np.ndarray, unseen: np.ndarray, n_images: int = 1, **options: float) -> UnevenGaps:
-    """The check of patients with equally many images."""
-    units = (np.arange(gap.shape[1]) // n_images for gap in (scored, unseen))
-    return uneven_gaps(scored, next(units), unseen, next(units), **options)
+    """The check of one class whose patients have equally many images."""
+    return uneven_gaps([of_class(scored, unseen, n_images)], **options)[0]
+
+
+def of_class(scored: np.ndarray, unseen: np.ndarray, n_images: int = 1) -> ClassGaps:
+    """Gaps of a class whose patients have equally many images."""
+    own, other = (np.arange(gap.shape[1]) // n_images for gap in (scored, unseen))
+    return ClassGaps(scored, own, unseen, other)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +66,35 @@ def test_the_power_is_that_of_planted_patients() -> None:
         scored, unseen = gaps(seed, tails=3.0)
         powers.append(looked(scored, unseen, notice=1.0).powers[0].power)
         scored[:4, 7] += 2.0
-        noticed.append(looked(scored, unseen).uneven[7])
+        noticed.append(looked(scored, unseen, notice=1.0).uneven[7])
     assert stats.binomtest(int(np.sum(noticed)), len(noticed), float(np.mean(powers))).pvalue > 0.001
+
+
+def test_many_small_classes_have_the_power_of_one_large_one() -> None:
+    """A cut of its own left a class of 40 patients the tail of 40, and a power near zero."""
+    scored, unseen = gaps(5)
+    parts = [of_class(scored[:, i::10], unseen[:, i::10]) for i in range(10)]
+    outcomes = uneven_gaps(parts)
+    assert min(power.power for outcome in outcomes for power in outcome.powers) >= CERTAIN
+    assert not any(outcome.uneven.any() for outcome in outcomes)
+    parts[3].own[:4, 2] += 4.0
+    noticed = [np.flatnonzero(outcome.uneven).tolist() for outcome in uneven_gaps(parts)]
+    assert noticed == [[2] if i == 3 else [] for i in range(10)]
+
+
+def test_a_class_that_cannot_be_looked_at_leaves_the_others_their_look() -> None:
+    scored, unseen = gaps(6)
+    scored[:4, 7] += 4.0
+    tied = of_class(*((1e-5 * gap).round(4) for gap in gaps(4)))
+    outcomes = uneven_gaps([tied, of_class(scored, unseen), of_class(scored[:, :5], unseen[:, :0])])
+    assert [outcome.reason for outcome in outcomes] == [TIED, "", FEW]
+    assert np.flatnonzero(outcomes[1].uneven).tolist() == [7]
+
+
+def test_the_level_is_lowered_where_power_allows_it() -> None:
+    """Scores of noise fall more slowly than the tail of a cut, so that a level of 5 % would be exceeded."""
+    noticed = sum(looked(*gaps(2000 + seed, tails=3.0, spread=0.7)).uneven.any() for seed in range(100))
+    assert noticed <= stats.binom.ppf(0.999, 100, 0.05 / 2)
 
 
 def test_halves_and_quarters_of_the_seeds() -> None:

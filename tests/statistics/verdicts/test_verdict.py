@@ -151,7 +151,7 @@ def test_a_class_that_cannot_be_tested_is_not_zero_memorized():
             0.5,
             2.0,
             "undecided",
-            "the models, with 30 groups in the test part, are too few to flag a single group",
+            "the models, with 130 groups scored or in the test part, are too few to flag a single group",
         ),
         (5.0, 2.38, 2.0, "undecided", "only with a gap of at least 2.4 nats; a pass needs 2"),
         (5.0, 2.38, 3.0, "pass", "2.4 nats or more"),
@@ -160,7 +160,8 @@ def test_a_class_that_cannot_be_tested_is_not_zero_memorized():
     ],
 )
 def test_a_pass_needs_that_a_single_group_would_have_been_noticed(room, gap, notice, status, words):
-    found = verdict(row(), row("b", room=room, noticeable_gap=gap, n_test_groups=30, models_needed=20), notice=notice)
+    counts = {"n_groups_scored": 100, "n_test_groups": 30}
+    found = verdict(row(), row("b", room=room, noticeable_gap=gap, models_needed=20, **counts), notice=notice)
     assert found.status == status
     assert words in found.why[1 if status == "pass" else 0]
     assert found.what_would_decide == [

@@ -340,7 +340,7 @@ def class_findings(
             blocked = f"no p-values: canaries under the model that did not see them differ from test images{how}"
         p = float("nan") if check is None else check.adjusted
         findings.append(audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked))
-    return list_groups(findings, options, seed=abs(int(evidence.seeds[0])))
+    return list_groups(findings, options, seeds=evidence.seeds, flip=not is_asymmetric(evidence))
 
 
 def _prerequisites(evidence: Evidence) -> dict[str, UnseenCheck]:

@@ -23,20 +23,27 @@ largest of theirs less log n.
 the gaps of a patient symmetric, so that the score of the patient's exchanged gaps, -g, is a draw of the same
 distribution. The scores of all exchanged scored patients and of all unseen patients are the controls, and each cut is
 `statistics.copies.tails.tail_cut` on them. A remembered patient adds no large value to the controls, since exchanged
-gaps are negative. The independent units are patients. The probability that anybody lies beyond a cut is shared by
-three looks (`_SHARES`): a quarter, half, and half of the exchanged gaps, which finds patients whose roles are
-exchanged in most seeds. Half takes little, since it has power to spare (simulated, `recipes/verdict_truth.py`).
+gaps are negative. The independent units are patients. Scores are free of a class's scale, and each patient is
+compared with its own exchange, so that the controls of all classes share one cut: twelve classes of 80 patients have
+the tail of a thousand. The probability that anybody lies beyond a cut is shared by three looks (`_SHARES`): a quarter,
+half, and half of the exchanged gaps, which finds patients whose roles are exchanged in most seeds. Half takes little,
+since it has power to spare (simulated, `recipes/verdict_truth.py`).
+
+**Level.** Scores of noise fall more slowly than the exponential tail of a cut where the noise of images is very
+unequal, so that a cut is passed more often than its level says (simulated: 5 to 19 % of audits at 5 %). Where power
+allows, the level is therefore halved as long as each class notices `CERTAIN` of its simulated patients.
 
 **Power.** Share of simulated patients beyond a cut: controls to whose gaps a constant is added in half or in a
 quarter of the seeds, so that their mean gap is what a pass must notice.
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from memorisk.statistics.copies.tails import CHANCE, TAIL, tail_cut
 from memorisk.statistics.memorization.sign_flips import typical_error
@@ -45,6 +52,10 @@ from memorisk.statistics.verdicts.noticeable_gap import N_DRAWS
 
 _SHARES = (0.7, 0.15, 0.15)
 """Shares of the probability of a false notice: of a quarter of the seeds, of half, and of half exchanged."""
+_HALVINGS = 5
+"""Number of times that the level may be halved."""
+CERTAIN = 0.95
+"""Power that each class keeps where the level is halved: as many wrong passes in a hundred as METHODS allows."""
 _NOISIEST = 0.99
 """Quantile of the images' noise above which an image's own noise is not believed."""
 _BODY = 0.95
@@ -53,6 +64,20 @@ _SMALLEST_P = 1e-300
 
 TIED, FEW = "tied-losses", "few-patients"
 """Reasons for which the check could not look."""
+
+
+@dataclass(frozen=True)
+class ClassGaps:
+    """Gaps of a class's images in S seeds."""
+
+    own: FloatArray
+    """`[S, I]` gaps of the scored images, signed by membership, in nats; NaN where a seed did not score one."""
+    group: NDArray
+    """`[I]` patient of each scored image."""
+    unseen: FloatArray
+    """`[S, J]` loss of model B less that of model A of the unseen images, in nats."""
+    unseen_group: NDArray
+    """`[J]` patient of each unseen image."""
 
 
 @dataclass(frozen=True)
@@ -82,52 +107,25 @@ class UnevenGaps:
 
 
 def uneven_gaps(
-    own: ArrayLike,
-    unit: ArrayLike,
-    unseen: ArrayLike,
-    unseen_unit: ArrayLike,
-    *,
-    chance: float = CHANCE,
-    notice: float = 2.0,
-    flip: bool = True,
-    seed: int = 0,
-) -> UnevenGaps:
-    """Find the scored patients of a class whose gaps are too large in several seeds.
+    classes: Sequence[ClassGaps], *, chance: float = CHANCE, notice: float = 2.0, flip: bool = True, seed: int = 0
+) -> list[UnevenGaps]:
+    """Find the scored patients whose gaps are too large in several seeds, in all classes of an audit.
 
     Args:
-        own: `[S, I]` gaps of the class's scored images, signed by membership; NaN where a seed did not score one.
-        unit: `[I]` patient of each scored image.
-        unseen: `[S, J]` loss gaps of the class's unseen images.
-        unseen_unit: `[J]` patient of each unseen image.
-        chance: Probability that any patient lies beyond a cut where nobody is memorized.
+        classes: Gaps of each class, in the same seeds.
+        chance: Probability that any patient of any class lies beyond a cut where nobody is memorized.
         notice: Mean gap of the simulated patients over all seeds, in nats.
         flip: Whether exchanged gaps are controls; False in the `paper` design, whose roles are not symmetric.
         seed: Seed of the simulated patients.
+
+    Returns:
+        Outcome of each class, in their order.
     """
-    gaps, tests = np.asarray(own, dtype=np.float64).T, np.asarray(unseen, dtype=np.float64).T  # [I, S], [J, S]
-    units, of_unit = np.unique(np.asarray(unit), return_inverse=True)
-    _, of_test = np.unique(np.asarray(unseen_unit), return_inverse=True)
-    largest, nobody = np.zeros(len(units)), np.zeros(len(units), dtype=bool)
-    if not len(gaps) or not len(tests):
-        return UnevenGaps(nobody, largest, reason=FEW)
-    np.maximum.at(largest, of_unit, np.nanmax(np.abs(gaps), axis=1))
-    if unmeasured_noise(tests) > TAIL:
-        return UnevenGaps(nobody, largest, reason=TIED)
-    n_seeds, least = len(gaps[0]), min(2, len(gaps[0]))
-    half, quarter = max(n_seeds // 2, least), max(-(-n_seeds // 4), least)
-    sides = [(quarter, gaps), (half, gaps), *([(half, -gaps)] if flip else [])]
-    looks = [
-        _look(k, side, of_unit, tests, of_test, chance=share * chance, flip=flip)
-        for (k, side), share in zip(sides, _SHARES, strict=False)
-    ]
-    if any(math.isinf(look.cut) for look in looks):
-        return UnevenGaps(nobody, largest, reason=FEW)
-    beyond = [look.of_patients(side, of_unit) > look.cut for look, (_, side) in zip(looks, sides, strict=True)]
-    rows, of_row = tests, of_test
-    if flip:
-        rows, of_row = np.concatenate([tests, -gaps]), np.concatenate([of_test, of_unit + int(of_test.max()) + 1])
-    powers = tuple(_power(looks[:2], rows, of_row, k, notice * n_seeds / k, seed) for k in (half, quarter))
-    return UnevenGaps(np.any(beyond, axis=0) & (largest > looks[0].offset), largest, powers)
+    rows = [_Rows.of(gaps) for gaps in classes]
+    reasons = [row.reason for row in rows]
+    looked = [row for row, reason in zip(rows, reasons, strict=True) if not reason]
+    outcomes = iter(_look_at(looked, chance, notice, flip, seed) if looked else ())
+    return [row.blind(reason) if reason else next(outcomes) for row, reason in zip(rows, reasons, strict=True)]
 
 
 def unmeasured_noise(gaps: FloatArray) -> float:
@@ -142,42 +140,146 @@ def unmeasured_noise(gaps: FloatArray) -> float:
 
 
 @dataclass(frozen=True)
+class _Rows:
+    """Gaps of a class, one row per image, with the number of the patient of each row."""
+
+    own: FloatArray
+    """`[I, S]` of scored images."""
+    unit: IntArray
+    unseen: FloatArray
+    """`[J, S]` of unseen images."""
+    unseen_unit: IntArray
+
+    @classmethod
+    def of(cls, gaps: ClassGaps) -> "_Rows":
+        """Number the patients of a class by their sorted ids."""
+        own, unseen = (np.asarray(part, dtype=np.float64).T for part in (gaps.own, gaps.unseen))
+        units = (np.unique(np.asarray(ids), return_inverse=True)[1] for ids in (gaps.group, gaps.unseen_group))
+        return cls(own, next(units), unseen, next(units))
+
+    @property
+    def reason(self) -> str:
+        """`FEW` or `TIED` where the class cannot be looked at."""
+        if not len(self.own) or not len(self.unseen):
+            return FEW
+        return TIED if unmeasured_noise(self.unseen) > TAIL else ""
+
+    @property
+    def n_units(self) -> int:
+        """Number of scored patients."""
+        return int(self.unit.max(initial=-1)) + 1
+
+    @property
+    def largest(self) -> FloatArray:
+        """`[U]` largest absolute gap of each scored patient."""
+        largest = np.zeros(self.n_units)
+        np.fmax.at(largest, self.unit, np.fmax.reduce(np.abs(self.own), axis=1, initial=0.0))
+        return largest
+
+    @property
+    def exchanged(self) -> "_Rows":
+        """The class with the roles of all scored images exchanged."""
+        return replace(self, own=-self.own)
+
+    def controls(self, *, flip: bool) -> tuple[FloatArray, IntArray]:
+        """Gaps of the images of all controls, and the patient of each."""
+        if not flip:
+            return self.unseen, self.unseen_unit
+        unit = np.concatenate([self.unseen_unit, self.unit + int(self.unseen_unit.max()) + 1])
+        return np.concatenate([self.unseen, -self.own]), unit
+
+    def blind(self, reason: str) -> UnevenGaps:
+        """Outcome of a class that was not looked at."""
+        return UnevenGaps(np.zeros(self.n_units, dtype=bool), self.largest, reason=reason)
+
+
+def _look_at(classes: list[_Rows], chance: float, notice: float, flip: bool, seed: int) -> list[UnevenGaps]:
+    """Look at classes whose noise is measured, at the smallest level that leaves them their power."""
+    n_seeds = classes[0].own.shape[1]
+    least = min(2, n_seeds)
+    half, quarter = max(n_seeds // 2, least), max(-(-n_seeds // 4), least)
+    sides = [(quarter, classes), (half, classes), *([(half, [rows.exchanged for rows in classes])] if flip else [])]
+    looks = [_Look.fitted(k, side, flip=flip) for k, side in sides]
+    planted = [
+        [_planted_scores(looks[:2], i, rows, k, notice * n_seeds / k, flip=flip, seed=seed) for k in (half, quarter)]
+        for i, rows in enumerate(classes)
+    ]
+    cuts, powers = _cuts_and_powers(looks, planted, chance)
+    if any(map(math.isinf, cuts)):
+        return [rows.blind(FEW) for rows in classes]
+    for halvings in range(1, _HALVINGS + 1):
+        fewer = _cuts_and_powers(looks, planted, chance / 2**halvings)
+        if min(min(of_class) for of_class in fewer[1]) < CERTAIN:
+            break
+        cuts, powers = fewer
+    outcomes = []
+    for i, (rows, of_class) in enumerate(zip(classes, powers, strict=True)):
+        beyond = np.any([look.scores[i] > cut for look, cut in zip(looks, cuts, strict=True)], axis=0)
+        gaps = [notice * n_seeds / k for k in (half, quarter)]
+        stated = tuple(map(UnevenPower, (half, quarter), gaps, of_class))
+        outcomes.append(UnevenGaps(beyond & (rows.largest > looks[0].offsets[i]), rows.largest, stated))
+    return outcomes
+
+
+def _cuts_and_powers(
+    looks: "list[_Look]", planted: list[list[FloatArray]], chance: float
+) -> tuple[list[float], list[list[float]]]:
+    """Compute the cut of each look at a level, and for each class the power for half and for a quarter of the seeds."""
+    cuts = [
+        tail_cut(look.controls, sum(map(len, look.scores)), share * chance).cut
+        for look, share in zip(looks, _SHARES, strict=False)
+    ]
+    return cuts, [[float((scores > cuts[: len(scores.T)]).any(axis=1).mean()) for scores in own] for own in planted]
+
+
+@dataclass(frozen=True)
 class _Look:
-    """The working model of a class's gaps, with the cut, for the k-th largest gap."""
+    """The working model of the gaps of all classes for the k-th largest gap, with the scores of their patients."""
 
     k: int
-    offset: float
-    """Offset of the noise of an image, in nats."""
-    most_noise: float
-    """Largest noise of an image that is believed, in nats."""
+    offsets: list[float]
+    """Offset of the noise of an image in each class, in nats."""
+    most_noise: list[float]
+    """Largest noise of an image that is believed in each class, in nats."""
     of_seed: FloatArray
     """`[S]` noise of each seed over that of all."""
     body: FloatArray
     """Sorted absolute standardized gaps that are explained by chance."""
-    index: float
+    index: float = math.inf
     """Index of their Pareto tail, which starts at the quantile `_BODY`."""
-    cut: float = math.inf
+    scores: list[FloatArray] = field(default_factory=list)
+    """`[U]` scores of the patients of each class."""
+    controls: FloatArray = field(default_factory=lambda: np.empty(0))
+    """Scores of the controls of all classes."""
 
     @classmethod
-    def fitted(cls, k: int, own: FloatArray, unseen: FloatArray, *, flip: bool) -> "_Look":
-        """Fit the model to the gaps `[I, S]` and `[J, S]`, of scored images to the negative ones where these count."""
-        gaps = np.concatenate([own, unseen])
-        most = float(np.quantile(_noise(gaps, k), _NOISIEST, method="lower"))
-        look = cls(k, typical_error(np.nan_to_num(gaps).T), most, np.ones(gaps.shape[1]), np.ones(1), math.inf)
-        large = np.nanquantile(np.abs(look.standardized(gaps)), 1 - TAIL, axis=0)
+    def fitted(cls, k: int, classes: list[_Rows], *, flip: bool) -> "_Look":
+        """Fit the model, to the negative gaps of scored images where these count, and score patients and controls."""
+        every = [np.concatenate([rows.own, rows.unseen]) for rows in classes]
+        most = [float(np.quantile(_noise(gaps, k), _NOISIEST, method="lower")) for gaps in every]
+        offsets = [typical_error(np.nan_to_num(gaps).T) for gaps in every]
+        look = cls(k, offsets, most, np.ones(every[0].shape[1]), np.ones(1))
+        scaled = np.concatenate([look.standardized(gaps, i) for i, gaps in enumerate(every)])
+        large = np.nanquantile(np.abs(scaled), 1 - TAIL, axis=0)
         if (large > 0).all():
             look = replace(look, of_seed=large / np.exp(np.mean(np.log(large))))
-        chance = look.standardized(unseen).ravel()
+        chance = np.concatenate([look.standardized(rows.unseen, i).ravel() for i, rows in enumerate(classes)])
         if flip:
-            scored = look.standardized(own).ravel()
+            scored = np.concatenate([look.standardized(rows.own, i).ravel() for i, rows in enumerate(classes)])
             chance = np.concatenate([chance, scored[scored < 0]])
         body = np.sort(np.abs(chance))
-        beyond = body[body > np.quantile(body, _BODY)] / max(np.quantile(body, _BODY), _SMALLEST_P)
-        return replace(look, body=body, index=1 / float(np.mean(np.log(beyond))) if len(beyond) else math.inf)
+        start = max(float(np.quantile(body, _BODY)), _SMALLEST_P)
+        beyond = body[body > start] / start
+        look = replace(look, body=body, index=1 / float(np.mean(np.log(beyond))) if len(beyond) else math.inf)
+        return replace(
+            look,
+            scores=[look.of_patients(rows.own, rows.unit, i) for i, rows in enumerate(classes)],
+            controls=np.concatenate([look.of_patients(*rows.controls(flip=flip), i) for i, rows in enumerate(classes)]),
+        )
 
-    def standardized(self, gaps: FloatArray) -> FloatArray:
-        """Divide gaps `[I, S]` by the noise of their image and seed."""
-        noise = np.minimum(_noise(gaps, self.k), self.most_noise) + self.offset
+    def standardized(self, gaps: FloatArray, of_class: int) -> FloatArray:
+        """Divide gaps `[I, S]` of a class by the noise of their image and seed."""
+        noise = np.minimum(_noise(gaps, self.k), self.most_noise[of_class]) + self.offsets[of_class]
         return gaps / noise[:, None] / self.of_seed
 
     def reached(self, value: FloatArray) -> FloatArray:
@@ -187,36 +289,18 @@ class _Look:
         beyond = np.maximum(value / start, 1.0) ** -self.index
         return 0.5 * inside * beyond
 
-    def of_images(self, gaps: FloatArray) -> FloatArray:
-        """Compute the score `[I]` of each image."""
+    def of_images(self, gaps: FloatArray, of_class: int) -> FloatArray:
+        """Compute the score `[I]` of each image of a class."""
         n_seeds = (~np.isnan(gaps)).sum(axis=1)
-        x = -np.sort(np.nan_to_num(-self.standardized(gaps), nan=np.inf), axis=1)[:, self.k - 1]
+        x = -np.sort(np.nan_to_num(-self.standardized(gaps, of_class), nan=np.inf), axis=1)[:, self.k - 1]
         p = scipy.special.betainc(self.k, np.maximum(n_seeds - self.k + 1, 1), self.reached(np.maximum(x, 0.0)))
         return np.where(x > 0, -np.log(np.maximum(p, _SMALLEST_P)), 0.0)
 
-    def of_patients(self, gaps: FloatArray, unit: IntArray) -> FloatArray:
+    def of_patients(self, gaps: FloatArray, unit: IntArray, of_class: int) -> FloatArray:
         """Compute the score `[U]` of each patient: the largest of the images' less the log of their number."""
         score = np.full(int(unit.max()) + 1, -np.inf)
-        np.maximum.at(score, unit, self.of_images(gaps))
+        np.maximum.at(score, unit, self.of_images(gaps, of_class))
         return score - np.log(np.bincount(unit))
-
-
-def _look(
-    k: int,
-    own: FloatArray,
-    of_unit: IntArray,
-    unseen: FloatArray,
-    of_test: IntArray,
-    *,
-    chance: float,
-    flip: bool,
-) -> _Look:
-    """Fit the working model for k seeds, and compute its cut from the controls."""
-    look = _Look.fitted(k, own, unseen, flip=flip)
-    controls = look.of_patients(unseen, of_test)
-    if flip:
-        controls = np.concatenate([controls, look.of_patients(-own, of_unit)])
-    return replace(look, cut=tail_cut(controls, int(of_unit.max()) + 1, chance).cut)
 
 
 def _noise(gaps: FloatArray, k: int) -> FloatArray:
@@ -227,16 +311,18 @@ def _noise(gaps: FloatArray, k: int) -> FloatArray:
     return np.where(smaller, np.nan_to_num(sizes), 0.0).sum(axis=1) / n
 
 
-def _power(looks: list[_Look], rows: FloatArray, of_row: IntArray, k: int, gap: float, seed: int) -> UnevenPower:
-    """Compute the power for patients with this gap in k seeds and none in the others.
+def _planted_scores(
+    looks: list[_Look], of_class: int, rows: _Rows, k: int, gap: float, *, flip: bool, seed: int
+) -> FloatArray:
+    """Score simulated patients of a class with this gap in k seeds and none in the others: `[N_DRAWS, looks]`.
 
     A simulated patient is a control with random signs; one image has the gap.
     """
-    rng, n_seeds = np.random.default_rng([seed, 29]), rows.shape[1]
-    share = 1 / np.bincount(of_row)[of_row]  # each patient alike, then each image
-    row = rng.choice(len(rows), size=N_DRAWS, p=share / share.sum())
-    noise = rows[row] * rng.choice([-1.0, 1.0], size=(N_DRAWS, n_seeds))
+    controls, unit = rows.controls(flip=flip)
+    rng, n_seeds = np.random.default_rng([seed, 29]), controls.shape[1]
+    share = 1 / np.bincount(unit)[unit]  # each patient alike, then each image
+    row = rng.choice(len(controls), size=N_DRAWS, p=share / share.sum())
+    noise = controls[row] * rng.choice([-1.0, 1.0], size=(N_DRAWS, n_seeds))
     remembered = np.argsort(rng.random((N_DRAWS, n_seeds)), axis=1) < k
     gaps = noise + np.where(remembered, gap, 0.0)
-    noticed = np.any([look.of_images(gaps) > look.cut - np.log(share[row]) for look in looks], axis=0)
-    return UnevenPower(k, gap, float(noticed.mean()))
+    return np.stack([look.of_images(gaps, of_class) + np.log(share[row]) for look in looks], axis=1)

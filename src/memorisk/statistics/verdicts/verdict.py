@@ -357,10 +357,10 @@ def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
     if math.isnan(room):
         return f" cannot be tested: no list of {units.many} was possible"
     if room < MIN_ROOM:
-        n = row.get("n_test_groups", math.nan)
-        tested = "" if pd.isna(n) else f", with {units.count(int(n))} in the test part,"
+        n = row.get("n_groups_scored", math.nan) + row.get("n_test_groups", math.nan)
+        compared = "" if pd.isna(n) else f", with {units.count(int(n))} scored or in the test part,"
         return (
-            f": the models{tested} are too few to flag a single {units.one}, even a strongly remembered one "
+            f": the models{compared} are too few to flag a single {units.one}, even a strongly remembered one "
             f"(room on the list {format_against_gates(room, MIN_ROOM, kind='g')}, {MIN_ROOM:.0f} needed)"
         )
     if math.isinf(gap):

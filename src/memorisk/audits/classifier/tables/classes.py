@@ -15,7 +15,6 @@ from memorisk.audits.classifier.evidence import Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.scores.memorization import group_table, memorization
 from memorisk.statistics.contrasts import unpaired_difference
-from memorisk.statistics.copies.tails import CHANCE
 from memorisk.statistics.intervals import Interval, jackknife_interval, these_groups_interval, two_way_interval
 from memorisk.statistics.memorization.nulls import UnitPValues, unit_p_values
 from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
@@ -33,7 +32,7 @@ from memorisk.statistics.verdicts.noticeable_gap import (
     seeds_needed,
 )
 from memorisk.statistics.verdicts.tiers import tier
-from memorisk.statistics.verdicts.uneven_gaps import UnevenGaps, uneven_gaps
+from memorisk.statistics.verdicts.uneven_gaps import ClassGaps, UnevenGaps, uneven_gaps
 from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 
@@ -93,21 +92,6 @@ NO_LISTS = ListNumbers(nan, nan, 0, 0, "", ListPower(), None, 0)
 
 
 @dataclass(frozen=True)
-class GapSample:
-    """Gaps of a class's images, S seeds by I scored and J unseen ones."""
-
-    own: np.ndarray
-    """[S, I] signed by membership, in nats; NaN where a seed did not score the image."""
-    group: np.ndarray
-    unseen: np.ndarray
-    """[S, J] loss of model B less that of model A."""
-    unseen_group: np.ndarray
-    seeds: np.ndarray
-    flip: bool
-    """Whether the roles of the two models are symmetric."""
-
-
-@dataclass(frozen=True)
 class ClassFindings:
     """The results of one class.
 
@@ -145,7 +129,7 @@ class ClassFindings:
     groups: pd.DataFrame
     images: dict[int, float]
     table: np.ndarray
-    sample: GapSample
+    sample: ClassGaps
     floor: np.ndarray
     listing: ClassList | None
     lists: ListNumbers = NO_LISTS
@@ -254,13 +238,11 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
         groups=per_group,
         images=image_p,
         table=table,
-        sample=GapSample(
+        sample=ClassGaps(
             own=np.where(sign[:, scored] != 0, sign[:, scored] * gap[:, scored], nan),
             group=items.group[scored].astype(str),
             unseen=gap[:, test],
             unseen_group=items.group[test].astype(str),
-            seeds=evidence.seeds,
-            flip=not is_asymmetric(evidence),
         ),
         floor=floor,
         listing=listing,
@@ -297,7 +279,9 @@ def _excess(evidence: Evidence, table: np.ndarray, unseen: np.ndarray, mean: Int
     return unpaired_difference(two_way_interval(table - drift), two_way_interval(unseen - drift))
 
 
-def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed: int) -> list[ClassFindings]:
+def list_groups(
+    findings: list[ClassFindings], options: AnalysisOptions, *, seeds: np.ndarray, flip: bool
+) -> list[ClassFindings]:
     """Make the lists of all classes, at one level over the whole audit (``statistics.multiple_testing``).
 
     Two lists a class: the one that is shown, at the level and correction that were asked for, and the verdict's, at
@@ -306,14 +290,16 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
     Args:
         findings: Results of all classes, from `audit_class`.
         options: Level and correction of the list that is shown, and the gap in nats that a pass must notice.
-        seed: Random seed of the simulated patients behind the noticeable gap.
+        seeds: [S] numbers of the seeds; the first is that of the simulated patients behind the noticeable gap.
+        flip: Whether the roles of the two models are symmetric.
 
     Returns:
         The same with the columns of the lists, the noticeable gap and the adjusted p-values.
     """
     lists = _lists(findings, options.level, options.correction)
     fixed = _lists(findings, VERDICT_LEVEL, VERDICT_CORRECTION)
-    n_classes = max(sum(f.listing is not None for f in findings), 1)
+    n_classes, seed = max(sum(f.listing is not None for f in findings), 1), abs(int(seeds[0]))
+    unlisted = uneven_gaps([f.sample for f in findings], notice=options.notice, flip=flip, seed=seed)
     listed = []
     for i, finding in enumerate(findings):
         shortest, n, why_not = lists.smallest_list[i], len(finding.groups), finding.blocked
@@ -321,7 +307,7 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
             why_not = (
                 f"with so few models and test images no list is shorter than {shortest}, and the class has {n} scored"
             )
-        gaps = _uneven(finding.sample, CHANCE / n_classes, options.notice, seed)
+        gaps = unlisted[i]
         uneven = gaps.uneven & ~fixed.rejections[i].rejected
         numbers = ListNumbers(
             smallest_list=nan if shortest is None else float(shortest),
@@ -330,7 +316,7 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
             n_verdict_flagged=fixed.rejections[i].n_rejected,
             why_not=why_not,
             power=_list_power(finding.listing, fixed.rejections[i].rejected, n_classes, options.notice, seed),
-            uneven=None if finding.listing is None else _uneven_check(finding.label, gaps, uneven, finding.sample),
+            uneven=None if finding.listing is None else _uneven_check(finding, gaps, uneven, seeds),
             n_uneven=int(uneven.sum()),
         )
         groups = finding.groups.assign(
@@ -342,26 +328,21 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
     return listed
 
 
-def _uneven(sample: GapSample, chance: float, notice: float, seed: int) -> UnevenGaps:
-    """Look for uneven gaps in a class."""
-    how = {"chance": chance, "notice": notice, "flip": sample.flip, "seed": seed}
-    return uneven_gaps(sample.own, sample.group, sample.unseen, sample.unseen_group, **how)
-
-
-def _uneven_check(label: str, gaps: UnevenGaps, uneven: np.ndarray, sample: GapSample) -> Check:
+def _uneven_check(finding: ClassFindings, gaps: UnevenGaps, uneven: np.ndarray, seeds: np.ndarray) -> Check:
     """State the outcome of the check of uneven gaps in a class; ``uneven`` leaves out listed groups."""
-    check = Check(name="uneven-gaps", outcome=COULD_NOT_LOOK, reason=gaps.reason, label=label)
+    check = Check(name="uneven-gaps", outcome=COULD_NOT_LOOK, reason=gaps.reason, label=finding.label)
+    sample = finding.sample
     if uneven.any():
         largest = float(gaps.largest[uneven].max())
         groups = np.unique(sample.group)[uneven]
         exchanged = (sample.own[:, np.isin(sample.group, groups)] <= -largest / 2).any(axis=1)
         numbers = {"n_groups": float(uneven.sum()), "largest_nats": largest}
-        seeds = tuple(int(seed) for seed in sample.seeds[exchanged])
-        return replace(check, outcome=NOTICED, reason="some-trainings-remember", numbers=numbers, seeds=seeds)
+        affected = tuple(int(seed) for seed in seeds[exchanged])
+        return replace(check, outcome=NOTICED, reason="some-trainings-remember", numbers=numbers, seeds=affected)
     if gaps.reason:
         return check
     half, quarter = gaps.powers
-    numbers = {"n_seeds": float(len(sample.seeds)), "half_needed": 100 * PASS_POWER, "quarter_needed": 100 * POWER}
+    numbers = {"n_seeds": float(len(seeds)), "half_needed": 100 * PASS_POWER, "quarter_needed": 100 * POWER}
     for name, power_ in (("half", half), ("quarter", quarter)):
         numbers |= {f"{name}_nats": power_.gap, f"{name}_seeds": power_.n_seeds, f"{name}_cases": 100 * power_.power}
     check = replace(check, power=min(half.power, quarter.power), numbers=numbers)
