@@ -161,39 +161,83 @@ def plantable(world: World, scored: np.ndarray, more: np.ndarray, sizes: np.ndar
     return scored
 
 
-def draw(world: World, seed: int) -> Evidence:
-    """A score table of this world."""
-    rng, n_seeds = np.random.default_rng([seed, 1]), world.n_models // 2
-    n = world.n_patients
-    label = np.arange(n) % world.n_classes
-    of_class = np.arange(n) // world.n_classes
-    unseen = of_class < world.unseen if world.unseen else of_class % 20 < 3
-    other = np.random.default_rng([seed, 2])  # what worlds of before did not draw
-    sizes = rng.integers(1, world.most_images + 1, n)
-    if world.album:
-        sizes = ALBUMS[world.album](other, n)
-    more = other.random(n) < world.noisy
-    patient = np.repeat(np.arange(n), sizes)
-    first = np.cumsum(sizes) - sizes
-    size = world.noise * np.exp(world.spread * rng.standard_normal(len(patient)))
-    size[unseen[patient]] *= world.test_spread
-    size *= np.where(more, NOISY_TIMES, 1.0)[patient]
-    difference = size * rng.standard_t(world.tails, (n_seeds, len(patient)))
-    scored = np.flatnonzero(~unseen)
-    sign = np.zeros((n_seeds, n))
+@dataclass(frozen=True)
+class Patients:
+    """Patients of a world, and the images of each."""
+
+    label: np.ndarray
+    """[n] class."""
+    unseen: np.ndarray
+    """[n] whether the patient is in the test part."""
+    noisy: np.ndarray
+    """[n] whether the patient has `NOISY_TIMES` the noise."""
+    sizes: np.ndarray
+    """[n] number of images."""
+
+    @classmethod
+    def drawn(cls, world: World, rng: np.random.Generator, other: np.random.Generator) -> "Patients":
+        """Draw album sizes and noisy patients; ``other`` draws what worlds of before did not have."""
+        n = world.n_patients
+        of_class = np.arange(n) // world.n_classes
+        unseen = of_class < world.unseen if world.unseen else of_class % 20 < 3
+        sizes = rng.integers(1, world.most_images + 1, n)
+        if world.album:
+            sizes = ALBUMS[world.album](other, n)
+        return cls(np.arange(n) % world.n_classes, unseen, other.random(n) < world.noisy, sizes)
+
+    @property
+    def of_image(self) -> np.ndarray:
+        """[images] patient of each image."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @property
+    def first(self) -> np.ndarray:
+        """[n] first image of each patient."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    @property
+    def scored(self) -> np.ndarray:
+        """Patients who are not in the test part."""
+        return np.flatnonzero(~self.unseen)
+
+
+def drawn_trainings(
+    world: World, patients: Patients, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw the noise of trainings and the halves.
+
+    Returns:
+        [images] size of each image's noise, [S, images] difference of the twins' losses by noise, and [S, n] +1 where
+        model A sees a patient, -1 where B does.
+    """
+    of_image, n_seeds = patients.of_image, world.n_models // 2
+    size = world.noise * np.exp(world.spread * rng.standard_normal(len(of_image)))
+    size[patients.unseen[of_image]] *= world.test_spread
+    size *= np.where(patients.noisy, NOISY_TIMES, 1.0)[of_image]
+    difference = size * rng.standard_t(world.tails, (n_seeds, len(of_image)))
+    scored, sign = patients.scored, np.zeros((n_seeds, world.n_patients))
     for row in sign:
         coin = rng.permuted(np.resize([1.0, -1.0], len(scored)))
         row[scored] = coin if world.design != "paper" else 1.0
     half_of = drawn_halves(world, n_seeds)
     if world.halves != "fresh":
         sign, own = sign[half_of], difference
-        shared = size * rng.standard_t(world.tails, (n_seeds, len(patient)))[half_of]
+        shared = size * rng.standard_t(world.tails, (n_seeds, len(of_image)))[half_of]
         difference = np.sqrt(world.composition) * shared + np.sqrt(1 - world.composition) * own
     if world.halves == "repeated":
         difference = difference[2 * half_of]
-    remembered = np.zeros((n_seeds, n))  # gap of each patient's remembered image
-    of_patient = np.sqrt(np.bincount(patient, np.square(difference).mean(axis=0)) / sizes)
-    planted = rng.choice(plantable(world, scored, more, sizes, of_patient), world.n_planted, replace=False)
+    return size, difference, sign
+
+
+def drawn_memory(
+    world: World, patients: Patients, difference: np.ndarray, rng: np.random.Generator, other: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw who is remembered: the planted patients, and [S, n] the gap of each patient's remembered image."""
+    n_seeds, scored = len(difference), patients.scored
+    remembered = np.zeros((n_seeds, world.n_patients))
+    squares = np.bincount(patients.of_image, np.square(difference).mean(axis=0))
+    among = plantable(world, scored, patients.noisy, patients.sizes, np.sqrt(squares / patients.sizes))
+    planted = rng.choice(among, world.n_planted, replace=False)
     if world.n_planted:
         profiles = gap_profiles(world.gap, *rng.random((2, world.n_planted, n_seeds)))
         if world.variation is not None:
@@ -204,44 +248,62 @@ def draw(world: World, seed: int) -> Evidence:
         some = np.argsort(rng.random((n_seeds, world.n_planted)), axis=0) < world.remembering
         remembered[:, planted] = np.where(some, world.gap, 0.0)
     remembered[:, scored[rng.random(len(scored)) < world.share]] += world.shared
+    return planted, remembered
+
+
+def draw(world: World, seed: int) -> Evidence:
+    """A score table of this world."""
+    rng, other = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
+    patients = Patients.drawn(world, rng, other)
+    unseen, of_image = patients.unseen, patients.of_image
+    size, difference, sign = drawn_trainings(world, patients, rng)
+    planted, remembered = drawn_memory(world, patients, difference, rng, other)
     effect = np.where(unseen, 0.0, sign * remembered)
     copies = np.flatnonzero(unseen)[rng.random(int(unseen.sum())) < world.duplicates]
     if len(planted) and len(copies):  # the model that saw the patient answers the copy as well
         effect[:, copies] = effect[:, rng.choice(planted, len(copies))]
-    place = first + (rng.random(n) * sizes).astype(int)
-    level, noise = rng.gamma(2.0, 0.4, len(patient)), difference + world.drift
-    loss_a, loss_b = level - noise / 2, level + noise / 2
+    place = patients.first + (rng.random(world.n_patients) * patients.sizes).astype(int)
+    level, noise = rng.gamma(2.0, 0.4, len(of_image)), difference + world.drift
+    losses = level - noise / 2, level + noise / 2
     if world.two_ids:
-        ids = [planted[0], next(i for i in scored if label[i] == label[planted[0]] and i not in planted)]
+        twin = next(i for i in patients.scored if patients.label[i] == patients.label[planted[0]] and i not in planted)
+        ids = [planted[0], twin]
         effect[:, ids] = 0.0
-        file_under_two_ids((loss_a, loss_b), sign, remembered[:, planted[0]], ids, place[ids])
-    loss_a[:, place] -= np.maximum(effect, 0)  # whoever was seen is answered better
-    loss_b[:, place] -= np.maximum(-effect, 0)
-    lift = np.maximum(1e-3 - np.minimum(loss_a.min(axis=0), loss_b.min(axis=0)), 0)  # no loss is below zero
+        file_under_two_ids(losses, sign, remembered[:, planted[0]], ids, place[ids])
+    for own, loss in zip((1, -1), losses, strict=True):
+        loss[:, place] -= np.maximum(own * effect, 0)  # a model answers better what it saw
+    loss_a, loss_b = measured(world, losses, size, rng)
+    exchanged = rng.random(sign.shape) < world.exchanged_rows
+    exchanged[: world.exchanged_seeds] = True
+    side = np.where(exchanged, -sign, sign)[:, of_image]
+    items = Items(
+        np.array([f"i{i}" for i in range(len(of_image))], dtype=object),
+        np.array([f"c{i}" for i in patients.label[of_image]], dtype=object),
+        np.array([f"p{i}" for i in of_image], dtype=object),
+        np.where(unseen[of_image], "test", "canary").astype(object),
+    )
+    margins = margin_of_loss(loss_a), margin_of_loss(loss_b)
+    correct = np.broadcast_to(level < 1.2, noise.shape)
+    seeds = np.arange(len(noise))
+    return Evidence(
+        items, seeds, world.design, loss_a, loss_b, *margins, correct, correct, member_a=side > 0, member_b=side < 0
+    )
+
+
+def measured(
+    world: World, losses: tuple[np.ndarray, np.ndarray], size: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Losses as a table holds them: above zero, of diverged models, with the digits of their numbers."""
+    loss_a, loss_b = losses
+    lift = np.maximum(1e-3 - np.minimum(loss_a.min(axis=0), loss_b.min(axis=0)), 0)
     loss_a, loss_b = loss_a + lift, loss_b + lift
     if world.diverged:
-        loss_a[: world.diverged] = np.abs(np.log(2) + 20 * size * rng.standard_t(world.tails, len(patient)))
+        loss_a[: world.diverged] = np.abs(np.log(2) + 20 * size * rng.standard_t(world.tails, len(size)))
     if world.half_precision:
         loss_a, loss_b = (-np.log(np.exp(-loss).astype(np.float16).astype(float)) for loss in (loss_a, loss_b))
     if world.decimals:
         loss_a, loss_b = loss_a.round(world.decimals), loss_b.round(world.decimals)
-    margin_a, margin_b = margin_of_loss(loss_a), margin_of_loss(loss_b)
-    exchanged = rng.random(sign.shape) < world.exchanged_rows
-    exchanged[: world.exchanged_seeds] = True
-    side = np.where(exchanged, -sign, sign)[:, patient]
-    names = np.array([f"p{i}" for i in patient], dtype=object)
-    items = Items(
-        np.array([f"i{i}" for i in range(len(patient))], dtype=object),
-        np.array([f"c{i}" for i in label[patient]], dtype=object),
-        names,
-        np.where(unseen[patient], "test", "canary").astype(object),
-    )
-    correct = level < 1.2
-    every = np.broadcast_to(correct, noise.shape)
-    return Evidence(
-        items, np.arange(n_seeds), world.design, loss_a, loss_b, margin_a, margin_b, every, every,
-        member_a=side > 0, member_b=side < 0,
-    )  # fmt: skip
+    return loss_a, loss_b
 
 
 def judged(evidence: Evidence, options: AnalysisOptions) -> tuple[Decision, float, int]:
