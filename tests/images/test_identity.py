@@ -20,6 +20,7 @@ from memorisk.images.sources.registry import join_manifests, load_manifest
 from memorisk.runs.errors import InputError
 
 SEEN, UNSEEN = "Zürich 7", ["\u200bZu\u0308rich 7", " Zürich 7\t", "Zürich\ufeff 7\0", "\u202aZürich 7\u202c\xa0"]
+UNSEEN += ["Zürich\u3164 7\u2800", "Zürich 7\U000e0041"]
 
 
 def _pictures(root: Path, names: list[str]) -> Path:
@@ -67,7 +68,7 @@ def test_every_source_gives_ids_the_one_form(tmp_path: Path) -> None:
     [
         *("ANONYMOUS", "anon.", "Anonymized", "<REMOVED>", "[redacted]", "XXX", "xxxxxx", "#REF!", "#N/A", "-1", "--"),
         *("Patient, unknown", "ANONYMOUS^ANONYMOUS", "unknown_patient", "not available", "Unbekannt", "n.a.", "***"),
-        *("0", "000000", "0.0"),
+        *("0", "000000", "0.0", "#BEZUG!", "#NOM?", "#NV", "(leer)", "no data"),
     ],
 )
 def test_a_word_for_nobody_is_no_patient(tmp_path: Path, word: str) -> None:
@@ -94,6 +95,16 @@ def test_ids_look_alike_by_their_form_alone() -> None:
     alike = [("0007", "007", "7", "7.0"), ("ABC1", "AbC1", "abc1"), ("MRN 5", "MRN5"), ("P-12", "P12", "P_12")]
     assert look_alikes([name for names in alike for name in names]) == alike
     assert look_alikes(["'8", "8", "８", "site1/p07", "site1/p7"]) == [("'8", "8", "８"), ("site1/p07", "site1/p7")]
+    assert look_alikes(['="0014"', "14"]) == [("14", '="0014"')]
+
+
+@pytest.mark.parametrize("dash", ["\u2010", "\u2011", "\u2013", "\u2014", "\u2212", "\ufe63", "\uff0d"])
+def test_dashes_of_every_kind_look_alike(dash: str) -> None:
+    assert look_alikes([f"2024{dash}7", "2024-7", "20247"]) == [("2024-7", f"2024{dash}7")]
+
+
+def test_digits_of_every_script_look_alike() -> None:
+    assert look_alikes(["P12", "P\u0661\u0662", "P\u0967\u0968", "P21"]) == [("P12", "P\u0661\u0662", "P\u0967\u0968")]
 
 
 @pytest.mark.parametrize(
@@ -114,6 +125,8 @@ def test_random_ids_do_not_look_alike() -> None:
 def test_ids_that_lost_their_digits_are_named() -> None:
     (doubt,) = id_doubts(["1.23457E+11", "1,23457e+11", "1-Mar", "2E5", "12-E", "4711"])
     assert doubt.ids == ("1,23457e+11", "1-Mar", "1.23457E+11")
+    dates = ("2-Sep-21", "2021-03-01 00:00:00", "Mar-21")
+    assert [doubt.ids for doubt in id_doubts([*dates, "2021-03-01", "Mar-x1", "Mary-21"])] == [dates]
     assert "several people may have one" in doubt.why
 
 

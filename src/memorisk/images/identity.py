@@ -14,8 +14,11 @@ from dataclasses import dataclass
 
 from memorisk.runs.errors import InputError, listed, plural
 
-_UNSEEN = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
-"""Characters without a picture: soft hyphens, joiners, marks of direction, variation selectors, byte order marks."""
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\U000e0000-\U000e01ef]"
+)
+"""Characters without a picture: soft hyphens, joiners, fillers, marks of direction, variation selectors, tags."""
 _AROUND = "\0"
 """Padding of DICOM values and of texts of a fixed length, removed at both ends together with blanks."""
 
@@ -27,12 +30,14 @@ _WITHHELD = frozenset(
         *("deidentified", "deid", "pseudonymized", "pseudonymised", "pseudonymisiert", "redacted", "removed"),
         *("deleted", "withheld", "hidden", "masked", "censored", "confidential", "blank", "empty", "void"),
         *("unbekannt", "inconnu", "inconnue", "desconocido", "sconosciuto", "unnamed", "unassigned", "tbd"),
+        *("notgiven", "nodata", "leer", "keine"),
         *("notavailable", "notapplicable", "notprovided", "notknown", "notset", "noid", "noname", "nopatient"),
     )
 )
 _KINDS = frozenset(("patient", "patients", "patientid", "pat", "subject", "person", "case", "id", "name", "mrn"))
 """Words that say what an id is of, and nothing of whose it is, as in ``Anonymous Patient``."""
-_SHEET_ERROR = re.compile(r"#(N/A|REF|VALUE|NAME|NULL|NUM|DIV/0)[!?]?", re.IGNORECASE)
+_SHEET_ERROR = re.compile(r"#([^\W\d_]+(/0)?[!?]|N/A|N/D|NV|REF|VALUE|NAME|NULL|NUM|DIV/0)", re.IGNORECASE)
+"""Errors of spreadsheets, which in every language end in a mark: ``#REF!``, ``#BEZUG!``, ``#NOM?``."""
 _CROSSED_OUT = re.compile(r"x{3,}", re.IGNORECASE)
 _NUMBER = re.compile(r"([0-9]{1,18})([.,]0+)?")
 _WORDS = re.compile(r"[\W_]+")
@@ -123,19 +128,27 @@ def refuse_placeholders(groups: Sequence[str], way_out: str) -> None:
 
 _SCIENTIFIC = re.compile(r"[+-]?\d+([.,]\d*)?[eE][+-]\d+")
 _MONTHS = "jan|feb|m[aä]r|mrz|apr|ma[yi]|jun|jul|aug|sep|o[ck]t|nov|de[cz]"
-_DAY = re.compile(rf"\d{{1,2}}[-. ]+({_MONTHS})\.?", re.IGNORECASE)
+_DAY = re.compile(
+    rf"\d{{1,2}}[-. ]+({_MONTHS})\.?([- ]+\d{{2,4}})?|({_MONTHS})-\d{{2,4}}|\d{{4}}-\d\d-\d\d[ T]00:00(:00)?",
+    re.IGNORECASE,
+)
+"""Dates as spreadsheets show or save them: ``1-Mar``, ``Mar-21``, ``1-Mar-21``, ``2021-03-01 00:00:00``."""
 _WHOLE = re.compile(r"(\d+)[.,]0+")
-_ENDS = " '\"`´‘’“”.,;:_()[]{}<>*"
-_BETWEEN = re.compile(r"[\s_\-]+")
+_ENDS = " '\"`´‘’“”.,;:_()[]{}<>*=#"
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+"""Hyphens, dashes and the minus of word processors and spreadsheets, which print as ``-`` or nearly so."""
+_BETWEEN = re.compile(rf"[\s_\-{_DASHES}]+")
 _LEADING_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
 
 def _look(name: str) -> str:
-    """Return what ids that look alike have in common: no case, leading zeros, ``.0``, blanks, dashes or quotes.
+    """Return what ids that look alike have in common: no case, script of digits, leading zeros, blanks or quotes.
 
     A separator between two digits or two letters stays, as one dash: ``1-23`` and ``12-3`` are two ids.
     """
     plain = unicodedata.normalize("NFKC", name).casefold().strip(_ENDS)
+    if not plain.isascii():
+        plain = "".join(str(unicodedata.decimal(character, character)) for character in plain)
     if whole := _WHOLE.fullmatch(plain):
         plain = whole[1]
     parts = _BETWEEN.split(plain)

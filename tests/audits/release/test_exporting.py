@@ -99,6 +99,13 @@ def test_a_table_s_images_are_written_beside_them(tmp_path: Path) -> None:
     assert release(tmp_path / "table.csv", tmp_path / "out").images == 1
 
 
+def test_an_image_that_cannot_be_read_leaves_nothing_behind(several: Path, tmp_path: Path) -> None:
+    (several / "broken.png").write_bytes((several / "one.png").read_bytes()[:200])
+    with pytest.raises(InputError, match="1 image of 8 cannot be read"):
+        release(several, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [several]
+
+
 def test_images_that_nobody_dismissed_stay_behind(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,14 @@ def test_what_was_audited_may_go_and_nothing_else(runs: Path, stated: Path, tmp_
     assert "the statement is tied to no weights" in said
 
 
+def test_a_run_is_tied_to_the_images_that_are_named(runs: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where the run finds nothing of its own
+    assert gate(runs / "runs/clean", images=[runs / "clean"], kinds=TRIED).passed
+    found = gate(runs / "runs/clean", images=[runs / "copies"], kinds=TRIED)
+    assert not found.passed
+    assert "What --images names is not what memorisk release writes" in found.line
+
+
 @pytest.mark.parametrize(("name", "status"), [("copies", "fail"), ("filter", "undecided"), ("calm", "undecided")])
 def test_only_a_pass_passes(runs: Path, tmp_path: Path, name: str, status: str) -> None:
     images = {"copies": "copies", "filter": "runs/filter/kept", "calm": "clean"}[name]

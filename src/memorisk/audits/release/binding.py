@@ -30,6 +30,7 @@ _NAME_THEM = "Name what is to be released with --images, and it is checked that 
 _NO_RELEASE = (  # without the name of a file, which can be a patient's
     "The set where the run found it is not what memorisk release writes of it: name its OUT with --images."
 )
+_NOT_THESE = "What --images names is not what memorisk release writes of the images that the run compared."
 _OTHER_BYTES = "it has other bytes than the tensors that ran: memorisk release RUN OUT writes these, and nothing else"
 _NO_NUMBERS = "The weights cannot be released: an earlier memorisk audited them, or they hold a NaN."
 _PROGRAM = (
@@ -141,7 +142,7 @@ def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
         else:
             tie = _make_binding(subject, [released], (path,) if path in offered.images else ())
             return replace(tie, refused=refused, unread=compared.unread)
-    why = _NO_RELEASE if own in refused else _NAME_THEM
+    why = _NOT_THESE if offered.images else _NO_RELEASE if own in refused else _NAME_THEM
     return Binding(replace(subject, why=why), refused=refused, unread=compared.unread)
 
 

@@ -138,17 +138,20 @@ def _release_images(
     manifest = _leave_out(manifest, suspicious)
     sources = manifest_sources(manifest)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with folder_lock(target.parent, name=f".{target.name}.lock"):
-        written = write_clean_set(
-            target,
-            sources,
-            manifest.labels.tolist(),
-            PixelRule.of(options),
-            skip_unreadable=options.skip_unreadable,
-            processes=process_count(None, sources),
-            progress=partial(progress, "writing images"),
-        )
-    (target.parent / f".{target.name}.lock").unlink(missing_ok=True)
+    lock = f".{target.name}.lock"
+    with folder_lock(target.parent, name=lock):
+        try:
+            written = write_clean_set(
+                target,
+                sources,
+                manifest.labels.tolist(),
+                PixelRule.of(options),
+                skip_unreadable=options.skip_unreadable,
+                processes=process_count(None, sources),
+                progress=partial(progress, "writing images"),
+            )
+        finally:  # the folder is the user's, and an error leaves nothing in it
+            (target.parent / lock).unlink(missing_ok=True)
     left = dict(zip(manifest.skipped["path"].astype(str), manifest.skipped["reason"].astype(str), strict=True))
     left |= _unreadable(written, manifest.table["path"].astype(str).tolist())
     progress("counting frames that stay behind", 0, 0)

@@ -226,7 +226,7 @@ def gate(
         _read_release("images", Path(path)) for path in images
     ]
     try:
-        statement, signed = _statement(Path(source), [Path(one) for one in key])
+        statement, signed = _statement(Path(source), [Path(one) for one in key], given)
     except (InvalidStatementError, SignatureError) as error:
         return GateDecision(False, str(error))
     asked = [audit for audit in statement.audits if audit.kind in GENERATED_SETS]
@@ -287,8 +287,8 @@ def _read_release(what: str, path: Path) -> _ReleaseFiles:
     return _ReleaseFiles(what, path, listing)
 
 
-def _statement(source: Path, keys: Sequence[Path]) -> tuple[Statement, _Signer]:
-    """Read the statement that is named, or that of a run; and who signed it.
+def _statement(source: Path, keys: Sequence[Path], given: Sequence[_ReleaseFiles]) -> tuple[Statement, _Signer]:
+    """Read the statement that is named, or make that of a run for what is to be released; and say who signed it.
 
     Raises:
         InputError: There is none.
@@ -299,13 +299,14 @@ def _statement(source: Path, keys: Sequence[Path]) -> tuple[Statement, _Signer]:
     file = source / STATEMENT if source.is_dir() else source
     if file.is_file():
         return _signed_statement(file, keys)
-    from memorisk.audits.release.statement import make_statement  # the run's own libraries are needed
+    from memorisk.audits.release.binding import ReleaseFiles  # the run's own libraries are needed
+    from memorisk.audits.release.statement import state_runs
 
     if keys:
         raise SignatureError(f"{one_line(source)} is a run, which nobody signs: sign a statement of it")
-    return Statement.from_in_toto(make_statement(source).as_in_toto(), one_line(source)), _Signer(
-        False, "unsigned: of a run"
-    )
+    weights, images = (tuple(one.path for one in given if one.what == what) for what in ("weights", "images"))
+    statement, _ = state_runs(source, ReleaseFiles(weights, images))
+    return Statement.from_in_toto(statement.as_in_toto(), one_line(source)), _Signer(False, "unsigned: of a run")
 
 
 def _signed_statement(file: Path, keys: Sequence[Path]) -> tuple[Statement, _Signer]:

@@ -29,7 +29,7 @@ OF_A_MODEL = (
     "What happens if the model is trained further, or asked in another way than with whole images.",
 )
 OF_IMAGES = (
-    "The names of files and folders, and what is hidden in the pixels themselves.",
+    "The names of files, folders and classes, and what is hidden in the pixels themselves.",
     "Names or dates that can be read in the images.",
     "The generator: whoever has its weights can draw other images.",
 )

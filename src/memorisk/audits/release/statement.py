@@ -73,13 +73,32 @@ def make_statement(
         InputError: A run is unfinished, changed since, or of a kind that says nothing of a release; or something that
             is to be released is not what any run looked at.
     """
+    offered = ReleaseFiles(tuple(Path(path) for path in weights), tuple(Path(path) for path in images))
+    statement, bound = state_runs(runs, offered, progress)
+    _refuse_unknown(offered, bound)
+    return statement
+
+
+def state_runs(
+    runs: str | Path | Sequence[str | Path], offered: ReleaseFiles, progress: Progress = no_progress
+) -> tuple[Statement, list[Binding]]:
+    """Make one statement of finished runs, and return with it what each of them is tied to.
+
+    Args:
+        runs: As for `make_statement`.
+        offered: What is to be released; what no run looked at is refused by nobody yet.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: A run is unfinished, changed since, or of a kind that says nothing of a release; or what is to be
+            released is not there.
+    """
     given = [runs] if isinstance(runs, str | Path) else list(runs)
     folders = [Path(run) for run in given]
     if not folders:
         raise InputError("no run: name the folder of a finished one")
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise InputError("a run is named twice: name each once")
-    offered = ReleaseFiles(tuple(Path(path) for path in weights), tuple(Path(path) for path in images))
     for path in (*offered.weights, *offered.images):
         if not path.exists():
             raise InputError(f"there is no {one_line(path)}: name what is to be released")
@@ -91,13 +110,9 @@ def make_statement(
             audit, tie = _describe_and_bind(run, offered, progress)
         audits.append(audit)
         bound.append(tie)
-    _refuse_unknown(offered, bound)
-    return Statement(
-        memorisk=__version__,
-        verdict=worst_verdict(audits),
-        released=merge_files([one.released for one in bound]),
-        audits=tuple(audits),
-    )
+    released = merge_files([one.released for one in bound])
+    statement = Statement(memorisk=__version__, verdict=worst_verdict(audits), released=released, audits=tuple(audits))
+    return statement, bound
 
 
 def write_statement(
