@@ -1,5 +1,6 @@
 """Images hidden in files that an audit decodes: each is refused by name; a release shows what was compared alone."""
 
+import base64
 import io
 import zipfile
 from collections.abc import Callable, Mapping
@@ -8,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image, ImageCms
 from PIL.PngImagePlugin import PngInfo
 
+import memorisk
 from memorisk.audits.generated.compared import ComparedImages
 from memorisk.audits.release.export import release
 from memorisk.audits.release.released_images import read_released
+from memorisk.images.clean_set import CLEAN_MANIFEST, clean_names, manifest_bytes
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
@@ -203,7 +207,7 @@ def compared_images(folder: Path, settings: Mapping[str, Any]) -> tuple[Compared
     """What an audit with these settings compares."""
     options = ImageOptions(**settings)
     store = build_store(load_manifest(source_of(folder), options), options, processes=1)
-    return ComparedImages.of(store), np.asarray(store.images)
+    return ComparedImages.of(store, store), np.asarray(store.images)
 
 
 @pytest.mark.parametrize("name", HIDINGS)
@@ -264,3 +268,36 @@ def test_colours_of_sixteen_bits_are_released_as_they_were_compared(tmp_path: Pa
     compared, _ = compared_images(tmp_path / "set", settings)
     release(source_of(tmp_path / "set"), tmp_path / "out", **settings)
     assert read_released(tmp_path / "out", compared).files == N + 1
+
+
+def test_a_label_that_no_training_image_has_stays_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole training images went out as text in the labels of a table."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
+    images, rng = np.random.default_rng(0).integers(0, 256, (3, 12, 8, 8), dtype=np.uint8), np.random.default_rng(1)
+    labels = rng.choice(["a", "b"], 12).astype(object)
+    made = labels.copy()
+    made[3] = base64.b64encode(images[0, 0].tobytes()).decode()
+    settings = {"detector": "pixels", "plant_kinds": ("exact",), "one_image_per_patient": True}
+    made_set, others = _table(tmp_path / "set", images[1], made), (images[2], labels)
+    memorisk.audit_synthetic((images[0], labels), made_set, held_out=others, out="run", **settings)
+    written = release("run", "out")
+    assert written.labels_left == 1
+    compared = ComparedImages.read(Path("run"))
+    assert list(compared.labels) == [*made[:3], "", *made[4:]]
+    assert read_released(Path("out"), compared).files == 13
+    table = Path("out", CLEAN_MANIFEST)
+    assert made[3] not in table.read_text()
+    table.write_bytes(manifest_bytes(clean_names(12), made.tolist()))
+    with pytest.raises(InputError, match=r"000004\.png has a label that was not audited, or that no training image"):
+        read_released(Path("out"), compared)
+
+
+def _table(folder: Path, images: np.ndarray, labels: np.ndarray) -> Path:
+    """Images in files, with their labels in a table."""
+    folder.mkdir()
+    names = [f"{row}.png" for row in range(len(images))]
+    for name, image in zip(names, images, strict=True):
+        Image.fromarray(image).save(folder / name)
+    pd.DataFrame({"file": names, "label": labels}).to_csv(folder / "set.csv", index=False)
+    return folder / "set.csv"

@@ -40,6 +40,7 @@ from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.result import KEPT, Exclusions, FamilyCount
 from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
+from memorisk.audits.generated.compared import training_labels
 from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.run import SyntheticPlan
@@ -201,7 +202,7 @@ def write_kept(
     write_clean_set(
         out / KEPT,
         sources,
-        sets.asked.labels[rows].tolist(),
+        training_labels(sets.asked.labels[rows].tolist(), sets.train.manifest.labels.tolist()),
         PixelRule.of(options),
         audited=sets.synthetic.pixel_hashes[decision.place[rows]].tolist(),
         processes=process_count(None, sources),

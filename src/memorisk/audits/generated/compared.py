@@ -5,6 +5,7 @@ these pixels for each image, in the order of the set, and why each file that was
 only files that hold these pixels and nothing else (`memorisk.audits.release.released_images`).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -21,13 +22,27 @@ COMPARED = "compared.parquet"
 _COLUMNS = ("pixels", "label", "height", "width", "channels", "bits", "reason")
 
 
+def training_labels(labels: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Leave empty the labels that no training image has.
+
+    A label is free text: whole images fit into those of a table. The names of the training classes are the only labels
+    that an audit has seen besides those of the set itself.
+
+    Args:
+        labels: Label of each generated image.
+        known: Labels of training images.
+    """
+    classes = set(known)
+    return [label if label in classes else "" for label in labels]
+
+
 @dataclass(frozen=True)
 class ComparedImages:
     """The images of a set as an audit compared them.
 
     Attributes:
         pixels: Hash of the pixels of each image, in the order of the set.
-        labels: Label of each, empty without one.
+        labels: Label of each, empty without one, and where no training image has it (`training_labels`).
         form: Size, channels and depth of all of them; None where no image was read.
         unread: Reason for each file that was not read.
     """
@@ -38,11 +53,11 @@ class ComparedImages:
     unread: tuple[str, ...]
 
     @classmethod
-    def of(cls, store: ImageStore) -> Self:
-        """List the images of a store."""
+    def of(cls, store: ImageStore, train: ImageStore) -> Self:
+        """List the images of a store, which were compared with training images."""
         return cls(
             pixels=tuple(store.pixel_hashes.tolist()),
-            labels=tuple(store.manifest.labels.tolist()),
+            labels=tuple(training_labels(store.manifest.labels.tolist(), train.manifest.labels.tolist())),
             form=PixelForm.of_array(store.images[0]) if len(store.images) else None,
             unread=tuple(map(str, store.skipped["reason"].tolist() + store.manifest.skipped["reason"].tolist())),
         )

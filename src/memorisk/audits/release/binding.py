@@ -128,9 +128,14 @@ def _weights(subject: Subject, audited: Sequence[str | None], offered: ReleaseFi
     return replace(_make_binding(subject, released, tuple(used)), refused=refused)
 
 
+def compared_images(run: FinishedAudit) -> ComparedImages:
+    """Read what the audit of a set compared; of a filter or a loop its final audit."""
+    return ComparedImages.read(run.folder / AUDIT if run.kind in SCREENINGS else run.folder)
+
+
 def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: Progress) -> Binding:
     """Bind the set of an audit to folders that hold the pixels that it compared, and nothing else."""
-    compared = ComparedImages.read(run.folder / AUDIT if run.kind in SCREENINGS else run.folder)
+    compared = compared_images(run)
     refused: dict[Path, str] = {}
     own = run.folder / KEPT if run.kind in SCREENINGS else Path(str(run.config.get("synthetic", "")))
     candidates = [*offered.images, own] if own != Path() and own.is_dir() else list(offered.images)

@@ -15,8 +15,9 @@ import numpy as np
 from memorisk.audits.classifier.result import ClassifierSummary
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.filter.result import KEPT
+from memorisk.audits.generated.compared import ComparedImages, training_labels
 from memorisk.audits.generated.review import undismissed_images
-from memorisk.audits.release.binding import SCREENINGS
+from memorisk.audits.release.binding import SCREENINGS, compared_images
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.images.clean_set import CleanSet, write_clean_set
 from memorisk.images.manifest import Manifest
@@ -46,6 +47,8 @@ class Export:
     """Files that were not read and stay behind, with the reason."""
     frames_left: dict[str, int] = field(default_factory=dict)
     """How many frames, pages and slices of files that were read stay behind."""
+    labels_left: int = 0
+    """Number of images whose label no training image has, which stays behind."""
     suspicious: list[str] = field(default_factory=list)
     """Images that stay behind because a review names them."""
 
@@ -85,19 +88,17 @@ def release(
     if not (Path(source) / CONFIG).is_file():
         options = settings_of(ImageOptions, settings)
         options.validate()
-        return _release_images(source, target, options, without, progress)
+        return _release_images(source, target, options, without, None, progress)
     if settings:
         raise InputError(f"{one_line(source)} is a run, which has its own settings: leave {next(iter(settings))} out")
     with open_finished_audit(source) as run:
         config = restore_paths(run.config)
         if run.kind in ("classifier", "feature"):
             return _release_weights(run, config, target)
-        if run.kind in SCREENINGS:
-            return _release_images(run.folder / KEPT, target, _image_options(config), without, progress)
-        if run.kind != "synthetic":
+        if run.kind != "synthetic" and run.kind not in SCREENINGS:
             raise InputError(f"{one_line(source)} is a run of {run.kind}, which looks at nothing that can be released")
-        images = _place(config["synthetic"])
-        return _release_images(images, target, _image_options(config), without, progress)
+        images = run.folder / KEPT if run.kind in SCREENINGS else _place(config["synthetic"])
+        return _release_images(images, target, _image_options(config), without, compared_images(run), progress)
 
 
 def _image_options(config: Mapping[str, Any]) -> ImageOptions:
@@ -118,7 +119,12 @@ def _place(path: Any) -> Path:
 
 
 def _release_images(
-    source: str | Path, target: Path, options: ImageOptions, without: str | Path | None, progress: Progress
+    source: str | Path,
+    target: Path,
+    options: ImageOptions,
+    without: str | Path | None,
+    compared: ComparedImages | None,
+    progress: Progress,
 ) -> Export:
     """Write a set anew.
 
@@ -127,6 +133,7 @@ def _release_images(
         target: A new or empty folder.
         options: How the images are read.
         without: As for `release`.
+        compared: What the audit of the set compared, whose labels are written; None to write all labels.
         progress: Called with (stage, done, total).
     """
     refuse_overlap(target, path_sources({"SOURCE": source, "--image-root": options.image_root}))
@@ -136,7 +143,8 @@ def _release_images(
     refuse_among(target, manifest)
     suspicious = [] if without is None else undismissed_images(Path(without))
     manifest = _leave_out(manifest, suspicious)
-    sources = manifest_sources(manifest)
+    sources, labels = manifest_sources(manifest), manifest.labels.tolist()
+    allowed = labels if compared is None else training_labels(labels, compared.labels)
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = f".{target.name}.lock"
     with folder_lock(target.parent, name=lock):
@@ -144,7 +152,7 @@ def _release_images(
             written = write_clean_set(
                 target,
                 sources,
-                manifest.labels.tolist(),
+                allowed,
                 PixelRule.of(options),
                 skip_unreadable=options.skip_unreadable,
                 processes=process_count(None, sources),
@@ -155,7 +163,9 @@ def _release_images(
     left = dict(zip(manifest.skipped["path"].astype(str), manifest.skipped["reason"].astype(str), strict=True))
     left |= _unreadable(written, manifest.table["path"].astype(str).tolist())
     progress("counting frames that stay behind", 0, 0)
-    return Export(target, len(written.names), left, uncovered_frames(manifest, options.slice_plane), suspicious)
+    n_labels = sum(label != own for label, own in zip(labels, allowed, strict=True))
+    frames = uncovered_frames(manifest, options.slice_plane)
+    return Export(target, len(written.names), left, frames, n_labels, suspicious)
 
 
 def _leave_out(manifest: Manifest, suspicious: Sequence[str]) -> Manifest:

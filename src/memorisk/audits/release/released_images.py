@@ -43,7 +43,9 @@ def read_released(folder: Path, compared: ComparedImages, progress: Progress = n
         data = (folder / name).read_bytes()  # once: its checksum is that of the bytes that are looked at
         image = (_hash_of_pixels(name, data, compared), label)
         if place >= len(audited) or image != audited[place]:
-            raise InputError(f"{name} is not the image that was audited in this place, or has another label: {_WRITE}")
+            if place < len(audited) and image[0] == audited[place][0]:
+                raise InputError(f"{name} has a label that was not audited, or that no training image has: {_WRITE}")
+            raise InputError(f"{name} is not the image that was audited in this place: {_WRITE}")
         listing[name], n_bytes = hashlib.sha256(data).hexdigest(), n_bytes + len(data)
         progress("comparing pixels with those that were audited", place + 1, len(labels))
     if left := len(audited) - len(labels):

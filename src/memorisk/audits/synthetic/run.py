@@ -288,7 +288,7 @@ def audit_synthetic(
             if kept.known:
                 run.log("goes on", alignments=len(kept.known))
             result = analyse_synthetic(evidence, options, names, noted, kept)
-        ComparedImages.of(sets.synthetic).write(run.path)
+        ComparedImages.of(sets.synthetic, sets.train).write(run.path)
         result.save(run.path, beside=(COMPARED,))
         asked = write_review(run.path, result.tables["review"])
         wanted = options.gallery and not options.redact

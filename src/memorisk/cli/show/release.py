@@ -58,6 +58,9 @@ def show_export(found: "Export", *, as_json: bool) -> None:
     console = Console()
     what = f"{plural(found.images, 'image', 'images')} and metadata.csv" if found.images else "The tensors"
     console.print(Text(f"{what} written to {found.out}, and nothing else."), soft_wrap=True)
+    if found.labels_left:
+        which = plural(found.labels_left, "image", "images")
+        console.print(Text(f"Left behind: labels of {which}, which no training image has"), soft_wrap=True)
     if found.frames_left:
         console.print(Text(_frames(found.frames_left)), soft_wrap=True)
     for path, reason in found.left.items():  # all of them: this is what a reader must check
