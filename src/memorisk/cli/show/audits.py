@@ -185,7 +185,7 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
     for look in found.looks:
         share = f"{look.share:.1%} ({look.share_low:.1%} to {look.share_high:.1%})" if look.share == look.share else ""
         table.add_row(
-            f"{look.step:,}", share, f"{look.listed:,}", _number(look.fid), _number(look.fid_same_number),
+            f"{look.step:,}", share, count(look.n_listed), _number(look.fid), _number(look.fid_same_number),
             _number(look.fid_held_out), _number(look.held_out_loss),
         )  # fmt: skip
     console.print(table)
