@@ -31,6 +31,7 @@ from memorisk.audits.synthetic.analysis import numbers_of
 from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.flags import singled_pairs
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
+from memorisk.audits.synthetic.result import NEAR_COPIES, SECOND_LOOK
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches
 from memorisk.images.manifest import Manifest
@@ -236,7 +237,9 @@ def audited(
     view = SimpleNamespace(name="simulated", features=features, measure="euclidean", distances=distances)
     evidence = SyntheticEvidence(sets, plants, (view,), copies, None, review)  # type: ignore[arg-type]
     found = compute_findings(sets, [distances], copies, plants, replace(options, seed=seed), review)
-    return synthetic_verdict(numbers_of(evidence, found, options), options), SimpleNamespace(view=view, found=found)
+    numbers = numbers_of(evidence, found, options)
+    seen = tuple(check for check in numbers.checks if check.name not in (NEAR_COPIES, SECOND_LOOK))  # without pixels
+    return synthetic_verdict(replace(numbers, checks=seen), options), SimpleNamespace(view=view, found=found)
 
 
 def by_methods(d: Distances, plants: Plants) -> bool:

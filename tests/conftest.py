@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -26,6 +28,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+def _looked_at_nothing(evidence: Any, *_: Any) -> Any:
+    """Second look at no image; it has a threshold, so that it is no doubt."""
+    from memorisk.audits.synthetic.second_look import SecondLook
+    from memorisk.statistics.copies.alignments import alignment_cut
+
+    if evidence.sets.held is None:
+        return None
+    similarity = np.linspace(0, 0.5, 100)
+    cut, nothing = alignment_cut(similarity, similarity, trials=1), similarity[:0]
+    return SecondLook(cut, nothing, nothing, (), 0, 0, np.zeros(evidence.plants.n, bool), {})
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _without_second_look() -> Iterator[None]:
     """No second look, which would lay thousands of pairs on one another in a hundred small audits.
@@ -33,7 +47,7 @@ def _without_second_look() -> Iterator[None]:
     `tests.audits.synthetic.test_second_look` and the commands that tests start as processes take it.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("memorisk.audits.synthetic.analysis.look_again", lambda *_: None)
+        patch.setattr("memorisk.audits.synthetic.analysis.look_again", _looked_at_nothing)
         yield
 
 

@@ -36,8 +36,8 @@ def capitalized(sentence: str) -> str:
 
 
 def count(value: Any) -> str:
-    """A whole number with commas between thousands."""
-    return _signed(f"{float(value):,.0f}")
+    """A whole number with commas between thousands; None where nobody could count."""
+    return "not known" if value is None else _signed(f"{float(value):,.0f}")
 
 
 def decimal(value: Any, gates: Sequence[float] = ()) -> str:

@@ -2,7 +2,8 @@
 
 A pass of the first form did not ask what the audit would have noticed. A pass of the second did not ask whether
 patients were told apart (classifier), or whether the images could be seen for what they are (synthetic). A pass of
-`filter` below the third form, and of `synthesize` below the fourth, needed no audit of the kept set. A promise of the
+`filter` below the third form, and of `synthesize` below the fourth, needed no audit of the kept set. A pass of a set
+or a mark of the form before the current one counted checks that could not look as nothing found. A promise of the
 first form left people out for looking like others, and did not hold where people look alike. A failure of
 `audit feature` by controls alone did not ask whether models that never saw the mark fail so, too. All other failures,
 and what was undecided, are told as they were. This is the one place that knows the form of a verdict's rule; it needs
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from memorisk.report.result import Result
 
 FORMS: Mapping[str, int] = {
-    "feature": 2,
-    **dict.fromkeys(("synthetic", "filter"), 3),
-    "synthesize": 4,
+    "feature": 3,
+    **dict.fromkeys(("synthetic", "filter"), 4),
+    "synthesize": 5,
     **dict.fromkeys(("classifier", "losses"), 5),
 }
 """Form of the verdict's rule by kind of run: of a classifier in ``rule["form"]`` of ``verdict.json``, of others in its
@@ -100,7 +101,7 @@ def _may_not_stand(kind: str, status: str, form: int, *, method: str, promised: 
         return ""
     if kind in ("filter", "synthesize") and form < 2 and promised and status != FAIL:
         return EARLIER_GUARANTEE
-    if kind == "feature" and status == FAIL and BY_REFERENCES not in method:
+    if kind == "feature" and form < 2 and status == FAIL and BY_REFERENCES not in method:
         return EARLIER_FAILURE
     return EARLIER_PASS if status == PASS else ""
 

@@ -216,6 +216,23 @@ def test_an_interval_above_zero_keeps_a_pass_away(place: Path) -> None:
     assert "the interval of M, 0.10 to 0.50, lies above 0" in decided.why[1]
 
 
+def test_answers_that_may_not_be_repeatable_keep_a_pass_away(place: Path) -> None:
+    references = [f"feature_nets:r{i}" for i in range(19)]
+    fresh = run(place, "repeated", "feature_nets:fresh", references=references)
+    summary, options = FeatureSummary.read(fresh.summary), FeatureOptions(**GIVEN | {"gate": 1e6})
+    for largest, status, said in (
+        (0.0, "pass", ""),
+        (None, "undecided", "is not known"),
+        (0.1, "undecided", "same im"),
+    ):
+        zero = replace(summary.opacity_zero, largest_kl_nats=largest)
+        decided = feature_verdict(replace(summary, opacity_zero=zero), options)
+        assert decided.status == status
+        assert said in decided.why[-1]
+    still = feature_verdict(replace(summary, moves=False), options)
+    assert still.status == "undecided"
+
+
 def test_whatever_carries_the_network_the_verdict_is_the_same(place: Path, known: Result) -> None:
     import feature_nets
 
@@ -238,6 +255,11 @@ def test_whatever_carries_the_network_the_verdict_is_the_same(place: Path, known
     assert found.verdict["M"] == pytest.approx(known.verdict["M"], abs=1e-6)
     assert found.status == "undecided"
     assert any("do not show whether the controls match" in reason for reason in found.verdict["why"])
+    assert not any("repeatable" in reason for reason in found.verdict["why"])
+    write_saved_outputs(place / "once.npz", clean=clean, marked=marked, controls=np.stack(controls))
+    once = audit_feature(str(place / "once.npz"), out=place / "saved-once")
+    assert once.verdict["opacity_zero"]["largest_kl"] is None
+    assert any("whether answers are repeatable is not known" in reason for reason in once.verdict["why"])
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.audits.synthetic.verdict import NO_HELD_OUT, synthetic_verdict
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
 from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
+from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
@@ -152,7 +153,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     found = run("clean", "runs/passed", **PASSES)
     v = found.verdict
     assert found.status == "pass", v["why"]
-    assert (v["schema"], v["n_singled"], v["fewest_copied"]) == (3, 0, 1)
+    assert (v["schema"], v["n_singled"], v["fewest_copied"]) == (FORMS["synthetic"], 0, 1)
     assert "about 3 kinds of copies, each by itself: exact, flipped, noised; not tried: rotated, jpeg" in v["why"][0]
     assert "if a random training patient had been copied in one of these ways, the copy would have been" in v["why"][3]
     assert f"with probability at least {v['recall_by_kind']['noised']['low']:.2f} (of the weakest kind" in v["why"][3]
@@ -384,8 +385,8 @@ def test_a_run_folder_holds_everything_and_is_private(place: Path, copies: Resul
     for name in ("config.yaml", "log.jsonl", "per_image.parquet", "per_group.parquet", "verdict.json", "report.html"):
         assert name in held
     assert {f"manifests/{n}.parquet" for n in ("training", "synthetic", "held_out")} <= set(held)
-    tables = ("clusters", "detectors", "exposures", "held_out", "kinds", "pairs", "plants", "real_images", "review",
-              "singled_out")  # fmt: skip
+    tables = ("alignments", "clusters", "detectors", "exposures", "held_out", "kinds", "pairs", "plants",
+              "real_images", "review", "singled_out")  # fmt: skip
     assert [name for name in held if name.startswith("tables/")] == [f"tables/{t}.parquet" for t in tables]
     assert (place / "runs" / "copies").stat().st_mode & 0o777 == 0o700
     again = Result.load(place / "runs" / "copies")

@@ -5,6 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from memorisk.audits.release.integrity import open_finished_audit
+from memorisk.audits.release.statement import describe_run
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.audits.watch.verdict import can_stop, watch_verdict
 from memorisk.cli.show.audits import show_watch, show_watch_within
@@ -125,3 +127,35 @@ def test_the_page_says_how_the_error_is_divided_and_no_setting_that_the_generato
     assert "sampling_steps" not in report_of(watch)
     watch.kind = "dit"
     assert "sampling_steps 50" in report_of(watch)
+
+
+def test_looks_whose_error_is_too_small_are_not_told_as_if_they_had_looked(digits, tmp_path):
+    """Without a number of looks their errors fall, and 120 held-out patients serve the first two looks alone."""
+    watch = watch_of(digits, out=tmp_path / "w", looks=None, stop_on="share")
+    for step in (1, 2):
+        watch.look(step, copies(digits, 0.0))
+    assert watch_verdict(watch.result()).headline == "No memorization was shown"
+    for step in (3, 4):
+        watch.look(step, copies(digits, 0.0))
+    found = watch_verdict(watch.result())
+    assert "2 of 4 looks (the first at step 3) could not have shown any" in found.headline
+    assert "the error left to them is too small" in found.why[-1]
+    watch.report()
+    with open_finished_audit(tmp_path / "w") as run:
+        assert "2 of 4 looks could not have shown memorization" in describe_run(run).why
+
+
+def test_looks_that_compared_nothing_are_not_told_as_if_they_had_looked(digits, tmp_path):
+    watch = watch_of(digits, out=tmp_path / "w", measure="cosine")
+    watch.look(1, np.zeros((DRAWN, 8, 8, 1), np.uint8))
+    found, (look,) = watch_verdict(watch.result()), watch.looks
+    assert not can_stop(watch.result())
+    assert found.headline == "No rule could stop it: nothing was tested"
+    assert found.why[0] == "at step 1 no drawn image could be compared"
+    assert "Nothing was compared" in look.words
+    assert look.n_listed is None
+    watch.report()
+    with open_finished_audit(tmp_path / "w") as run:
+        statement = describe_run(run)
+    assert "1 of 1 look could not have shown memorization" in statement.why
+    assert next(figure.value for figure in statement.figures if figure.name == "listed") is None

@@ -77,7 +77,7 @@ def test_a_watch_that_can_never_stop_warns_and_its_looks_say_why(digits):
         watch = MemorizationWatch(digits[:50], digits[200:205], looks=5, quality="none", detector="pixels")
     look = watch.look(1, copier(digits, 1.0))
     assert "nan" not in look.words
-    assert "no memorized share is known, 0 of 50 patients listed" in look.words
+    assert "no memorized share is known of 50 patients, no list was possible" in look.words
     assert "5 held-out patients are too few to say; at least 19 are needed" in look.words
     assert look.note.rstrip(".") in look.words
     with warnings.catch_warnings():

@@ -9,7 +9,17 @@ from memorisk.statistics.verdicts.independent_draws import exchanged_roles, inde
 from memorisk.statistics.verdicts.verdict import GROUP_NAMES, decide
 
 SEEDS, GROUPS = 8, 200
-COUNTS = ("n_groups", "n_seeds", "n_draws", "n_needed", "largest_nats", "half_needed", "quarter_needed")
+COUNTS = (
+    "n_held",
+    "n_pairs",
+    "n_groups",
+    "n_seeds",
+    "n_draws",
+    "n_needed",
+    "largest_nats",
+    "half_needed",
+    "quarter_needed",
+)
 POWERS = [f"{part}_{what}" for part in ("half", "quarter") for what in ("nats", "seeds", "cases")]
 NUMBERS = dict.fromkeys([*COUNTS, *POWERS], 2.0)
 FAILING = {

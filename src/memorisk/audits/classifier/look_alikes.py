@@ -24,6 +24,13 @@ from memorisk.statistics.verdicts.verdict import UNDECIDED, Finding, UnitNames
 
 TABLE = "look_alikes"
 COLUMNS = ("pair", "image", "group", "part", "similarity")
+LOSSES_ALONE = (
+    "Whether one person has two ids: of losses alone only images with equal losses show it, and other images of one "
+    "person do not."
+)
+"""Limit of a table of losses. Residuals of two images that correlate over models are no test: of 32 models 9 pairs of
+10 with a correlation of 0.99 would be seen where noise is normal and 2 of 10 where its tails are heavy, of 16 models
+none, and of pairs that only memory connects none (400 images, at 0.01 expected false pairs)."""
 _UNSCORED = ("train", "val")  # pairs within these parts change no comparison
 
 

@@ -100,7 +100,7 @@ class FeatureSummary:
     white_box: WhiteBox | None
     n_probes: int
     moves: bool
-    """Whether the mark or any control changes an answer."""
+    """Whether the mark or any control changes an answer of every audited model."""
     models: ModelsAsked
     mark: MarkDescription
     level: float

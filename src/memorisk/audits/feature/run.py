@@ -226,13 +226,13 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
         controls_kind=options.controls,
         n_controls_asked=options.n_controls if mark else ranks.n_controls,
         opacity_zero=OpacityZero(
-            largest_kl_nats=max((a.transparent for a in asked), default=None),
+            largest_kl_nats=_largest_answer(own, theirs),
             p=min((rank_p(a.transparent_log, a.controls) for a in asked), default=None),
         ),
         published=_published(papers) if papers else None,
         white_box=evidence.white_box,
         n_probes=len(own[0].mark),
-        moves=any(a.moves for a in own),
+        moves=all(a.moves for a in own),
         models=evidence.described,
         mark=_describe_mark(evidence, options),
         level=options.level,
@@ -244,6 +244,15 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
         verdict=to_json(feature_verdict(summary, options)),
         tables={"controls": controls, **_by_model(*t)},
     )
+
+
+def _largest_answer(own: Sequence[MarkAnswers], theirs: Sequence[MarkAnswers]) -> float | None:
+    """Return the largest divergence of any model at opacity 0; None where an audited model was not asked.
+
+    References that were not asked, as those of saved outputs, are no reason: what they do is in the measured power.
+    """
+    asked = [a.transparent for a in (*own, *theirs) if np.isfinite(a.transparent)]
+    return max(asked, default=0.0) if np.isfinite([a.transparent for a in own]).all() else None
 
 
 def _by_model(own: np.ndarray, theirs: np.ndarray) -> dict[str, pd.DataFrame]:

@@ -29,6 +29,8 @@ NOT_FOUND = (
     "the mark may have been in the training data all the same: one training image often leaves no trace in the answers"
 )
 MORE_REFERENCES = "more references than these, or other models that share the mark"
+REPEATED = 1e-6
+"""Largest divergence, in nats, of answers to equal images."""
 EDGE = 0.025
 """Nearer to an end of the controls than this in ink, the mark is not among its like."""
 
@@ -156,7 +158,7 @@ def _doubts(summary: FeatureSummary, options: FeatureOptions) -> tuple[list[str]
     rank, doubts, deciding = summary.rank, [], []
     if not summary.moves:
         doubts.append(
-            "neither the mark nor any control changes an answer: the model does not see them, or answers all alike"
+            "neither the mark nor any control changes an answer of some model: it does not see them, or answers alike"
         )
         deciding.append(
             "--place where the model looks, its true size and normalisation, or outputs that are not rounded"
@@ -175,7 +177,11 @@ def _doubts(summary: FeatureSummary, options: FeatureOptions) -> tuple[list[str]
         deciding.append("controls with as much ink as the mark")
     if rank.smallest_p > options.level and summary.n_controls_asked > rank.n_controls:
         deciding.append("other texts of the same kind, with --controls FILE")
-    if (summary.opacity_zero.largest_kl_nats or 0.0) > 1e-6:  # None: not among the outputs
+    repeated = summary.opacity_zero.largest_kl_nats
+    if repeated is None:
+        doubts.append("whether answers are repeatable is not known: outputs of the mark at opacity 0 are missing")
+        deciding.append("saved outputs that hold the answers to the probes a second time (transparent)")
+    elif repeated > REPEATED:
         doubts.append("the model answers differently to the same images: its answers are not repeatable")
         deciding.append("a model without randomness in its answers")
     return doubts, deciding

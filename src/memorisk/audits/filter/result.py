@@ -165,11 +165,11 @@ class FinalAudit:
     why: tuple[str, ...]
     """Its reasons."""
     what_would_decide: tuple[str, ...] = ()
-    n_listed_patients: Annotated[int, Key("n_listed")]
-    """Training patients that it lists."""
-    n_singled_images: Annotated[int, Key("n_singled")] = 0
+    n_listed_patients: Annotated[int | None, Key("n_listed")]
+    """Training patients that it lists; None where it could not look, as in the next two."""
+    n_singled_images: Annotated[int | None, Key("n_singled")] = None
     """Kept images that it singles out."""
-    n_confirmed_images: int = 0
+    n_confirmed_images: int | None = None
     """Kept images that its second look confirms."""
     n_certain_patients: Annotated[int, Key("n_certain")]
     """Training patients of whom an image was copied for certain, by its pixels."""

@@ -100,7 +100,9 @@ class Distances:
     (`statistics.copies.tails.neighbour_leads`)."""
     among_rows: np.ndarray
     """[R] of training images, then held-out ones, those that count: all, or one a patient where their numbers are not
-    alike (`memorisk.statistics.exchangeability`), since whoever has more images is more often the nearest."""
+    alike (`memorisk.statistics.exchangeability`), since whoever has more images is more often the nearest. Where
+    held-out patients were left out, patients who share an image with another one do not count
+    (`Sets.shares_pixels`)."""
     logits: bool
     """Whether these are minus the logits of a head."""
     candidates: "Candidates | None" = None
@@ -142,6 +144,8 @@ class PixelCopies:
     """Rows of the synthetic images of one value only, which copy nobody."""
     plants: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))
     """[P] whether each plant has the pixels of a training image that no held-out image shares, by the same rule."""
+    n_near_left: int = 0
+    """Number of pairs of alike thumbnails beyond the longest list (`near_copies.MAX_PAIRS`)."""
     rule: CopyRule | None = None
     """What counts as nearly identical, learned from all real images alike."""
 
@@ -222,9 +226,11 @@ def measure_distances(
         theirs = np.char.add("held out: ", held_patients)
         counted = image_counts(patients, theirs)
         among_rows = np.concatenate([counted.train, n + counted.held])
+        among_rows = among_rows[~sets.shares_pixels[among_rows]]
         everybody, real_images = np.concatenate([patients, theirs])[among_rows], real_images[among_rows]
         progress("comparing", 4, _STAGES)
-        among_real, among_lead = _neighbours(similarity, real_images, everybody, logits, device)
+        if len(np.unique(among_rows < n)) == 2:
+            among_real, among_lead = _neighbours(similarity, real_images, everybody, logits, device)
     standing, standing_nearest = _undismissed_nearest(found, similarity, sets, review, train, train_nearest)
     progress("comparing", _STAGES - 1, _STAGES)
     return Distances(
@@ -344,6 +350,7 @@ def find_pixel_copies(
     near_held = NO_PAIRS
     if sets.held is not None:
         near_held = near_copies_between(made[1], made[2], rule, read, sets.held.images.__getitem__)[1]
+    left_over = sum(near.found - len(near.first) for near in (near_train, near_held))
     same = same_pixels(sets.synthetic, sets.train)
     of_training, copied = same.row, sets.train.pixel_hashes[same.row]  # the last one's hash where there is none
     same_held = None if sets.held is None else same_pixels(sets.synthetic, sets.held)
@@ -365,7 +372,7 @@ def find_pixel_copies(
         of_training, orientation, in_both & (of_training >= 0), of_held_out, of_set,
         near_train.only(near_train.confirmed & left), near_held.only(near_held.confirmed), made[1],
         frozenset(pairs), equal, frozenset(near_train.pairs) & frozenset(pairs) - equal, blank,
-        _plants_with_equal_pixels(sets, plants), rule,
+        _plants_with_equal_pixels(sets, plants), left_over, rule,
     )  # fmt: skip
 
 

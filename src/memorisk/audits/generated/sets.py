@@ -187,6 +187,26 @@ class Sets:
         return self.train if self.held is None else stack_stores([self.train, self.held])
 
     @property
+    def shares_pixels(self) -> np.ndarray:
+        """[N + M] whether an image is of a patient who shares an image with another patient, of either part.
+
+        Nobody where no held-out patient was left out. Else those who are left are no random split, because patients
+        who share an image are in one part. Who shares none does not depend on the split, so that these are one.
+        """
+        real = self.real
+        if not self.shared_patients:
+            return np.zeros(len(real.images), bool)
+        parts = np.arange(len(real.images)) >= len(self.train.images)
+        who = np.unique([parts.astype(str), real.manifest.groups.astype(str)], axis=1, return_inverse=True)[1].ravel()
+        pixels = np.unique(real.pixel_hashes.astype(str), return_inverse=True)[1]
+        pairs = np.unique(np.stack([pixels, who]), axis=1)
+        several = np.bincount(pairs[0]) > 1
+        several[pixels[np.isin(real.pixel_hashes.astype(str), list(self.shared_hashes))]] = True
+        rows = np.flatnonzero(several[pixels])
+        rows = rows[~is_blank(real, rows)]
+        return np.isin(who, who[rows])
+
+    @property
     def groups_given(self) -> bool:
         """Return whether both real parts say whose each image is."""
         return self.train.manifest.groups_given and (self.held is None or self.held.manifest.groups_given)

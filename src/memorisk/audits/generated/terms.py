@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.verdict import UnitNames
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,11 @@ class Terms:
     def unit(self) -> str:
         """One of them."""
         return self.units.removesuffix("s")
+
+    @property
+    def names(self) -> UnitNames:
+        """Names in sentences of checks."""
+        return UnitNames(self.unit, self.units)
 
     @property
     def a_unit(self) -> str:

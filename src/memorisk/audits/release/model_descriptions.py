@@ -8,6 +8,7 @@ from math import exp, isfinite, isnan
 from typing import Any
 
 from memorisk.audits.classifier.attack_numbers import ALL, AttackNumbers, TargetAudit
+from memorisk.audits.classifier.look_alikes import LOSSES_ALONE
 from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, ClassUtility, Privacy
 from memorisk.audits.feature.result import FeatureVerdict
@@ -113,7 +114,7 @@ def describe_classifier(run: FinishedAudit) -> AuditStatement:
         level=v.level,
         correction=_CORRECTIONS.get(s.correction, s.correction),
         figures=tuple(_class_figures(run, s, units) + _attack_figures(run, target, units) + _promises(s.privacy)),
-        not_examined=(*_uncovered(run, v, units), *OF_A_MODEL),
+        not_examined=(*_uncovered(run, v, units), *([LOSSES_ALONE] if lost else []), *OF_A_MODEL),
         assumptions=_assumptions(run, s),
         limits=(*drop_column_notes(s.notes), *_limits(run, s)),
         method=Method(

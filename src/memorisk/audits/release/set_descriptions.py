@@ -25,6 +25,7 @@ from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSettings
 from memorisk.audits.synthetic.wording import LARGEST_BOUND
+from memorisk.report.columns import capitalized
 from memorisk.report.earlier_verdicts import verdict_form
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.statements.statement import (
@@ -43,6 +44,7 @@ from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import read_table
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.verdicts.check_wording import findings
 
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
 _UNAUDITED = "The run ended without an audit of what it kept, and a promise about families of copies is none."
@@ -93,6 +95,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         not_examined=(
             *_kinds_not_tried(n),
             *_without_second_look(n),
+            *_could_not_look(n),
             *_unread(
                 (*_files_of("generated"), reading.n_synthetic_unread),
                 (*_files_of("training"), reading.n_train_unread),
@@ -128,6 +131,7 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
     train, generated, listing, pixels = n.sets.n_train_patients, n.sets.n_synthetic_images, n.listing, n.pixels
     held = None if n.sets.held is None else n.sets.held.n_held_patients
     aligned, fewest = n.aligned, n.power.fewest_copied_patients
+    aligned = None if aligned is None or aligned.threshold is None else aligned
     listed = singled = shortest = ahead = p_ahead = None
     if listing is not None:
         listed = listing.n_listed_patients if listing.n_listed_at_verdict is None else listing.n_listed_at_verdict
@@ -154,11 +158,12 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
         ),
         Figure(
             name="nearly_identical", title=f"Training {units} with a nearly identical generated image",
-            value=pixels.n_near_train_patients, p_value=pixels.near_p, n=train, unit=units,
+            value=pixels.n_near_train_patients if n.near_copies_seen else None, p_value=pixels.near_p, n=train,
+            unit=units,
         ),
         Figure(
             name="nearly_identical_held_out", title=f"Held-out {units} with a nearly identical generated image",
-            value=pixels.n_near_held_patients, n=held, unit=f"held-out {units}",
+            value=pixels.n_near_held_patients if n.near_copies_seen else None, n=held, unit=f"held-out {units}",
         ),
         Figure(name="same_pixels", title="Generated images with the pixels of a training image",
                value=pixels.n_certain_images),
@@ -376,6 +381,11 @@ def _without_second_look(n: SyntheticNumbers) -> list[str]:
         return []
     return ["Whether a generated image lies on a training image: the second look confirms no copy that was hidden on "
             "purpose."]  # fmt: skip
+
+
+def _could_not_look(n: SyntheticNumbers) -> list[str]:
+    """Say which checks could not look."""
+    return [f"{capitalized(one.why)}." for one in findings(n.checks, n.terms.names)]
 
 
 def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:

@@ -1,11 +1,14 @@
 """What a statement says of a watch: of a training that was looked at, and of no set. A watch never clears anything."""
 
-from typing import Any
-
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.model_descriptions import OF_IMAGES, SEEDED, count_or_none, settings_of_run
 from memorisk.audits.release.set_descriptions import AUDIT_IT
+from memorisk.audits.watch.evaluations import read_evaluations
+from memorisk.audits.watch.options import WatchOptions
+from memorisk.audits.watch.result import Evaluation
+from memorisk.audits.watch.verdict import could_stop, shows_memorization
 from memorisk.report.statements.statement import FAIL, UNDECIDED, AuditStatement, Figure, Method, Part, Subject
+from memorisk.runs.errors import plural
 from memorisk.statistics.multiple_testing import should_stop
 
 _NO_PROOF = "a watch looks at few images while the generator changes: it shows memorization and never rules it out"
@@ -17,17 +20,21 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
     Args:
         run: Of that kind.
     """
-    looks: list[dict[str, Any]] = run.tables["looks"].to_dict("records")  # pyright: ignore[reportAssignmentType]
+    looks = read_evaluations(run.tables["looks"])
     made, last = run.config["run"], looks[-1]
-    exceeded = [bool(look["exceeded"]) for look in looks]
+    options = WatchOptions(stop_on=made["stop_on"], nominal=float(made["nominal"]))
+    blind = [look for look in looks if not could_stop(options, look)]
+    exceeded = [bool(look.exceeded) for look in looks]
     patience = int(made.get("patience", 1))
     stop = next((look for i, look in enumerate(looks) if should_stop(exceeded[: i + 1], patience)), None)
-    speaks = [look for look in looks if look["exceeded"] or look["share_low"] > look["nominal"] or look["listed"] > 0]
+    speaks = [look for look in looks if shows_memorization(look)]
     why = []
     if stop is not None:
-        why.append(f"memorization was shown at step {stop['step']:,}; earlier steps may have memorized, too")
+        why.append(f"memorization was shown at step {stop.step:,}; earlier steps may have memorized, too")
     elif speaks:
-        why.append(f"step {speaks[0]['step']:,} by itself points to memorization, though the rule did not say stop")
+        why.append(f"step {speaks[0].step:,} by itself points to memorization, though the rule did not say stop")
+    if stop is None and blind:
+        why.append(f"{len(blind):,} of {plural(len(looks), 'look', 'looks')} could not have shown memorization")
     return AuditStatement(
         kind="watch",
         question="Does the generator begin to memorize while it is trained?",
@@ -37,11 +44,11 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
         what_would_decide=() if stop is not None else (AUDIT_IT,),
         subject=Subject(what="training", why="A training was looked at, and no set that is to be released."),
         data=(
-            Part(part="training", fingerprint=str(made["training"]), units=count_or_none(last["n_train"])),
-            Part(part="held out", fingerprint=str(made["held_out"]), units=count_or_none(last["n_held"])),
+            Part(part="training", fingerprint=str(made["training"]), units=count_or_none(last.n_train)),
+            Part(part="held out", fingerprint=str(made["held_out"]), units=count_or_none(last.n_held)),
         ),
         units="patients",
-        n_units=count_or_none(last["n_train"]),
+        n_units=count_or_none(last.n_train),
         n_models=None,
         level=float(made["error"]),
         correction="one error for all looks of the training",
@@ -65,17 +72,17 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
     )  # fmt: skip
 
 
-def _evaluation_figures(looks: list[dict[str, Any]], last: dict[str, Any]) -> list[Figure]:
-    n = count_or_none(last["n_train"])
+def _evaluation_figures(looks: list[Evaluation], last: Evaluation) -> list[Figure]:
+    n = count_or_none(last.n_train)
     return [
         Figure(name="looks", title="Looks", value=len(looks)),
-        Figure(name="step", title="Last step looked at", value=last["step"]),
+        Figure(name="step", title="Last step looked at", value=last.step),
         Figure(
-            name="memorized_share", title="Memorized share at the last look", value=last["share"],
-            low=last["share_low"], high=last["share_high"], confidence=0.95, p_value=last["p_value"], n=n,
+            name="memorized_share", title="Memorized share at the last look", value=last.share,
+            low=last.share_low, high=last.share_high, confidence=0.95, p_value=last.p_value, n=n,
             unit="patients",
         ),
-        Figure(name="nominal", title="The same of a generator that memorized nothing", value=last["nominal"]),
-        Figure(name="listed", title="Training patients listed at the last look", value=last["listed"], n=n,
+        Figure(name="nominal", title="The same of a generator that memorized nothing", value=last.nominal),
+        Figure(name="listed", title="Training patients listed at the last look", value=last.n_listed, n=n,
                unit="patients"),
     ]  # fmt: skip

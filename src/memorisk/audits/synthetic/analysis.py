@@ -17,12 +17,14 @@ from memorisk.audits.generated.knowledge import UNKNOWN_TRAINING
 from memorisk.audits.generated.plants import kinds_promise, missed_kinds
 from memorisk.audits.generated.sets import is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic.checks import blind_checks
 from memorisk.audits.synthetic.findings import Findings, compute_findings, held_out_for_kinds, with_alignments
 from memorisk.audits.synthetic.flags import Clusters, Flag, aligned_flags, copy_clusters, flag_pairs, review_table
 from memorisk.audits.synthetic.kept_alignments import KeptAlignments
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.pixel_counts import LiteratureStatistics
 from memorisk.audits.synthetic.result import (
+    SINGLED_OUT,
     AlignedPairs,
     CellTest,
     Comparison,
@@ -186,6 +188,7 @@ def numbers_of(
 ) -> SyntheticNumbers:
     """The numbers behind the verdict."""
     sets, asked, views = evidence.sets, found.asked, evidence.views
+    checks = blind_checks(evidence, found, paired, look)
     train, given = sets.train.manifest, sets.synthetic.manifest.labels
     return SyntheticNumbers(
         units="patients" if train.groups_given else "images",
@@ -207,7 +210,7 @@ def numbers_of(
         else Listing(
             n_listed_patients=int(found.listed.sum()),
             n_listed_at_verdict=found.n_listed_at_verdict,
-            n_singled_images=int(found.singled.sum()),
+            n_singled_images=None if SINGLED_OUT in {check.name for check in checks} else int(found.singled.sum()),
             n_singled_patients=len(found.singled_patients),
             n_exposing_images=int(found.exposing.sum()),
             shortest_list_patients=asked.shortest_list,
@@ -253,6 +256,7 @@ def numbers_of(
         paired=_paired_numbers(evidence, paired),
         n_clusters=n_clusters,
         aligned=None if look is None else _aligned_pairs(look, found),
+        checks=checks,
     )
 
 

@@ -115,8 +115,8 @@ class DetectorFindings:
     power: PlantPower | None
     """Plants noticed by this detector alone; None without plants or held-out images."""
     unlike: NeighbourTest | None
-    """Whether training and held-out images lie apart or together; None where there are none, or some of these were left
-    out for being training images, which leaves no random split."""
+    """Whether training and held-out images lie apart or together, of the images that count (`Distances.among_rows`);
+    None where one part has none."""
     published: LiteratureStatistics
     """Statistics of the literature."""
 
@@ -200,7 +200,7 @@ def compute_findings(
     level, number = options.level / len(distances), len(distances)
     lists = [_lists(d, patients, theirs, level, options.seed) for d in distances] if len(held) else []
     by = tuple(
-        _of_detector(sets, d, lists[i][0] if lists else None, copies, plants, patients, theirs, number, options.seed)
+        _of_detector(d, lists[i][0] if lists else None, copies, plants, patients, theirs, number, options.seed)
         for i, d in enumerate(distances)
     )
     alone = [math.inf if one.asked is None else one.asked.p_ahead for one in by]
@@ -311,7 +311,6 @@ def _lists(
 
 
 def _of_detector(
-    sets: Sets,
     d: Distances,
     asked: ReversedQueries | None,
     copies: PixelCopies,
@@ -333,7 +332,7 @@ def _of_detector(
             source = patients[plants.source]
             plant_p = planted_p_values(d.plant_source, [images_of[s] for s in source], d.held, theirs)
             power = plant_power(singled.plants(), source, kinds=plants.kind.tolist(), seed=seed)
-    unlike = _exchangeability_test(sets, d, patients, theirs, number, seed)
+    unlike = _exchangeability_test(d, patients, theirs, number, seed)
     return DetectorFindings(
         asked, exposed, set_p, near_new, plant_p, singled, power, unlike, literature_statistics(d, theirs, seed)
     )
@@ -416,11 +415,11 @@ def _least_alike(tests: Sequence[NeighbourTest | None]) -> NeighbourTest | None:
 
 
 def _exchangeability_test(
-    sets: Sets, distances: Distances, patients: np.ndarray, theirs: np.ndarray, number: int, seed: int
+    distances: Distances, patients: np.ndarray, theirs: np.ndarray, number: int, seed: int
 ) -> NeighbourTest | None:
     """Test one of several detectors, with draws enough for a p-value far below their shared level."""
-    if not len(theirs) or sets.shared_patients:
-        return None
     part, rows = np.repeat([0, 1], [len(patients), len(theirs)]), distances.among_rows
+    if len(np.unique(part[rows])) < 2:
+        return None
     whose, lead = np.concatenate([patients, theirs])[rows], distances.among_lead
     return neighbour_test(distances.among_real, whose, part[rows], lead, draws=max(999, 400 * number), seed=seed)

@@ -124,16 +124,16 @@ def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
     listing, pixels, sets = n.listing, n.pixels, n.sets
     dismissed = pixels.n_dismissed_identical_images
     found = [
-        Fact("Images singled out", _count(None if listing is None else listing.n_singled_images)),
+        Fact("Images singled out", count(None if listing is None else listing.n_singled_images)),
         *_confirmed(n),
         Fact(
             f"{terms.units.capitalize()} listed",
-            _count(None if listing is None else listing.n_listed_patients),
+            count(None if listing is None else listing.n_listed_patients),
             f"of {count(sets.n_train_patients)}",
         ),
         Fact(
             "Nearer than every held-out one",
-            _count(None if listing is None else listing.n_ahead_patients),
+            count(None if listing is None else listing.n_ahead_patients),
             "" if listing is None else f"p {probability(listing.p_ahead)}",
         ),
         Fact(
@@ -143,7 +143,7 @@ def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
         ),
         Fact(
             f"{terms.units.capitalize()} with a nearly identical image",
-            count(pixels.n_near_train_patients),
+            count(pixels.n_near_train_patients if n.near_copies_seen else None),
             "; ".join(_beside_near(pixels)),
         ),
         *_held_pixels(pixels),
@@ -175,6 +175,8 @@ def _confirmed(n: SyntheticNumbers) -> list[Fact]:
     """Count the images that the second look confirms."""
     if n.aligned is None:
         return []
+    if n.aligned.threshold is None:
+        return [Fact("Confirmed by alignment", count(None))]
     looked = f"of {count(n.aligned.n_images)} looked at"
     if n.aligned.confirms_no_plant:
         looked += "; it confirms no planted copy either"
@@ -412,7 +414,3 @@ def _no_list(n: SyntheticNumbers, listing: Listing) -> str:
     if shortest > 1:
         return f" No list of fewer than {count(shortest)} was possible: fewer copied ones would go unlisted."
     return ""
-
-
-def _count(value: int | None) -> str:
-    return "not known" if value is None else count(value)

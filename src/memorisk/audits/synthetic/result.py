@@ -17,7 +17,11 @@ from memorisk.statistics.copies.copy_tests import Authenticity, WassersteinTest
 from memorisk.statistics.copies.set_memorization import MemorizationRate
 from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.verdicts.checks import Check
 
+SINGLED_OUT, NEAR_COPIES, SECOND_LOOK = "singled-out", "near-copies", "second-look"
+RANDOM_SPLIT, PAIRED, DISMISSED = "random-split", "paired", "dismissed"
+"""Names of checks."""
 MATRIX = ("matrix_xx", "matrix_xy", "matrix_x", "matrix_yx", "matrix_yy", "matrix_y")
 """Columns of the table of alignments that hold a transform's numbers, row by row."""
 _OF_THE_PAGE = ("units", "notes", "labels_given")
@@ -54,6 +58,7 @@ class Listing:
     n_listed_at_verdict: int | None = None
     """Patients listed at the fixed level of the verdict."""
     n_singled_images: Annotated[int | None, Key("n_singled")] = None
+    """None where none could be."""
     n_singled_patients: int = 0
     n_exposing_images: Annotated[int, Key("n_exposing")]
     shortest_list_patients: Annotated[int, Key("shortest_list")]
@@ -262,6 +267,13 @@ class SyntheticNumbers:
     n_clusters: int
     aligned: AlignedPairs | None = None
     """None where nothing could be laid on one another."""
+    checks: tuple[Check, ...] = ()
+    """Checks that could not look (`audits.synthetic.checks`)."""
+
+    @property
+    def near_copies_seen(self) -> bool:
+        """Return whether nearly identical images were looked for."""
+        return NEAR_COPIES not in {check.name for check in self.checks}
 
     @property
     def terms(self) -> Terms:

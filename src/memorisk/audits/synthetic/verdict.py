@@ -31,6 +31,7 @@ from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 from memorisk.statistics.copies.tails import CHANCE, MIN_HELD_OUT
+from memorisk.statistics.verdicts.check_wording import findings
 
 AHEAD_LEVEL = 0.05
 """At or below this p the training patients nearer than every held-out one are too many for chance."""
@@ -154,6 +155,7 @@ def _left_after_failure(
         _unseen_detector(reading),
         _train_unread(reading),
         _frames_left(reading),
+        *_blind(numbers, terms),
     ):
         if doubt is not None and doubt[1] not in said:
             why, way = doubt
@@ -229,9 +231,15 @@ def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) 
         _another_kind(numbers, terms),
         _train_unread(reading),
         _frames_left(reading),
+        *_blind(numbers, terms),
     ]
     doubts = [doubt for doubt in found if doubt is not None]
     return [why for why, _ in doubts], [way for _, way in doubts]
+
+
+def _blind(numbers: SyntheticNumbers, terms: Terms) -> list[tuple[str, str]]:
+    """Doubt checks that could not look."""
+    return [(found.why, found.what_would_decide) for found in findings(numbers.checks, terms.names)]
 
 
 def _dismissed_copies(pixels: PixelPairs) -> Iterator[tuple[str, str]]:

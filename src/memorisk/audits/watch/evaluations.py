@@ -28,6 +28,19 @@ EVALUATIONS_FILE, LINES_FILE, LISTED_FILE = "looks.parquet", "watch.jsonl", "lis
 LISTED_COLUMNS = ("step", "patient", "image", "drawn", "distance", "p_value")
 
 
+def read_evaluations(table: pd.DataFrame) -> list[Evaluation]:
+    """Read looks from their table.
+
+    Args:
+        table: One row per look.
+
+    Raises:
+        KeyError: A column is missing.
+    """
+    columns = [table[f.name].tolist() for f in fields(Evaluation)]
+    return [Evaluation(*row) for row in zip(*columns, strict=True)]
+
+
 class EvaluationLog:
     """All looks at one training.
 
@@ -57,9 +70,7 @@ class EvaluationLog:
         if self.folder is None or not (self.folder / EVALUATIONS_FILE).is_file():
             return
         try:
-            table = read_table(self.folder / EVALUATIONS_FILE)
-            columns = [table[f.name].tolist() for f in fields(Evaluation)]
-            self.looks = [Evaluation(*row) for row in zip(*columns, strict=True)]
+            self.looks = read_evaluations(read_table(self.folder / EVALUATIONS_FILE))
             listed = read_table(self.folder / LISTED_FILE).reindex(columns=list(LISTED_COLUMNS))
         except CONTENT_ERRORS as error:
             raise InputError(

@@ -178,7 +178,7 @@ class MemorizationWatch:
         """Return what must be said of it, a sentence each."""
         said = [text for _, text in self.warnings]
         said += self.real.notes
-        needed = held_out_needed(self.options, self.shared)
+        needed = held_out_needed(self.options, self.shared.of_look(1))
         if self.real.n_held < needed:
             said.append(
                 f"The rule ({self.options.stop_on}) can stop nothing: it needs {needed:,} held-out patients, and there "

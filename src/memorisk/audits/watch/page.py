@@ -76,7 +76,7 @@ def _lead(found: WatchResult) -> list[Block]:
         Fact("Last step", count(last.step)),
         Fact("Memorized share", *_share(last)),
         Fact("Share without memorization", percent(last.nominal)),
-        Fact("Listed patients", count(last.listed), _of_whom(last)),
+        Fact("Listed patients", count(last.n_listed), _of_whom(last)),
     ]
     if last.fid_name:
         n = _compared(last, found)

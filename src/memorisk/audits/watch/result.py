@@ -79,15 +79,26 @@ class Evaluation:
     """What must be said of this look; empty for nothing."""
 
     @property
+    def compared(self) -> bool:
+        """Return whether any drawn image was compared."""
+        return self.train_nearest == self.train_nearest
+
+    @property
+    def n_listed(self) -> int | None:
+        """Number of listed patients; None where no list was possible."""
+        return self.listed if self.compared and self.shortest_list <= self.n_train else None
+
+    @property
     def words(self) -> str:
         """In a line."""
+        if not self.compared:
+            return f"step {self.step:,}: {self.note}"
+        listed = "no list was possible" if self.n_listed is None else f"{self.n_listed:,} listed"
         if self.share == self.share:
             share = f"{self.share:.1%} ({self.share_low:.1%} to {self.share_high:.1%})"
-            told = f"step {self.step:,}: memorized {share} of {self.n_train:,} patients, {self.listed:,} listed"
+            told = f"step {self.step:,}: memorized {share} of {self.n_train:,} patients, {listed}"
         else:
-            told = (
-                f"step {self.step:,}: no memorized share is known, {self.listed:,} of {self.n_train:,} patients listed"
-            )
+            told = f"step {self.step:,}: no memorized share is known of {self.n_train:,} patients, {listed}"
         told += f", {self.fid_name} {self.fid:.4g}" if self.fid_name else ""
         told += f", held-out loss {self.held_out_loss:.4g}" if self.held_out_loss == self.held_out_loss else ""
         told += "" if self.share == self.share or not self.note else f" ({self.note.rstrip('.')})"

@@ -222,7 +222,7 @@ def build_plan(watch: MemorizationWatch, cost: Cost, steps: tuple[int, ...] = ()
         watch.options.stop_on,
         watch.rule,
         watch.shared.of_look(1),
-        held_out_needed(watch.options, watch.shared),
+        held_out_needed(watch.options, watch.shared.of_look(1)),
         watch.real.detector.name,
         watch.notes,
         cost,

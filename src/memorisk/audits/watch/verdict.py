@@ -28,7 +28,7 @@ def choose_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> Wa
     if options.stop_on != "auto":
         return options
     rules = (replace(options, stop_on="share"), replace(options, stop_on="test"))
-    possible = [rule for rule in rules if n_held >= held_out_needed(rule, shared)]
+    possible = [rule for rule in rules if n_held >= held_out_needed(rule, shared.of_look(1))]
     return possible[0] if possible else replace(options, stop_on="never")
 
 
@@ -44,7 +44,7 @@ def rule_words(options: WatchOptions, shared: ErrorSpending, n_held: int, *, cho
     taken = options.stop_on
     if not chosen:
         return f"The rule is {taken}, as it was named."
-    share, test = (held_out_needed(replace(options, stop_on=rule), shared) for rule in ("share", "test"))
+    share, test = (held_out_needed(replace(options, stop_on=rule), shared.of_look(1)) for rule in ("share", "test"))
     there = plural(n_held, "held-out patient", "held-out patients")
     looks = "at this number of looks" if options.looks is None else f"at {plural(options.looks, 'look', 'looks')}"
     why = {
@@ -63,7 +63,7 @@ def is_share_unattainable(options: WatchOptions, shared: ErrorSpending, n_held: 
         shared: Error of the rule over the looks.
         n_held: Held-out patients.
     """
-    return n_held < held_out_needed(replace(options, stop_on="share"), shared)
+    return n_held < held_out_needed(replace(options, stop_on="share"), shared.of_look(1))
 
 
 def check_stopping_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> None:
@@ -77,7 +77,8 @@ def check_stopping_rule(options: WatchOptions, shared: ErrorSpending, n_held: in
     Raises:
         InputError: There are too few of them for this rule.
     """
-    first, needed = shared.of_look(1), held_out_needed(options, shared)
+    first = shared.of_look(1)
+    needed = held_out_needed(options, first)
     if n_held < needed:
         fewer = options.stop_on != "test" and n_held >= _held_out_floor(options)
         ways = "hold out more patients, plan fewer looks" + (", stop on test, which needs fewer" if fewer else "")
@@ -87,18 +88,17 @@ def check_stopping_rule(options: WatchOptions, shared: ErrorSpending, n_held: in
         )
 
 
-def held_out_needed(options: WatchOptions, shared: ErrorSpending) -> int:
-    """Count the held-out patients with which a rule can stop a training at its first look.
+def held_out_needed(options: WatchOptions, error: float) -> int:
+    """Count the held-out patients with which a rule can stop a training at a look.
 
     Args:
         options: With the rule.
-        shared: Its error over the looks.
+        error: Error that the look may make, above 0.
     """
-    first = shared.of_look(1)
     return {
-        "share": max(_held_out_floor(options), held_out_for_limit(options.nominal, first)),
+        "share": max(_held_out_floor(options), held_out_for_limit(options.nominal, error)),
         "test": _held_out_floor(options),
-        "listed": math.ceil(1 / first - 1e-9) - 1,
+        "listed": math.ceil(1 / error - 1e-9) - 1,
         "never": 0,
     }[options.stop_on]
 
@@ -165,11 +165,25 @@ class WatchVerdict:
     """What is to be done or audited next."""
 
 
+def could_stop(options: WatchOptions, look: Evaluation) -> bool:
+    """Return whether a look could have stopped a training.
+
+    There is a rule, something was compared, and its part of the error is not too small for the held-out patients.
+
+    Args:
+        options: With the rule.
+        look: A look.
+    """
+    rule = options.stop_on != "never" and look.compared and look.error > 0
+    return rule and look.n_held >= held_out_needed(options, look.error)
+
+
 def can_stop(found: WatchResult) -> bool:
-    """Return whether the rule can stop a training: it is one, and there are the held-out patients that it needs."""
-    return found.options.stop_on != "never" and found.real.n_held_patients >= held_out_needed(
-        found.options, found.shared
-    )
+    """Return whether the rule can stop a training: any look of those that were had, else the first one."""
+    if found.looks:
+        return any(could_stop(found.options, look) for look in found.looks)
+    needed = held_out_needed(found.options, found.shared.of_look(1))
+    return found.options.stop_on != "never" and found.real.n_held_patients >= needed
 
 
 def watch_verdict(found: WatchResult) -> WatchVerdict:
@@ -181,7 +195,7 @@ def watch_verdict(found: WatchResult) -> WatchVerdict:
     if found.stop is not None:
         return _stopped(found, found.stop)
     look = next((look for look in found.looks if look.exceeded), found.looks[-1])
-    shows, seen = _shows_memorization(look), _evaluation_words(look, found)
+    shows, seen = shows_memorization(look), _evaluation_words(look, found)
     why = (seen, *([_BY_ITSELF] if shows else []), found.rule)
     if not can_stop(found):
         title = "No rule could stop it: nothing was tested"
@@ -195,6 +209,10 @@ def watch_verdict(found: WatchResult) -> WatchVerdict:
     title, n_held = "No memorization was shown", found.real.n_held_patients
     if is_share_unattainable(found.options, found.shared, n_held):
         title += f", and could hardly have been, with {plural(n_held, 'held-out patient', 'held-out patients')}"
+    if blind := [look.step for look in found.looks if not could_stop(found.options, look)]:
+        told = f"{len(blind):,} of {plural(len(found.looks), 'look', 'looks')} (the first at step {blind[0]:,})"
+        title += f", and {told} could not have shown any"
+        why = (*why, f"{told} could stop nothing: nothing was compared, or the error left to them is too small")
     sentence = "This is not a pass: a look is an audit of few images, and memorization can go unnoticed."
     return WatchVerdict("note", title, sentence, why, (_AUDIT,))
 
@@ -217,7 +235,7 @@ def _stopped(found: WatchResult, stop: Evaluation) -> WatchVerdict:
     )
 
 
-def _shows_memorization(look: Evaluation) -> bool:
+def shows_memorization(look: Evaluation) -> bool:
     """Return whether a look by itself shows memorization: by its 95 % interval, its list or the rule's own bound."""
     return look.exceeded or look.share_low > look.nominal or look.listed > 0
 
@@ -226,6 +244,8 @@ def _evaluation_words(look: Evaluation, found: WatchResult) -> str:
     """Say the memorized share, what it would be without memorization, and how many are listed."""
     listed = f"; {plural(look.listed, 'patient is', 'patients are')} listed" if look.listed else ""
     each = ", every patient by one image" if found.real.one_image_each else ""
+    if not look.compared:
+        return f"at step {look.step:,} no drawn image could be compared"
     if look.share != look.share:
         few = plural(look.n_held, "held-out patient is", "held-out patients are")
         return f"{few} too few to estimate the memorized share{listed}"

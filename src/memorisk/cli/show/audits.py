@@ -24,7 +24,7 @@ from memorisk.cli.show.common import (
     print_rows,
     signed,
 )
-from memorisk.report.columns import column_texts
+from memorisk.report.columns import column_texts, count
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
@@ -123,13 +123,13 @@ def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
         (f"held-out {units}", "none" if n.sets.held is None else f"{n.sets.held.n_held_patients:,}"),
         ("compared by", f"{n.comparison.features}, {n.comparison.measure}"),
         ("pixel-identical copies", _identical(pixels)),
-        (f"training {units} with a nearly identical image", _near(pixels)),
+        (f"training {units} with a nearly identical image", _near(pixels) if n.near_copies_seen else count(None)),
     ]
     if listing is not None:
         possible = listing.shortest_list_patients <= n.sets.n_train_patients
         shortest = f"shortest possible list {listing.shortest_list_patients:,}" if possible else "no list was possible"
         lines += [
-            ("images singled out", f"{listing.n_singled_images:,}"),
+            ("images singled out", count(listing.n_singled_images)),
             (f"{units} listed", f"{listing.n_listed_patients:,}; {shortest}"),
             ("nearer than every held-out one", f"{listing.n_ahead_patients:,}, p {listing.p_ahead:.3g}"),
         ]
@@ -141,7 +141,9 @@ def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
         lines.append(("planted copies noticed", f"{recall.successes} {sources}"))
         each = (f"{kind} {s.successes} of {s.trials}" for kind, s in (power.recall_by_kind or {}).items())
         lines.append(("of each kind", ", ".join(each)))
-    if n.aligned is not None and n.aligned.confirms_no_plant:
+    if n.aligned is not None and n.aligned.threshold is None:
+        lines.append(("second look", "could confirm no pair"))
+    elif n.aligned is not None and n.aligned.confirms_no_plant:
         lines.append(("second look", "confirms no planted copy: that it confirms nothing says nothing"))
     return lines
 
@@ -183,7 +185,7 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
     for look in found.looks:
         share = f"{look.share:.1%} ({look.share_low:.1%} to {look.share_high:.1%})" if look.share == look.share else ""
         table.add_row(
-            f"{look.step:,}", share, f"{look.listed:,}", _number(look.fid), _number(look.fid_same_number),
+            f"{look.step:,}", share, count(look.n_listed), _number(look.fid), _number(look.fid_same_number),
             _number(look.fid_held_out), _number(look.held_out_loss),
         )  # fmt: skip
     console.print(table)

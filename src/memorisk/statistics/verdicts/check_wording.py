@@ -58,6 +58,50 @@ SENTENCES: dict[str, Sentence] = {
         "a check of who was trained on what in these seeds (members and others may be exchanged)",
         first=True,
     ),
+    "few-held-out": Sentence(
+        "{n_held:.0f} held-out {many} are too few to show how near a synthetic image comes to one {one} by chance: no "
+        "image could be singled out",
+        "--held-out with {n_needed:.0f} {many} or more",
+    ),
+    "equal-distances": Sentence(
+        "distances of held-out {many} are equal or 0, so that no distance tells a copy from chance: no image could be "
+        "singled out",
+        "a detector that tells different {many} apart (--detector)",
+    ),
+    "no-near-threshold": Sentence(
+        "nearly identical images could not be looked for: the real images do not show how alike two different {many} "
+        "can be",
+        "more {many}, or larger images, in which different {many} differ (--size)",
+    ),
+    "near-pairs-left": Sentence(
+        "{n_pairs:,.0f} pairs of a synthetic and a training image that look alike were not compared in detail, because "
+        "there are too many",
+        "the set in parts, each audited by itself",
+    ),
+    "no-alignment-cut": Sentence(
+        "the second look could confirm no pair: too few images show how alike two different {many} can be",
+        "more held-out {many}, and more synthetic images",
+    ),
+    "no-random-split": Sentence(
+        "whether training and held-out {many} are a random split could not be tested: in one part every {one} shares "
+        "an image with another {one}",
+        "held-out {many} without any image of the training {many}",
+    ),
+    "no-pair-threshold": Sentence(
+        "images could not be compared with what they were generated from: too few planted copies give a threshold",
+        "more --plants, or a detector that gives probabilities (--detector)",
+    ),
+    "no-held-out-pairs": Sentence(
+        "images could not be compared with what they were generated from: no held-out image has the class of such a "
+        "training image, so that chance is not known",
+        "held-out images of the classes of the training images",
+    ),
+    "dismissals-not-compared": Sentence(
+        "{n_pairs:,.0f} nearly identical pairs were dismissed by a person, and numbers of images differ so much that "
+        "held-out {many} cannot show how many there are by chance",
+        "held-out {many} with as many images as training {many} have; or the set without the images of these pairs "
+        "(memorisk release SET CLEAN --without RUN, the pairs confirmed)",
+    ),
 }
 """Sentences by the reason of a check."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from memorisk.audits.classifier.look_alikes import TABLE
+from memorisk.audits.classifier.look_alikes import LOSSES_ALONE, TABLE
 from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.attacks import attack_section, target_section
@@ -213,6 +213,8 @@ def _question(reading: ResultView) -> list[Block]:
         )
     if less := _data_share(reading):
         gaps.append(less)
+    if reading.summary.models.model == TRAINED_ELSEWHERE:
+        gaps.append(LOSSES_ALONE)
     blocks: list[Block] = [Paragraph(question)]
     if unscored.n_images == 0:
         blocks.append(Paragraph("All images outside the test part were scored, of those that were not left out."))
