@@ -72,7 +72,7 @@ def check_set(
         run.log("started", versions=versions(), machine=machine())
         (run / SUMMARY).unlink(missing_ok=True)
         if names.key is None:
-            write_table(run / MANIFEST, manifest.table)
+            manifest.save(run / MANIFEST)
         else:  # the viewer shows no picture of a run under pseudonyms: what an earlier one listed goes as well
             (run / MANIFEST).unlink(missing_ok=True)
         folder = run.subfolder(TABLES)

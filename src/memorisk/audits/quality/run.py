@@ -34,6 +34,7 @@ from memorisk.audits.quality.transfer import (
     run_transfer,
     transfer_cost,
 )
+from memorisk.images.identity import DoubtedIds
 from memorisk.images.options import image_options, of_synthetic_images
 from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
@@ -230,6 +231,7 @@ def _numbers(sets: Sets) -> QualityNumbers:
         held_out_images=0 if held is None else len(held.images),
         held_out_patients=0 if held is None else len(set(held.manifest.groups)),
         patients_given=int(sets.groups_given),
+        ids=DoubtedIds.of(sets.id_doubts),
     )
 
 
@@ -260,7 +262,7 @@ def _plan(
         figures=options.figures,
         n_reference=min(n.held_out_images, n.synthetic_images),
         cost=quality_cost(sets, sources, transfer, options),
-        notes=sets.notes,
+        notes=(*sets.notes, *(doubt.note for doubt in sets.id_doubts)),
     )
 
 

@@ -62,7 +62,7 @@ from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import listed, plural
-from memorisk.runs.files import fingerprint, write_table, write_text
+from memorisk.runs.files import fingerprint, write_text
 from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
@@ -398,4 +398,4 @@ def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:
         if store is None:
             path.unlink(missing_ok=True)
         else:
-            write_table(path, names.table(store.manifest.table))
+            names.manifest(store.manifest).save(path)
