@@ -139,7 +139,7 @@ class Pseudonyms:
         """Return a manifest as a run folder keeps it: under pseudonyms without the ids in doubt."""
         if self.key is None:
             return manifest
-        doubts = tuple(replace(doubt, ids=()) for doubt in manifest.id_doubts)
+        doubts = tuple(doubt.without_ids for doubt in manifest.id_doubts)
         return replace(manifest, table=self.table(manifest.table), id_doubts=doubts)
 
     def table(self, table: pd.DataFrame) -> pd.DataFrame:

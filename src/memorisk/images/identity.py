@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from memorisk.runs.errors import DamagedError, InputError, listed, plural
@@ -180,13 +180,14 @@ class IdDoubt:
 
     @property
     def words(self) -> str:
-        """Return the doubt with its first ids, for those who hold the images."""
-        return f"{self.why} ({listed(list(self.ids), 5)}): {self.what_would_decide}."
+        """Return the doubt with its first ids where it has any, for those who hold the images."""
+        ids = f" ({listed(list(self.ids), 5)})" if self.ids else ""
+        return f"{self.why}{ids}: {self.what_would_decide}."
 
     @property
-    def note(self) -> str:
-        """The doubt without ids."""
-        return f"{self.why}: {self.what_would_decide}."
+    def without_ids(self) -> "IdDoubt":
+        """The doubt for all others."""
+        return replace(self, ids=())
 
 
 def look_alike_doubt(alike: Sequence[tuple[str, ...]]) -> IdDoubt:

@@ -91,7 +91,8 @@ def _hidden_ids(manifest: Manifest, names: Pseudonyms) -> Manifest:
         return manifest
     table = manifest.table.assign(image=names.names(manifest.images), group=names.names(manifest.groups))
     ordered = table.sort_values("image", kind="stable").reset_index(drop=True)
-    return replace(manifest, table=ordered, name=names.source(manifest.name), notes=(), id_doubts=())
+    doubts = tuple(doubt.without_ids for doubt in manifest.id_doubts)
+    return replace(manifest, table=ordered, name=names.source(manifest.name), notes=(), id_doubts=doubts)
 
 
 def _hidden_paths(found: ImageCheck, names: Pseudonyms) -> ImageCheck:

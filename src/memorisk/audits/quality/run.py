@@ -262,7 +262,7 @@ def _plan(
         figures=options.figures,
         n_reference=min(n.held_out_images, n.synthetic_images),
         cost=quality_cost(sets, sources, transfer, options),
-        notes=(*sets.notes, *(doubt.note for doubt in sets.id_doubts)),
+        notes=(*sets.notes, *(doubt.without_ids.words for doubt in sets.id_doubts)),
     )
 
 
