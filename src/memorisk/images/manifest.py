@@ -169,7 +169,7 @@ class Manifest:
         return np.array([study if isinstance(study, str) else "" for study in known], dtype=object)
 
     def save(self, path: str | Path, **columns: Any) -> None:
-        """Write the table as Parquet, atomically, with the doubts about who is who.
+        """Write the table as Parquet, atomically, with the doubts about who is who and a record of its checksum.
 
         Args:
             path: The file.
@@ -178,7 +178,7 @@ class Manifest:
         table = self.table.assign(**columns)
         if self.id_doubts:
             table.attrs[_DOUBTS] = doubts_to_json(self.id_doubts)
-        write_table(path, table)
+        write_table(path, table, recorded=True)
 
     @classmethod
     def load(cls, path: str | Path, root: Path | None, name: str | None = None) -> "Manifest":

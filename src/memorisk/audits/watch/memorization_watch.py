@@ -55,11 +55,10 @@ from memorisk.report.columns import capitalized
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError, plural
 from memorisk.runs.files import json_value, write_text
-from memorisk.runs.folder import CONFIG, check_out_folder, private_folder
+from memorisk.runs.folder import CONFIG, check_out_folder, private_folder, write_config
 from memorisk.runs.locks import folder_lock
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.runs.yaml_files import dump_yaml
 from memorisk.statistics.multiple_testing import ErrorSpending, should_stop
 
 if TYPE_CHECKING:
@@ -412,7 +411,7 @@ class MemorizationWatch:
         """Make the folder, when there is something to write to it."""
         if not (folder / CONFIG).is_file():
             private_folder(folder)
-            write_text(folder / CONFIG, dump_yaml(self._config()))
+            write_config(folder, self._config())
 
     def _config(self) -> dict[str, Any]:
         """Return the content of ``config.yaml``."""
