@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,15 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from memorisk.audits.filter.options import FilterOptions
+from memorisk.audits.filter.result import FilterSummary
+from memorisk.audits.filter.verdict import kept_verdict
 from memorisk.audits.generated.sets import doubts_of_sets
+from memorisk.images.identity import NO_DOUBT
 from memorisk.images.manifest import STUDY
 from memorisk.images.sources.registry import load_manifest
+from memorisk.report.numbers import from_json
+from memorisk.report.result import Result
 from tests.audits.synthesize.making import HERE
 from tests.audits.synthetic.making import parts
 from tests.commands import answer, own_cache
@@ -102,6 +109,18 @@ def test_a_filter_promises_nothing_to_ids_in_doubt(place: Path, capsys: pytest.C
     assert verdict["id_doubt"].startswith(ALIKE)
     assert verdict["guarantee"] is None
     assert any(why.startswith(ALIKE) for why in json.loads((out / "audit" / "verdict.json").read_text())["why"])
+
+
+def test_a_pass_of_the_audit_does_not_hide_a_doubt_that_it_cannot_have(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = Result.load(_run(place, capsys, *_filter(place))[1])
+    numbers = from_json(FilterSummary, result.summary).numbers
+    assert numbers.audited is not None
+    passed = replace(numbers, audited=replace(numbers.audited, status="pass", why=(), what_would_decide=()))
+    verdict = kept_verdict("filter", passed, FilterOptions())
+    assert (verdict["status"], verdict["why"]) == ("undecided", [numbers.ids.id_doubt])
+    assert kept_verdict("filter", replace(passed, ids=NO_DOUBT), FilterOptions())["status"] == "pass"
 
 
 def test_a_loop_carries_the_doubt(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

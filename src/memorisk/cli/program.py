@@ -78,6 +78,9 @@ def _with_config(
         app.config = None
 
 
+_NO = ("false", "f", "no", "n", "0")
+
+
 class _Settings:
     """Settings of a file, for the command that runs."""
 
@@ -106,7 +109,7 @@ class _Settings:
         A generator is asked for a batch in a dry run; what trains and is asked elsewhere is only read there.
         """
         given = {argument.name: argument.tokens for argument in arguments}
-        planned = any(token.implicit_value or token.value == "True" for token in given.get("--dry-run", ()))
+        planned = any(token.value.lower() not in _NO for token in given.get("--dry-run", ()))
         for token in given.get("--generator", ()) if planned else ():
             if token.source == str(self.path) and ":" in token.value and not Path(token.value).exists():
                 raise InputError(

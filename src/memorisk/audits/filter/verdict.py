@@ -47,7 +47,8 @@ def kept_verdict(
     )  # fmt: skip
     if audit is not None and status != "pass":
         ways.append(SAME_AUDIT)
-    doubts = [*doubts, *_known_people(numbers)] if audit is not None else numbers.ids.reasons
+    own = [*doubts, *_known_people(numbers)] if audit is not None else []
+    doubts = [*own, *(doubt for doubt in numbers.ids.reasons if doubt[0] not in why)]
     if doubts and status != "fail":
         why = [*(reason for reason, _ in doubts), *(why if status == "undecided" else [])]
         status, ways = "undecided", [*(way for _, way in doubts), *ways]
