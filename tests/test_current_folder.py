@@ -13,7 +13,7 @@ from cyclopts import App
 from PIL import Image
 
 from memorisk.cli.program import app
-from tests.commands import environment
+from tests.commands import answer, environment
 from tests.poison import marked, poison
 
 GROUPS = ("--group-from", r"^(\d+)_")
@@ -163,3 +163,32 @@ def test_no_command_runs_a_file_of_the_current_folder(place: Path) -> None:
     codes = json.loads((place.parent / "codes.json").read_text())
     refused = [name for name, code in zip(COMMANDS, codes, strict=True) if code not in (0, 1)]
     assert refused == [("view",)], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (("generate", "--out", "out"), ""),
+        (("generate", "--out", "out"), "dry-run: true\n"),
+        (("generate", "own:draw", "out"), ""),
+        (("synthesize",), "train: scans\nout: out\n"),
+    ],
+)
+def test_a_dry_run_runs_no_generator_that_a_supplied_file_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], lines: str
+) -> None:
+    ran = tmp_path / "ran"
+    draw = "def draw(seeds, labels): return numpy.zeros((len(seeds), 8, 8), numpy.uint8)"
+    (tmp_path / "own_draws.py").write_text(f"import numpy\nopen({str(ran)!r}, 'w').close()\n{draw}\n")
+    file, named = tmp_path / "supplied.yaml", "own:draw" in command
+    file.write_text(f"images: 4\n{lines}" + ("" if named else "generator: own_draws:draw\n"))
+    words = [word.replace("own:draw", "own_draws:draw") for word in command]
+    dry = () if "dry-run" in lines else ("--dry-run",)
+    code, shown, error = answer(capsys, "--config", file, *words, *dry)
+    if named:  # by the user
+        assert (code, ran.exists()) == (0, True)
+        assert "images: 4 of 8 x 8 x 1" in shown
+    else:
+        assert (code, ran.exists()) == (2, False)
+        assert error.count("\n") == 1
+        assert "names the generator own_draws:draw, whose code a dry run would run" in error

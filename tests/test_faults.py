@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.folder import check_out_folder
 from tests.audits.synthetic.making import write_sets
 from tests.commands import answer, entries, environment, memorisk, plain_images, refusal
@@ -256,7 +256,7 @@ def test_a_full_disk_under_the_store(images, small_disk, tmp_path, capsys):
     assert (code, err) == (0, "")
     (store,) = (disk / "stores").glob("[0-9a-f]*/images.npy")
     pixels = np.load(store)
-    manifest = pd.read_parquet(store.parent / "manifest.parquet")
+    manifest = load_manifest(images).table
     from PIL import Image
 
     for row in (0, 57, len(pixels) - 1):

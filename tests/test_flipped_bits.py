@@ -2,28 +2,42 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from memorisk.audits.generated.sets import Sets
 from memorisk.audits.rendering import load_result
+from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS, kept_alignments
+from memorisk.audits.watch.memorization_watch import MemorizationWatch
+from memorisk.images.copies.alignment import Alignment
+from memorisk.images.identity import IdDoubt
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.latents import open_latents
 from memorisk.models.weight_files import read_state_dict, save_weights
 from memorisk.report.result import Result
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import write_array, write_text
+from memorisk.runs.folder import open_run, read_config
 from memorisk.studies.engine.cells import read_result, write_result
+from memorisk.training.autoencoders.latent_store import load_latents
 from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, run_training
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.features.matrix import load_features
+from memorisk.view.images import CLASSIFIED, RunImages
+from tests.audits.synthetic.making import parts, store_of
 from tests.images.store_making import write_images
+from tests.models.small_autoencoder import autoencoder_folder
 from tests.thorough import thorough
+from tests.training.feature_images import png_folder
 
 Use = Callable[[], bytes]
 """Opens what a kind of file holds, and returns all that a result could rest on."""
@@ -110,8 +124,83 @@ def kept_weights(folder: Path) -> Use:
     return lambda: b"".join(value.numpy().tobytes() for value in read_state_dict(folder / "w.safetensors").values())
 
 
-UNREAD = (".lock", ".yaml", "manifest.parquet", "result.sha256")  # of the seal two blanks of each line say nothing
-KINDS = (kept_store, kept_features, kept_training, kept_checkpoint, kept_result, kept_arrays, kept_weights)
+def kept_latents(folder: Path) -> Use:
+    options = ImageOptions(store=folder)
+    manifest = load_manifest(png_folder(folder.parent / "scans"), options)
+    encoder = open_latents(f"autoencoder:{autoencoder_folder(folder.parent / 'small')}", (16, 16, 1))
+
+    def use() -> bytes:
+        found = load_latents(build_store(manifest, options, processes=1), encoder, device="cpu")
+        return found.values.tobytes() + found.mean.tobytes() + found.std.tobytes()
+
+    return use
+
+
+def kept_looks(folder: Path) -> Use:
+    images = np.random.default_rng(0).integers(0, 255, (90, 8, 8, 1), dtype=np.uint8)
+    settings = {"images": 20, "quality": "none", "detector": "pixels", "looks": 2, "stop_on": "never"}
+
+    def use() -> bytes:
+        watch = MemorizationWatch(images[:30], images[30:60], out=folder, stop=False, **settings)
+        for step in (1, 2):
+            watch.look(step, images[20:40] if step == 1 else images[60:80])
+        return repr([look.words for look in watch.looks]).encode() + watch.result().listed.to_csv().encode()
+
+    return use
+
+
+def kept_second_look(folder: Path) -> Use:
+    train, held, made = parts(n_train=9, n_held=9, n_synthetic=9)
+    named = {"train": train, "held": held, "synthetic": made}
+    stores = {name: store_of(images, folder.parent, name) for name, images in named.items()}
+    sets = Sets(**stores, shared_images=0, shared_patients=0, shared_hashes=frozenset(), notes=())
+
+    def laid(similarity: float) -> list[tuple[int, Alignment]]:
+        return [(0, Alignment(np.eye(3)[:2], 0.5, similarity, 0.25, (8, 8), (8, 8)))]
+
+    folder.mkdir()
+    with suppress(KeyboardInterrupt), kept_alignments(folder / ALIGNMENTS, sets) as kept:
+        kept(["a"], lambda: laid(0.1 + 0.2))
+        raise KeyboardInterrupt
+
+    def use() -> bytes:
+        shutil.copytree(folder, folder.parent / "going on", dirs_exist_ok=True)
+        with kept_alignments(folder.parent / "going on" / ALIGNMENTS, sets) as kept:
+            return repr(kept(["a"], lambda: laid(0.1 + 0.2))).encode()
+
+    return use
+
+
+def kept_settings(folder: Path) -> Use:
+    with open_run(folder, {"lr": 0.125, "images": "scans", "run": {"seed": 3}}, identity=["run"]):
+        (folder / ".lock").unlink()
+    return lambda: repr(read_config(folder)).encode()
+
+
+def kept_manifest(folder: Path) -> Use:
+    manifest = write_images(folder.parent / "images", 9)
+    folder.mkdir()
+    replace(manifest, id_doubts=(IdDoubt("2 ids", "another", ("p1",)),)).save(folder / "manifest.parquet")
+
+    def use() -> bytes:
+        found = load_manifest(folder / "manifest.parquet", ImageOptions(image_root=folder.parent / "images"))
+        return (found.table.to_csv() + repr(found.id_doubts)).encode()
+
+    return use
+
+
+def kept_thumbnails(folder: Path) -> Use:
+    write_images(folder.parent / "images", 3)
+    images = RunImages(folder, {"images": str(folder.parent / "images")}, {CLASSIFIED: "images"})
+    folder.mkdir()
+    return lambda: b"".join(images.thumbnail(CLASSIFIED, row) for row in range(3))
+
+
+UNREAD = (".lock", "result.sha256")  # of the seal two blanks of each line say nothing
+KINDS = (
+    *(kept_store, kept_features, kept_training, kept_checkpoint, kept_result, kept_arrays, kept_weights, kept_latents),
+    *(kept_looks, kept_second_look, kept_settings, kept_manifest, kept_thumbnails),
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

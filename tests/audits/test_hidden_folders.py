@@ -1,23 +1,38 @@
 """Folders of pseudonymised and redacted runs, searched whole for what names somebody."""
 
+import base64
 import hashlib
+import html
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 import memorisk
 from memorisk.cli.main import main
 from memorisk.images.pixels import hash_pixels
 from memorisk.runs.files import fingerprint
+from tests.audits.synthesize.making import HERE
 from tests.audits.synthetic.making import parts
 
+MODELS = "tests.audits.test_hidden_folders"
 PARTS = {"training": 48, "held": 40}
 SMALL = {"detector": "pixels", "plants": 2, "one_image_per_patient": False, "group_column": "patient"}
+
+
+def network() -> torch.nn.Module:
+    """A network of digits that has learned nothing."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4)).eval()
 
 
 @pytest.fixture
@@ -41,6 +56,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
         (folder / f"unreadable-{name}-erika.png").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
         rows.append({**rows[0], "path": f"{folder.name}/unreadable-{name}-erika.png",
                      "image": f"unreadable-{name}-erika", "patient": f"mrn-{name}-unreadable"})  # fmt: skip
+        rows[5]["patient"] = rows[4]["patient"].upper()  # one person, perhaps: the doubt names nobody, either
         found[name] = tmp_path / f"{name}.csv"
         pd.DataFrame(rows).to_csv(found[name], index=False)
     return found
@@ -74,13 +90,42 @@ def unkeyed_hashes(tables: dict[str, Path], *sets: str) -> set[str]:
 
 
 def texts_of(folder: Path) -> Iterator[tuple[str, str]]:
-    """Each file's path with all text in it: names, bytes, and the cells of tables."""
+    """Each file's path with all text in it: names, bytes, and what tables, arrays and weights hold unpacked."""
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = str(file.relative_to(folder))
-        text = f"{name}\n{file.read_bytes().decode('latin-1')}"
-        if file.suffix == ".parquet":
-            text += pd.read_parquet(file).to_csv()
-        yield name, text
+        yield name, "\n".join([name, *_texts_within(file)])
+
+
+def _texts_within(file: Path) -> Iterator[str]:
+    """The texts of a file, with digests in its bytes as hexadecimal digits."""
+    content = file.read_bytes()
+    yield content.decode("latin-1")
+    yield content.hex()
+    if file.suffix in (".json", ".jsonl"):
+        yield from (json.dumps(json.loads(line), ensure_ascii=False) for line in _documents(file))
+    if file.suffix == ".html":
+        yield html.unescape(content.decode())
+        yield from (base64.b64decode(part).hex() for part in _DATA.findall(content.decode()))
+    if file.suffix == ".parquet":
+        yield pd.read_parquet(file).to_csv()
+        yield str(pq.read_schema(file).metadata)
+    if file.suffix in (".npz", ".npy"):
+        arrays = np.load(file, allow_pickle=False)
+        named = dict(arrays) if file.suffix == ".npz" else {"": arrays}
+        yield from (
+            f"{key} {array.tolist() if array.dtype.kind in 'US' else array.tobytes().hex()}"
+            for key, array in named.items()
+        )
+    if file.suffix == ".safetensors":
+        with safe_open(file, framework="np") as weights:
+            yield f"{weights.metadata()} {list(weights.keys())}"
+
+
+_DATA = re.compile(r"base64,([A-Za-z0-9+/=]+)")
+
+
+def _documents(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]
 
 
 def leaks(folder: Path, words: set[str]) -> list[tuple[str, str]]:
@@ -137,20 +182,101 @@ def test_a_pseudonymised_classifier_run_names_nobody(tables: dict[str, Path], tm
     assert orders_of(Path("run"), pseudonyms_of(tables, tmp_path / "config/memorisk/pseudonym.key", "training")) == []
 
 
-def test_redacted_pages_and_terminals_name_nobody(tables: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_search_sees_into_every_kind_of_file(tmp_path: Path) -> None:
+    word, table = "mrn-secret", pd.DataFrame({"a": ["mrn-secret"]})
+    table.to_parquet(tmp_path / "cells.parquet", compression="zstd")
+    noted = pd.DataFrame({"a": ["x"] * 9})
+    noted.attrs["ids"] = [word]
+    noted.to_parquet(tmp_path / "notes.parquet")
+    np.savez_compressed(tmp_path / "texts.npz", np.array([word]))
+    np.save(tmp_path / "texts.npy", np.array([word]))
+    save_file({"w": np.zeros(1)}, tmp_path / "weights.safetensors", metadata={"of": word})
+    (tmp_path / "escaped.json").write_text(json.dumps({"a": "mrn-secr\u00e9t"}))
+    (tmp_path / "page.html").write_text("mrn&#45;secret")
+    (tmp_path / word).write_text("")
+    assert {name for name, _ in leaks(tmp_path, {word, "mrn-secr\u00e9t"})} == {
+        path.name for path in tmp_path.iterdir()
+    }
+
+
+THRESHOLD = {"threshold": (-0.01,), "auditor": "pca:8", "families": ("noise:0.1",)}
+
+
+@pytest.mark.parametrize("command", ["filter", "synthesize", "check", "losses"])
+def test_other_pseudonymised_runs_name_nobody(tables: dict[str, Path], tmp_path: Path, command: str) -> None:
+    hidden = {"out": "run", "pseudonymise": True}
+    read = {"group_column": "patient", "skip_unreadable": True}
+    filtering = {"detector": "pixels", "calibration": tables["held"], **THRESHOLD, **read, **hidden}
+    sets: tuple[str, ...] = ("training", "held") if command in ("filter", "synthesize") else ("training",)
+    match command:
+        case "filter":
+            memorisk.filter_synthetic(tables["training"], tables["made"], **filtering)
+        case "synthesize":
+            memorisk.synthesize(tables["training"], generator=f"{HERE}:copying", images=6, **filtering)
+        case "losses":
+            _write_losses(tables["training"], tmp_path / "mrn-losses.csv")
+            memorisk.audit_losses(tmp_path / "mrn-losses.csv", **hidden)
+        case _:
+            given = ("--group-column", "patient", "--pseudonymise", "--turned", "--out", "run")
+            main(["images", "check", "training.csv", *given])
+    assert leaks(Path("run"), names_of(tables, *sets) | {"mrn-losses"}) == []
+    assert leaks(Path("run"), unkeyed_hashes(tables, *sets) - unkeyed_hashes(tables, "made")) == []
+    assert orders_of(Path("run"), pseudonyms_of(tables, tmp_path / "config/memorisk/pseudonym.key", *sets)) == []
+
+
+def _write_losses(table: Path, path: Path) -> None:
+    """Write losses of two pairs of models of the images of a table."""
+    images, rng = pd.read_csv(table), np.random.default_rng(0)
+    rows = []
+    for seed in range(4):
+        sees = rng.permutation(len(images)) % 2
+        for model in "AB":
+            for row, (image, patient) in enumerate(zip(images["image"], images["patient"], strict=True)):
+                test = row % 4 == 0
+                rows.append({"image": image, "group": patient, "label": "ab"[row % 2], "seed": seed, "role": model,
+                             "split": "test" if test else "canary", "loss": rng.exponential(),
+                             "member": 0 if test else int(sees[row] == (model == "A"))})  # fmt: skip
+    pd.DataFrame(rows).to_csv(path, index=False)
+
+
+_SYNTHETIC = ["audit", "synthetic", "training.csv", "made.csv", "--held-out", "held.csv", "--detector", "pixels"]
+_CLASSIFIER = ["audit", "classifier", "training.csv", "--models", "4", "--epochs", "1", "--model", "small_cnn"]
+_KEEPING = ["--calibration", "held.csv", "--detector", "pixels", "--auditor", "pca:8", "--threshold=-0.01",
+            "--families", "noise:0.1"]  # fmt: skip
+_WATCH = ["watch", "steps", "--train", "training.csv", "--held-out", "held.csv", "--detector", "pixels", "--images",
+          "40", "--quality", "none"]  # fmt: skip
+COMMANDS = {
+    "synthetic": [*_SYNTHETIC, "--plants", "2"],
+    "classifier": _CLASSIFIER,
+    "check": ["images", "check", "training.csv"],
+    "classifier plan": [*_CLASSIFIER, "--dry-run"],
+    "filter": ["filter", "training.csv", "made.csv", *_KEEPING],
+    "filter plan": ["filter", "training.csv", "made.csv", *_KEEPING, "--dry-run"],
+    "synthesize": ["synthesize", "training.csv", "--generator", f"{HERE}:copying", "--images", "6", *_KEEPING],
+    "watch": _WATCH,
+    "watch json": [*_WATCH, "--json"],
+    "feature": ["audit", "feature", f"{MODELS}:network", "--probes", "training.csv", "--mark", "A", "--normalise",
+                "none", "--n-controls", "19"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_redacted_pages_and_terminals_name_nobody(
+    tables: dict[str, Path], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     sets, given = ("training", "held", "made"), ["--redact", "--skip-unreadable", "--group-column", "patient"]
-    synthetic = ["audit", "synthetic", "training.csv", "made.csv", "--held-out", "held.csv", "--detector", "pixels"]
-    classifier = ["audit", "classifier", "training.csv", "--models", "4", "--epochs", "1", "--model", "small_cnn"]
-    for number, words in enumerate(
-        ([*synthetic, "--plants", "2"], classifier, ["images", "check", "training.csv"], [*classifier, "--dry-run"])
-    ):
-        out = Path(f"run-{number}")
-        main([*words, *given, "--out", str(out)])
-        shown = capsys.readouterr()
-        page = (out / "report.html").read_text() if (out / "report.html").exists() else ""
-        for text in (shown.out, shown.err, page):
-            found = [name for name in names_of(tables, *sets) - {f"ward-{name}" for name in sets} if name in text]
-            assert found == [], (words, text[:3000])
+    steps = Path("steps") / "step_1"
+    steps.mkdir(parents=True)
+    for file in sorted(Path("ward-made").glob("scan*")):
+        (steps / file.name).write_bytes(file.read_bytes())
+    assert main([*COMMANDS[command], *given, "--out", "run"]) in (0, 1)
+    shown = capsys.readouterr()
+    pages = [page.read_text() for page in Path("run").glob("**/report.html")]
+    assert bool(pages) is ("plan" not in command)
+    for text in (shown.out, shown.err, *pages):
+        found = [name for name in names_of(tables, *sets) - {f"ward-{name}" for name in sets} if name in text]
+        assert found == [], text[:3000]
+        assert "image/png" not in text
 
 
 def test_json_of_a_redacted_check_names_nobody(tables: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,17 @@
 """A DICOM tree as a source: whose image, which label, what is left out and why."""
 
+import pickle
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from memorisk.images.manifest import Manifest, shared_study_doubts
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import read_image
 from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError, MissingExtraError
 from tests.images.dicom_making import dicom, save
 from tests.images.making import write
@@ -65,6 +68,35 @@ def test_headers_that_contradict_a_patient_id_are_named(tmp_path: Path) -> None:
     write(tmp_path / "own.csv", b"PatientID,patient,label\nA,1,x\nB,2,x\nC,3,y\n")
     assert load_manifest(root, ImageOptions(labels_csv=tmp_path / "own.csv", group_column="patient")).id_doubts == ()
     assert load_manifest(root, ImageOptions(dicom_group="StudyInstanceUID")).id_doubts == ()
+
+
+def test_a_kept_manifest_remembers_what_headers_contradict(tmp_path: Path) -> None:
+    root = _tree(tmp_path / "torn", ["A", "B", "C", "C", "D", "D"], PatientBirthDate="19500101")
+    data = pydicom.dcmread(root / "study1" / "IM2")
+    data.PatientBirthDate = "19600101"
+    data.save_as(root / "study1" / "IM2")
+    manifest = load_manifest(root)
+    assert len(manifest.id_doubts) == 2
+    manifest.save(tmp_path / "kept.parquet")
+    assert Manifest.load(tmp_path / "kept.parquet", root).id_doubts == manifest.id_doubts
+    again = load_manifest(tmp_path / "kept.parquet", ImageOptions(image_root=root))
+    assert set(again.id_doubts) == set(manifest.id_doubts)
+    assert pickle.loads(pickle.dumps(build_store(again, ImageOptions()))).manifest.id_doubts == again.id_doubts
+    own = load_manifest(tmp_path / "kept.parquet", ImageOptions(image_root=root, group_from="IM(.)"))
+    assert [doubt.why for doubt in own.id_doubts] == [
+        "3 studies have images of several patient ids, perhaps of one person"
+    ]
+
+
+def test_a_study_in_two_sources_is_a_doubt(tmp_path: Path) -> None:
+    one = load_manifest(_tree(tmp_path / "one", ["A", "A", "B", "B", "C", "C"]))
+    other = load_manifest(_tree(tmp_path / "other", ["D", "D", "B", "B", "", ""]))
+    (doubt,) = shared_study_doubts(one, other)
+    assert doubt.ids == ("A and D", "1.2.2 and C")  # an image without an id stands under its study
+    (across,) = load_manifest(f"{tmp_path / 'one'},{tmp_path / 'other'}").id_doubts
+    assert across.why.startswith("3 studies have images of several patient ids")
+    apart = _tree(tmp_path / "apart", ["A", "", "B", "", "C", "C"])
+    assert load_manifest(apart).groups.tolist() == ["A", "A", "B", "B", "C", "C"]  # a study never comes apart
 
 
 def test_another_tag_by_keyword_or_number(tmp_path: Path) -> None:

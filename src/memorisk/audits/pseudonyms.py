@@ -10,21 +10,19 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence, Items
+from memorisk.images.manifest import Manifest
 from memorisk.report.options import ReportOptions
 from memorisk.report.result import Result, pseudonyms
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import has_shared_permissions, write_bytes
 from memorisk.runs.folder import HIDDEN_PREFIX, is_hidden, record_hidden_paths, user_folder
 from memorisk.runs.storage.locations import name_origins
-
-if TYPE_CHECKING:
-    pass
 
 KEPT_COLUMNS = ("label", "split", "part")  # every other column of a manifest may hold an id, a name or a path
 HASHED_COLUMNS = ("image", "group", "training_group")
@@ -136,6 +134,13 @@ class Pseudonyms:
         hidden = table.assign(**{c: self.names(table[c]) for c in ids})
         within = [c for c in ("label", "pair") if c in table]
         return hidden.sort_values([*within, ids[0]], kind="stable").reset_index(drop=True)
+
+    def manifest(self, manifest: Manifest) -> Manifest:
+        """Return a manifest as a run folder keeps it: under pseudonyms without the ids in doubt."""
+        if self.key is None:
+            return manifest
+        doubts = tuple(doubt.without_ids for doubt in manifest.id_doubts)
+        return replace(manifest, table=self.table(manifest.table), id_doubts=doubts)
 
     def table(self, table: pd.DataFrame) -> pd.DataFrame:
         """A manifest under pseudonyms: ids hashed, and every column that could hold one left out."""

@@ -78,6 +78,9 @@ def _with_config(
         app.config = None
 
 
+_NO = ("false", "f", "no", "n", "0")
+
+
 class _Settings:
     """Settings of a file, for the command that runs."""
 
@@ -98,6 +101,21 @@ class _Settings:
         from cyclopts.config import Dict
 
         Dict(nested, source=str(self.path), use_commands_as_keys=True)(command, names, arguments)
+        self._refuse_code_in_a_dry_run(arguments)
+
+    def _refuse_code_in_a_dry_run(self, arguments: ArgumentCollection) -> None:
+        """Refuse a dry run that would run a function which this file names: a plan may be made of a file from others.
+
+        A generator is asked for a batch in a dry run; what trains and is asked elsewhere is only read there.
+        """
+        given = {argument.name: argument.tokens for argument in arguments}
+        planned = any(token.value.lower() not in _NO for token in given.get("--dry-run", ()))
+        for token in given.get("--generator", ()) if planned else ():
+            if token.source == str(self.path) and ":" in token.value and not Path(token.value).exists():
+                raise InputError(
+                    f"--config {self.path} names the generator {one_line(token.value, 60)}, whose code a dry run would "
+                    "run: read that code, and name the generator on the command line"
+                )
 
 
 def refuse_fractions(command: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:

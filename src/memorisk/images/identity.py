@@ -9,10 +9,11 @@ that lost their digits, so that one id may be many people. Such doubts keep a pa
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from memorisk.runs.errors import InputError, listed, plural
+from memorisk.runs.errors import DamagedError, InputError, listed, plural
 
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
@@ -188,17 +189,18 @@ class IdDoubt:
     what_would_decide: str
     """The way out."""
     ids: tuple[str, ...]
-    """The ids in doubt; they never go into a run folder."""
+    """The ids in doubt; of a run folder only manifests hold them."""
 
     @property
     def words(self) -> str:
-        """Return the doubt with its first ids, for those who hold the images."""
-        return f"{self.why} ({listed(list(self.ids), 5)}): {self.what_would_decide}."
+        """Return the doubt with its first ids where it has any, for those who hold the images."""
+        ids = f" ({listed(list(self.ids), 5)})" if self.ids else ""
+        return f"{self.why}{ids}: {self.what_would_decide}."
 
     @property
-    def note(self) -> str:
-        """The doubt without ids."""
-        return f"{self.why}: {self.what_would_decide}."
+    def without_ids(self) -> "IdDoubt":
+        """The doubt for all others."""
+        return replace(self, ids=())
 
 
 def look_alike_doubt(alike: Sequence[tuple[str, ...]]) -> IdDoubt:
@@ -238,3 +240,96 @@ def id_doubts(groups: Iterable[str], matters: Callable[[tuple[str, ...]], bool] 
             )
         )
     return doubts
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoubtedIds:
+    """Doubts about who is who in the numbers of a result, without ids."""
+
+    id_doubt: str = ""
+    """What is in doubt; empty for nothing."""
+    id_doubt_way: str = ""
+    """Way out."""
+
+    @classmethod
+    def of(cls, doubts: Sequence[IdDoubt]) -> "DoubtedIds":
+        """Return the doubts in words."""
+        return cls(
+            id_doubt="; ".join(doubt.why for doubt in doubts),
+            id_doubt_way="; ".join(doubt.what_would_decide for doubt in doubts),
+        )
+
+    @property
+    def reasons(self) -> list[tuple[str, str]]:
+        """Return the reason why nothing passes, and what would settle it; none without a doubt."""
+        return [(self.id_doubt, self.id_doubt_way)] if self.id_doubt else []
+
+
+NO_DOUBT = DoubtedIds()
+_OF_PATIENTS = {"IssuerOfPatientID": "issuer", "PatientBirthDate": "birth date"}
+"""Tags of DICOM of which a patient has one value, in words."""
+
+
+def header_doubts(patients: Sequence[str], headers: Mapping[str, Sequence[str]]) -> list[IdDoubt]:
+    """Find patients whom headers of DICOM contradict.
+
+    Args:
+        patients: Id of each image; empty ids count for nothing.
+        headers: Value of each image, by tag.
+    """
+    doubts = []
+    for tag, what in _OF_PATIENTS.items():
+        if contradictions := with_several(patients, headers.get(tag, [""] * len(patients))):
+            count = plural(len(contradictions), "patient id has", "patient ids have")
+            doubts.append(
+                IdDoubt(
+                    f"{count} several {what}s, perhaps of several people",
+                    "give each person an id of their own (--labels-csv TABLE --group-column COLUMN)",
+                    tuple(contradictions),
+                )
+            )
+    return doubts
+
+
+def study_doubts(studies: Sequence[str], patients: Sequence[str]) -> list[IdDoubt]:
+    """Doubt the ids of studies that have images of several patients: a study is of one person.
+
+    Args:
+        studies: Study of each image; empty ones count for nothing.
+        patients: Id of each image; likewise.
+    """
+    if not (mixed := with_several(studies, patients)):
+        return []
+    return [
+        IdDoubt(
+            f"{plural(len(mixed), 'study has', 'studies have')} images of several patient ids, perhaps of one person",
+            "give one person one id (--labels-csv TABLE --group-column COLUMN)",
+            tuple(" and ".join(ids) for ids in mixed.values()),
+        )
+    ]
+
+
+def with_several(owners: Sequence[str], values: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the owners that have several values, and which; empty ones count for nothing."""
+    held: dict[str, set[str]] = {}
+    for owner, value in zip(normal_ids(owners), normal_ids(values), strict=True):
+        if owner and value:
+            held.setdefault(owner, set()).add(value)
+    return {owner: tuple(sorted(of)) for owner, of in sorted(held.items()) if len(of) > 1}
+
+
+def doubts_to_json(doubts: Iterable[IdDoubt]) -> list[dict[str, Any]]:
+    """Return doubts in JSON's own types."""
+    return [asdict(doubt) | {"ids": list(doubt.ids)} for doubt in doubts]
+
+
+def doubts_from_json(values: Any) -> tuple[IdDoubt, ...]:
+    """Return the doubts that `doubts_to_json` wrote.
+
+    Raises:
+        DamagedError: They are something else.
+    """
+    try:
+        return tuple(IdDoubt(str(v["why"]), str(v["what_would_decide"]), tuple(map(str, v["ids"]))) for v in values)
+    except (TypeError, LookupError):
+        raise DamagedError("the doubts about ids in a manifest are damaged: restore it, or make it anew") from None

@@ -17,16 +17,26 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.images.identity import IdDoubt, looks_missing, normal_id
+from memorisk.images.identity import (
+    IdDoubt,
+    doubts_from_json,
+    doubts_to_json,
+    looks_missing,
+    normal_id,
+    study_doubts,
+)
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import read_table, write_table
 
 REQUIRED = ("image", "path", "label", "group")
 RESERVED = (*REQUIRED, "split", "dataset", "member", "frame")
+STUDY = "StudyInstanceUID"
+"""Column of the study of each image, where the source has one: images of a study are of one person."""
 BUILTIN = "builtin:"
 ALONE = " (alone)"
 """Follows the name of an image without a group where another image's group has that name."""
@@ -36,6 +46,20 @@ NO_PATIENT_PICTURE = "no picture of a patient"
 LINKED_FOLDER = "a link to a folder that is listed where it lies"
 DROPPED_LABEL = "its label is left out"
 HIDDEN_FILE = "hidden, or left by an operating system, a network drive or an editor"
+
+
+_DOUBTS = "id_doubts"
+"""Note of a saved table beside its columns."""
+
+
+def split_doubts(table: pd.DataFrame) -> tuple[pd.DataFrame, tuple[IdDoubt, ...]]:
+    """Part a table that was read from the doubts about who is who that `Manifest.save` noted in it.
+
+    Raises:
+        DamagedError: They are damaged.
+    """
+    doubts = doubts_from_json(table.attrs.pop(_DOUBTS, ()))
+    return table, doubts
 
 
 def _no_skipped() -> pd.DataFrame:
@@ -138,14 +162,29 @@ class Manifest:
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.intp)
         return replace(self, table=self.table.iloc[chosen].reset_index(drop=True))
 
-    def save(self, path: str | Path) -> None:
-        """Write the table as Parquet, atomically."""
-        write_table(path, self.table)
+    @property
+    def studies(self) -> np.ndarray:
+        """Studies, object array of str [n]; empty where the source knows none."""
+        known = self.table[STUDY].tolist() if STUDY in self.table else [""] * self.n
+        return np.array([study if isinstance(study, str) else "" for study in known], dtype=object)
+
+    def save(self, path: str | Path, **columns: Any) -> None:
+        """Write the table as Parquet, atomically, with the doubts about who is who and a record of its checksum.
+
+        Args:
+            path: The file.
+            **columns: Further columns, [n] each, or others in place of the manifest's own.
+        """
+        table = self.table.assign(**columns)
+        if self.id_doubts:
+            table.attrs[_DOUBTS] = doubts_to_json(self.id_doubts)
+        write_table(path, table, recorded=True)
 
     @classmethod
     def load(cls, path: str | Path, root: Path | None, name: str | None = None) -> "Manifest":
         """Read a table that :meth:`save` wrote; ``root`` says where the images are now."""
-        manifest = cls(table=read_table(path), root=root, name=name or Path(path).stem)
+        table, doubts = split_doubts(read_table(path))
+        manifest = cls(table=table, root=root, name=name or Path(path).stem, id_doubts=doubts)
         manifest.validate()
         return manifest
 
@@ -189,6 +228,19 @@ class Manifest:
 
     def __repr__(self) -> str:
         return f"Manifest({self.name!r}, {self.n:,} images, {len(self.classes)} classes)"
+
+
+def shared_study_doubts(one: Manifest, other: Manifest) -> list[IdDoubt]:
+    """Doubt the ids of two sources that have images of one study under different ids.
+
+    Args:
+        one: A source.
+        other: Another one.
+    """
+    both = set(one.studies) & set(other.studies) - {""}
+    studies, groups = np.concatenate([one.studies, other.studies]), np.concatenate([one.groups, other.groups])
+    rows = np.flatnonzero([study in both for study in studies])
+    return study_doubts(studies[rows].tolist(), groups[rows].tolist())
 
 
 def drop_labels(manifest: Manifest, dropped: Sequence[str]) -> Manifest:

@@ -18,6 +18,7 @@ import pandas as pd
 from memorisk.images.copies.duplicates import equal_sets, linked_groups
 from memorisk.images.copies.near_copies import CopyRule, NearCopies, copy_rule, near_copies
 from memorisk.images.file_hashes import content_fingerprints
+from memorisk.images.identity import IdDoubt
 from memorisk.images.manifest import Manifest, leaking_groups
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import FEW_LEVELS, PixelRule, Scan, ScanJob, scan_rows
@@ -43,6 +44,7 @@ class ImageCheck:
         name: Of the source.
         n: Images.
         notes: What was assumed when the source was read.
+        id_doubts: Doubts about who is who.
         near_rule: From which similarity on images count as nearly the same, taken from this set, and how often two
             different people would be called one (`near_copies`).
         unreadable: ``image, path, reason``.
@@ -71,6 +73,7 @@ class ImageCheck:
     name: str
     n: int
     notes: tuple[str, ...]
+    id_doubts: tuple[IdDoubt, ...]
     near_rule: CopyRule
     unreadable: pd.DataFrame
     not_read: pd.DataFrame
@@ -121,7 +124,7 @@ class ImageCheck:
                 "ok": self.ok,
                 "images": self.n,
                 "problems": self.problems,
-                "notes": self.notes,
+                "notes": (*self.notes, *(doubt.words for doubt in self.id_doubts)),
                 "near_threshold": self.near_rule.chance.similarity,
                 "near_expected": self.near_rule.chance.expected,
                 "near_rate": self.near_rule.chance.rate,
@@ -196,7 +199,8 @@ def check_images(
     return ImageCheck(
         name=manifest.name,
         n=manifest.n,
-        notes=(*manifest.notes, *(doubt.words for doubt in manifest.id_doubts)),
+        notes=manifest.notes,
+        id_doubts=manifest.id_doubts,
         near_rule=rule,
         unreadable=unreadable.reset_index(drop=True),
         not_read=manifest.unread.reset_index(drop=True),

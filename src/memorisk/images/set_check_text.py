@@ -33,7 +33,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         f"{plural(len(check.classes), 'class', 'classes')}, {plural(len(check.groups), 'group', 'groups')}",
         (f"problems found - {wrong}" if wrong else f"no problems found{'' if _labelled(check) else _UNLABELLED}")
         + _across_groups(check),
-        *(f"note: {one_line(note)}" for note in check.notes),
+        *(f"note: {one_line(note)}" for note in (*check.notes, *(doubt.words for doubt in check.id_doubts))),
         *missing_data_notes(check),
         *frame_notes(check),
         *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_file(r)}: {_text(r['reason'])}"),

@@ -4,8 +4,7 @@ A store is a folder named by a key: a hash of the content of the files (`file_ha
 again), of which rows of them are images, and of the options that decide pixels (depth, window, size, resize,
 channels, max_pixels). A changed file or option is another key, hence another store; labels, groups and splits are
 not in the key, since they change no pixel. Under the key stand ``images.npy`` [N, H, W, C], ``rows.parquet`` (of
-each row a hash of its pixels, or why it could not be read),
-``manifest.parquet`` (as it was when the store was built) and ``meta.json``.
+each row a hash of its pixels, or why it could not be read) and ``meta.json``.
 
 Building is parallel, with the memory of a few images whatever their number; it is resumable (blocks of rows that
 are done are kept and, on the next try, checked against their hashes); and it is atomic: the folder takes its name

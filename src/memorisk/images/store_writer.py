@@ -386,7 +386,6 @@ def _finish(plan: StorePlan, layout: _Layout, blocks: list[DecodedBlock]) -> Non
             "reason": reasons,
         }
         write_table(folder / ROWS, pd.DataFrame(rows), recorded=True)
-        write_table(folder / "manifest.parquet", plan.manifest.table)
         used = {name: version(name) for name in ("numpy", "pillow")}
         shape = list(final.shape)
         meta = {"key": plan.key, "shape": shape, "dtype": final.dtype, "rule": asdict(plan.rule), "versions": used}

@@ -136,6 +136,8 @@ def read_guard(folder: str | Path) -> Iterator[None]:
     """
     try:
         yield
+    except DamagedError:
+        raise
     except KeyError as error:
         raise InputError(
             f"{one_line(folder)} lacks {one_line(error, 60)}: an earlier version of memorisk wrote it; issue the run's "

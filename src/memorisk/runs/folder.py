@@ -10,6 +10,7 @@ outside of all run folders: commands that go back to a run's images find them fo
 nobody else.
 """
 
+import hashlib
 import json
 import logging
 import os
@@ -24,7 +25,15 @@ from typing import Any
 
 import yaml
 
-from memorisk.runs.errors import CONTENT_ERRORS, FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError, one_line
+from memorisk.runs.errors import (
+    CONTENT_ERRORS,
+    FULL_DISK_CODES,
+    RESUME_HINT,
+    DamagedError,
+    InputError,
+    MemoriskError,
+    one_line,
+)
 from memorisk.runs.files import PARTIAL_NAMES, has_shared_permissions, json_value, write_json, write_text
 from memorisk.runs.locks import LOCK, folder_lock, refuse_held
 from memorisk.runs.storage.locations import name_origins, url_of
@@ -155,6 +164,41 @@ def read_config(folder: Path) -> dict[str, Any]:
     return restore_paths(_written_config(folder))
 
 
+_CHECKSUM = "# SHA-256 of the lines above: "
+"""Begin of the last line of ``config.yaml``, which is its record: a run folder shows one file of settings, not two."""
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Write ``config.yaml`` of a run folder; its last line says what the others are.
+
+    Args:
+        folder: The run folder.
+        config: The settings, in JSON's own types.
+    """
+    text = dump_yaml(config)
+    write_text(folder / CONFIG, f"{text}{_CHECKSUM}{_text_sha256(text)}\n")
+
+
+def _text_sha256(text: str) -> str:
+    """SHA-256 of a text as `write_text` writes it."""
+    return hashlib.sha256(text.encode("utf-8", errors="backslashreplace")).hexdigest()
+
+
+def _refuse_damaged_config(path: Path, text: str) -> None:
+    """Refuse settings that are not what their last line says; those of an earlier memorisk have none.
+
+    Raises:
+        DamagedError: They are not.
+    """
+    settings, mark, value = text.rpartition(_CHECKSUM)
+    if mark and value == f"{_text_sha256(settings)}\n":
+        return
+    if any(part in text for part in _CHECKSUM.split(" of ")):  # one flipped bit leaves one of the two
+        raise DamagedError(
+            f"{one_line(path)} is damaged: it is not what its last line says: restore it, or begin in a new folder"
+        )
+
+
 def _written_config(folder: Path) -> dict[str, Any]:
     """The settings as they stand in ``config.yaml``.
 
@@ -162,11 +206,15 @@ def _written_config(folder: Path) -> dict[str, Any]:
         InputError: As `read_config`.
     """
     try:
-        config = parse_yaml(read_yaml_text(folder / CONFIG))
+        text = read_yaml_text(folder / CONFIG)
+        _refuse_damaged_config(folder / CONFIG, text)
+        config = parse_yaml(text)
     except FileNotFoundError:
         raise InputError(f"{one_line(folder)} is no run folder: it holds no {CONFIG}") from None
     except NotADirectoryError:
         raise InputError(f"{one_line(folder)} is no run folder: it is a file") from None
+    except DamagedError:
+        raise
     except (yaml.YAMLError, *CONTENT_ERRORS) as error:  # also dates that do not exist, and lists a thousand deep
         raise InputError(
             f"{one_line(folder / CONFIG)} does not parse: {one_line(' '.join(str(error).split()), 200)}"
@@ -308,7 +356,7 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
                 for left in (*out.glob(name), *out.glob(f"*/{name}")):
                     left.unlink(missing_ok=True)
             settings = name_origins(config)  # private copies of URLs by their URLs
-            write_text(out / CONFIG, dump_yaml(json_value(settings)))
+            write_config(out, json_value(settings))
         try:
             yield RunFolder(out)
         finally:

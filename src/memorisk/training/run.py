@@ -19,7 +19,7 @@ from memorisk.images.sources.registry import load_manifest, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.files import json_value, read_json, write_json, write_table
+from memorisk.runs.files import json_value, read_json, write_json
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.workload import Cost, Progress
 from memorisk.training.autoencoders.latent_store import Latents
@@ -168,7 +168,7 @@ def train_in_folder(
             return Trained(folder, read_json(written))
         if writes:
             run.log("started", versions=versions(), machine=machine())
-            write_table(run.path / MANIFEST, source.manifest.table.assign(split=parts.names))
+            source.manifest.save(run.path / MANIFEST, split=parts.names)
         summary = {"key": training.key, **train(run, training)}
         if writes:
             write_json(written, summary, recorded=True)

@@ -20,6 +20,7 @@ from memorisk.images.options import ImageOptions, of_synthetic_images
 from memorisk.images.pixels import PixelRule, Source
 from memorisk.images.sources.registry import load_manifest
 from memorisk.report.options import ReportOptions
+from memorisk.runs.checksums import is_intact, refuse_damaged
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint, write_bytes
 from memorisk.runs.folder import is_hidden, restore_paths
@@ -139,10 +140,9 @@ class RunImages:
         images = self.part(part)
         name = fingerprint(self.config.get("run"), part, images.name(row), THUMBNAIL_SIDE, length=20)
         path = self.folder / CACHE / f"{name}.png"
-        try:
+        if is_intact(path):
             return path.read_bytes()
-        except OSError:
-            made = png(images.pixels(row), side=THUMBNAIL_SIDE)
+        made = png(images.pixels(row), side=THUMBNAIL_SIDE)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             with folder_lock(self.folder, name=ANSWERS_LOCK, wait=True):
@@ -150,7 +150,7 @@ class RunImages:
                     self._swept = True
                     for left in path.parent.glob(".*.part"):  # by a viewer that was killed
                         left.unlink(missing_ok=True)
-                write_bytes(path, made)
+                write_bytes(path, made, recorded=True)
         except OSError:  # a full or a read-only disk: it is made again next time
             pass
         return made
@@ -190,6 +190,7 @@ class RunImages:
         place = Path(source)
         if not path.is_file() or not (place.exists() or source == "digits"):
             return None
+        refuse_damaged(path)
         root = options.image_root or (place if place.is_dir() else place.parent)
         table = Columns(path, names={"name": "image"})
         if not len(table) or "path" not in table or "name" not in table:

@@ -10,6 +10,7 @@ from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.report.earlier_verdicts import FORMS
+from memorisk.runs.checksums import record_of
 from memorisk.runs.errors import InputError
 from memorisk.runs.locks import folder_lock
 from tests.audits.release.conftest import PASSES, rewritten
@@ -135,6 +136,10 @@ def test_a_run_that_was_changed_is_refused(again) -> None:
             text.replace(b'"fail"', b'"pass"').replace(b"0.0", b"0.9") if file.endswith(("json", "jsonl")) else text
         )
         (run / file).write_bytes(changed if changed != text else text[:-1] + b"x")
+        if (record := record_of(run / file)).is_file():
+            with pytest.raises(InputError, match=rf"{file} is damaged: it is not what {record.name} says"):
+                make_statement(run)
+            record.unlink()
         with pytest.raises(InputError, match=said):
             make_statement(run)
 

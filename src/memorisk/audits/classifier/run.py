@@ -50,7 +50,7 @@ from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.executors.pool import prepare_workers, worker_pool
-from memorisk.runs.files import read_json, write_table
+from memorisk.runs.files import read_json
 from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run, other_settings, read_config
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
@@ -211,8 +211,8 @@ def _run(
 
 
 def _write_manifest(run: RunFolder, manifest: Manifest, plan: Plan, names: Pseudonyms) -> None:
-    table = manifest.table.assign(part=plan.parts.part.astype(str), training_group=plan.parts.groups.astype(str))
-    write_table(run / "manifest.parquet", names.table(table))
+    parts = {"part": plan.parts.part.astype(str), "training_group": plan.parts.groups.astype(str)}
+    names.manifest(replace(manifest, table=manifest.table.assign(**parts))).save(run / "manifest.parquet")
 
 
 def shared_image_note(n: int) -> str:

@@ -37,6 +37,7 @@ from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
 from memorisk.audits.filter.wording import REASONS
 from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture, side_by_side
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.images.identity import DoubtedIds
 from memorisk.report.columns import column_texts
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
@@ -151,6 +152,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
         patients_known=(sets.groups_given and not sets.n_without_group) or options.one_image_per_patient,
         n_without_patient=sets.n_without_group if sets.groups_given else 0,
         patients_by_word=options.one_image_per_patient and not sets.groups_given,
+        ids=DoubtedIds.of(sets.id_doubts),
         exposed=exposed_patients(screened, groups),
         synthetic_rejected=evidence.synthetic,
         real_rejected=evidence.real,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from memorisk.audits.generated.terms import Terms
+from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.report.numbers import INLINE, OMITTED, Key, to_json
 from memorisk.statistics.intervals import Proportion
 
@@ -193,6 +194,8 @@ class FilterNumbers:
     patients_by_word: bool = False
     n_without_patient: int = 0
     """Real images without a patient id where others have one."""
+    ids: Annotated[DoubtedIds, INLINE] = NO_DOUBT
+    """Doubts about who is who among the real images."""
     exposed: Annotated[ExposedPatients, INLINE]
     synthetic_rejected: Proportion | None
     """Share of the synthetic images that the detectors reject."""

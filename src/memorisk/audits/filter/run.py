@@ -375,7 +375,7 @@ def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, na
     files = KeptRows.of(evidence.sets, evidence.decision, names).files
     known = dict(zip(names.names(evidence.sets.asked.images), files, strict=True))
     table = result.per_image.assign(file=[known.get(image, "") for image in result.per_image["image"]])
-    write_table(run / f"{MANIFEST}.parquet", table)
+    write_table(run / f"{MANIFEST}.parquet", table, recorded=True)
     write_csv(run / f"{MANIFEST}.csv", table)
 
 

@@ -22,6 +22,7 @@ from memorisk.audits.generated.sets import (
     SetReading,
     Source,
     decode_alike,
+    doubts_of_sets,
     is_blank,
     manifest_of,
     read_manifests,
@@ -29,7 +30,7 @@ from memorisk.audits.generated.sets import (
 )
 from memorisk.images.copies.duplicates import equal_sets, linked_groups
 from memorisk.images.copies.near_copies import near_copies, near_copies_between, rule_of_stores, same_pixels, thumbnails
-from memorisk.images.identity import look_alikes_across
+from memorisk.images.identity import IdDoubt, look_alikes_across
 from memorisk.images.manifest import Manifest
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
@@ -92,6 +93,7 @@ def new_identities(
         named[:] = False
     alike = look_alikes_across(train.manifest.patients, calibration.manifest.patients)
     named |= np.isin(theirs, [name for names in alike for name in names])
+    named |= np.isin(calibration.manifest.studies, sorted({*train.manifest.studies} - {""}))
     groups, first = _people(calibration)
     shared = np.flatnonzero(same_pixels(calibration, train).row >= 0)
     seen = np.zeros(len(theirs), dtype=bool)
@@ -263,6 +265,12 @@ class FilterSets:
         """Real images that have no patient id."""
         others = 0 if self.calibration is None else self.calibration.manifest.n_without_group
         return self.train.manifest.n_without_group + others
+
+    @property
+    def id_doubts(self) -> tuple[IdDoubt, ...]:
+        """Doubts about who is who among the real images, each once."""
+        calibration = None if self.calibration is None else self.calibration.manifest
+        return doubts_of_sets(self.train.manifest, calibration, self.asked)
 
     @property
     def exclusions(self) -> Exclusions:

@@ -47,7 +47,8 @@ def kept_verdict(
     )  # fmt: skip
     if audit is not None and status != "pass":
         ways.append(SAME_AUDIT)
-    doubts = [*doubts, *_known_people(numbers)] if audit is not None else []
+    own = [*doubts, *_known_people(numbers)] if audit is not None else []
+    doubts = [*own, *(doubt for doubt in numbers.ids.reasons if doubt[0] not in why)]
     if doubts and status != "fail":
         why = [*(reason for reason, _ in doubts), *(why if status == "undecided" else [])]
         status, ways = "undecided", [*(way for _, way in doubts), *ways]
@@ -90,7 +91,7 @@ def promise_doubts(numbers: FilterNumbers) -> list[str]:
         missing = missing_patients(numbers.n_without_patient)
         found.append(f"{missing}: every calibration image without one counts as another person")
     found += [f"whether {name} was trained on calibration {terms.units} cannot be checked" for name in promise.unseen]
-    found += [reason for reason, _ in _known_people(numbers)]
+    found += [reason for reason, _ in (*numbers.ids.reasons, *_known_people(numbers))]
     if n := numbers.sets.n_train_unread:
         found.append(unread_training(n)[0])
     return found

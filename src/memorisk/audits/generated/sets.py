@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.identity import IdDoubt, look_alike_doubt, look_alikes_across
-from memorisk.images.manifest import Manifest
+from memorisk.images.manifest import Manifest, shared_study_doubts
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import StackedImages, few_levels_note
 from memorisk.images.readers.headers import uncovered_frames
@@ -219,8 +219,33 @@ class Sets:
     @property
     def id_doubts(self) -> tuple[IdDoubt, ...]:
         """Doubts about who is who among the real images, each once."""
-        held = () if self.held is None else self.held.manifest.id_doubts
-        return tuple(dict.fromkeys((*self.train.manifest.id_doubts, *held)))
+        held = None if self.held is None else self.held.manifest
+        return doubts_of_sets(self.train.manifest, held, self.synthetic.manifest)
+
+
+def doubts_of_sets(train: Manifest, held: Manifest | None, synthetic: Manifest | None = None) -> tuple[IdDoubt, ...]:
+    """Find the doubts about who is who in the real images of a comparison, each once.
+
+    Args:
+        train: Training images.
+        held: Held-out images; None without.
+        synthetic: Synthetic images, whose own ids mean nothing; None where they are no files.
+    """
+    real = [train] if held is None else [train, held]
+    doubts = [doubt for manifest in real for doubt in manifest.id_doubts]
+    doubts += [] if held is None else shared_study_doubts(train, held)
+    known = {study for manifest in real for study in manifest.studies} - {""}
+    studies = known & set(() if synthetic is None else synthetic.studies)
+    if studies:
+        count = plural(len(studies), "study of real images is", "studies of real images are")
+        doubts.append(
+            IdDoubt(
+                f"{count} that of synthetic images, too, which may be real images",
+                "synthetic images without headers of real ones, and no real images among them",
+                tuple(sorted(studies)),
+            )
+        )
+    return tuple(dict.fromkeys(doubts))
 
 
 @dataclass(frozen=True)
@@ -287,8 +312,7 @@ def read_manifests(
             raise InputError(f"{name}: one training patient; nearest of several are looked for")
         if theirs is not None:
             notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
-    for manifest in (manifest_of(source) for source in (ours, theirs) if source is not None):
-        notes += [*manifest.notes, *(doubt.note for doubt in manifest.id_doubts)]
+    notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
     return Manifests(ours, read_source(synthetic, reading.synthetic), theirs, tuple(dict.fromkeys(notes)), reading)
 
 

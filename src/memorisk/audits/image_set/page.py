@@ -353,4 +353,5 @@ def _how(check: ImageCheck, redact: bool) -> list[Block]:
     """Say by which rule images are copies, what was not looked for, and what was assumed."""
     told = [check.near_rule.words, *check.near_rule.not_looked_for]
     notes = [] if redact else [*check.notes, *(note.removeprefix("note: ") for note in missing_data_notes(check))]
-    return [Steps([Name(text) for text in (*told, *notes)])]
+    doubts = [(doubt.without_ids if redact else doubt).words for doubt in check.id_doubts]
+    return [Steps([Name(text) for text in (*told, *notes, *doubts)])]

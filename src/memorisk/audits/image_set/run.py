@@ -17,6 +17,7 @@ from memorisk.images.set_check import ImageCheck, check_images
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.report.page import render_page
 from memorisk.report.result import to_storable
+from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import announced, check_out_folder, open_run
@@ -70,17 +71,17 @@ def check_set(
     config = {"images": source, "out": str(out), **asdict(options), "run": {"audit": "images"}}
     with open_run(out, names.knowing(config).settings(config), identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
-        (run / SUMMARY).unlink(missing_ok=True)
+        remove_recorded(run / SUMMARY)
         if names.key is None:
-            write_table(run / MANIFEST, manifest.table)
+            manifest.save(run / MANIFEST)
         else:  # the viewer shows no picture of a run under pseudonyms: what an earlier one listed goes as well
-            (run / MANIFEST).unlink(missing_ok=True)
+            remove_recorded(run / MANIFEST)
         folder = run.subfolder(TABLES)
         write_table(folder / "sets.parquet", to_storable(sets, "sets"))
         for name in FOUND:
             write_table(folder / f"{name}.parquet", to_storable(getattr(found, name), name))
         write_text(run / REPORT, page)
-        write_json(run / SUMMARY, found.summary())
+        write_json(run / SUMMARY, found.summary(), recorded=True)
         run.log("finished")
     return found
 
@@ -91,7 +92,8 @@ def _hidden_ids(manifest: Manifest, names: Pseudonyms) -> Manifest:
         return manifest
     table = manifest.table.assign(image=names.names(manifest.images), group=names.names(manifest.groups))
     ordered = table.sort_values("image", kind="stable").reset_index(drop=True)
-    return replace(manifest, table=ordered, name=names.source(manifest.name), notes=(), id_doubts=())
+    doubts = tuple(doubt.without_ids for doubt in manifest.id_doubts)
+    return replace(manifest, table=ordered, name=names.source(manifest.name), notes=(), id_doubts=doubts)
 
 
 def _hidden_paths(found: ImageCheck, names: Pseudonyms) -> ImageCheck:

@@ -26,7 +26,7 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import column_texts, count, rows
+from memorisk.report.columns import capitalized, column_texts, count, rows
 from memorisk.runs.errors import plural
 
 MEANING: dict[str, str] = {
@@ -63,6 +63,7 @@ NO_REFERENCE = (
     "No held-out images were given, so the figures cannot be judged: what a perfect generator would get at these "
     "numbers of images is not known. Name held-out images with --held-out or --held-out-split."
 )
+IDS = "Numbers of patients and all intervals take each patient id for one person."
 INTERVAL = (
     "An interval is about this figure at these numbers of images: what other images of the same generator, and other "
     "patients of the same population, would give on average. Units are patients on the real side and single images on "
@@ -140,7 +141,11 @@ def _lead(found: Quality) -> list[Block]:
         Fact("Synthetic images", count(n.synthetic_images)),
         Fact("Held-out images", count(n.held_out_images), held),
     ]
-    return [Callout("note", "Quality is not privacy", [Paragraph(NOT_PRIVACY)]), reference, Facts(facts)]
+    doubts = [
+        Callout("warning", "It is not certain who is who", [Paragraph(f"{capitalized(why)}: {way}. {IDS}")])
+        for why, way in n.ids.reasons
+    ]
+    return [Callout("note", "Quality is not privacy", [Paragraph(NOT_PRIVACY)]), *doubts, reference, Facts(facts)]
 
 
 def _figures(found: Quality) -> list[Block]:

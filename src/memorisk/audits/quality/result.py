@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
-from memorisk.report.numbers import to_json
+from memorisk.images.identity import NO_DOUBT, DoubtedIds
+from memorisk.report.numbers import INLINE, to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,8 @@ class QualityNumbers:
     held_out_patients: int
     patients_given: int
     """1 where every real image says whose it is, else 0."""
+    ids: Annotated[DoubtedIds, INLINE] = NO_DOUBT
+    """Doubts about who is who among the real images: intervals take each id for a person."""
 
 
 @dataclass(frozen=True, eq=False)

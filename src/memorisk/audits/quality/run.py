@@ -34,10 +34,12 @@ from memorisk.audits.quality.transfer import (
     run_transfer,
     transfer_cost,
 )
+from memorisk.images.identity import DoubtedIds
 from memorisk.images.options import image_options, of_synthetic_images
 from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.report.page import render_page
+from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table, write_text
@@ -230,18 +232,19 @@ def _numbers(sets: Sets) -> QualityNumbers:
         held_out_images=0 if held is None else len(held.images),
         held_out_patients=0 if held is None else len(set(held.manifest.groups)),
         patients_given=int(sets.groups_given),
+        ids=DoubtedIds.of(sets.id_doubts),
     )
 
 
 def _write(run: RunFolder, found: Quality) -> None:
     """Write tables first, then the page, and last the summary, which says that the run is whole."""
-    (run / SUMMARY).unlink(missing_ok=True)
+    remove_recorded(run / SUMMARY)
     folder = run.subfolder(TABLES)
-    write_table(folder / "quality.parquet", found.figures)
+    write_table(folder / "quality.parquet", found.figures, recorded=True)
     if found.transfer is not None:
-        write_table(folder / "train_on_synthetic.parquet", found.transfer)
+        write_table(folder / "train_on_synthetic.parquet", found.transfer, recorded=True)
     write_text(run / REPORT, render_page(quality_page(found)))
-    write_json(run / SUMMARY, found.as_json())
+    write_json(run / SUMMARY, found.as_json(), recorded=True)
 
 
 def _plan(
@@ -260,7 +263,7 @@ def _plan(
         figures=options.figures,
         n_reference=min(n.held_out_images, n.synthetic_images),
         cost=quality_cost(sets, sources, transfer, options),
-        notes=sets.notes,
+        notes=(*sets.notes, *(doubt.without_ids.words for doubt in sets.id_doubts)),
     )
 
 

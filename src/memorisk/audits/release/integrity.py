@@ -17,7 +17,7 @@ import pandas as pd
 from memorisk.report.columns import booleans, distinct_scored
 from memorisk.report.earlier_verdicts import current_result
 from memorisk.report.result import Result, redact, refuse_changed
-from memorisk.runs.checksums import SEAL, file_sha256
+from memorisk.runs.checksums import SEAL, file_sha256, refuse_damaged
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, read_guard
 from memorisk.runs.files import json_value, read_json, read_table
 from memorisk.runs.folder import LOG, read_config
@@ -159,6 +159,7 @@ def _open_audit(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedA
 
 def _watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
     """Read a watch: its looks are its result."""
+    refuse_damaged(folder / "watch.jsonl")
     lines = [json.loads(line) for line in (folder / "watch.jsonl").read_text("utf-8").splitlines()]
     table = read_table(folder / EVALUATIONS)
     rows = [json_value(row) for row in table.to_dict("records")]

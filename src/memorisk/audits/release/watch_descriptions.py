@@ -28,7 +28,7 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
     patience = int(made.get("patience", 1))
     stop = next((look for i, look in enumerate(looks) if should_stop(exceeded[: i + 1], patience)), None)
     speaks = [look for look in looks if shows_memorization(look)]
-    why = []
+    why, doubts = [], made.get("id_doubts", [])
     if stop is not None:
         why.append(f"memorization was shown at step {stop.step:,}; earlier steps may have memorized, too")
     elif speaks:
@@ -40,8 +40,8 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
         question="Does the generator begin to memorize while it is trained?",
         status=UNDECIDED if stop is None else FAIL,
         gate=str(made.get("stop_on", "")),
-        why=tuple(why if stop is not None else [*why, _NO_PROOF]),
-        what_would_decide=() if stop is not None else (AUDIT_IT,),
+        why=(*why, *([] if stop is not None else [_NO_PROOF]), *(reason for reason, _ in doubts)),
+        what_would_decide=(*(() if stop is not None else (AUDIT_IT,)), *(way for _, way in doubts)),
         subject=Subject(what="training", why="A training was looked at, and no set that is to be released."),
         data=(
             Part(part="training", fingerprint=str(made["training"]), units=count_or_none(last.n_train)),

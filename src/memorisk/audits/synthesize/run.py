@@ -363,7 +363,7 @@ def _write_tables(run: RunFolder, result: Result) -> None:
     """Write the ledger and the manifest of the kept set, as Parquet and as CSV."""
     kept = kept_table(result)
     for name, table in ((LEDGER, result.per_image), (MANIFEST, kept)):
-        write_table(run / f"{name}.parquet", table)
+        write_table(run / f"{name}.parquet", table, recorded=True)
         write_csv(run / f"{name}.csv", table)
 
 

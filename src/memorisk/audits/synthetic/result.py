@@ -11,6 +11,7 @@ from math import nan
 from typing import Annotated, Any, Literal
 
 from memorisk.audits.generated.terms import Terms
+from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.models.feature_description import FeatureDescription
 from memorisk.report.numbers import INLINE, Key, to_json
 from memorisk.statistics.copies.copy_tests import Authenticity, WassersteinTest
@@ -144,10 +145,8 @@ class Reading:
     """By ``--one-image-per-patient``."""
     n_without_patient: int = 0
     """Real images without a patient id where others have one."""
-    id_doubt: str = ""
-    """Doubts about who is who among the real images, without ids."""
-    id_doubt_way: str = ""
-    """Way out of them."""
+    ids: Annotated[DoubtedIds, INLINE] = NO_DOUBT
+    """Doubts about who is who among the real images."""
     detector_unseen: bool
     """Whether it cannot be seen whom a detector was trained on."""
     n_synthetic_unread: int

@@ -60,9 +60,10 @@ from memorisk.images.store import ImageStore
 from memorisk.images.store_writer import manifest_sources
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import listed, plural
-from memorisk.runs.files import fingerprint, write_table, write_text
+from memorisk.runs.files import fingerprint, write_text
 from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
@@ -396,6 +397,6 @@ def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:
     for what, store in ((TRAIN, sets.train), (SYNTHETIC, sets.synthetic), (HELD_OUT, sets.held)):
         path = inner / f"{MANIFESTS[what]}.parquet"
         if store is None:
-            path.unlink(missing_ok=True)
+            remove_recorded(path)
         else:
-            write_table(path, names.table(store.manifest.table))
+            names.manifest(store.manifest).save(path)

@@ -151,7 +151,7 @@ def _left_after_failure(
         _little_power(numbers, options, terms),
         _unlike(numbers, terms),
         _unknown_patients(reading),
-        _ids_in_doubt(reading),
+        *reading.ids.reasons,
         _unseen_detector(reading),
         _train_unread(reading),
         _frames_left(reading),
@@ -225,7 +225,7 @@ def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) 
         _near_held_out(pixels, terms),
         _unlike(numbers, terms),
         _unknown_patients(reading),
-        _ids_in_doubt(reading),
+        *reading.ids.reasons,
         _unseen_detector(reading),
         _not_looked_at(reading, numbers.sets.n_synthetic_images),
         _another_kind(numbers, terms),
@@ -387,10 +387,6 @@ def _unknown_patients(reading: Reading) -> tuple[str, str] | None:
         NO_PATIENTS.format(missing=missing_patients(reading.n_without_patient)),
         "--group-from or --group-column; or --one-image-per-patient, where nobody has two images",
     )
-
-
-def _ids_in_doubt(reading: Reading) -> tuple[str, str] | None:
-    return (reading.id_doubt, reading.id_doubt_way) if reading.id_doubt else None
 
 
 def _unseen_detector(reading: Reading) -> tuple[str, str] | None:

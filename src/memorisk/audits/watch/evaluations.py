@@ -21,6 +21,7 @@ import pandas as pd
 from memorisk.audits.tracker_libraries import mlflow_client, mlflow_experiment, summary_writer
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.result import Evaluation, evaluation_table
+from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
 from memorisk.runs.files import json_value, read_json, read_table, write_json, write_table, write_text
 
@@ -70,6 +71,7 @@ class EvaluationLog:
         if self.folder is None or not (self.folder / EVALUATIONS_FILE).is_file():
             return
         try:
+            refuse_damaged(self.folder / LINES_FILE)
             self.looks = read_evaluations(read_table(self.folder / EVALUATIONS_FILE))
             listed = read_table(self.folder / LISTED_FILE).reindex(columns=list(LISTED_COLUMNS))
         except CONTENT_ERRORS as error:
@@ -132,7 +134,7 @@ class EvaluationLog:
         if self.folder is None:
             return
         write_table(self.folder / LISTED_FILE, self.listed, recorded=True)
-        write_text(self.folder / LINES_FILE, "".join(json.dumps(line) + "\n" for line in self.lines()))
+        write_text(self.folder / LINES_FILE, "".join(json.dumps(line) + "\n" for line in self.lines()), recorded=True)
         write_table(self.folder / EVALUATIONS_FILE, self.table(), recorded=True)
 
 

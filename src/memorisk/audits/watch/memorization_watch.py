@@ -51,14 +51,14 @@ from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.encoders.networks import state_fingerprint
 from memorisk.models.generators.generators import Generator
+from memorisk.report.columns import capitalized
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError, plural
 from memorisk.runs.files import json_value, write_text
-from memorisk.runs.folder import CONFIG, check_out_folder, private_folder
+from memorisk.runs.folder import CONFIG, check_out_folder, private_folder, write_config
 from memorisk.runs.locks import folder_lock
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.runs.yaml_files import dump_yaml
 from memorisk.statistics.multiple_testing import ErrorSpending, should_stop
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ class MemorizationWatch:
     def warnings(self) -> tuple[tuple[str, str], ...]:
         """Return what limits every share and must not be missed: a title and a sentence or two each."""
         found = [("Every patient counts by one image", self.real.counted.words)]
+        found += [("It is not certain who is who", f"{capitalized(why)}: {way}.") for why, way in self.real.ids.reasons]
         found += [("Training patients that this watch does not cover", doubt) for doubt in self._doubts]
         return tuple((title, text) for title, text in found if text)
 
@@ -223,6 +224,7 @@ class MemorizationWatch:
                 features=real.train_features.described.sentence,
                 train_hash=real.train.data_hash,
                 held_hash=real.held.data_hash,
+                ids=real.ids,
             ),
             looks=self.looks,
             stop=self.stopped_at,
@@ -409,7 +411,7 @@ class MemorizationWatch:
         """Make the folder, when there is something to write to it."""
         if not (folder / CONFIG).is_file():
             private_folder(folder)
-            write_text(folder / CONFIG, dump_yaml(self._config()))
+            write_config(folder, self._config())
 
     def _config(self) -> dict[str, Any]:
         """Return the content of ``config.yaml``."""
@@ -428,4 +430,5 @@ class MemorizationWatch:
             "detector": self.real.detector.name,
             "features": [described.encoder, described.weights_fingerprint, described.preprocessing],
             **{name: getattr(o, name) for name in (*names, *drawn)},
+            **({"id_doubts": [list(doubt) for doubt in doubts]} if (doubts := self.real.ids.reasons) else {}),
         }

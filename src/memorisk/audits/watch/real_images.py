@@ -22,6 +22,7 @@ from memorisk.audits.generated.sets import (
     Sets,
     Source,
     decode_alike,
+    doubts_of_sets,
     manifest_of,
     n_unread,
     read_source,
@@ -31,6 +32,7 @@ from memorisk.audits.generated.sets import (
     stack_stores,
 )
 from memorisk.audits.watch.options import WatchOptions
+from memorisk.images.identity import DoubtedIds
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
@@ -129,6 +131,11 @@ class RealImages:
     """By which images patients are compared: all, or one each where their numbers are not alike."""
     decoded: int
     """Bytes of images that were decoded for it; 0 of what was handed in decoded."""
+
+    @property
+    def ids(self) -> DoubtedIds:
+        """Doubts about who is who."""
+        return DoubtedIds.of(doubts_of_sets(self.train.manifest, self.held.manifest))
 
     @property
     def n_train(self) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.audits.watch.options import WatchOptions
+from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.statistics.multiple_testing import ErrorSpending
 
 
@@ -130,6 +131,8 @@ class WatchedImages:
     """Of the training images."""
     held_hash: str
     """Of the held-out ones."""
+    ids: DoubtedIds = NO_DOUBT
+    """Doubts about who is who among them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

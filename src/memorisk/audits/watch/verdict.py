@@ -187,11 +187,21 @@ def can_stop(found: WatchResult) -> bool:
 
 
 def watch_verdict(found: WatchResult) -> WatchVerdict:
-    """Decide what may be said after the looks.
+    """Decide what may be said after the looks; doubts about who is who are among the reasons.
 
     Args:
         found: With a look at least.
     """
+    verdict, doubts = _by_looks(found), found.real.ids.reasons
+    return replace(
+        verdict,
+        why=(*verdict.why, *(why for why, _ in doubts)),
+        next_steps=(*verdict.next_steps, *(way for _, way in doubts)),
+    )
+
+
+def _by_looks(found: WatchResult) -> WatchVerdict:
+    """Decide by the looks alone."""
     if found.stop is not None:
         return _stopped(found, found.stop)
     look = next((look for look in found.looks if look.exceeded), found.looks[-1])

@@ -25,7 +25,7 @@ from memorisk.cli.show.common import (
     signed,
 )
 from memorisk.report.columns import column_texts, count
-from memorisk.report.numbers import from_json
+from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
 from memorisk.runs.errors import plural
@@ -178,7 +178,8 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
     if as_json:
         stop = None if found.stop is None else found.stop.step
         told = {"looks": [asdict(look) for look in found.looks], "stop": stop}
-        print_json(told | {"headline": found.headline, "rule": found.rule, "notes": found.notes})
+        told |= {"headline": found.headline, "rule": found.rule, "notes": found.notes}
+        print_json(told | to_json(found.real.ids))
         return
     console = Console()
     table = plain_table(("step", "memorized share (95 %)", "listed", "FID", "as many", "held-out", "loss"))

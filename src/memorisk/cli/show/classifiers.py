@@ -198,7 +198,8 @@ def _could(row: ClassOutlook) -> str:
 def show_check(found: ImageCheck, out: Path | None, *, as_json: bool, redact: bool) -> None:
     """Print all findings of `images check`, or their numbers alone where names are redacted."""
     if redact:
-        found = replace(found, name="[redacted]", notes=())
+        doubts = tuple(doubt.without_ids for doubt in found.id_doubts)
+        found = replace(found, name="[redacted]", notes=(), id_doubts=doubts)
     if as_json:
         print_json(found.summary() if redact else found.to_dict())
         return

@@ -3,24 +3,22 @@
 Files without pixels (reports, plans, DICOMDIR) and those whose pixels are no picture of the patient (dose grids,
 segmentations, parametric maps) are left out and listed with the reason. A file that should be an image and ends before
 its pixels is unreadable. An image whose group tag is empty belongs
-to its study, failing that its series: images of one study never come apart.
+to the patient of its study, failing that its study, failing that its series: images of one study never come apart.
 """
 
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from memorisk.images.identity import IdDoubt, normal_ids
-from memorisk.images.manifest import NO_PATIENT_PICTURE
+from memorisk.images.manifest import NO_PATIENT_PICTURE, STUDY
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.dicom import content_class, content_name, pydicom_module, refuse_deflate_bomb
 from memorisk.images.sources.draft import Draft
-from memorisk.runs.errors import InputError, listed, one_line, plural, unknown_name
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 _ALWAYS = (
     *("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "PatientID", "Modality", "Rows"),
@@ -78,61 +76,22 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
         draft.notes.append(f"{left_out.total():,} DICOM files left out: {listed(reasons, 8)}.")
     columns = ["image", "path", "label", "group", "modality", *_OF_PATIENTS, *_SHARED]
     table = pd.DataFrame(rows, columns=columns, dtype=object)
-    of_patients = {name: table.pop(name).tolist() for name in _OF_PATIENTS}
+    draft.headers = {name: table.pop(name).tolist() for name in _OF_PATIENTS}
     draft.names = {name: table.pop(name).tolist() for name in _SHARED}
+    draft.finer = group_tag.group != _PATIENT_GROUP and options.group_from is None and options.group_column is None
+    table[STUDY] = draft.names[STUDY]
     draft.table = table if label_tag is not None else table.drop(columns="label")
     if options.group_from is not None or not len(table):
+        draft.headers.clear()
         draft.table = draft.table.drop(columns="group")
         return draft
-    if group_tag.group == _PATIENT_GROUP:
-        draft.doubts += patient_doubts(draft.table["group"].tolist(), draft.names["StudyInstanceUID"], of_patients)
     _settle_groups(draft, options)
     return draft
 
 
 _SHARED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "PatientID")
-_OF_PATIENTS = {"IssuerOfPatientID": "issuer", "PatientBirthDate": "birth date"}
-"""Tags of which a patient has one value, in words."""
-
-
-def patient_doubts(patients: list[str], studies: list[str], headers: Mapping[str, list[str]]) -> list[IdDoubt]:
-    """Find patients that headers contradict.
-
-    Args:
-        patients: Id of each image; empty ids count for nothing.
-        studies: Study of each image.
-        headers: Further values of each image, by tag.
-    """
-    doubts = []
-    if mixed_studies := _with_several(studies, patients):
-        count = plural(len(mixed_studies), "study has", "studies have")
-        doubts.append(
-            IdDoubt(
-                f"{count} images of several patient ids, perhaps of one person",
-                "give one person one id (--labels-csv TABLE --group-column COLUMN)",
-                tuple(" and ".join(ids) for ids in mixed_studies.values()),
-            )
-        )
-    for tag, what in _OF_PATIENTS.items():
-        if contradictions := _with_several(patients, headers[tag]):
-            count = plural(len(contradictions), "patient id has", "patient ids have")
-            doubts.append(
-                IdDoubt(
-                    f"{count} several {what}s, perhaps of several people",
-                    "give each person an id of their own (--labels-csv TABLE --group-column COLUMN)",
-                    tuple(contradictions),
-                )
-            )
-    return doubts
-
-
-def _with_several(owners: list[str], values: list[str]) -> dict[str, tuple[str, ...]]:
-    """Return the owners that have several values, and which; empty ones count for nothing."""
-    held: dict[str, set[str]] = {}
-    for owner, value in zip(normal_ids(owners), normal_ids(values), strict=True):
-        if owner and value:
-            held.setdefault(owner, set()).add(value)
-    return {owner: tuple(sorted(of)) for owner, of in sorted(held.items()) if len(of) > 1}
+_OF_PATIENTS = ("IssuerOfPatientID", "PatientBirthDate")
+"""Tags of which a patient has one value."""
 
 
 def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
@@ -233,8 +192,12 @@ def _settle_groups(draft: Draft, options: ImageOptions) -> None:
         return  # the shared check refuses it, unless a joined table brings a group of its own
     missing = groups.count("")
     if missing:
-        owners = zip(*(draft.names[name] for name in _FALLBACKS), strict=True)
-        draft.table["group"] = [g or study or series for g, (study, series) in zip(groups, owners, strict=True)]
+        studies, series = (draft.names[name] for name in _FALLBACKS)
+        of_study = {study: group for study, group in zip(studies, groups, strict=True) if study and group}
+        draft.table["group"] = [
+            group or of_study.get(study) or study or one
+            for group, study, one in zip(groups, studies, series, strict=True)
+        ]
         draft.notes.append(
             f"{missing:,} images without {options.dicom_group} are grouped by their study or series instead."
         )

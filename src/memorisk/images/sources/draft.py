@@ -30,14 +30,16 @@ from memorisk.images.columns import (
 )
 from memorisk.images.identity import (
     IdDoubt,
+    header_doubts,
     id_doubts,
     look_alikes,
     normal_id,
     normal_ids,
     normal_label,
     refuse_placeholders,
+    study_doubts,
 )
-from memorisk.images.manifest import ALONE, RESERVED, Manifest
+from memorisk.images.manifest import ALONE, RESERVED, STUDY, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.headers import frame_count, is_stack, is_volume
 from memorisk.images.readers.registry import Kind
@@ -220,6 +222,7 @@ def take_columns(
         used.add(column)
         if role == "group":
             draft.doubts.clear()
+            draft.headers.clear()  # they are about other ids
             draft.group_from, draft.group_fallback = (
                 f"column {one_line(column, 60)}",
                 "name another group_column or a group_from",
@@ -251,7 +254,11 @@ class Draft:
     called: list[str] | None = None
     """Texts that patterns are searched in, one for each row; None for the paths."""
     doubts: list[IdDoubt] = field(default_factory=list)
-    """Doubts about who is who that the source's own groups raise."""
+    """Doubts about who is who, also those of a manifest that was kept."""
+    headers: dict[str, list[str]] = field(default_factory=dict)
+    """Values that a patient has one of, by tag of DICOM; a list as long as the table each."""
+    finer: bool = False
+    """Whether groups are smaller than patients, since the user named such a tag."""
     names: dict[str, list[str]] = field(default_factory=dict)
     """Further names by which a table may call the rows, as SOPInstanceUID; a list as long as the table each."""
 
@@ -288,7 +295,7 @@ def finish_draft(draft: Draft, options: ImageOptions) -> Manifest:
         name=draft.name,
         notes=tuple(draft.notes),
         skipped=pd.DataFrame(draft.skipped, columns=["path", "reason"], dtype=object),
-        id_doubts=tuple(draft.doubts),
+        id_doubts=tuple(dict.fromkeys(draft.doubts)),
     )
     manifest.validate()
     return manifest
@@ -376,6 +383,10 @@ def _settle_identity(draft: Draft) -> None:
     patients = [group for group, image in zip(groups, images, strict=True) if group not in ("", image)]
     refuse_placeholders(patients, ", or take the ids from elsewhere (--group-column, --group-from, --dicom-group)")
     draft.doubts += id_doubts(patients)
+    if not draft.finer:
+        own = [group if group != image else "" for group, image in zip(groups, images, strict=True)]
+        draft.doubts += study_doubts(texts(draft.table[STUDY]), own) if STUDY in draft.table else []
+        draft.doubts += header_doubts(own, draft.headers)
 
 
 def _refuse_empty_group(draft: Draft) -> None:

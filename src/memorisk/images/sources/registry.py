@@ -6,8 +6,8 @@ are the same.
 Several sources are joined by commas (``celeba:A,nih-cxr-lt:B,table.csv``), each read by its own rules. LCMem (paper
 004) trains on several data sets at once. Ids and groups get the data set's name before them, so that patient 17 of
 one and celebrity 17 of another stay two people; the column ``dataset`` names each image's data set, and what draws
-pairs by data set uses it. Who is in two of the sources under two names is not known; two names of one collection of
-images are refused.
+pairs by data set uses it. Who is in two of the sources under two names is not known, but for a study that lies in
+both, which is a doubt; two names of one collection of images are refused.
 
 A source at a URL is brought over into a private copy, which is then read like any folder, table or array. A table's
 images lie beside it unless ``image_root`` names another place, so that of a table its whole folder comes over; of
@@ -21,11 +21,13 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path, PurePath
 
 import pandas as pd
 
-from memorisk.images.manifest import BUILTIN, RESERVED, Manifest, drop_labels, sample_manifest
+from memorisk.images.identity import IdDoubt
+from memorisk.images.manifest import BUILTIN, RESERVED, Manifest, drop_labels, sample_manifest, shared_study_doubts
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.mnist import digits_manifest
 from memorisk.images.published.registry import load_official
@@ -82,14 +84,14 @@ def join_manifests(manifests: list[Manifest]) -> Manifest:
                 path if path.startswith(BUILTIN) else os.path.normpath(os.path.join(above, path)).replace(os.sep, "/")  # noqa: PTH118
                 for path in table["path"]
             ]
-    table = _stacked(tables)
+    stacked = _stacked(tables)
     counts = [f"{len(t):,} of {one_line(m.name)}" for t, m in zip(tables, manifests, strict=True)]
     note = (
         f"Data sets: {', '.join(counts)}. Ids and groups have the data set's name before them: one id in two sources "
         "is two people."
     )
     joined = Manifest(
-        table=table,
+        table=stacked,
         root=root,
         name="+".join(manifest.name for manifest in manifests),
         notes=(note, *(f"{m.name}: {text}" for m in manifests for text in m.notes)),
@@ -98,10 +100,17 @@ def join_manifests(manifests: list[Manifest]) -> Manifest:
             replace(doubt, ids=tuple(f"{m.name}: {names}" for names in doubt.ids))
             for m in manifests
             for doubt in m.id_doubts
-        ),
+        )
+        + _doubts_across([replace(m, table=t) for m, t in zip(manifests, tables, strict=True)]),
     )
     joined.validate()
     return joined
+
+
+def _doubts_across(manifests: list[Manifest]) -> tuple[IdDoubt, ...]:
+    """Doubt the ids of studies that lie in several sources, once each."""
+    pairs = combinations(manifests, 2)
+    return tuple(dict.fromkeys(doubt for pair in pairs for doubt in shared_study_doubts(*pair)))
 
 
 def _with_name(manifest: Manifest) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from memorisk.images.columns import Role, label_column, label_values, pick, read_described, texts, with_numbers
 from memorisk.images.identity import normal_ids
-from memorisk.images.manifest import BUILTIN, REQUIRED, Manifest
+from memorisk.images.manifest import BUILTIN, REQUIRED, Manifest, split_doubts
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import file_format
 from memorisk.images.sources.draft import Draft, finish_draft, keep_user_columns, one_each
@@ -36,7 +36,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
         InputError: No column names the images, files are missing or outside, or what
             :func:`memorisk.images.sources.draft.finish_draft` refuses.
     """
-    described = read_described(path, quoted=quoted)
+    described, doubts = split_doubts(read_described(path, quoted=quoted))
     if not len(described):
         raise InputError(f"{one_line(path.name)}: no images (the table has no rows)")
     root = options.image_root or noted_root(path, described, options.store) or path.parent
@@ -53,6 +53,8 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
     paths = _located(files, draft, options, search=above is None)
     _leave_out_missing(draft, paths, options)
     _merge_rows(draft)
+    if roles.get("group") == "group":  # else the doubts of a manifest that was kept are about other ids
+        draft.doubts += doubts
     if "group" in draft.table:
         own = one_line(roles["image"], 60)
         draft.group_from = f"column {one_line(roles['group'], 60)}"

@@ -23,6 +23,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.encoders.networks import StoredShape, check_channels
 from memorisk.models.latents import LatentEncoder, external_encoder, open_latents
+from memorisk.runs.checksums import is_intact
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import ARRAY_ERRORS, InputError, listed, one_line
 from memorisk.runs.files import check_characters, fingerprint, read_array, read_json, read_table, write_json
@@ -262,14 +263,10 @@ def _plan(
 
 
 def _cached_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Read the statistics that stand beside the values, or compute and write them."""
-    try:
+    """Read the statistics that lie with the values, or compute and write them."""
+    if is_intact(folder / STATISTICS):
         found = read_json(folder / STATISTICS)
-        mean, std = (np.array(found[name], dtype=np.float64) for name in ("mean", "std"))
-        if mean.shape == std.shape == (values.shape[1],):
-            return mean, std
-    except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged
-        pass
+        return np.array(found["mean"], dtype=np.float64), np.array(found["std"], dtype=np.float64)
     mean, std = channel_statistics(values)
     write_json(folder / STATISTICS, {"n": len(values), "mean": mean, "std": std}, recorded=True)
     return mean, std

@@ -26,7 +26,7 @@ from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.runs.checksums import move_recorded, refuse_damaged
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import json_value, read_array, read_json, write_json, write_table, write_text
+from memorisk.runs.files import json_value, read_array, read_json, write_json, write_text
 from memorisk.runs.folder import RunFolder, open_run
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.steps import metered
@@ -98,7 +98,7 @@ def train_classifier(
     fixed = {"data_hash": data.store.data_hash, "split": [options.splits, options.split_seed, options.held_out]}
     with open_run(folder, config | {"run": fixed}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
-        write_table(run.path / MANIFEST, data.store.manifest.table.assign(split=data.part.astype(str)))
+        data.store.manifest.save(run.path / MANIFEST, split=data.part.astype(str))
         arms = {}
         total = sum(fit_cost(job.n_slots, job.options).steps or 0 for job in jobs.values() if not job.done)
         with metered(partial(progress, "training"), total):
