@@ -31,12 +31,15 @@ _WITHHELD = frozenset(
         *("deidentified", "deid", "pseudonymized", "pseudonymised", "pseudonymisiert", "redacted", "removed"),
         *("deleted", "withheld", "hidden", "masked", "censored", "confidential", "blank", "empty", "void"),
         *("unbekannt", "inconnu", "inconnue", "desconocido", "sconosciuto", "unnamed", "unassigned", "tbd"),
-        *("notgiven", "nodata", "leer", "keine"),
+        *("notgiven", "nodata", "leer", "keine", "sindatos", "keineangabe", "ohneangabe", "未知", "匿名", "不明"),
+        *("dummy", "johndoe", "janedoe"),
         *("notavailable", "notapplicable", "notprovided", "notknown", "notset", "noid", "noname", "nopatient"),
     )
 )
-_KINDS = frozenset(("patient", "patients", "patientid", "pat", "subject", "person", "case", "id", "name", "mrn"))
+_KINDS = frozenset(("patient", "patients", "patientid", "pat", "subject", "person", "case", "id", "name", "mrn", "by"))
 """Words that say what an id is of, and nothing of whose it is, as in ``Anonymous Patient``."""
+_MISSING_CODE = re.compile(r"-(1|9+)")
+"""Codes of tables for a missing number: ``-1``, ``-9``, ``-99``."""
 _SHEET_ERROR = re.compile(r"#([^\W\d_]+(/0)?[!?]|N/A|N/D|NV|REF|VALUE|NAME|NULL|NUM|DIV/0)", re.IGNORECASE)
 """Errors of spreadsheets, which in every language end in a mark: ``#REF!``, ``#BEZUG!``, ``#NOM?``."""
 _CROSSED_OUT = re.compile(r"x{3,}", re.IGNORECASE)
@@ -75,7 +78,7 @@ def looks_missing(value: str) -> bool:
 
 
 def is_placeholder(group: str) -> bool:
-    """Return whether an id is a placeholder: a word for an unknown or withheld one, ``-1``, or x's; not an empty id.
+    """Return whether an id is a placeholder: a word for an unknown or withheld one, a code such as ``-99``, or x's; not an empty id.
 
     Example:
         >>> [is_placeholder(name) for name in ("ANON", "Patient, unknown", "xxxx", "Anna")]
@@ -85,7 +88,7 @@ def is_placeholder(group: str) -> bool:
     of_person = [word for word in words if word not in _KINDS]
     return (
         looks_missing(group)
-        or group == "-1"
+        or _MISSING_CODE.fullmatch(group) is not None
         or _CROSSED_OUT.fullmatch(group) is not None
         or "".join(words) in _WITHHELD
         or bool(of_person and all(word in MISSING | _WITHHELD for word in of_person))
