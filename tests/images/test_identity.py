@@ -148,7 +148,8 @@ def test_images_check_names_the_ids_and_runs_do_not(tmp_path: Path) -> None:
     manifest = load_manifest(_table(tmp_path, ["007", "7", "P1", "P2"]))
     (doubt,) = manifest.id_doubts
     assert "007" not in " ".join((*manifest.notes, doubt.why, doubt.what_would_decide))
-    assert any("(007 and 7)" in note for note in check_images(manifest, processes=1).notes)
+    (named,) = check_images(manifest, processes=1).id_doubts
+    assert "(007 and 7)" in named.words
     (joined,) = join_manifests([manifest, replace(load_manifest(tmp_path / "table.csv"), name="again")]).id_doubts[:1]
     assert joined.ids == ("table: 007 and 7",)
 

@@ -78,7 +78,7 @@ def looks_missing(value: str) -> bool:
 
 
 def is_placeholder(group: str) -> bool:
-    """Return whether an id is a placeholder: a word for an unknown or withheld one, a code such as ``-99``, or x's; not an empty id.
+    """Return whether an id is a placeholder: a word for an unknown or withheld one, ``-99``, x's; not an empty id.
 
     Example:
         >>> [is_placeholder(name) for name in ("ANON", "Patient, unknown", "xxxx", "Anna")]
