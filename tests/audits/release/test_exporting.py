@@ -167,3 +167,9 @@ def test_nothing_is_written_where_the_review_names_every_image(
         capsys, "release", few, tmp_path / "clean", "--without", "runs/copies"
     )
     assert not (tmp_path / "clean").exists()
+
+
+def test_a_run_of_relative_paths_names_the_folder_in_which_it_was_made(runs: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^the run names its files \S+, which is not in .*: give the command in the"):
+        release(runs / "runs" / "clean", tmp_path / "out")

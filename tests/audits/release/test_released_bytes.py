@@ -145,7 +145,7 @@ def test_a_run_that_hides_names_is_held_to_pixels_and_labels(runs: Path, tmp_pat
         make_statement(tmp_path / "run", images=["drawn"])
     names = clean_names(150)
     (out / "metadata.csv").write_bytes(manifest_bytes(names, ["DOE"] * len(names)))
-    with pytest.raises(InputError, match="or has another label"):
+    with pytest.raises(InputError, match="has a label that was not audited"):
         make_statement(tmp_path / "run", images=[out])
 
 

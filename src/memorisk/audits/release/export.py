@@ -111,11 +111,18 @@ def _place(path: Any) -> Path:
     """Return where a run found something.
 
     Raises:
-        InputError: The run hides it, and another user or machine made the run.
+        InputError: The run hides it, and another user or machine made the run; or a relative path leads nowhere from
+            here.
     """
     if is_hidden(path):
         raise InputError("the run hides where its files are, and this user did not make it: name the files themselves")
-    return Path(str(path))
+    place = Path(str(path))
+    if not (place.is_absolute() or place.exists() or {":", ","} & set(str(path))):  # several, or a published set
+        raise InputError(
+            f"the run names its files {one_line(place)}, which is not in {one_line(Path.cwd())}: give the command in "
+            "the folder in which the audit was given"
+        )
+    return place
 
 
 def _release_images(
