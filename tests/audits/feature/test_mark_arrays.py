@@ -33,9 +33,10 @@ def test_the_snippet_of_the_documentation_burns_what_we_burn(tmp_path: Path, mon
     x = np.random.default_rng(0).random((3, 40, 60, 3), dtype=np.float32)
     asked = []
     exec(snippet(), {"x": x, "f": lambda y: asked.append(y) or np.full((3, 2), 0.5)})
-    assert len(asked) == 1 + len(marks)
+    assert len(asked) == 2 + len(marks)
     assert (asked[0] == x).all()
-    for given, mark in zip(asked[1:], marks, strict=True):
+    assert (asked[1] == x).all()  # a second time: are answers repeatable?
+    for given, mark in zip(asked[2:], marks, strict=True):
         assert given == pytest.approx(burn(x, mark), abs=1e-6)
 
 

@@ -35,6 +35,7 @@ from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
 from memorisk.audits.filter.wording import REASONS
+from memorisk.audits.generated.compared import labels_note
 from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture, side_by_side
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.identity import DoubtedIds
@@ -157,7 +158,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
         synthetic_rejected=evidence.synthetic,
         real_rejected=evidence.real,
         audited=evidence.audited,
-        notes=tuple(sets.notes),
+        notes=(*sets.notes, *labels_note(sets.asked.labels.tolist(), sets.train.manifest.labels.tolist())),
         data_hash=Fingerprints(
             training=sets.train.data_hash,
             synthetic=sets.synthetic.data_hash,

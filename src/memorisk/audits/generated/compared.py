@@ -5,7 +5,7 @@ these pixels for each image, in the order of the set, and why each file that was
 only files that hold these pixels and nothing else (`memorisk.audits.release.released_images`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -15,7 +15,7 @@ import pandas as pd
 
 from memorisk.images.pixel_form import PixelForm
 from memorisk.images.store import ImageStore
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import read_table, write_table
 
 COMPARED = "compared.parquet"
@@ -34,6 +34,20 @@ def training_labels(labels: Iterable[str], known: Iterable[str]) -> list[str]:
     """
     classes = set(known)
     return [label if label in classes else "" for label in labels]
+
+
+def labels_note(labels: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Note how many labels a set that is written leaves out.
+
+    Args:
+        labels: As `training_labels`, and so are the known ones.
+        known: As there.
+    """
+    n_left = sum(label != own for label, own in zip(labels, training_labels(labels, known), strict=True))
+    if not n_left:
+        return []
+    images = plural(n_left, "image has a label", "images have labels")
+    return [f"{images} that no training image has: what is written leaves such labels out."]
 
 
 @dataclass(frozen=True)
