@@ -24,8 +24,8 @@ from memorisk.models.latents import open_latents
 from memorisk.models.weight_files import read_state_dict, save_weights
 from memorisk.report.result import Result
 from memorisk.runs.errors import MemoriskError
-from memorisk.runs.files import write_array, write_text
-from memorisk.runs.folder import open_run, read_config
+from memorisk.runs.files import write_array
+from memorisk.runs.folder import open_run, read_config, write_config
 from memorisk.studies.engine.cells import read_result, write_result
 from memorisk.training.autoencoders.latent_store import load_latents
 from memorisk.training.classifiers.fit import fit
@@ -103,11 +103,12 @@ def kept_checkpoint(folder: Path) -> Use:
 def kept_result(folder: Path) -> Use:
     tables = {"x": pd.DataFrame({"y": [0.5, 0.25]})}
     Result(summary={"a": 1.5}, verdict={"audit": "synthetic", "status": "pass"}, tables=tables).save(folder)
-    write_text(folder / "config.yaml", "train: x\n")
+    write_config(folder, {"train": "x"})
 
     def use() -> bytes:
         result = load_result(folder)
-        return repr((result.summary, result.verdict)).encode() + result.tables["x"].to_csv().encode()
+        numbers = read_config(folder), result.summary, result.verdict
+        return repr(numbers).encode() + result.tables["x"].to_csv().encode()
 
     return use
 
