@@ -247,9 +247,9 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
 
 
 def _largest_answer(own: Sequence[MarkAnswers], theirs: Sequence[MarkAnswers]) -> float | None:
-    """Return the largest divergence of any model at opacity 0; None where an audited model was not asked.
+    """Return the largest divergence of any model at opacity 0; None where an audited model has no such answers.
 
-    References that were not asked, as those of saved outputs, are no reason: what they do is in the measured power.
+    A reference without such answers, as in saved outputs, does not count: the measured power holds what it does.
     """
     asked = [a.transparent for a in (*own, *theirs) if np.isfinite(a.transparent)]
     return max(asked, default=0.0) if np.isfinite([a.transparent for a in own]).all() else None

@@ -100,7 +100,7 @@ class Distances:
     (`statistics.copies.tails.neighbour_leads`)."""
     among_rows: np.ndarray
     """[R] of training images, then held-out ones, those that count: all, or one a patient where their numbers are not
-    alike (`memorisk.statistics.exchangeability`), since whoever has more images is more often the nearest. Where
+    alike (`memorisk.statistics.exchangeability`), since patients with more images are more often the nearest. Where
     held-out patients were left out, patients who share an image with another one do not count
     (`Sets.shares_pixels`)."""
     logits: bool

@@ -190,8 +190,9 @@ class Sets:
     def shares_pixels(self) -> np.ndarray:
         """[N + M] whether an image is of a patient who shares an image with another patient, of either part.
 
-        Nobody where no held-out patient was left out. Else those who are left are no random split, because patients
-        who share an image are in one part. Who shares none does not depend on the split, so that these are one.
+        No image counts where no held-out patient was left out. Where one was, the remaining patients are not a random
+        split, because patients who share an image are in one part. Patients who share no image are a random split,
+        since that does not depend on the parts.
         """
         real = self.real
         if not self.shared_patients:

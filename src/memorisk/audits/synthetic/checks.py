@@ -22,10 +22,10 @@ def blind_checks(
     """List the checks that could not look; none without held-out images, where nothing can pass.
 
     Args:
-        evidence: Of the images.
-        found: What the distances say.
-        paired: Of each detector; none where nobody was paired.
-        look: What the second look says; None where nothing could be laid on one another.
+        evidence: Images and their distances.
+        found: Findings by distances.
+        paired: Findings of each detector; none where no image was paired with its source.
+        look: Outcome of the second look; None where no images could be aligned.
     """
     if evidence.sets.held is None:
         return ()

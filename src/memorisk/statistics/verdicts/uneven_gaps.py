@@ -51,7 +51,8 @@ from memorisk.statistics.randomization import FloatArray, IntArray
 from memorisk.statistics.verdicts.noticeable_gap import N_DRAWS
 
 _SHARES = (0.7, 0.15, 0.15)
-"""Shares of the probability of a false notice: of a quarter of the seeds, of half, and of half exchanged."""
+"""Shares of the probability of a false notice: of a quarter of the seeds, of half, and of half exchanged; the
+last is not looked at where roles are not symmetric."""
 _HALVINGS = 5
 """Number of times that the level may be halved."""
 CERTAIN = 0.95
@@ -113,7 +114,7 @@ def uneven_gaps(
 
     Args:
         classes: Gaps of each class, in the same seeds.
-        chance: Probability that any patient of any class lies beyond a cut where nobody is memorized.
+        chance: Probability that any patient of any class lies beyond a cut where no patient is memorized.
         notice: Mean gap of the simulated patients over all seeds, in nats.
         flip: Whether exchanged gaps are controls; False in the `paper` design, whose roles are not symmetric.
         seed: Seed of the simulated patients.
