@@ -1,7 +1,9 @@
 """The one rule of ids: their form, placeholders, ids that look alike, and what every source makes of them."""
 
+import string
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -104,28 +106,64 @@ def test_dashes_of_every_kind_look_alike(dash: str) -> None:
     assert look_alikes([f"2024{dash}7", "2024-7", "20247"]) == [("2024-7", f"2024{dash}7")]
 
 
-def test_digits_of_every_script_look_alike() -> None:
-    assert look_alikes(["P12", "P\u0661\u0662", "P\u0967\u0968", "P21"]) == [("P12", "P\u0661\u0662", "P\u0967\u0968")]
+@pytest.mark.parametrize(
+    "alike",
+    [
+        ("P/12", "P12", "P.12", "P_12", "P-12", "P 12", "p\\012", "[P:12]"),
+        ("P12", "Ｐ１２", "P\u0661\u0662", "P\u0967\u0968", "\U0001d40f12"),
+        ("DOE^JOHN", "DOE^JOHN^", "Doe^John^^", "DOE^JOHN=道^太郎", "DOE, JOHN", "doe_john"),
+        ("=山田^太郎", "山田^太郎=やまだ^たろう", "山田^太郎"),
+        ("PAT1", "\u0420\u0410\u04221", "\u03a1\u0391\u03a41", "\u0440\u0430\u04421", "P\u0410T-01"),
+        ("1E+5", "1.0e+05", "1,E+5", "100000", "100000.0", "0100000"),
+        ("1.23457E+11", "123457000000"),
+        ("7", "7.0", "7,00", "007", "’7", "'7", '="07"'),
+    ],
+)
+def test_ids_that_are_one_but_for_their_writing_look_alike(alike: tuple[str, ...]) -> None:
+    assert look_alikes(["P11", *alike, "P21"]) == [tuple(sorted(alike))]
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("1-23", "12-3"), ("HER2+", "HER2-"), ("1.1", "1.10"), ("a-b1", "ab-1"), ("P1", "P11"), ("+", "-"), ("P10", "P1")],
+    [
+        *(
+            ("1-23", "12-3"),
+            ("1-2", "12"),
+            ("1/2", "12"),
+            ("1.1", "1.10"),
+            ("a-b1", "ab-1"),
+            ("P1", "P11"),
+            ("P10", "P1"),
+        ),
+        *(("HER2+", "HER2-"), ("+", "-"), ("-1", "1"), ("<=50K", ">50K"), ("♂1", "♀1"), ("id=7", "id=8")),
+        *(("DOE^JOHN", "DOE^JOHNA"), ("DOE^JOHN^A", "DOE^JOHN"), ("कि1", "की1"), ("Нина", "Нана"), ("Ω1", "O1")),
+        *(("1E5", "100000"), ("12E5", "1200000"), ("1E-5", "1E-05x"), ("1.5E+0", "1"), ("1E+500", "1")),
+    ],
 )
 def test_ids_that_differ_by_more_do_not_look_alike(one: str, other: str) -> None:
     assert look_alikes([one, other]) == []
 
 
-def test_random_ids_do_not_look_alike() -> None:
+@pytest.mark.parametrize(
+    ("alphabet", "length"),
+    [(string.hexdigits[:16], 16), (string.digits, 12), (string.ascii_letters + string.digits + "-_", 11)],
+)
+def test_random_ids_do_not_look_alike(alphabet: str, length: int) -> None:
+    characters = np.random.default_rng(1).choice(list(alphabet), size=(20_000, length))
+    assert look_alikes("".join(row) for row in characters) == []
+
+
+def test_ids_of_one_form_do_not_look_alike() -> None:
     rng = np.random.default_rng(1)
-    digits = rng.choice(list("0123456789abcdef"), size=(20_000, 16))
-    assert look_alikes("".join(row) for row in digits) == []
     assert look_alikes(f"{number:08d}" for number in rng.choice(10**8, size=20_000, replace=False)) == []
+    assert look_alikes(str(UUID(bytes=rng.bytes(16))) for _ in range(5_000)) == []
+    assert look_alikes(f"{site}-{patient}" for site in range(1, 30) for patient in range(1, 300)) == []
+    assert look_alikes(f"P{number}" for number in range(5_000)) == []
 
 
 def test_ids_that_lost_their_digits_are_named() -> None:
-    (doubt,) = id_doubts(["1.23457E+11", "1,23457e+11", "1-Mar", "2E5", "12-E", "4711"])
-    assert doubt.ids == ("1,23457e+11", "1-Mar", "1.23457E+11")
+    (doubt,) = id_doubts(["1.23457E+11", "1,23458e+11", "1-Mar", "2E5", "12-E", "4711"])
+    assert doubt.ids == ("1,23458e+11", "1-Mar", "1.23457E+11")
     dates = ("2-Sep-21", "2021-03-01 00:00:00", "Mar-21")
     assert [doubt.ids for doubt in id_doubts([*dates, "2021-03-01", "Mar-x1", "Mary-21"])] == [dates]
     assert "several people may have one" in doubt.why

@@ -6,11 +6,14 @@ one person of many. `id_doubts` finds what no rule can settle: ids that look ali
 that lost their digits, so that one id may be many people. Such doubts keep a pass away.
 """
 
+import functools
 import re
+import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from memorisk.runs.errors import DamagedError, InputError, listed, plural
@@ -137,30 +140,49 @@ _DAY = re.compile(
     re.IGNORECASE,
 )
 """Dates as spreadsheets show or save them: ``1-Mar``, ``Mar-21``, ``1-Mar-21``, ``2021-03-01 00:00:00``."""
-_WHOLE = re.compile(r"(\d+)[.,]0+")
-_ENDS = " '\"`´‘’“”.,;:_()[]{}<>*=#"
-_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
-"""Hyphens, dashes and the minus of word processors and spreadsheets, which print as ``-`` or nearly so."""
-_BETWEEN = re.compile(rf"[\s_\-{_DASHES}]+")
-_LEADING_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
+_VALUE = re.compile(r"[0-9]+[.,]0+|[0-9]+([.,][0-9]*)?e\+[0-9]{1,2}")
+"""Whole numbers as programs write them: ``7.0``, ``1.2e+5``."""
+_MARKS = "".join(sorted({*string.punctuation, *string.whitespace} - {*"+<>"}))
+"""Characters that separate or enclose parts of an id; signs are parts."""
+_ENDS = _MARKS.replace("-", "")
+_BETWEEN = re.compile(f"[{re.escape(_MARKS)}]+")
+_DIGIT_BESIDE_LETTER = re.compile(r"(?<=[0-9])-(?=[^0-9-])|(?<=[^0-9-])-(?=[0-9])")
+_OTHER_SCRIPTS = re.compile(r"(\^[^=]*)=.*")
+_LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
+_LATIN = dict(zip("авекмнорстухіјѕԛԝαβεζηικμνορτυχ", "abekmhopctyxijsqwabezhikmnoptyx", strict=True))
+"""Cyrillic and Greek letters, and the Latin ones whose capitals print alike.
+
+Source:
+    ``confusables.txt`` of Unicode Technical Standard 39, capital letters; Python has no such table.
+"""
 
 
-def _look(name: str) -> str:
-    """Return what ids that look alike have in common: no case, script of digits, leading zeros, blanks or quotes.
+@functools.cache
+def _in_ascii(character: str) -> str:
+    """Return the character of ASCII that a lower-case letter, a digit, or a mark of another script prints like."""
+    category = unicodedata.category(character)
+    if category == "Pd" or character == "\u2212":
+        return "-"
+    if not character.isascii() and (category[0] in "PZ" or category == "Sk"):
+        return " "
+    return _LATIN.get(character) or str(unicodedata.decimal(character, character))
 
-    A separator between two digits or two letters stays, as one dash: ``1-23`` and ``12-3`` are two ids.
+
+def _skeleton(name: str) -> str:
+    """Return the part of an id that does not depend on how it is written; ids of one skeleton look alike.
+
+    It has no case, no leading zeros, no marks at its ends, and numbers, digits and letters in one form. A mark between
+    two digits or two letters stays, as one dash: ``1-23`` and ``12-3`` are two ids. Of a DICOM name in several scripts
+    (``Yamada^Tarou=山田^太郎``) it is of the first.
     """
-    plain = unicodedata.normalize("NFKC", name).casefold().strip(_ENDS)
+    plain = name.casefold()
     if not plain.isascii():
-        plain = "".join(str(unicodedata.decimal(character, character)) for character in plain)
-    if whole := _WHOLE.fullmatch(plain):
-        plain = whole[1]
-    parts = _BETWEEN.split(plain)
-    look = parts[0]
-    for part in parts[1:]:
-        mixed = look[-1:].isdigit() != part[:1].isdigit()
-        look += part if mixed else f"-{part}"
-    return _LEADING_ZEROS.sub("", look) or name
+        plain = "".join(map(_in_ascii, unicodedata.normalize("NFKC", name).casefold()))
+    plain = _OTHER_SCRIPTS.sub(r"\1", plain.strip(_ENDS)).rstrip(_ENDS)
+    if _VALUE.fullmatch(plain) and (value := Decimal(plain.replace(",", "."))) == value.to_integral_value():
+        plain = f"{value.to_integral_value():f}"
+    plain = _DIGIT_BESIDE_LETTER.sub("", _BETWEEN.sub("-", plain))
+    return _LEADING_ZEROS.sub("", plain) or name
 
 
 def look_alikes(names: Iterable[str]) -> list[tuple[str, ...]]:
@@ -170,10 +192,10 @@ def look_alikes(names: Iterable[str]) -> list[tuple[str, ...]]:
         >>> look_alikes(["007", "7.0", "7", "8", "P-1", "p1"])
         [('007', '7', '7.0'), ('P-1', 'p1')]
     """
-    by_look: dict[str, list[str]] = {}
+    by_skeleton: dict[str, list[str]] = {}
     for name in sorted(set(names) - {""}):
-        by_look.setdefault(_look(name), []).append(name)
-    return sorted(tuple(alike) for alike in by_look.values() if len(alike) > 1)
+        by_skeleton.setdefault(_skeleton(name), []).append(name)
+    return sorted(tuple(alike) for alike in by_skeleton.values() if len(alike) > 1)
 
 
 def look_alikes_across(ours: set[str], theirs: set[str]) -> list[tuple[str, ...]]:
@@ -214,8 +236,8 @@ def look_alike_doubt(alike: Sequence[tuple[str, ...]]) -> IdDoubt:
     """
     return IdDoubt(
         f"{plural(len(alike), 'set of patient ids looks', 'sets of patient ids look')} alike, each perhaps one person",
-        "give one person one id, and different people ids that differ by more than case, leading zeros, blanks, dashes "
-        "or .0",
+        "give one person one id, and different people ids that differ by more than case, leading zeros, punctuation, "
+        "alphabet and the form of numbers",
         tuple(" and ".join(names) for names in alike),
     )
 

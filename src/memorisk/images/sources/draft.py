@@ -365,9 +365,9 @@ def _settle_names(draft: Draft) -> None:
     table["label"] = [normal_label(label) for label in texts(table["label"])]
     if alike := look_alikes(part for label in table["label"] for part in label.split("|")):
         draft.notes.append(
-            f"{plural(len(alike), 'set of classes differs', 'sets of classes differ')} by case, leading zeros, blanks, "
-            f"dashes or .0 alone ({listed([' and '.join(names) for names in alike])}): each name counts as a class of "
-            "its own; write a class in one way if they are one."
+            f"{plural(len(alike), 'set of classes differs', 'sets of classes differ')} by case, leading zeros, "
+            f"punctuation, alphabet or the form of numbers alone ({listed([' and '.join(names) for names in alike])}): "
+            "each name counts as a class of its own; write a class in one way if they are one."
         )
 
 
