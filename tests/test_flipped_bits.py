@@ -181,7 +181,9 @@ def kept_settings(folder: Path) -> Use:
 def kept_manifest(folder: Path) -> Use:
     manifest = write_images(folder.parent / "images", 9)
     folder.mkdir()
-    replace(manifest, id_doubts=(IdDoubt("2 ids", "another", ("p1",)),)).save(folder / "manifest.parquet")
+    replace(manifest, id_doubts=(IdDoubt("look-alikes", "2 ids", "another", ("p1",)),)).save(
+        folder / "manifest.parquet"
+    )
 
     def use() -> bytes:
         found = load_manifest(folder / "manifest.parquet", ImageOptions(image_root=folder.parent / "images"))

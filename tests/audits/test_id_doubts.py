@@ -105,8 +105,9 @@ def test_a_filter_promises_nothing_to_ids_in_doubt(place: Path, capsys: pytest.C
     _, out = _run(place, capsys, *_filter(place))
     verdict = json.loads((out / "verdict.json").read_text())
     assert verdict["status"] == "undecided"
-    assert any(why.startswith(ALIKE) for why in verdict["why"])
+    assert sum(why.startswith(ALIKE) for why in verdict["why"]) == 1
     assert verdict["id_doubt"].startswith(ALIKE)
+    assert verdict["id_doubt_codes"] == verdict["audited"]["id_doubt_codes"] == ["look-alikes"]
     assert verdict["guarantee"] is None
     assert any(why.startswith(ALIKE) for why in json.loads((out / "audit" / "verdict.json").read_text())["why"])
 
@@ -121,6 +122,14 @@ def test_a_pass_of_the_audit_does_not_hide_a_doubt_that_it_cannot_have(
     verdict = kept_verdict("filter", passed, FilterOptions())
     assert (verdict["status"], verdict["why"]) == ("undecided", [numbers.ids.id_doubt])
     assert kept_verdict("filter", replace(passed, ids=NO_DOUBT), FilterOptions())["status"] == "pass"
+    undecided = replace(numbers.audited, status="undecided", why=("in other words",), what_would_decide=("so",))
+    for codes, why in (
+        (("look-alikes", "study-of-several"), ["in other words"]),
+        (("study-of-several",), [numbers.ids.id_doubt, "in other words"]),
+        ((), [numbers.ids.id_doubt, "in other words"]),
+    ):
+        audited = replace(undecided, id_doubt_codes=codes)
+        assert kept_verdict("filter", replace(numbers, audited=audited), FilterOptions())["why"] == why
 
 
 def test_a_loop_carries_the_doubt(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -209,6 +209,8 @@ def look_alikes_across(ours: set[str], theirs: set[str]) -> list[tuple[str, ...]
 class IdDoubt:
     """Doubt about who is who, which no rule can settle."""
 
+    code: str
+    """Name of its kind; in sentences of a verdict two doubts of one code are one."""
     why: str
     """One sentence, without ids."""
     what_would_decide: str
@@ -235,6 +237,7 @@ def look_alike_doubt(alike: Sequence[tuple[str, ...]]) -> IdDoubt:
         alike: Sets of such ids, at least one.
     """
     return IdDoubt(
+        "look-alikes",
         f"{plural(len(alike), 'set of patient ids looks', 'sets of patient ids look')} alike, each perhaps one person",
         "give one person one id, and different people ids that differ by more than case, leading zeros, punctuation, "
         "alphabet and the form of numbers",
@@ -259,6 +262,7 @@ def id_doubts(groups: Iterable[str], matters: Callable[[tuple[str, ...]], bool] 
         )
         doubts.append(
             IdDoubt(
+                "lost-digits",
                 f"{count}, as spreadsheets make of ids, so that several people may have one",
                 "write the ids anew as text from where they come from",
                 rounded_ids,
@@ -275,6 +279,8 @@ class DoubtedIds:
     """What is in doubt; empty for nothing."""
     id_doubt_way: str = ""
     """Way out."""
+    id_doubt_codes: tuple[str, ...] = ()
+    """Codes of the doubts, sorted; empty in runs of before they had one."""
 
     @classmethod
     def of(cls, doubts: Sequence[IdDoubt]) -> "DoubtedIds":
@@ -282,6 +288,7 @@ class DoubtedIds:
         return cls(
             id_doubt="; ".join(doubt.why for doubt in doubts),
             id_doubt_way="; ".join(doubt.what_would_decide for doubt in doubts),
+            id_doubt_codes=tuple(sorted({doubt.code for doubt in doubts})),
         )
 
     @property
@@ -308,6 +315,7 @@ def header_doubts(patients: Sequence[str], headers: Mapping[str, Sequence[str]])
             count = plural(len(contradictions), "patient id has", "patient ids have")
             doubts.append(
                 IdDoubt(
+                    tag,
                     f"{count} several {what}s, perhaps of several people",
                     "give each person an id of their own (--labels-csv TABLE --group-column COLUMN)",
                     tuple(contradictions),
@@ -327,6 +335,7 @@ def study_doubts(studies: Sequence[str], patients: Sequence[str]) -> list[IdDoub
         return []
     return [
         IdDoubt(
+            "study-of-several",
             f"{plural(len(mixed), 'study has', 'studies have')} images of several patient ids, perhaps of one person",
             "give one person one id (--labels-csv TABLE --group-column COLUMN)",
             tuple(" and ".join(ids) for ids in mixed.values()),
@@ -355,6 +364,9 @@ def doubts_from_json(values: Any) -> tuple[IdDoubt, ...]:
         DamagedError: They are something else.
     """
     try:
-        return tuple(IdDoubt(str(v["why"]), str(v["what_would_decide"]), tuple(map(str, v["ids"]))) for v in values)
-    except (TypeError, LookupError):
+        return tuple(
+            IdDoubt(str(v.get("code", "")), str(v["why"]), str(v["what_would_decide"]), tuple(map(str, v["ids"])))
+            for v in values
+        )
+    except (TypeError, LookupError, AttributeError):
         raise DamagedError("the doubts about ids in a manifest are damaged: restore it, or make it anew") from None

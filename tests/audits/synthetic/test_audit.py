@@ -214,7 +214,8 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert len(beside_others["why"]) == 2
     assert "--one-image-per-patient" in doubts({"patients_known": False})[1]
     assert doubts({"patients_known": False, "n_without_patient": 1})[0].startswith("1 image has no patient id: ")
-    assert doubts({"id_doubt": "ids look alike", "id_doubt_way": "one id"}) == ["ids look alike", "one id"]
+    ids = {"id_doubt": "ids look alike", "id_doubt_way": "one id"}
+    assert doubts(ids) == ["ids look alike", "one id"]
     assert "whom the detector was trained on cannot be seen" in doubts({"detector_unseen": True})[0]
     assert "2 files or images of the synthetic set were not read" in doubts({"n_synthetic_unread": 2})[0]
     assert "1 file or image of the training set was not read: copies" in doubts({"n_train_unread": 1})[0]
@@ -235,6 +236,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert void["status"] == "undecided"
     assert "not alike" in void["why"][0]
     assert "90 training patients are listed" in void["why"][1]
+    assert "ids look alike" in verdict_of(numbers | apart | {"n_listed_at_verdict": 90} | ids, {})["why"]
     certain = verdict_of(numbers | apart | {"n_certain_copies": 1}, {})
     assert certain["status"] == "fail"
     assert verdict_of(numbers, {"recall": 0.2, "fail_on": "never"})["gate"] == "never"
@@ -285,6 +287,8 @@ def test_without_held_out_images_there_are_distances_only(place: Path) -> None:
     v = found.verdict
     assert found.status == "undecided"
     assert v["n_listed"] is v["p_ahead"] is v["shortest_list"] is v["recall"] is None
+    in_doubt = verdict_of(found.summary["numbers"] | {"id_doubt": "ids look alike", "id_doubt_way": "one id"}, {})
+    assert (in_doubt["why"][-1], in_doubt["what_would_decide"][-1]) == ("ids look alike", "one id")
     assert found.per_group["p_value"].isna().all()
     assert found.per_image["p_listed"].isna().all()
     assert not found.per_group["listed"].any()

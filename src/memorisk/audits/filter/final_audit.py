@@ -160,6 +160,7 @@ def summarise_audit(result: Result, sha256: str) -> FinalAudit:
         status=result.status,
         why=tuple(result.why),
         what_would_decide=tuple(result.what_would_decide),
+        id_doubt_codes=numbers.reading.ids.id_doubt_codes,
         n_listed_patients=None if listing is None else listing.n_listed_patients,
         n_singled_images=None if listing is None else listing.n_singled_images,
         n_confirmed_images=None if aligned is None or aligned.threshold is None else aligned.n_confirmed_images,

@@ -166,6 +166,8 @@ class FinalAudit:
     why: tuple[str, ...]
     """Its reasons."""
     what_would_decide: tuple[str, ...] = ()
+    id_doubt_codes: tuple[str, ...] = ()
+    """Codes of the doubts about who is who that are among the reasons of an undecided audit."""
     n_listed_patients: Annotated[int | None, Key("n_listed")]
     """Training patients that it lists; None where it could not look, as in the next two."""
     n_singled_images: Annotated[int | None, Key("n_singled")] = None

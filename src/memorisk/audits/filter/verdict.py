@@ -48,7 +48,7 @@ def kept_verdict(
     if audit is not None and status != "pass":
         ways.append(SAME_AUDIT)
     own = [*doubts, *_known_people(numbers)] if audit is not None else []
-    doubts = [*own, *(doubt for doubt in numbers.ids.reasons if doubt[0] not in why)]
+    doubts = [*own, *([] if _audit_doubts_ids(numbers) else numbers.ids.reasons)]
     if doubts and status != "fail":
         why = [*(reason for reason, _ in doubts), *(why if status == "undecided" else [])]
         status, ways = "undecided", [*(way for _, way in doubts), *ways]
@@ -61,6 +61,16 @@ def kept_verdict(
         "what_would_decide": list(dict.fromkeys(ways)),
         "exposed": exposed_words(numbers),
     }
+
+
+def _audit_doubts_ids(numbers: FilterNumbers) -> bool:
+    """Return whether the reasons of the audit hold every doubt about who is who, as those of an undecided one do."""
+    audit = numbers.audited
+    return (
+        audit is not None
+        and audit.status == "undecided"
+        and set(numbers.ids.id_doubt_codes) <= set(audit.id_doubt_codes)
+    )
 
 
 def _not_audited(numbers: FilterNumbers) -> tuple[list[str], list[str]]:

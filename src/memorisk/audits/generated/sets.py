@@ -241,6 +241,7 @@ def doubts_of_sets(train: Manifest, held: Manifest | None, synthetic: Manifest |
         count = plural(len(studies), "study of real images is", "studies of real images are")
         doubts.append(
             IdDoubt(
+                "study-of-synthetic",
                 f"{count} that of synthetic images, too, which may be real images",
                 "synthetic images without headers of real ones, and no real images among them",
                 tuple(sorted(studies)),

@@ -56,17 +56,18 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
         numbers: Of `analysis.numbers_of`.
         options: What a pass needs.
     """
-    terms = numbers.terms
+    terms, ids = numbers.terms, numbers.reading.ids.reasons
     status, why, deciding = "fail", _failures(numbers, terms), [_after_failure(numbers)]
     unlike = _unlike(numbers, terms)
     apart = numbers.unlike is not None and not numbers.unlike.together
     if why and unlike is not None and apart and not numbers.pixels.n_certain:
-        status, why, deciding = "undecided", [unlike[0], *why], [unlike[1]]
+        status = "undecided"
+        why, deciding = [unlike[0], *why, *(doubt for doubt, _ in ids)], [unlike[1], *(way for _, way in ids)]
     elif why and unlike is not None and apart:  # copies are copies; a list beside another kind of images says nothing
         why, deciding = [*_failures(numbers, terms, by_distance=False), unlike[0]], [*deciding, unlike[1]]
     elif not why and numbers.sets.held is None:
         status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(terms)]
-        for doubt in (*_dismissed_copies(numbers.pixels), _near_pairs(numbers.pixels, terms)):
+        for doubt in (*_dismissed_copies(numbers.pixels), _near_pairs(numbers.pixels, terms), *ids):
             if doubt is not None:
                 why, deciding = [*why, doubt[0]], [*deciding, doubt[1]]
     elif not why:
