@@ -455,6 +455,17 @@ def test_a_defect_is_one_line_with_its_place(capsys, monkeypatch, run):
     assert "unexpected RuntimeError at test_cli.py:" in line
 
 
+@pytest.mark.parametrize("code", [None, 0, 1])
+def test_code_that_ends_the_program_is_a_broken_run(capsys, monkeypatch, run, code):
+    import memorisk.audits.rendering as rendering
+
+    def leave(*args, **kwargs):
+        sys.exit(code)
+
+    monkeypatch.setattr(rendering, "render_again", leave)
+    assert f"ended the program (SystemExit: {code})" in refusal(capsys, "report", run, code=3)
+
+
 # Exit codes and output
 
 

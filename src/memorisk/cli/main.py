@@ -37,6 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(str(error) if of_file else _as_flags(str(error)), error.exit_code)
     except KeyboardInterrupt as stop:
         return _fail(STOPPED, stopped_code(stop))
+    except SystemExit as error:  # raised by code that is not memorisk's; its 0 would be taken for a pass
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{one_line(place.filename, 120)}:{place.lineno}"
+        return _fail(f"{where} ended the program (SystemExit: {error.code}); {RESUME_HINT}", MemoriskError.exit_code)
     except BrokenPipeError:  # whoever read the output has gone; Python's own last flush must not complain either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

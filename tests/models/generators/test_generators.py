@@ -40,6 +40,12 @@ def broken(seeds, labels):
 
 def uneven(seeds, labels):
     return np.zeros((len(seeds), 4 + len(seeds), 4), dtype=np.uint8)
+
+def leaves(seeds, labels):
+    raise SystemExit(0)
+
+def ragged(seeds, labels):
+    return [np.zeros((4 + k, 4), dtype=np.uint8) for k in range(2)]
 """
 
 
@@ -82,7 +88,7 @@ def test_what_draws_nothing_is_refused(named, said):
 
 
 def test_only_functions_of_the_users_module_are_offered():
-    with pytest.raises(InputError, match=r"Known: grey, coloured, floats, weak, broken, uneven$"):
+    with pytest.raises(InputError, match=r"Known: grey, coloured, floats, weak, broken, uneven, leaves, ragged$"):
         load_generator("drawn:nothing")
 
 
@@ -100,6 +106,10 @@ def test_a_failing_function_is_named_as_the_users_own():
     assert failed.value.exit_code == 3
     with pytest.raises(InputError, match=r"your own function drawn:broken failed .* ZeroDivisionError"):
         load_generator("drawn:broken")
+    with pytest.raises(InputError, match=r"your own function drawn:leaves failed .* SystemExit: 0"):
+        load_generator("drawn:leaves")
+    with pytest.raises(InputError, match=r"drawn:ragged gave no array for 1 seeds .* images of one size are needed"):
+        load_generator("drawn:ragged")
 
 
 def test_settings_of_diffusion_models_are_refused():

@@ -251,7 +251,7 @@ class BlackBoxPredictor:
             raw = self._source.ask(np.array(x))  # a copy: a network may change its input in place
         except (InputError, *self._source.passes):
             raise
-        except Exception as error:  # the network is the user's: anything may go wrong in it
+        except (Exception, SystemExit) as error:  # the network is the user's: anything may go wrong in it
             raise InputError(
                 f"{one_line(self.name, 80)} failed on a batch {list(x.shape)}: {type(error).__name__}: "
                 f"{one_line(error, 200)}; check that it takes images of the declared size, with any number in a batch"

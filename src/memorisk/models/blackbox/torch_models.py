@@ -197,7 +197,7 @@ def _callable_ask(
             return ask, form
         except (InputError, *PROPAGATED_ERRORS):
             raise
-        except Exception as error:  # the callable is the user's: anything may go wrong in it
+        except (Exception, SystemExit) as error:  # the callable is the user's: anything may go wrong in it
             failures.append(f"given a {form}, {type(error).__name__}: {one_line(error, 120)}")
     raise InputError(f"the model {title} failed on float32 {list(grey.shape)}: {'; '.join(failures)}")
 

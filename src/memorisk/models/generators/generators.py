@@ -260,7 +260,7 @@ def _query(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, nam
         answer = call(part.seeds, part.labels)
     except (MemoriskError, MemoryError):
         raise
-    except Exception as error:  # the function is the user's: anything may go wrong in it
+    except (Exception, SystemExit) as error:  # the function is the user's: anything may go wrong in it
         seeds = ", ".join(map(str, part.seeds[:2].tolist())) + (", ..." if len(part) > 2 else "")
         request = f"{plural(len(part), 'seed', 'seeds')} ({seeds})"
         raise MemoriskError(
@@ -270,7 +270,7 @@ def _query(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, nam
     return _checked(answer, len(part), name)
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Tell where a call failed: in the called file, whatever library that file called; nothing without its file."""
     inside = traceback.extract_tb(error.__traceback__)[1:]
     own = [frame for frame in inside if frame.filename == inside[0].filename]
@@ -283,7 +283,12 @@ def _checked(answer: Any, n: int, name: str) -> np.ndarray:
     Raises:
         InputError: It is something else.
     """
-    images = np.asarray(answer)
+    try:
+        images = np.asarray(answer)
+    except ValueError as error:  # NumPy has no array of rows of several shapes
+        raise InputError(
+            f"{one_line(name, 60)} gave no array for {n} seeds ({one_line(error, 120)}): images of one size are needed"
+        ) from None
     images = images[..., None] if images.ndim == 3 else images
     if images.dtype != np.uint8 or images.ndim != 4 or len(images) != n or images.shape[3] not in (1, 3):
         raise InputError(

@@ -147,7 +147,7 @@ def attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
             where = f" for {one_line(error.filename, 120)}" if error.filename else ""
             return Outcome(index, error=f"no space left on the disk{where}: free some")
         return Outcome(index, error=f"{type(error).__name__}: {one_line(error)}")
-    except Exception as error:  # collected here, raised once with the others by run_jobs
+    except (Exception, SystemExit) as error:  # collected here, raised once with the others by run_jobs
         return Outcome(index, error=f"{type(error).__name__}: {one_line(error)}")
 
 
