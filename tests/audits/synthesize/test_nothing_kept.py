@@ -1,5 +1,6 @@
 """A loop that keeps nothing: what it says of exposed patients, of its own threshold, and of the end."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,13 @@ def test_a_dry_run_says_that_little_will_pass(place: Path, capsys) -> None:
 
 def test_where_some_pass_every_place_keeps_its_tries(nothing: Result, place: Path) -> None:
     assert (nothing.verdict["gave_up"], nothing.verdict["n_drawn"]) == (False, 10)  # nothing passed, new people would
-    assert nothing.verdict["what_would_decide"][0] == FEWER_COPIES  # new people would pass: the generator copies
-    assert any("--most-tries" in way for way in nothing.verdict["what_would_decide"])
+    assert nothing.verdict["what_would_decide"] == [FEWER_COPIES]  # no threshold lets the very pixels pass
+    numbers = from_json(LoopNumbers, nothing.summary["numbers"])
+    assert f"What would fill them: {FEWER_COPIES}." in empty_places(numbers)
+    by_score = replace(numbers, filter=numbers_of(nothing, rejected={"score": 10}))
+    ways = loop_verdict(by_score, synthesize_options({"generator": "g:f"}))["what_would_decide"]
+    assert ways[0] == FEWER_COPIES  # new people would pass: the generator copies
+    assert ways[-1] == "a larger --most-tries"
     found = run(place, "some", f"{HERE}:some_far", **HOPELESS)
     some = found.verdict
     assert 0 < some["n_kept"] < 20

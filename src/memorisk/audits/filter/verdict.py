@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import FilterNumbers
-from memorisk.audits.filter.wording import excluded_words, exposed_words
+from memorisk.audits.filter.wording import PIXELS, excluded_words, exposed_words
 from memorisk.audits.generated.terms import Terms, missing_patients, unread_training
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
@@ -82,8 +82,10 @@ def _not_audited(numbers: FilterNumbers) -> tuple[list[str], list[str]]:
 
 
 def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:
-    """Say what would let images pass: first another generator, where the threshold spares new people."""
+    """Say what would let images pass: another generator first if the threshold spares new people, alone for copies."""
     real = numbers.real_rejected
+    if numbers.sets.rejected.get(PIXELS) == numbers.sets.n_synthetic_images:
+        return [FEWER_COPIES]
     other = HIGHER_THRESHOLD if numbers.promise.threshold_by == "user" else BETTER_DETECTOR
     if real is None:
         return [other, FEWER_COPIES]
