@@ -153,6 +153,7 @@ def test_too_few_identities_give_no_number_and_nothing_is_kept(place: Path, caps
     assert code == 1
     assert f"{N_NEW} identities are there, so {299 - N_NEW} are missing" in out
     assert "NOTHING WAS KEPT: THE GUARANTEE NEEDS MORE PEOPLE" in out
+    assert "fewer --families" not in out
     assert not (place / "few" / KEPT).exists()
     found = json.loads((place / "few" / "filter.json").read_text())
     assert (found["missing"], found["kept"], found["n_kept"], found["thresholds"]) == (299 - N_NEW, None, 0, [])
@@ -161,6 +162,7 @@ def test_too_few_identities_give_no_number_and_nothing_is_kept(place: Path, caps
     several = [*command[:3], place / "few-families", *command[4:6], "--families", "blur", "noise", *command[8:]]
     out = answer(capsys, *several)[1]
     assert out.count("are missing") == 1
+    assert "fewer --families, or a larger --miss-rate" in out
     assert "new identities with a pair each of blur, noise; " in out
 
 

@@ -151,5 +151,6 @@ def _missing(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]
     alike = calibration.exclusions.look_alikes
     if alike.as_one < alike.as_given:
         ways.append("calibration images of people who look neither alike nor like training images")
-    ways += ["fewer --families, or a larger --miss-rate", "a --threshold of your own, without a guarantee"]
+    fewer = "fewer --families, or " if len(promise.families) > 1 else ""
+    ways += [f"{fewer}a larger --miss-rate", "a --threshold of your own, without a guarantee"]
     return why, ways
