@@ -1,6 +1,7 @@
 """Folders of pseudonymised and redacted runs, searched whole for what names somebody."""
 
 import base64
+import copy
 import hashlib
 import html
 import json
@@ -13,6 +14,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
+import yaml
 from PIL import Image
 from safetensors import safe_open
 from safetensors.numpy import save_file
@@ -23,6 +25,7 @@ from memorisk.images.pixels import hash_pixels
 from memorisk.runs.files import fingerprint
 from tests.audits.synthesize.making import HERE
 from tests.audits.synthetic.making import parts
+from tests.thorough import thorough
 
 MODELS = "tests.audits.test_hidden_folders"
 PARTS = {"training": 48, "held": 40}
@@ -177,6 +180,39 @@ def test_a_pseudonymised_classifier_run_names_nobody(tables: dict[str, Path], tm
         tables["training"], out="run", pseudonymise=True, skip_unreadable=True, gallery=False, models=4, epochs=1,
         model="small_cnn", group_column="patient", device="cpu",
     )  # fmt: skip
+    memorisk.explain("run", images=tables["training"], probes=True, permutations=9)
+    memorisk.compare("run", "run").save(Path("compared"))
+    main(["report", "run"])
+    for folder in (Path("run"), Path("compared")):
+        assert leaks(folder, names_of(tables, "training")) == []
+        assert leaks(folder, unkeyed_hashes(tables, "training")) == []
+        assert orders_of(folder, pseudonyms_of(tables, tmp_path / "config/memorisk/pseudonym.key", "training")) == []
+
+
+STUDIES = {
+    "rare-distinctive": {
+        "seeds": [1, 2],
+        "settings": {"epochs": 1, "processes": 1, "sample": 40},
+        "architectures": {"CNN": {"model": "small_cnn"}},
+        "datasets": {"Ward": {"images": "training.csv"}},
+    },
+    "generators": {
+        "settings": {"detectors": ["pixels:8"], "images": 20, "sampling_steps": 2, "quality": "pixels:8"},
+        "generator": {"kind": "dit", "network": "tiny/8", "steps": 2, "batch_size": 4},
+        "datasets": {"Ward": {"images": "training.csv", "held_out": 0.4}},
+        "arms": {"all": {"training_images": "all"}},
+    },
+}
+
+
+@pytest.mark.parametrize("study", ["rare-distinctive", thorough("generators")])
+def test_a_pseudonymised_study_names_nobody(tables: dict[str, Path], tmp_path: Path, study: str) -> None:
+    config = copy.deepcopy(STUDIES[study])
+    config["settings"] |= {"pseudonymise": True}
+    config["datasets"]["Ward"] |= {"skip_unreadable": True, "group_column": "patient"}
+    Path("study.yaml").write_text(yaml.safe_dump(config))
+    assert main(["study", study, "--config", "study.yaml", "--out", "run"]) == 0
+    assert Path("run/report.html").is_file()
     assert leaks(Path("run"), names_of(tables, "training")) == []
     assert leaks(Path("run"), unkeyed_hashes(tables, "training")) == []
     assert orders_of(Path("run"), pseudonyms_of(tables, tmp_path / "config/memorisk/pseudonym.key", "training")) == []
@@ -276,6 +312,30 @@ def test_redacted_pages_and_terminals_name_nobody(
     for text in (shown.out, shown.err, *pages):
         found = [name for name in names_of(tables, *sets) - {f"ward-{name}" for name in sets} if name in text]
         assert found == [], text[:3000]
+        assert "image/png" not in text
+
+
+@pytest.mark.parametrize("hidden", [[], ["--redact"]])
+def test_what_is_redacted_of_a_finished_run_names_nobody(
+    tables: dict[str, Path], hidden: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([*_CLASSIFIER, "--skip-unreadable", "--group-column", "patient", "--out", "run", *hidden])
+    capsys.readouterr()
+    assert main(["report", "run", "--redact"]) == 0
+    pages = [Path("run/report-redacted.html")]
+    if hidden:
+        assert (
+            main(["explain", "run"])
+            == main(["compare", "run", "run"])
+            == main(["compare", "run", "run", "--json"])
+            == 0
+        )
+        pages += [Path("run/report.html"), Path("run/explain/explain.html")]
+    shown = capsys.readouterr()
+    for text in (shown.out, shown.err, *(page.read_text() for page in pages)):
+        found = [name for name in names_of(tables, "training") - {"ward-training"} if name in text]
+        found += [digits for digits in unkeyed_hashes(tables, "training") if digits in text]
+        assert found == []
         assert "image/png" not in text
 
 

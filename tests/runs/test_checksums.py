@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.runs.checksums import SEAL, changed_files, checksum, write_seal
-from memorisk.runs.errors import InputError
+from memorisk.runs.checksums import SEAL, changed_files, checksum, refuse_damaged, write_seal
+from memorisk.runs.errors import DamagedError, InputError
 
 LISTING = "find . -type f -printf '%P\\0' | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"
 NAMES = ("b.png", "a/z.png", "a/a b.png", "a-b.png", ".hidden", "ü.png", "back\\slash", "line\nbreak", "a.png")
@@ -86,3 +86,17 @@ def test_a_seal_tells_what_was_changed_or_taken_away(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").write_text("pass")
     (tmp_path / "tables" / "b.parquet").unlink()
     assert changed_files(tmp_path) == ["tables/b.parquet", "verdict.json"]
+
+
+@pytest.mark.parametrize("name", ["verdict.json", "tables/a.parquet"])
+def test_a_file_of_a_sealed_result_is_refused_where_it_changed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "tables").mkdir()
+    (tmp_path / name).write_text("a")
+    refuse_damaged(tmp_path / name)  # before there is a seal
+    write_seal(tmp_path, [name])
+    refuse_damaged(tmp_path / name)
+    (tmp_path / name).write_text("b")
+    with pytest.raises(DamagedError, match=rf"{name} is damaged: it is not what {SEAL} says"):
+        refuse_damaged(tmp_path / name)
+    (tmp_path / "unsealed.json").write_text("a")
+    refuse_damaged(tmp_path / "unsealed.json")

@@ -392,9 +392,14 @@ def test_what_a_kill_leaves_before_the_settings_are_written_is_a_run_to_go_on_wi
     for name in (".stage.json.a1b2c3.part", ".config.yaml.d4e5f6.part"):
         (tmp_path / name).write_bytes(b"{")
     check_out_folder(tmp_path, {}, identity=[])
+    below = tmp_path / "full" / "checkpoints"  # of a training of several regimes
     with open_run(tmp_path, {"run": "a"}, identity=["run"]):
-        pass
+        below.mkdir(parents=True)
+        for name in (".a.safetensors.b.part", ".tmpA1b2C3"):
+            (below / name).touch()
     assert not [*tmp_path.glob(".*.part")]
+    with open_run(tmp_path, {"run": "a"}, identity=["run"]):
+        assert not [*below.iterdir()]
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / ".thesis.part").touch()

@@ -5,8 +5,9 @@ xargs -0 sha256sum | sha256sum``. Needs nothing but Python's own library: a gate
 is installed.
 
 A file that a run or a cache reads again has a record, ``NAME.checksum``, which is written before the file gets its name
-(`memorisk.runs.files.atomic_path`). A reader calls `is_intact` where the file can be made anew, and `refuse_damaged`
-where it cannot. Each process reads a file once for this, as long as its size and times stay the same.
+(`memorisk.runs.files.atomic_path`); files of a finished result have theirs together, in `SEAL`. A reader calls
+`is_intact` where the file can be made anew, and `refuse_damaged` where it cannot. Each process reads a file once for
+this, as long as its size and times stay the same.
 """
 
 import hashlib
@@ -85,6 +86,16 @@ def _is_as_recorded(path: Path) -> bool | None:
     return _line(_current_sha256(path), path.name) in lines
 
 
+def _sealed(path: Path) -> str | None:
+    """Return the SHA-256 of a file by the seal of its folder or of the folder above; None without."""
+    for folder, name in ((path.parent, path.name), (path.parent.parent, f"{path.parent.name}/{path.name}")):
+        try:
+            return sealed_files(folder).get(name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    return None
+
+
 def write_record(path: Path, *contents: Path) -> None:
     """Write the record of a file.
 
@@ -140,18 +151,25 @@ def _warn_once(name: str, _changed: int, _recorded: int) -> None:
 
 
 def refuse_damaged(path: str | Path, cure: str = "restore it, or begin in a new folder") -> None:
-    """Refuse a file that is not what its record says.
+    """Refuse a file that is not what its record says, or the seal of the result that it is part of.
 
     Args:
-        path: The file. One without a record, or absent, is left to its reader: it may come from elsewhere.
+        path: The file. One of which neither knows, or absent, is left to its reader: it may come from elsewhere.
         cure: What to do about it.
 
     Raises:
         DamagedError: Its content is another.
     """
-    file = Path(path)
-    if file.is_file() and _is_as_recorded(file) is False:
-        raise DamagedError(f"{one_line(file)} is damaged: it is not what {record_of(file).name} says: {cure}")
+    file, by = Path(path), ""
+    if not file.is_file():
+        return
+    recorded = _is_as_recorded(file)
+    if recorded is False:
+        by = record_of(file).name
+    elif recorded is None and _sealed(file) not in (None, _current_sha256(file)):
+        by = SEAL
+    if by:
+        raise DamagedError(f"{one_line(file)} is damaged: it is not what {by} says: {cure}")
 
 
 def checksum(path: str | Path) -> Checksum:

@@ -353,7 +353,7 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
             held.enter_context(folder_lock(out))
             _check(out, config, identity)
             for name in PARTIAL_NAMES:  # by a run that was killed
-                for left in (*out.glob(name), *out.glob(f"*/{name}")):
+                for left in out.rglob(name):
                     left.unlink(missing_ok=True)
             settings = name_origins(config)  # private copies of URLs by their URLs
             write_config(out, json_value(settings))

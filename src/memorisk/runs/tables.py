@@ -23,6 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_text
 from memorisk.runs.size_limits import EXPANSION, FREE_BYTES, check_table, check_unpacked
@@ -92,9 +93,11 @@ def open_columns(path: Path) -> pq.ParquetFile:
 
     Raises:
         InputError: The table has more columns or cells than its bytes can describe, or two columns of one name.
+        DamagedError: It is not what its record says.
         OSError: It cannot be opened.
         ValueError: It is no Parquet.
     """
+    refuse_damaged(path)
     schema = _checked_file(path).schema_arrow
     texts = [name for name in schema.names if pa.types.is_string(schema.field(name).type)
              or pa.types.is_large_string(schema.field(name).type)]  # fmt: skip

@@ -15,6 +15,7 @@ from memorisk.audits.classifier.evidence import SCORES
 from memorisk.audits.classifier.marks import FILE, MARKS, read_marks
 from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, probability
 from memorisk.report.result import from_storable
+from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table
 from memorisk.view.images import CLASSIFIED, RunImages
@@ -213,6 +214,7 @@ class ClassifierRun:
         path, columns = self.folder / SCORES, ["image", "label", "member", "loss"]
         if not path.is_file() or not images:
             return pd.DataFrame({name: [] for name in columns})
+        refuse_damaged(path)
         return pq.read_table(path, columns=columns, filters=[("image", "in", images)]).to_pandas()
 
     def _picture(self, image: str) -> Picture:

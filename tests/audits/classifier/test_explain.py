@@ -18,6 +18,7 @@ from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.images.store import ImageStore
 from memorisk.models.encoders.feature_sources import read_features
+from memorisk.runs.checksums import SEAL
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_array
 from memorisk.scores.atypicality import centroid_atypicality, pairwise_atypicality
@@ -101,7 +102,7 @@ def test_numbers_are_those_of_the_score_table_and_the_features(small_run, tmp_pa
         assert row["smallest_p"] == 0.01
         assert row["n"] == row["n_groups"] == len(table)  # the digits have no patients
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
-    assert entries(tmp_path / "out") == ["atypicality.parquet", "atypicality_summary.parquet", PAGE, SUMMARY]
+    assert entries(tmp_path / "out") == ["atypicality.parquet", "atypicality_summary.parquet", PAGE, SUMMARY, SEAL]
 
 
 def test_m_of_the_probes_comes_from_the_other_seeds(small_run):
@@ -141,7 +142,7 @@ def test_probes_ceiling_distances_and_page(run, tmp_path):
     assert "probes.parquet" in entries(tmp_path / "out")
     assert not [e for e in entries(tmp_path / "out") if e.startswith(".")]  # activations are personal data, too
     explain(run, out=tmp_path / "out", **QUICK)  # what is no longer asked for goes
-    assert entries(tmp_path / "out") == ["atypicality.parquet", "atypicality_summary.parquet", PAGE, SUMMARY]
+    assert entries(tmp_path / "out") == ["atypicality.parquet", "atypicality_summary.parquet", PAGE, SUMMARY, SEAL]
 
 
 @pytest.mark.parametrize("design", ["matched", "paper"])

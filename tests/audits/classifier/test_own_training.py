@@ -15,7 +15,9 @@ from memorisk.cli.main import main
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import file_fingerprint
+from memorisk.runs.user_functions import load_named
 from memorisk.training.classifiers.jobs import LOGITS
+from tests.commands import plain_images
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
@@ -312,3 +314,35 @@ def test_a_plan_says_when_the_duration_will_be_known(mine, capsys):
     assert later in printed
     assert "unknown steps" not in " ".join(printed.split())
     assert "unknown images" not in " ".join(printed.split())
+
+
+READING = (
+    "explain run --features before --out 1", "explain run --features features.npy --out 2",
+    "explain run --probes --out 3", "report run --redact", "compare run run", "statement run --out stated",
+    "release run weights.safetensors", "gate run --weights mine.py", "view run --port 65536",
+    "--config run/config.yaml audit classifier --dry-run",
+)  # fmt: skip
+"""Commands that read a finished run, and name no function."""
+
+
+def test_a_run_of_somebody_else_runs_no_code(mine, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    audit_classifier(plain_images(tmp_path / "set"), out="run", train=f"{mine}:train", **TINY)
+    n_images = len(pd.read_parquet("run/manifest.parquet"))
+    np.save("features.npy", np.random.default_rng(0).normal(size=(n_images, 4)))
+    module, ran = Path(f"{mine}.py"), tmp_path / "ran"
+    module.write_text(f"open({str(ran)!r}, 'w').close()\n{module.read_text()}")
+    monkeypatch.delitem(sys.modules, mine)
+    refusals = {}
+    for words in READING:
+        capsys.readouterr()
+        main(words.split())
+        refusals[words] = capsys.readouterr().err
+        assert not ran.exists(), words
+    for words in READING[:3:2]:  # look at networks, which only the function makes
+        assert refusals[words].count("\n") == 1
+        assert f"by the function {mine}:train" in refusals[words]
+        assert "use features of a named network or of a file" in refusals[words]
+    assert Path("2/explain.json").is_file()
+    load_named(f"{mine}:train", "--train", ".")
+    assert ran.exists()

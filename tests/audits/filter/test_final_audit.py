@@ -12,6 +12,7 @@ from PIL import Image
 from memorisk.audits.filter.final_audit import auditor_names
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.page import filter_page
+from memorisk.audits.filter.run import kept_sha256
 from memorisk.audits.filter.screening import open_detectors
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.statement import make_statement
@@ -142,6 +143,10 @@ def test_a_killed_audit_goes_on(honest: Result, place: Path, monkeypatch: pytest
     again = run(place, "killed", **HONEST)
     assert again.verdict | {"audited": None} == honest.verdict | {"audited": None}
     assert make_statement(place / "killed").verdict.status == "pass"
+    kept = place / "killed" / "filter.json"
+    kept.write_text(kept.read_text().replace(kept_sha256(place / "killed"), "0" * 64))  # which no verdict holds
+    with pytest.raises(InputError, match=r"filter\.json is damaged"):
+        make_statement(place / "killed")
 
 
 @pytest.mark.thorough

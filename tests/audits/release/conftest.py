@@ -23,6 +23,7 @@ from memorisk.models.released_weights import write_released
 from memorisk.report.statements.envelope import InTotoStatement
 from memorisk.report.statements.statement import content_sha256
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
+from memorisk.runs.files import write_json
 from tests.audits.made_evidence import twin_evidence
 from tests.audits.synthetic.making import parts
 
@@ -105,7 +106,7 @@ def rewritten(
     for name in ("filter.json", "synthesize.json", "verdict.json"):
         if (out / name).is_file():
             saved = json.loads((out / name).read_text()) | dict(verdict or {})
-            (out / name).write_text(json.dumps({k: v for k, v in saved.items() if k not in absent}))
+            write_json(out / name, {k: v for k, v in saved.items() if k not in absent}, recorded=name != "verdict.json")
     if change is not None:
         change(out)
     log = (out / "log.jsonl").read_text().splitlines()

@@ -14,6 +14,7 @@ from memorisk.report.statements.envelope import ResourceDescriptor
 from memorisk.report.statements.statement import content_sha256
 from memorisk.runs.checksums import list_folder
 from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_json
 from tests.audits.release.conftest import TRIED, restated, rewritten
 from tests.commands import answer, refusal
 
@@ -198,7 +199,7 @@ def test_a_promise_without_an_audit_is_tied_to_nothing(runs: Path, tmp_path: Pat
         for name in ("filter.json", "verdict.json", "summary.json"):
             saved = json.loads((folder / name).read_text())
             saved.get("numbers", saved)["audited"] = None
-            (folder / name).write_text(json.dumps(saved))
+            write_json(folder / name, saved, recorded=name == "filter.json")
 
     run = rewritten(runs / "runs/filter", tmp_path / "run", change=without_audit)
     (told,) = make_statement(run).audits

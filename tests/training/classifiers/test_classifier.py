@@ -74,6 +74,10 @@ def test_a_killed_private_training_keeps_its_noise_private_and_goes_on_with_it(
     file = tmp_path / "run" / "dp-full-8" / NOISE
     assert int(file.read_text()) == seen[0]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_text(f"1{file.read_text()}")
+    with pytest.raises(InputError, match="noise is damaged"):
+        train_classifier("digits", out=tmp_path / "run", **given)
+    file.write_text(str(seen[0]))
     monkeypatch.setattr(jobs, "fit_private", lambda *a, **s: (seen.append(s["noise_seed"]), honest(*a, **s))[1])
     train_classifier("digits", out=tmp_path / "run", **given)
     assert seen[1] == seen[0]

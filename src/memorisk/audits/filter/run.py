@@ -54,7 +54,7 @@ from memorisk.images.store_writer import manifest_sources, process_count
 from memorisk.report.numbers import INLINE
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.runs.checksums import files_below, listed_checksum
+from memorisk.runs.checksums import files_below, listed_checksum, remove_recorded
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run
@@ -344,7 +344,7 @@ def _write(
     progress: Progress,
 ) -> Result:
     """Write the kept set, its audit, tables and report, and last the file that says that all of it is there."""
-    (run / COMPLETION_FILE).unlink(missing_ok=True)
+    remove_recorded(run / COMPLETION_FILE)
     sets = evidence.sets
     written = _write_kept_set(run, evidence, options, names, progress)
     if evidence.decision.kept.any():
@@ -355,7 +355,7 @@ def _write(
     _write_manifest(run, evidence, result, names)
     pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
     write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
-    write_json(run / COMPLETION_FILE, result.verdict | {"kept": written})
+    write_json(run / COMPLETION_FILE, result.verdict | {"kept": written}, recorded=True)
     return result
 
 

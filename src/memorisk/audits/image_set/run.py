@@ -77,9 +77,9 @@ def check_set(
         else:  # the viewer shows no picture of a run under pseudonyms: what an earlier one listed goes as well
             remove_recorded(run / MANIFEST)
         folder = run.subfolder(TABLES)
-        write_table(folder / "sets.parquet", to_storable(sets, "sets"))
+        write_table(folder / "sets.parquet", to_storable(sets, "sets"), recorded=True)
         for name in FOUND:
-            write_table(folder / f"{name}.parquet", to_storable(getattr(found, name), name))
+            write_table(folder / f"{name}.parquet", to_storable(getattr(found, name), name), recorded=True)
         write_text(run / REPORT, page)
         write_json(run / SUMMARY, found.summary(), recorded=True)
         run.log("finished")

@@ -113,7 +113,7 @@ def _kind(folder: Path, config: Mapping[str, Any]) -> str:
     _require_file(folder, VERDICT, "")
     try:
         found = read_json(folder / VERDICT).get("audit")
-    except (ValueError, AttributeError):
+    except AttributeError:
         raise InputError(f"{name} holds a damaged {VERDICT}: {AGAIN}") from None
     if found == "classifier":
         return "classifier" if "images" in config else "losses"

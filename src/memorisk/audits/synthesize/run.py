@@ -297,7 +297,7 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
             result, evidence.ledger, real.filter, real.form, asked.generator, known, options, asked.device
         )
     write_text(run / REPORT, render_page(loop_page(result, pictures, redact=options.redact)))
-    write_json(run / COMPLETION_FILE, result.verdict | {"kept": kept})
+    write_json(run / COMPLETION_FILE, result.verdict | {"kept": kept}, recorded=True)
     _clear(run)
     return result
 

@@ -409,7 +409,7 @@ def evaluate_generator(cell: Cell, snapshot: Snapshot, detectors: Detectors, pro
     held = snapshot.held_out_loss
     arrays |= {"loss": np.array(snapshot.loss, dtype=float), "held_out_loss": np.array(nan if held is None else held)}
     if last and cell.options.quality_source != NO_QUALITY:
-        write_table(cell.quality_file(snapshot.step), quality(cell, drawn.images, detectors))
+        write_table(cell.quality_file(snapshot.step), quality(cell, drawn.images, detectors), recorded=True)
     write_result(cell.reading_file(snapshot.step), arrays)
 
 

@@ -23,7 +23,7 @@ from memorisk.images.manifest import require_labels
 from memorisk.images.splits import NOT_AUDITABLE, split_by_group
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec
-from memorisk.runs.checksums import move_recorded, refuse_damaged
+from memorisk.runs.checksums import move_recorded, refuse_damaged, remove_recorded
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import json_value, read_array, read_json, write_json, write_text
@@ -175,6 +175,7 @@ def _refuse_other(folder: Path, job: TrainJob) -> None:
 def _noise(out: Path) -> int:
     """The noise's seed of a killed training that is to go on, or a new one, from the system's entropy."""
     file = out / NOISE
+    refuse_damaged(file)
     return int(file.read_text()) if file.is_file() else secrets.randbits(128)
 
 
@@ -187,11 +188,10 @@ def _train(run: RunFolder, name: str, job: TrainJob, data: _Data, options: Train
     for inner in (LOGITS, WEIGHTS, CHECKPOINTS):
         (folder / inner).mkdir(mode=0o700, exist_ok=True)
     if job.secret_noise is not None and not job.done:
-        write_text(folder / NOISE, str(job.secret_noise))
-        (folder / NOISE).chmod(0o600)
+        write_text(folder / NOISE, str(job.secret_noise), recorded=True)
     log = run_training(job)
     run.log("trained", regime=name, **asdict(log))
-    (folder / NOISE).unlink(missing_ok=True)
+    remove_recorded(folder / NOISE)
     kept = folder / WEIGHTS / f"{job.key}.safetensors"
     if kept.is_file():
         move_recorded(kept, folder / WEIGHTS_FILE)

@@ -19,6 +19,7 @@ from memorisk.audits.rendering import page_of
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.models.encoders.feature_sources import is_feature_file, read_features
 from memorisk.report.page import render_page
+from memorisk.runs.checksums import SEAL, write_seal
 from memorisk.runs.environment import check_device, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import PARTIAL_NAMES, write_json, write_table, write_text
@@ -45,7 +46,8 @@ def write_explanation(found: Explanation, folder: Path) -> None:
     """
     check_folder(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (folder / SUMMARY).unlink(missing_ok=True)
+    for name in (SEAL, SUMMARY):
+        (folder / name).unlink(missing_ok=True)
     frames = {"atypicality": found.atypicality, "atypicality_summary": found.associations}
     if found.layers is not None:
         frames |= {"probes": found.layers.probes, "distances": found.layers.distances}
@@ -56,6 +58,7 @@ def write_explanation(found: Explanation, folder: Path) -> None:
             (folder / f"{name}.parquet").unlink(missing_ok=True)
     write_text(folder / PAGE, render_page(page_of("explanation")(found)))
     write_json(folder / SUMMARY, found.as_json())
+    write_seal(folder, [SUMMARY, *(f"{name}.parquet" for name in TABLES if name in frames)])
 
 
 def check_folder(folder: Path) -> None:
@@ -64,7 +67,7 @@ def check_folder(folder: Path) -> None:
     Raises:
         InputError: It is such a folder.
     """
-    ours = {SUMMARY, PAGE, *(f"{name}.parquet" for name in TABLES)}
+    ours = {SEAL, SUMMARY, PAGE, *(f"{name}.parquet" for name in TABLES)}
     if folder.is_dir():
         left = {p for pattern in PARTIAL_NAMES for p in folder.glob(pattern)} | set(folder.glob(".activations.*"))
         if any(p.name not in ours and p not in left for p in folder.iterdir()):

@@ -100,8 +100,9 @@ def audit_defences(
             results[name] = result
         results = _merge_earlier_regimes(folder, results)
         found = DefenceResult(defence_table(folder, results), results, next(iter(results)))
-        write_table(run.path / TABLE, found.table)
-        write_json(run.path / SUMMARY, {"regimes": found.table.to_dict("records"), "reference": found.reference})
+        write_table(run.path / TABLE, found.table, recorded=True)
+        summary = {"regimes": found.table.to_dict("records"), "reference": found.reference}
+        write_json(run.path / SUMMARY, summary, recorded=True)
         write_text(run.path / REPORT, render("defences", found))
     return found
 

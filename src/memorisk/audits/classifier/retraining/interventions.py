@@ -39,7 +39,7 @@ from memorisk.images.alterations.interventions import Intervention, find_interve
 from memorisk.images.store import ImageStore
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
-from memorisk.runs.files import PARTIAL_NAMES, fingerprint, read_array
+from memorisk.runs.files import fingerprint, read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress
 from memorisk.training.classifiers.jobs import TrainJob
@@ -211,10 +211,8 @@ def run_intervention(
 
 
 def forget_images(run: RunFolder, *, keep: Path | None = None) -> None:
-    """Remove what a killed run left half written, and changed images of an intervention that is no longer asked for."""
-    inner = run / FOLDER
-    left = [path for name in PARTIAL_NAMES for path in inner.rglob(name)]
-    for path in (*left, *inner.glob(f"*/{IMAGES}")):
+    """Remove changed images of an intervention that is no longer asked for."""
+    for path in (run / FOLDER).glob(f"*/{IMAGES}"):
         if path != keep:
             remove_recorded(path)
 
