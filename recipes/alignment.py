@@ -22,9 +22,9 @@ from PIL import Image
 from scipy import ndimage
 
 from memorisk.audits.generated.distances import CANDIDATES
-from memorisk.audits.synthetic.second_look import MOST_IMAGES, REFINED, KeptDetails, lay_on_nearest
+from memorisk.audits.synthetic.second_look import MOST_IMAGES, REFINED, KeptDetails, largest_strengths, lay_on_nearest
 from memorisk.images.alterations.plants import PLANT_KINDS, _cast, _sampled, plant_copy
-from memorisk.images.copies.alignment import Alignment, copy_details
+from memorisk.images.copies.alignment import WINDOWS, Alignment, copy_details
 from memorisk.images.readers.registry import read_image
 from memorisk.models.copy_detectors import Detector, load_detector
 from memorisk.scores.distances import FittedMeasure, fit_measure, nearest
@@ -55,6 +55,8 @@ MORE = {
     "turned": "by a quarter turn",
     "blurred": "a Gaussian of 2 % of the side",
 }
+Laid = list[tuple[int, Alignment]]
+"""Rows of sources and alignments."""
 Truth = np.ndarray | None
 """[3, 3] from the copy's pixels to the source's."""
 
@@ -155,20 +157,19 @@ class Sources:
         """[n, CANDIDATES] rows of the nearest."""
         return nearest(vectors, self.vectors, self.measure, CANDIDATES).indices
 
-    def best(self, images: np.ndarray, vectors: np.ndarray) -> list[tuple[int, Alignment | None, np.ndarray, float]]:
-        """Row of the most similar source of each image (-1 without details), its alignment, all rows, and seconds."""
-        found = []
+    def best(self, images: np.ndarray, vectors: np.ndarray) -> list[tuple[Laid, np.ndarray, float]]:
+        """Alignments of each image, the most similar first, all rows, and seconds."""
+        looked = []
         for image, rows in zip(images, self.near(vectors), strict=True):
             started = perf_counter()
             aligned = lay_on_nearest(copy_details(image), rows.tolist(), self.details)
-            taken = perf_counter() - started
-            found.append((*(aligned[0] if aligned else (-1, None)), rows, taken))
-        return found
+            looked.append((aligned, rows, perf_counter() - started))
+        return looked
 
 
-def similarities(found: list[tuple[int, Alignment | None, np.ndarray, float]]) -> np.ndarray:
-    """[n], 0 where there are no details."""
-    return np.array([0.0 if how is None else how.similarity for _, how, _, _ in found])
+def strengths(looked: list[tuple[Laid, np.ndarray, float]]) -> np.ndarray:
+    """[n, W] largest ones of each image."""
+    return np.array([largest_strengths(aligned) for aligned, _, _ in looked])
 
 
 def count(images: np.ndarray, who: np.ndarray, side: int, detector: Detector) -> Counts:
@@ -187,9 +188,9 @@ def count(images: np.ndarray, who: np.ndarray, side: int, detector: Detector) ->
         for name, change in GENERATORS.items():
             made = np.stack([change(image, rng) for image in images[new]])
             theirs = detector.embed(made)
-            cut = alignment_cut(similarities(null), similarities(unseen.best(made, theirs)), LOOKED)
+            cut = alignment_cut(strengths(null), strengths(unseen.best(made, theirs)), LOOKED)
             found.cuts.setdefault(name, []).append(cut)
-            said = cut.confirmed(similarities(known.best(made, theirs)))
+            said = cut.confirmed(strengths(known.best(made, theirs)))
             found.false.setdefault(name, []).extend(said.tolist())
         _count_copies(found, images, (train, new), found.cuts[AS_THEY_ARE][-1], known, detector, rng, side)
     return found
@@ -212,13 +213,14 @@ def _count_copies(
         kept = [(source, *one) for source, one in made if one is not None]
         pixels = np.stack([image for _, image, _ in kept])
         looked = known.best(pixels, detector.embed(pixels))
-        for (source, _, truth), (row, how, near, _) in zip(kept, looked, strict=True):
+        for (source, _, truth), (aligned, near, _) in zip(kept, looked, strict=True):
+            confirmed = [(row, how) for row, how in aligned if cut.confirmed(how.strengths)]
+            row, how = confirmed[0] if confirmed else (-1, None)
             same = [r for r in near.tolist() if np.array_equal(known.images[r], known.images[source])]
-            beyond = how is not None and bool(cut.confirmed(how.similarity))
-            right = beyond and row in same
+            right = row in same
             found.listed.setdefault(kind, []).append(bool(same))
             found.confirmed.setdefault(kind, []).append(right)
-            found.wrong[kind] = found.wrong.get(kind, 0) + int(beyond and not right)
+            found.wrong[kind] = found.wrong.get(kind, 0) + int(how is not None and not right)
             if right and how is not None and truth is not None:
                 found.errors.setdefault(kind, []).append(corner_error(how.matrix, truth, side))
 
@@ -243,8 +245,9 @@ def report(data: Path) -> str:
         "# The second look", "", f"`python recipes/alignment.py DATA`. {str(__doc__).splitlines()[0]}", "",
         f"Half of the people are training people, a quarter each held out and new (at most {MOST_IMAGES} of each, one "
         f"image each), one split. Every image is laid on its {CANDIDATES} nearest training images by `default`, and "
-        f"the {REFINED} that it lies on best are refined. The cut lets expect fewer than 0.01 of {LOOKED:,} images of "
-        "new people. Intervals are of 95 % (Clopper-Pearson).", "",
+        f"the {REFINED} that it lies on best, and the {REFINED} that it lies on best unmoved, are refined. *Cut*: "
+        f"correlation of details in windows of {', '.join(f'{w:.0%}' for w in WINDOWS)} of the side. Fewer than 0.01 "
+        f"of {LOOKED:,} images of new people are expected beyond it. Intervals are of 95 % (Clopper-Pearson).", "",
         "## People who had no part in the cut", "",
         f"| set | side | held out | {' | '.join(f'{name}: cut, confirmed' for name in GENERATORS)} | ms an image |",
         "|---|--:|--:|" + "--:|" * (len(GENERATORS) + 1),
@@ -253,8 +256,7 @@ def report(data: Path) -> str:
         cells = []
         for kind in GENERATORS:
             cuts = ", ".join(
-                ("none" if cut.similarity is None else f"{cut.similarity:.3f}")
-                + f" ({cut.apart} apart)" * bool(cut.apart)
+                "/".join(f"{r:.3f}" for r in np.tanh(cut.values / WINDOWS)) + f" ({cut.apart} apart)" * bool(cut.apart)
                 for cut in one.cuts[kind]
             )
             cells.append(f"{cuts}; {share(one.false[kind])}")

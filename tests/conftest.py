@@ -31,12 +31,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _looked_at_nothing(evidence: Any, *_: Any) -> Any:
     """Second look at no image; it has a threshold, so that it is no doubt."""
     from memorisk.audits.synthetic.second_look import SecondLook
+    from memorisk.images.copies.alignment import WINDOWS
     from memorisk.statistics.copies.alignments import alignment_cut
 
     if evidence.sets.held is None:
         return None
-    similarity = np.linspace(0, 0.5, 100)
-    cut, nothing = alignment_cut(similarity, similarity, trials=1), similarity[:0]
+    strengths = np.outer(np.linspace(0, 0.5, 100), WINDOWS)
+    cut, nothing = alignment_cut(strengths, strengths, trials=1), strengths[:0]
     return SecondLook(cut, nothing, nothing, (), 0, 0, np.zeros(evidence.plants.n, bool), {})
 
 

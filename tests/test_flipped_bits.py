@@ -156,8 +156,8 @@ def kept_second_look(folder: Path) -> Use:
     stores = {name: store_of(images, folder.parent, name) for name, images in named.items()}
     sets = Sets(**stores, shared_images=0, shared_patients=0, shared_hashes=frozenset(), notes=())
 
-    def laid(similarity: float) -> list[tuple[int, Alignment]]:
-        return [(0, Alignment(np.eye(3)[:2], 0.5, similarity, 0.25, (8, 8), (8, 8)))]
+    def laid(strength: float) -> list[tuple[int, Alignment]]:
+        return [(0, Alignment(np.eye(3)[:2], 0.5, (strength,), 0.25, (8, 8), (8, 8)))]
 
     folder.mkdir()
     with suppress(KeyboardInterrupt), kept_alignments(folder / ALIGNMENTS, sets) as kept:

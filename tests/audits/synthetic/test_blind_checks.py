@@ -138,7 +138,7 @@ def findings(*cuts: Any, dismissed: int = 0, p: float = math.nan, one_each: bool
 
 def test_each_check_that_could_not_look_is_listed_by_its_reason() -> None:
     some, few, equal = (tail_cut(values, 300) for values in (np.arange(100.0), np.arange(5.0), np.zeros(100)))
-    looked: Any = SimpleNamespace(cut=SimpleNamespace(similarity=0.9))
+    looked: Any = SimpleNamespace(looked=True)
 
     def listed(found: Any = None, images: Any = None, pairs: tuple[Any, ...] = (), look: Any = looked) -> list[str]:
         checks = blind_checks(images or images_of(), found or findings((some, some)), pairs, look)
@@ -152,7 +152,7 @@ def test_each_check_that_could_not_look_is_listed_by_its_reason() -> None:
     assert listed(findings((few, few))) == ["few-held-out"]
     assert listed(images=images_of(None)) == ["no-near-threshold"]
     assert listed(images=images_of(0.9, 7)) == ["near-pairs-left"]
-    assert listed(look=None) == ["no-alignment-cut"]
+    assert listed(look=None) == listed(look=SimpleNamespace(looked=False)) == ["no-alignment-cut"]
     assert listed(findings((some, some), unlike=None)) == ["no-random-split"]
     assert listed(findings((some, some), dismissed=3, p=0.6)) == []
     assert listed(findings((some, some), dismissed=3)) == ["dismissals-not-compared"]

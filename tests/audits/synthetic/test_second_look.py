@@ -15,7 +15,7 @@ from memorisk.audits.synthetic.findings import compute_findings, with_alignments
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.pictures import pair_pictures
-from memorisk.audits.synthetic.result import AlignedPairs, SyntheticSummary
+from memorisk.audits.synthetic.result import AlignedPairs, SyntheticSummary, WindowCut
 from memorisk.audits.synthetic.run import gather_evidence
 from memorisk.audits.synthetic.second_look import look_again
 from memorisk.audits.synthetic.verdict import synthetic_verdict
@@ -173,8 +173,8 @@ def test_confirmed_pairs_keep_a_pass_away_and_fail_no_set(evidence) -> None:
     result = analyse_synthetic(evidence, OPTIONS, Pseudonyms.from_options(OPTIONS))
     numbers = from_json(SyntheticSummary, result.summary).numbers
     aligned = AlignedPairs(
-        n_images=3, n_pairs=1, n_confirmed_images=1, n_confirmed_patients=1, threshold=0.4, expected=0.01,
-        n_null_people=40, n_apart=0, n_control_images=50, n_control_beyond=0, plants={},
+        n_images=3, n_pairs=1, n_confirmed_images=1, n_confirmed_patients=1, windows=(WindowCut(1.0, 0.4),),
+        expected=0.01, n_null_people=40, n_apart=0, n_control_images=50, n_control_beyond=0, plants={},
     )  # fmt: skip
     before = synthetic_verdict(replace(numbers, aligned=None), OPTIONS)
     for one, words in (

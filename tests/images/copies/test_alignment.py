@@ -160,17 +160,18 @@ def test_the_fast_similarity_is_that_of_its_definition():
 
     copy, source = (alignment._details(picture(seed, 40, 64))[0] for seed in (10, 11))
     pose = np.array([[0.9, -0.1, 4.0], [0.12, 0.95, -3.0], [0, 0, 1]])
-    fast, _, overlap = alignment._similarity(copy, source, pose)
+    fast = alignment._overlay(copy, source, pose)
     import cv2
 
     how = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     laid = cv2.warpAffine(source.fine, pose[:2], (64, 64), flags=how).astype(float)
     both = (cv2.warpAffine(source.inside.astype(np.float32), pose[:2], (64, 64), flags=how) > 0.5) & copy.inside
-    assert overlap == pytest.approx(both.sum() / copy.inside.sum())
+    assert fast.overlap == pytest.approx(both.sum() / copy.inside.sum())
     one, other = copy.fine * both, laid * both
-    noise = [0.02 * (values**2).sum() / both.sum() for values in (one, other)]
-    best = -np.inf
-    for side in (64, 48, 32):
+    noise = [0.001 * (values**2).sum() / both.sum() for values in (one, other)]
+    assert len(fast.strengths) == len(alignment.WINDOWS)
+    for strength, share in zip(fast.strengths, alignment.WINDOWS, strict=True):
+        side, best = round(share * 64), -np.inf
         for y in range(0, 65 - side, 2):
             for x in range(0, 65 - side, 2):
                 at = np.s_[y : y + side, x : x + side]
@@ -179,4 +180,13 @@ def test_the_fast_similarity_is_that_of_its_definition():
                     squares = ((one[at] ** 2).sum() + noise[0] * n) * ((other[at] ** 2).sum() + noise[1] * n)
                     r = (one[at] * other[at]).sum() / np.sqrt(squares)
                     best = max(best, np.sqrt(n / copy.inside.sum()) * np.arctanh(r))
-    assert fast == pytest.approx(best, rel=1e-6)  # details are float32
+        assert strength == pytest.approx(best, rel=1e-6)  # details are float32
+
+
+def test_a_region_at_its_own_place_is_found_though_the_rest_lies_better_elsewhere():
+    image, other = picture(12), picture(13)
+    moved = np.roll(image, 20, axis=1)
+    made = moved.copy()
+    made[20:52, 4:36] = image[20:52, 4:36]  # a quarter of the area; more of the rest lies on the image moved
+    alignments = [align(one, image) for one in (made, other)]
+    assert alignments[0].strengths[-2] > 2 * alignments[1].strengths[-2]

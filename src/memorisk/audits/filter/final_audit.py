@@ -163,7 +163,7 @@ def summarise_audit(result: Result, sha256: str) -> FinalAudit:
         id_doubt_codes=numbers.reading.ids.id_doubt_codes,
         n_listed_patients=None if listing is None else listing.n_listed_patients,
         n_singled_images=None if listing is None else listing.n_singled_images,
-        n_confirmed_images=None if aligned is None or aligned.threshold is None else aligned.n_confirmed_images,
+        n_confirmed_images=None if aligned is None or aligned.blind else aligned.n_confirmed_images,
         n_certain_patients=numbers.pixels.n_certain_patients,
         certain=bool(numbers.pixels.n_certain),
         folder=AUDIT,

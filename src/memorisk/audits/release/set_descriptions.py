@@ -131,7 +131,7 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
     train, generated, listing, pixels = n.sets.n_train_patients, n.sets.n_synthetic_images, n.listing, n.pixels
     held = None if n.sets.held is None else n.sets.held.n_held_patients
     aligned, fewest = n.aligned, n.power.fewest_copied_patients
-    aligned = None if aligned is None or aligned.threshold is None else aligned
+    aligned = None if aligned is None or aligned.blind else aligned
     listed = singled = shortest = ahead = p_ahead = None
     if listing is not None:
         listed = listing.n_listed_patients if listing.n_listed_at_verdict is None else listing.n_listed_at_verdict

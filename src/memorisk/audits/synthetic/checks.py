@@ -32,7 +32,7 @@ def blind_checks(
     return (
         *_singled_out(found),
         *_near_copies(evidence),
-        *([] if look is not None and look.cut.similarity is not None else [_blind(SECOND_LOOK, "no-alignment-cut")]),
+        *([] if look is not None and look.looked else [_blind(SECOND_LOOK, "no-alignment-cut")]),
         *([] if found.unlike is not None else [_blind(RANDOM_SPLIT, "no-random-split")]),
         *_pairs(paired),
         *_dismissals(found),

@@ -26,7 +26,7 @@ ALIGNMENTS = "second-look.json"
 """The file, while the audit is going on."""
 SAVED_EVERY = 10.0
 """Seconds between two writes of it: what a kill costs at most."""
-_FORMAT = 1
+_FORMAT = 2
 
 Laid = list[tuple[int, Alignment]]
 """Rows and alignments, the most similar first."""
@@ -94,15 +94,14 @@ def kept_alignments(path: Path, sets: Sets) -> Iterator[KeptAlignments]:
 
 def _written(how: Alignment) -> list[Any]:
     """Numbers of an alignment as JSON holds them: to the last bit."""
-    return [
-        how.matrix.tolist(), how.overlap, how.similarity, how.agreeing, list(how.copy_shape), list(how.source_shape)
-    ]  # fmt: skip
+    shapes = list(how.copy_shape), list(how.source_shape)
+    return [how.matrix.tolist(), how.overlap, list(how.strengths), how.agreeing, *shapes]
 
 
 def _read(numbers: list[Any]) -> Alignment:
     """The alignment of these numbers."""
-    matrix, overlap, similarity, agreeing, copy, source = numbers
+    matrix, overlap, strengths, agreeing, copy, source = numbers
     placed = np.array(matrix, dtype=np.float64)
     (rows, columns), (height, width) = copy, source
     shapes = (int(rows), int(columns)), (int(height), int(width))
-    return Alignment(placed, float(overlap), float(similarity), float(agreeing), *shapes)
+    return Alignment(placed, float(overlap), tuple(map(float, strengths)), float(agreeing), *shapes)

@@ -175,7 +175,7 @@ def _confirmed(n: SyntheticNumbers) -> list[Fact]:
     """Count the images that the second look confirms."""
     if n.aligned is None:
         return []
-    if n.aligned.threshold is None:
+    if n.aligned.blind:
         return [Fact("Confirmed by alignment", count(None))]
     looked = f"of {count(n.aligned.n_images)} looked at"
     if n.aligned.confirms_no_plant:

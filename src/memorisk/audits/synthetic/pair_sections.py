@@ -9,7 +9,7 @@ import scipy
 from memorisk.audits.generated.review import CONFIRM, DISMISS
 from memorisk.audits.generated.terms import Terms, share
 from memorisk.audits.synthetic import wording
-from memorisk.audits.synthetic.result import DetectorSummary, Paired, SyntheticNumbers
+from memorisk.audits.synthetic.result import DetectorSummary, Paired, SyntheticNumbers, WindowCut
 from memorisk.audits.synthetic.wording import TWO_IDENTITIES
 from memorisk.report.blocks import (
     Block,
@@ -28,7 +28,7 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, percent, rows
 from memorisk.report.figures.histograms import logit_plot
 from memorisk.report.result import Result
-from memorisk.runs.errors import plural
+from memorisk.runs.errors import listed, plural
 
 MANY = 0.001
 """Share of the pairs of two patients above which an image and itself do not stand out."""
@@ -205,6 +205,13 @@ def _judged(table: pd.DataFrame, title: str, terms: Terms, redact: bool) -> list
                            visible_rows=10)]  # fmt: skip
 
 
+def _window_cuts(windows: Sequence[WindowCut]) -> str:
+    """Say from which correlation on a pair is confirmed, in windows of each size in which one can be."""
+    reached = [window for window in windows if window.correlation is not None]
+    cuts = [f"{window.correlation:.3f} in windows of {window.share:.0%} of either side" for window in reached]
+    return f"The details must correlate by {listed(cuts, len(cuts))}"
+
+
 def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: Sequence[Block]) -> list[Block]:
     """Lay out the second look: what was confirmed, by which transform, and what it confirms of planted copies.
 
@@ -218,11 +225,11 @@ def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: 
     if aligned is None:
         return [Paragraph("Nothing was laid on one another: that takes held-out images and a detector of images.")]
     text = terms.fill(wording.ALIGNED, expected=f"{aligned.expected:g}", n=count(n.sets.n_synthetic_images))
-    if aligned.threshold is None:
+    if aligned.blind:
         text += " " + terms.fill(wording.NO_ALIGNMENT_CUT)
     else:
         text += (
-            f" That is a similarity of {aligned.threshold:.3f}, from {count(aligned.n_null_people)} held-out "
+            f" {_window_cuts(aligned.windows)}, from {count(aligned.n_null_people)} held-out "
             f"{terms.units} and {count(aligned.n_control_images)} synthetic images. {count(aligned.n_pairs)} pairs of "
             f"{count(aligned.n_images)} images that were looked at are confirmed; {count(aligned.n_control_beyond)} "
             "synthetic images lie as well on a held-out image."

@@ -211,6 +211,16 @@ class Paired:
     rates: tuple[DetectorRate, ...]
 
 
+@dataclass(frozen=True)
+class WindowCut:
+    """From which correlation of details on a pair is confirmed by the second look, in windows of one size."""
+
+    share: float
+    """Side of the windows, as a share of the image's."""
+    correlation: float | None
+    """Correlation; None where no correlation is large enough, or too few images tell what chance makes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlignedPairs:
     """The second look: pairs laid on one another (`audits.synthetic.second_look`)."""
@@ -223,8 +233,8 @@ class AlignedPairs:
     """Confirmed pairs."""
     n_confirmed_images: int
     n_confirmed_patients: int
-    threshold: float | None
-    """Similarity from which on a pair is confirmed; None where too few images tell what chance makes."""
+    windows: tuple[WindowCut, ...]
+    """Correlations from which on a pair is confirmed."""
     expected: float
     """Synthetic images of the whole set expected beyond it if nobody was copied."""
     n_null_people: int
@@ -236,6 +246,11 @@ class AlignedPairs:
     """Of these, as similar as a confirmed pair."""
     plants: Mapping[str, Proportion]
     """Planted copies that are confirmed with the right patient, by kind."""
+
+    @property
+    def blind(self) -> bool:
+        """Say whether no pair could be confirmed, in windows of any size."""
+        return all(window.correlation is None for window in self.windows)
 
     @property
     def confirms_no_plant(self) -> bool:

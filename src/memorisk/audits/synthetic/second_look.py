@@ -1,21 +1,22 @@
 """The second look: synthetic images are laid on training images, and what lies there is compared.
 
 Looked at are synthetic images of pairs that ask for it (`flags.flag_pairs`), then those nearest to a training image, up
-to `MOST_IMAGES`. Each is laid on its flagged training images, and on the `REFINED` of its `CANDIDATES` nearest by each
-detector on which it lies best before the alignment is refined. A pair is confirmed beyond the cut of
-`statistics.copies.alignments`: fewer than `EXPECTED_PAIRS` synthetic images of the whole set are expected there if
-nobody was copied.
+to `MOST_IMAGES`. Each is laid on its flagged training images and on its `CANDIDATES` nearest by each detector. The
+alignment is refined for flagged images, for the `REFINED` on which the image lies best in any position, and for the
+`REFINED` on which it lies best unmoved. A pair is confirmed beyond a cut of `statistics.copies.alignments`, in windows of
+any size: fewer than `EXPECTED_PAIRS` synthetic images of the whole set are expected there if no one was copied.
 
 The null has two parts of up to `MOST_IMAGES` images each: one image of each held-out person, laid on its nearest
 training images, is how alike two people are; random synthetic images, laid on their nearest *held-out* images, are how
-alike this generator's images (smooth, of few kinds) are to people whom it never saw. Images beyond the cut in the
-second part are told beside the confirmed pairs. Confirmed pairs are a doubt and fail no set.
+alike this generator's images (smooth, of few kinds) are to people whom it never saw. The report shows how many images
+of the second part are beyond a cut. Confirmed pairs are a doubt and fail no set.
 
 Planted copies are looked at likewise. One that is confirmed with the right person, and that would have been looked at,
 counts as noticed: a copy like it would have kept a pass away. Nothing is looked at without held-out images. Pairs that
 a person dismissed are not looked at.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,14 +27,20 @@ from memorisk.audits.generated.distances import Candidates
 from memorisk.audits.generated.evidence import SyntheticEvidence
 from memorisk.audits.synthetic.findings import Findings
 from memorisk.audits.synthetic.kept_alignments import KeptAlignments
+from memorisk.audits.synthetic.result import WindowCut
 from memorisk.images.copies.alignment import (
+    LARGEST_CORRELATION,
+    WINDOWS,
     Alignment,
     CopyDetails,
+    Pose,
     SourceDetails,
+    best_alignment,
     copy_details,
     find_pose,
     refine,
     source_details,
+    unmoved_pose,
 )
 from memorisk.images.pixels import hash_pixels
 from memorisk.runs.workload import Progress, no_progress
@@ -44,8 +51,8 @@ from memorisk.statistics.intervals import Proportion
 
 MOST_IMAGES = 200
 """Synthetic images that are looked at, and images of either part of the null: the cost does not grow with the set."""
-REFINED = 2
-"""Candidates whose alignment is refined, which costs more than finding a pose."""
+REFINED = 4
+"""Candidates whose alignment is refined from each kind of start, which costs more than finding a pose."""
 _MOST_FLAGGED = 3  # flagged training images of one synthetic image
 _KEPT = 1024  # details kept in memory: 50 MB at most
 
@@ -61,7 +68,7 @@ class AlignedPair:
     train: int
     alignment: Alignment
     confirmed: bool
-    """Whether its similarity is beyond the cut."""
+    """Whether its strength in windows of some size is beyond the cut."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +76,11 @@ class SecondLook:
     """What the second look says."""
 
     cut: AlignmentCut
-    """From the null: both parts, and the second alone."""
+    """Cuts from the null: both parts, and the second alone."""
     null: np.ndarray
-    """[people] similarity of one image of each held-out person with its most similar candidate."""
+    """[people, W] largest strengths of one image of each held-out person with its candidates."""
     control: np.ndarray
-    """[images] of random synthetic images with their most similar held-out candidates."""
+    """[images, W] largest strengths of random synthetic images with their held-out candidates."""
     pairs: tuple[AlignedPair, ...]
     """One of each image that was looked at and has details; all confirmed ones, the most similar first."""
     n_images: int
@@ -84,6 +91,18 @@ class SecondLook:
     """[P] whether a planted copy would have been looked at, and is confirmed with the right person."""
     kinds: dict[str, Proportion]
     """Of all plants of each kind, over sources; empty without plants."""
+
+    @property
+    def windows(self) -> tuple[WindowCut, ...]:
+        """Return for each size of windows the correlation of details from which on a pair is confirmed."""
+        most = math.atanh(LARGEST_CORRELATION)
+        reached = [(share, strength / share) for share, strength in zip(WINDOWS, self.cut.values, strict=True)]
+        return tuple(WindowCut(share, math.tanh(z) if z < most else None) for share, z in reached)
+
+    @property
+    def looked(self) -> bool:
+        """Return whether a pair could be confirmed, in windows of some size."""
+        return any(window.correlation is not None for window in self.windows)
 
     @property
     def n_control_beyond(self) -> int:
@@ -144,8 +163,8 @@ def look_again(
         progress("laying pairs on one another", number, len(looked))
         near = [row for row in _union(each.synthetic[made] for each in candidates) if (made, row) not in dismissed]
         aligned = kept(("pairs", made, near, flags), partial(_lay, made_images[made], near, train, flags))
-        beyond = [pair for pair in aligned if cut.confirmed(pair[1].similarity)] or aligned[:1]
-        pairs += [AlignedPair(made, row, how, bool(cut.confirmed(how.similarity))) for row, how in beyond]
+        beyond = [pair for pair in aligned if cut.confirmed(pair[1].strengths)] or aligned[:1]
+        pairs += [AlignedPair(made, row, how, bool(cut.confirmed(how.strengths))) for row, how in beyond]
     pairs.sort(key=lambda pair: (-pair.alignment.similarity, pair.synthetic, pair.train))
     near = _as_near(evidence, MOST_IMAGES - min(len(asked), MOST_IMAGES))
     plants, kinds = _plants(evidence, found, candidates, train, cut, near, seed, progress, kept)
@@ -195,20 +214,31 @@ def lay_on_nearest(
 
     Args:
         copy: Of the image that may be a copy.
-        near: Rows of its nearest images, of which the `REFINED` with the best pose are refined.
+        near: Rows of its nearest images, of which the `REFINED` are refined that lie best in any pose, and the
+            `REFINED` that lie best unmoved.
         details: Of the images that the rows count.
         flagged: Rows of images that are refined whatever their pose.
 
     Returns:
         Rows and alignments, the most similar first.
     """
-    poses = {row: find_pose(copy, details(row)) for row in dict.fromkeys([*flagged, *near])}
-    found = {row: pose for row, pose in poses.items() if pose is not None}
-    best = sorted((row for row in near if row in found), key=lambda row: (-found[row].correlation, row))[:REFINED]
-    tried = ((row, refine(copy, details(row), found[row])) for row in {*best, *flagged} if row in found)
-    return sorted(
-        ((row, how) for row, how in tried if how is not None), key=lambda pair: (-pair[1].similarity, pair[0])
-    )
+    rows = dict.fromkeys([*flagged, *near])
+    tried: list[tuple[int, Pose]] = []
+    for start in (find_pose, unmoved_pose):
+        poses = {row: pose for row in rows if (pose := start(copy, details(row))) is not None}
+        best = sorted((row for row in near if row in poses), key=lambda row: (-poses[row].agreement, row))[:REFINED]
+        tried += [(row, poses[row]) for row in dict.fromkeys([*flagged, *best]) if row in poses]
+    laid: dict[int, Alignment] = {}
+    for row, pose in tried:
+        best_of_row = best_alignment((laid.get(row), refine(copy, details(row), pose)))
+        if best_of_row is not None:
+            laid[row] = best_of_row
+    return sorted(laid.items(), key=lambda pair: (-pair[1].similarity, pair[0]))
+
+
+def largest_strengths(aligned: Sequence[tuple[int, Alignment]]) -> np.ndarray:
+    """[W] largest strengths over the alignments of one image, in windows of each size; 0 where there are none."""
+    return np.max([how.strengths for _, how in aligned] or [np.zeros(len(WINDOWS))], axis=0)
 
 
 def _lay(
@@ -227,13 +257,13 @@ def _largest(
     kept: KeptAlignments,
     what: str,
 ) -> np.ndarray:
-    """[n] largest similarity of each of some images with its candidates; 0 where there are no details."""
-    largest = np.zeros(len(rows))
+    """[n, W] largest strengths of each of some images with its candidates; 0 where there are no details."""
+    largest = np.zeros((len(rows), len(WINDOWS)))
     for number, row in enumerate(rows.tolist()):
         progress(f"laying {what} on their nearest", number, len(rows))
         near = _union(each[row] for each in few)
         aligned = kept((what, row, near), partial(_lay, images[row], near, details))
-        largest[number] = aligned[0][1].similarity if aligned else 0.0
+        largest[number] = largest_strengths(aligned)
     return largest
 
 
@@ -251,14 +281,14 @@ def _plants(
     """[P] which of the plants that would be looked at are confirmed with the right person."""
     plants = evidence.plants
     confirmed = np.zeros(plants.n, bool)
-    if not plants.n or cut.similarity is None:
+    if not plants.n:
         return confirmed, {}
     for number, at in enumerate(np.flatnonzero(looked).tolist()):
         progress("laying planted copies on their candidates", number, int(looked.sum()))
         near = _union(each.plants[at] for each in candidates)
         copy = plants.pixels[at]
         aligned = kept(("planted copies", hash_pixels(copy), near), partial(_lay, copy, near, train))
-        whose = found.patients[[row for row, how in aligned if cut.confirmed(how.similarity)]]
+        whose = found.patients[[row for row, how in aligned if cut.confirmed(how.strengths)]]
         confirmed[at] = found.patients[plants.source[at]] in whose
     power = plant_power(confirmed, found.patients[plants.source], kinds=plants.kind.tolist(), seed=seed)
     return confirmed, dict(power.kinds)

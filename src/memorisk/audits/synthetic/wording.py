@@ -40,7 +40,7 @@ SINGLED = (
 ALIGNED = (
     "Synthetic images were laid on their nearest training images: mirrored or not, turned, scaled and shifted, so "
     "that the details agree best, in the whole or in a part. Blur, brightness and contrast count little. A pair is "
-    "confirmed above the similarity that {expected} of the {n} synthetic images are expected to reach by chance. "
+    "confirmed above the correlations that {expected} of the {n} synthetic images are expected to reach by chance. "
     "Chance is what held-out {units} show, laid on training images, and synthetic images, laid on held-out ones."
 )
 NO_ALIGNMENT_CUT = "Too few images tell how alike two different {units} can be: no pair can be confirmed."

@@ -141,7 +141,7 @@ def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
         lines.append(("planted copies noticed", f"{recall.successes} {sources}"))
         each = (f"{kind} {s.successes} of {s.trials}" for kind, s in (power.recall_by_kind or {}).items())
         lines.append(("of each kind", ", ".join(each)))
-    if n.aligned is not None and n.aligned.threshold is None:
+    if n.aligned is not None and n.aligned.blind:
         lines.append(("second look", "could confirm no pair"))
     elif n.aligned is not None and n.aligned.confirms_no_plant:
         lines.append(("second look", "confirms no planted copy: that it confirms nothing says nothing"))

@@ -8,18 +8,21 @@ A detector's embedding gives candidates. Here the pixels of each pair are laid o
 2. *Poses.* Eight positions (quarter turns, mirrored and not), each scaled by `SCALES` and turned further
    by `TURNS`, are compared at `COARSE` pixels a side at all shifts up to half of it at once (a product of Fourier
    transforms). The best one goes on. Of several sources whose poses were found, those of the largest correlations
-   are worth a refinement (`Pose.correlation`).
+   are worth a refinement (`Pose.agreement`).
 3. *Refinement.* OpenCV's `findTransformECC` (Evangelidis and Psarakis 2008) makes the pose an affine transform. It is
    kept where it raises the similarity.
 4. *Similarity.* Over windows w of `WINDOWS` of the side, at all places, let r_w be the correlation of the details in
-   it, and a_w the share of the copy that it covers. The similarity is ``tanh(max_w sqrt(a_w) atanh(r_w))``: the
-   correlation that would weigh as much over the whole image. Fisher's ``atanh(r)`` of n independent pixels has a
-   standard deviation of about ``1 / sqrt(n)``, so that a region that was pasted or left free counts by its size.
+   it, and a_w the share of the copy that it covers. The *strength* of each size of windows is the largest
+   ``sqrt(a_w) atanh(r_w)``: Fisher's ``atanh(r)`` of n independent pixels has a standard deviation of about
+   ``1 / sqrt(n)``, so that a region that was pasted or left free counts by its size. The similarity is tanh of the
+   largest strength: the correlation that would weigh as much over the whole image. How large each strength is by
+   chance, `statistics.copies.alignments` learns for each size by itself.
 
 Steps and constants were chosen on four real sets (`recipes/alignment.py`). Keypoints with RANSAC were not tried. How
 alike two different people are this way, `statistics.copies.alignments` learns from held-out people.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import atan2, cos, degrees, radians, sin, sqrt
@@ -43,11 +46,13 @@ TURNS = (10.0, -10.0, 20.0, -20.0)
 """Degrees beyond a quarter turn; 5 degrees off, a detail at the border of the coarse canvas moves by 1.4 pixels."""
 TURNED_SCALES = (1.0, 0.85)
 """Scales that are tried with these turns."""
-WINDOWS = (1.0, 0.75, 0.5)
+WINDOWS = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4)
 """Sides of the windows, as shares of the canvas."""
+LARGEST_CORRELATION = 0.9995
+"""Correlation of details that none exceeds, so that strengths are finite."""
 _MOST_SHIFT = COARSE // 2
 _SPREAD_FLOOR = 0.1  # of the mean square of details: flat regions stay flat
-_NOISE_FLOOR = 0.02  # likewise, in correlations: a window without details tells nothing
+_NOISE_FLOOR = 0.001  # likewise, in correlations: a window without details tells nothing
 _CLIP = 3.0
 _STEP = 2  # pixels between windows
 _ECC = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 30, 1e-4)
@@ -66,13 +71,18 @@ class Alignment:
     whole numbers, the first one (0, 0), x to the right and y down, as in OpenCV."""
     overlap: float
     """Share of the copy's pixels that lie on the source."""
-    similarity: float
-    """Between 0 and 1: see the module."""
+    strengths: tuple[float, ...]
+    """Largest ``sqrt(a) atanh(r)`` over the windows of each of `WINDOWS`."""
     agreeing: float
     """Share of the copy that the most telling window covers; 1 where the whole image tells most."""
     copy_shape: tuple[int, int]
     """Height and width."""
     source_shape: tuple[int, int]
+
+    @property
+    def similarity(self) -> float:
+        """Return the tanh of the largest strength, between 0 and 1."""
+        return float(np.tanh(max(*self.strengths, 0.0)))
 
     @property
     def mirrored(self) -> bool:
@@ -139,12 +149,13 @@ class SourceDetails:
 
 @dataclass(frozen=True, eq=False)
 class Pose:
-    """Where a copy lies on its source best, of the poses that are tried."""
+    """A place of a copy on its source, from which an alignment is refined."""
 
     matrix: NDArray[np.float64]
     """[3, 3] from the copy's canvas to the source's."""
-    correlation: float
-    """Of the coarse details, above 0."""
+    agreement: float
+    """How well it lies there, which ranks sources: of `find_pose` the correlation of the coarse details, above 0; of
+    `unmoved_pose` the largest strength."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,23 +227,28 @@ def align(copy: np.ndarray, source: np.ndarray) -> Alignment | None:
 
 def align_details(copy: CopyDetails, source: SourceDetails) -> Alignment | None:
     """Do what `align` does, of details that are at hand."""
-    found = find_pose(copy, source)
-    return None if found is None else refine(copy, source, found)
+    poses = find_pose(copy, source), unmoved_pose(copy, source)
+    return best_alignment(refine(copy, source, pose) for pose in poses if pose is not None)
+
+
+def best_alignment(alignments: Iterable[Alignment | None]) -> Alignment | None:
+    """Choose the most similar alignment, the first of several; None where there is none."""
+    return max((one for one in alignments if one is not None), key=lambda one: one.similarity, default=None)
 
 
 def refine(copy: CopyDetails, source: SourceDetails, first: Pose) -> Alignment | None:
     """Find the alignment from a pose on; None where nothing is left of the details there."""
     pose = first.matrix
-    found = _similarity(copy.plain, source, pose)
-    if found is None:
+    overlay = _overlay(copy.plain, source, pose)
+    if overlay is None:
         return None
     refined = _refined(copy.plain, source, pose)
-    better = None if refined is None else _similarity(copy.plain, source, refined)
-    if refined is not None and better is not None and better[0] > found[0]:
-        pose, found = refined, better
-    strength, agreeing, overlap = found
+    better = None if refined is None else _overlay(copy.plain, source, refined)
+    if refined is not None and better is not None and better.strength > overlay.strength:
+        pose, overlay = refined, better
     matrix = np.linalg.inv(source.to_canvas) @ pose @ copy.plain.to_canvas
-    return Alignment(matrix[:2], overlap, float(np.tanh(max(strength, 0.0))), agreeing, copy.plain.shape, source.shape)
+    shapes = copy.plain.shape, source.shape
+    return Alignment(matrix[:2], overlay.overlap, overlay.strengths, overlay.agreeing, *shapes)
 
 
 def _details(image: np.ndarray) -> tuple[SourceDetails, NDArray[np.float32]]:
@@ -315,6 +331,15 @@ def find_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
     return Pose(enlarge @ matrix @ np.linalg.inv(enlarge), float(near[pose, y, x]))
 
 
+def unmoved_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
+    """Return the pose of a copy that lies as its source does; None where nothing is left of the details there.
+
+    A region that was pasted at its own place is a small part of the image, and the rest may lie better elsewhere.
+    """
+    overlay = _overlay(copy.plain, source, np.eye(3))
+    return None if overlay is None else Pose(np.eye(3), overlay.strength)
+
+
 def _refined(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """[3, 3] affine; None where it does not converge, or to a transform that is none of a copy."""
     found = pose[:2].astype(np.float32)
@@ -332,13 +357,23 @@ def _refined(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float6
     return np.vstack([found.astype(np.float64), [0, 0, 1]])
 
 
-def _similarity(
-    copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]
-) -> tuple[float, float, float] | None:
-    """Largest ``sqrt(a) atanh(r)`` over windows, the share that the window covers, and the overlap.
+@dataclass(frozen=True)
+class _Overlay:
+    """How alike the details are in one pose."""
 
-    None without details.
-    """
+    strengths: tuple[float, ...]
+    """Those of `Alignment`."""
+    agreeing: float
+    overlap: float
+
+    @property
+    def strength(self) -> float:
+        """Return the largest one."""
+        return max(self.strengths)
+
+
+def _overlay(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]) -> _Overlay | None:
+    """Compare details in one pose; None without details."""
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     laid = cv2.warpAffine(source.fine, pose[:2], (SIDE, SIDE), flags=flags)
     there = cv2.warpAffine(source.inside.astype(np.float32), pose[:2], (SIDE, SIDE), flags=flags) > 0.5
@@ -350,7 +385,7 @@ def _similarity(
         return None
     sums = np.zeros((4, SIDE + 1, SIDE + 1))
     sums[:, 1:, 1:] = np.stack([one * other, one**2, other**2, both]).cumsum(axis=1).cumsum(axis=2)
-    best = -np.inf, 0.0
+    strengths, covered = [], []
     for share in WINDOWS:
         side = round(share * SIDE)
         product, first, second, count = (
@@ -358,8 +393,8 @@ def _similarity(
         )[:, ::_STEP, ::_STEP]
         scale = np.sqrt(np.maximum(first, 0) + floors[0] * count) * np.sqrt(np.maximum(second, 0) + floors[1] * count)
         r = np.divide(product, scale, out=np.zeros_like(product), where=count >= 1)
-        strength = np.sqrt(count / total) * np.arctanh(np.clip(r, -0.999, 0.999))
+        strength = np.sqrt(count / total) * np.arctanh(np.clip(r, -LARGEST_CORRELATION, LARGEST_CORRELATION))
         at = int(strength.argmax())
-        if strength.flat[at] > best[0]:
-            best = float(strength.flat[at]), 1.0 if share == 1 else float(count.flat[at] / total)
-    return *best, n / total
+        strengths.append(float(strength.flat[at]))
+        covered.append(1.0 if share == 1 else float(count.flat[at] / total))
+    return _Overlay(tuple(strengths), covered[int(np.argmax(strengths))], n / total)

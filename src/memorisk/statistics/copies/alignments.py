@@ -1,11 +1,16 @@
-"""From which similarity on an alignment is a copy and not chance: the cut of the second look.
+"""From which strength on an alignment is a copy and not chance: the cuts of the second look.
 
-The second look lays images on one another (`images.copies.alignment`) and keeps for each image the most similar of its
-few nearest images in the other set. Where nobody is copied, a synthetic image is as similar to its nearest training
-images as a held-out person's image is to them, if the generator's images look like those of new people; and as similar
-as it is to its nearest held-out images, whatever they look like. The null has hence two parts: one similarity of each
-held-out person on training images, and those of random synthetic images on held-out images, the *control*, on Fisher's
-scale ``z = atanh(similarity)``.
+The second look lays images on one another (`images.copies.alignment`) and keeps for each image how alike it is to its
+few nearest images in the other set, in windows of several sizes: a *strength* for each size, on Fisher's scale. Where
+nobody is copied, a synthetic image is as similar to its nearest training images as a held-out person's image is to
+them, if the generator's images look like those of new people; and as similar as it is to its nearest held-out images,
+whatever they look like. The null has hence two parts: the strengths of each held-out person on training images, and
+those of random synthetic images on held-out images, the *control*.
+
+Each size of windows has its own cut, at an equal share of the chance. The strength of a whole image and that of a small
+window are spread differently by chance: under one cut for all, a region that was pasted pixel by pixel would have to
+reach what whole images of different people reach (eye scans: 22 of 30 pasted copies were beyond one cut for all, 28 of
+30 beyond the cut of a size). For each size:
 
 1. *Copies under two ids.* Images that lie on the other set as copies do stand apart at the top. They are left out by
    the rule of near copies (`statistics.copies.tails.outlying_pairs`): values of which an exponential, fitted to the
@@ -27,63 +32,90 @@ false matches of people who had no part in the cut.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.tails import EXPECTED_PAIRS, TailCut, outlying_pairs, tail_cut
 
-_LARGEST = 1 - 1e-6
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SizeCut:
+    """Strength in windows of one size beyond which an aligned pair counts as a copy."""
+
+    tail: TailCut
+    """Tail and cut, on Fisher's scale."""
+    apart: int
+    """Images that lie apart from all others: they are taken for copies, and are no part of the tail."""
 
 
 @dataclass(frozen=True)
 class AlignmentCut:
-    """Similarity beyond which an aligned pair counts as a copy."""
+    """Strengths beyond which an aligned pair counts as a copy."""
 
-    tail: TailCut
-    """On the scale ``atanh(similarity)``."""
-    apart: int
-    """Images that stand apart from all others: they are taken for copies, and are no part of the tail."""
+    sizes: tuple[SizeCut, ...]
+    """A cut for each size of windows."""
 
     @property
-    def similarity(self) -> float | None:
-        """The cut as a similarity; None where these people allow none."""
-        return float(np.tanh(self.tail.cut)) if np.isfinite(self.tail.cut) and self.tail.cut < 10 else None
+    def values(self) -> FloatArray:
+        """[W] cuts; inf for sizes in which these people allow none."""
+        return np.array([size.tail.cut for size in self.sizes])
 
-    def confirmed(self, similarity: ArrayLike) -> np.ndarray:
-        """[...] whether alignments of these similarities are beyond the cut."""
-        cut = self.similarity
-        values = np.asarray(similarity, dtype=np.float64)
-        return np.zeros(values.shape, bool) if cut is None else values > cut
+    @property
+    def apart(self) -> int:
+        """Return the images that lie apart, of the size in which they are most."""
+        return max(size.apart for size in self.sizes)
+
+    @property
+    def chance(self) -> float:
+        """Return the expected number of images of the run beyond any cut where nobody is copied, at most."""
+        return sum(size.tail.chance for size in self.sizes)
+
+    def confirmed(self, strengths: ArrayLike) -> NDArray[np.bool_]:
+        """[...] whether alignments are beyond the cut of any size.
+
+        Args:
+            strengths: [..., W] of each alignment.
+        """
+        return np.asarray((np.asarray(strengths, dtype=np.float64) > self.values).any(axis=-1))
 
 
 def alignment_cut(held: ArrayLike, control: ArrayLike, trials: float, chance: float = EXPECTED_PAIRS) -> AlignmentCut:
-    """Compute the similarity beyond which fewer than ``chance`` images of the run are expected where nobody is copied.
+    """Compute the strengths beyond which fewer than ``chance`` images of the run are expected where nobody is copied.
 
     Args:
-        held: [n] largest similarity of each held-out person's image with its nearest training images; between 0 and 1.
-        control: [m] likewise of random synthetic images with their nearest held-out images.
-        trials: Images of the run, each of which may be beyond the cut by chance.
-        chance: Expected number of them.
+        held: [n, W] largest strengths of each held-out person's image with its nearest training images, a column for
+            each size of windows.
+        control: [m, W] largest strengths of random synthetic images with their nearest held-out images.
+        trials: Images of the run, each of which may be beyond a cut by chance.
+        chance: Expected number of them, shared equally among the sizes.
 
     Raises:
-        InputError: A similarity is not between 0 and 1, or trials or chance are not positive.
+        InputError: A strength is not finite, the parts differ in their sizes, or trials or chance are not positive.
 
     Source:
         METHODS section 6, "Near copies"; the module docstring has the steps.
 
     Example:
-        >>> held = np.tanh(0.2 - 0.05 * np.log(1 - np.arange(200) / 200))
-        >>> found = alignment_cut(held, held[::2], trials=1000)
-        >>> found.apart, round(found.similarity, 2)
-        (0, 0.76)
+        >>> held = 0.2 - 0.05 * np.log(1 - np.arange(200) / 200)
+        >>> cut = alignment_cut(held[:, None], held[::2, None], trials=1000)
+        >>> cut.apart, cut.values.round(2)
+        (0, array([0.99]))
     """
     parts = [np.asarray(part, dtype=np.float64) for part in (held, control)]
-    if any(part.ndim != 1 or not ((part >= 0) & (part <= 1)).all() for part in parts):
-        raise InputError("similarities of alignments lie between 0 and 1, one for each image")
-    z, own = (np.sort(np.arctanh(np.minimum(part, _LARGEST)))[::-1] for part in (np.concatenate(parts), parts[1]))
+    if any(part.ndim != 2 or not np.isfinite(part).all() for part in parts) or parts[0].shape[1] != parts[1].shape[1]:
+        raise InputError("strengths of alignments are finite numbers, a column for each size of windows")
+    share = chance / parts[0].shape[1]
+    columns = zip(parts[0].T, parts[1].T, strict=True)
+    return AlignmentCut(tuple(_size_cut(people, images, trials, share) for people, images in columns))
+
+
+def _size_cut(held: FloatArray, control: FloatArray, trials: float, chance: float) -> SizeCut:
+    z, own = np.sort(np.concatenate([held, control]))[::-1], np.sort(control)[::-1]
     apart = outlying_pairs(z[: len(z) // 2 + 1], chance * len(z) / trials) if trials > 0 and len(z) else 0
     rest = z[apart:]
     alone = tail_cut(own[own <= rest[:1]], trials, chance)
     if not alone.n_tail:
-        return AlignmentCut(tail_cut(rest, trials * max(1, len(z)) / max(1, len(own)), chance), apart)
-    return AlignmentCut(max(tail_cut(rest, trials, chance), alone, key=lambda tail: tail.cut), apart)
+        return SizeCut(tail_cut(rest, trials * max(1, len(z)) / max(1, len(own)), chance), apart)
+    return SizeCut(max(tail_cut(rest, trials, chance), alone, key=lambda tail: tail.cut), apart)
