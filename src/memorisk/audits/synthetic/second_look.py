@@ -3,8 +3,8 @@
 Looked at are synthetic images of pairs that ask for it (`flags.flag_pairs`), then those nearest to a training image, up
 to `MOST_IMAGES`. Each is laid on its flagged training images and on its `CANDIDATES` nearest by each detector. The
 alignment is refined for flagged images, for the `REFINED` on which the image lies best in any position, and for the
-`REFINED` on which it lies best unmoved. A pair is confirmed beyond a cut of `statistics.copies.alignments`, in windows of
-any size: fewer than `EXPECTED_PAIRS` synthetic images of the whole set are expected there if no one was copied.
+`REFINED` on which it lies best unmoved. A pair is confirmed beyond a cut of `statistics.copies.alignments`, in windows
+of any size: fewer than `EXPECTED_PAIRS` synthetic images of the whole set are expected there if no one was copied.
 
 The null has two parts of up to `MOST_IMAGES` images each: one image of each held-out person, laid on its nearest
 training images, is how alike two people are; random synthetic images, laid on their nearest *held-out* images, are how
