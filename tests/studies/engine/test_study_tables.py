@@ -14,7 +14,7 @@ from memorisk.audits.classifier.explanations.run import explain
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.runs.checksums import SEAL
+from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from memorisk.runs.files import read_json, read_table, write_json, write_table
 from memorisk.statistics.effect_sizes import percent_change
 from memorisk.studies.engine.number_texts import (
@@ -383,8 +383,9 @@ def test_damaged_and_absent_parts_cost_the_others_nothing(runs: StudyRuns, root:
 
 def test_an_explanation_of_other_seeds_is_not_used(runs: StudyRuns, root: Path, tmp_path: Path):
     shutil.copytree(root / "cnn", tmp_path / "run")
-    summary = read_json(tmp_path / "run" / "explain" / "explain.json")
-    write_json(tmp_path / "run" / "explain" / "explain.json", summary | {"seeds": [1]})
+    explained = tmp_path / "run" / "explain"
+    write_json(explained / "explain.json", read_json(explained / "explain.json") | {"seeds": [1]})
+    write_seal(explained, sealed_files(explained))
     table = study_tables(replace(runs, cells={(CNN, PLAIN): tmp_path / "run"}), draws=9)[1]
     assert "no finished cell was explained" in table.why_empty
     assert f"{PLAIN}, {CNN}: was explained before its seeds or images changed: explain it again" in table.missing
