@@ -120,6 +120,11 @@ class Euclidean:
 
     words, at_half = "euclidean", float("nan")
 
+    @property
+    def reversed(self) -> "Euclidean":
+        """Itself: roles do not count."""
+        return self
+
     def scores(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """[n] minus the distance of each row to the row beside it."""
         return -np.sqrt(np.square(first - second).sum(1))

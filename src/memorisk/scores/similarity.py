@@ -155,6 +155,11 @@ class Similarity(Protocol):
         """Describe the similarity for a report."""
         ...
 
+    @property
+    def reversed(self) -> "Similarity":
+        """Return the similarity for sources that search their copies; the same where roles do not count."""
+        ...
+
     def scores(self, first: Any, second: Any) -> FloatArray:
         """[n] of each row with the row beside it, by definition in float64."""
         ...
@@ -199,6 +204,11 @@ class HeadSimilarity:
 
     at_half = 0.0
     words = "logit of the detector's head"
+
+    @property
+    def reversed(self) -> "HeadSimilarity":
+        """Return itself: roles do not count."""
+        return self
 
     def scores(self, first: Any, second: Any) -> FloatArray:
         """Compute [n] logits; the same both ways round, to the bit."""
@@ -257,6 +267,11 @@ class MeasureSimilarity:
     def words(self) -> str:
         """Describe the measure with its fitted parts."""
         return f"minus the distance ({self.measure.plain_words})"
+
+    @property
+    def reversed(self) -> "MeasureSimilarity":
+        """Return itself: roles do not count."""
+        return self
 
     def scores(self, first: Any, second: Any) -> FloatArray:
         """Compute [n] by `memorisk.scores.distances.rowwise`."""

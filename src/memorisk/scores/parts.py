@@ -1,0 +1,241 @@
+"""Likeness of images by their parts: the most alike of several windows, exactly, over all pairs.
+
+A copy may show a part of its source (a crop), or hold a part of it (a region that was pasted). The vector of a whole
+image then says little, and the vector of the right window says much. An image is here a table of vectors, one for each
+of its windows, each centred, whitened and brought to length 1 (`PartsMeasure`). Two images x and y are at the distance
+
+    min over the pairs of windows (i, j) that are compared of |x_i - y_j|^2 / 2  =  1 - cosine.
+
+Which pairs are compared is the `Comparison`: ``PLACES`` compares windows at the same place, ``ENLARGED`` compares the
+whole copy (the first window) with every window of the source. Roles differ there: ``nearest`` takes copies as queries,
+``reversed`` takes sources.
+
+A window without details has no vector and is a row of zeros. It is at distance `NO_WINDOW` from every other.
+
+The search multiplies in float32 and computes anew, by the definition in float64, every pair that rounding could have
+hidden: with u = 2^-24 a product of k numbers is off by at most ``k u / (1 - k u)`` times the lengths (Higham 2002,
+theorem 3.1), and unit rows in float32 are off by at most 2 u.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.runs.errors import InputError
+from memorisk.scores.similarity import Nearest, Search, ThresholdPairs
+
+FloatArray = NDArray[np.float64]
+Comparison = Literal["places", "enlarged"]
+PLACES: Comparison = "places"
+ENLARGED: Comparison = "enlarged"
+NO_WINDOW = 1.0
+"""Distance of a window without details: that of vectors at right angles."""
+_TILE = 1 << 22
+"""Numbers of a tile of the search: 16 MiB in float32."""
+_ROUNDING = 2.0**-24
+
+
+@dataclass(frozen=True, eq=False)
+class PartsMeasure:
+    """What windows have in common, which is taken away before they are compared."""
+
+    mean: FloatArray
+    """[d] mean of the unit vectors of all windows."""
+    whitening: FloatArray
+    """[d, k] directions of most variance, divided by their deviation."""
+
+    def rows(self, vectors: ArrayLike) -> NDArray[np.float32]:
+        """Bring windows to unit rows.
+
+        Args:
+            vectors: [n, W, d] vectors of windows; zeros for a window without details.
+
+        Returns:
+            [n, W, k] rows of length 1, or 0 for a window without details.
+        """
+        x = np.asarray(vectors, dtype=np.float64)
+        length = np.linalg.norm(x, axis=-1, keepdims=True)
+        there = length > 0
+        whitened = (np.divide(x, length, out=np.zeros_like(x), where=there) - self.mean) @ self.whitening
+        size = np.linalg.norm(whitened, axis=-1, keepdims=True)
+        return np.divide(whitened, size, out=np.zeros_like(whitened), where=there & (size > 0)).astype(np.float32)
+
+
+def fit_parts(vectors: ArrayLike, components: int, *, floor: float = 0.0) -> PartsMeasure:
+    """Fit the mean and the directions of most variance of windows.
+
+    Args:
+        vectors: [n, W, d] vectors of the windows of real images, training and held out alike.
+        components: Number of directions, k; fewer where there are not as many.
+        floor: Share of the median variance of these directions that is added to each.
+
+    Returns:
+        The measure; directions without variance are left out.
+
+    Raises:
+        InputError: Fewer than two windows have details, or all windows are alike.
+    """
+    x = np.asarray(vectors, dtype=np.float64)
+    x = x.reshape(-1, x.shape[-1])
+    length = np.linalg.norm(x, axis=1)
+    unit = x[length > 0] / length[length > 0, None]
+    if len(unit) < 2:
+        raise InputError("fewer than two windows of the real images have details, so that parts cannot be compared")
+    from sklearn.covariance import LedoitWolf
+
+    mean = unit.mean(axis=0)
+    shrunk = LedoitWolf(assume_centered=True, store_precision=False).fit(unit - mean)
+    values, directions = np.linalg.eigh(np.asarray(shrunk.covariance_))
+    values, directions = values[::-1][:components], directions[:, ::-1][:, :components]
+    telling = values > np.finfo(np.float32).eps ** 2  # what rounding the vectors to float32 makes of no variance
+    if not telling.any():
+        raise InputError("the windows of the real images are all alike, so that parts cannot be compared")
+    signs = np.sign(directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])])
+    return PartsMeasure(
+        mean,
+        np.ascontiguousarray((signs * directions / np.sqrt(values + floor * np.median(values[telling])))[:, telling]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PartsSimilarity:
+    """Minus the distance of the most alike windows of two images.
+
+    Attributes:
+        measure: Of the windows.
+        windows: W, the number of windows of an image; rows are [n, W * d], the windows one after the other.
+        comparison: Pairs of windows that are compared.
+        sources_ask: Whether the first image of a pair is the source and the second one the copy.
+    """
+
+    measure: PartsMeasure
+    windows: int
+    comparison: Comparison
+    sources_ask: bool = False
+
+    at_half = float("nan")
+
+    @property
+    def words(self) -> str:
+        """Describe the comparison for a report."""
+        if self.windows == 1:
+            return "distance of whitened vectors"
+        how = "at the same place" if self.comparison == PLACES else "of a training image with the whole of the other"
+        return f"distance of the most alike of {self.windows} windows {how}"
+
+    @property
+    def reversed(self) -> "PartsSimilarity":
+        """Return the same comparison with the roles of copy and source exchanged."""
+        return replace(self, sources_ask=not self.sources_ask)
+
+    def searched_by(self, search: Search) -> "PartsSimilarity":
+        """Return itself: parts are searched by this process."""
+        return self
+
+    def scores(self, first: Any, second: Any) -> FloatArray:
+        """[n] of each image with the image beside it, by the definition in float64."""
+        left, right = self._rows(first), self._rows(second)
+        return -self._distances(left, right, np.arange(len(left)), np.arange(len(right)))
+
+    def nearest(
+        self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
+    ) -> Nearest:
+        """Search the k references most alike to every query, exactly, ties by the lower row.
+
+        Args:
+            queries: [q, W * d] images; copies, or sources in the ``reversed`` similarity.
+            references: [n, W * d] the others.
+            k: Number of references of each query.
+            exclude_same: Groups of the queries and of the references; pairs of one group are left out.
+            device: Not used: parts are compared on the CPU.
+        """
+        left, right = self._rows(queries), self._rows(references)
+        rows = np.full((len(left), k), -1, np.int64)
+        scores = np.full((len(left), k), -np.inf)
+        for first, tile in self._tiles(left, right, exclude_same):
+            kept = min(k, tile.shape[1])
+            least = np.partition(tile, -kept, axis=1)[:, -kept]
+            near = (tile >= (least - 2 * self._slack(left))[:, None]) & (tile > -np.inf)
+            query, reference = np.nonzero(near)
+            exact = -self._distances(left, right, query + first, reference)
+            order = np.lexsort((reference, -exact, query))
+            query, reference, exact = query[order], reference[order], exact[order]
+            place = np.arange(len(query)) - np.searchsorted(query, query)
+            some = place < k
+            rows[first + query[some], place[some]] = reference[some]
+            scores[first + query[some], place[some]] = exact[some]
+        return Nearest(rows, scores)
+
+    def reaching(
+        self,
+        queries: Any,
+        references: Any,
+        threshold: float,
+        *,
+        limit: int | None = 1_000_000,
+        exclude_same: Any = None,
+        device: str = "cpu",
+    ) -> ThresholdPairs:
+        """Search all pairs with at least this score; the most alike ``limit`` of them are listed."""
+        left, right = self._rows(queries), self._rows(references)
+        lists = []
+        for first, tile in self._tiles(left, right, exclude_same):
+            query, reference = np.nonzero(tile >= threshold + NO_WINDOW - self._slack(left))
+            exact = -self._distances(left, right, query + first, reference)
+            there = exact >= threshold
+            lists.append((query[there] + first, reference[there], exact[there]))
+        query, reference, score = (np.concatenate(column) for column in zip(*lists, strict=True))
+        order = np.lexsort((reference, query, -score))[:limit]
+        return ThresholdPairs(query[order], reference[order], score[order], len(score))
+
+    def histogram(
+        self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"
+    ) -> NDArray[np.int64]:
+        """Not offered: which of two images is the copy is not known where every pair counts once."""
+        raise InputError("pairs of images are not counted by their parts: choose another detector")
+
+    def _rows(self, table: Any) -> NDArray[np.float32]:
+        values = np.asarray(table)
+        return self.measure.rows(values.reshape(len(values), self.windows, -1))
+
+    def _pairs(self, left: NDArray, right: NDArray) -> Iterator[tuple[NDArray, NDArray]]:
+        """Tables of windows [n, k] and [m, k] that are compared."""
+        whole, windows = (right, left) if self.sources_ask else (left, right)
+        for w in range(self.windows):
+            one, other = whole[:, w if self.comparison == PLACES else 0], windows[:, w]
+            yield (other, one) if self.sources_ask else (one, other)
+
+    def _distances(self, left: NDArray, right: NDArray, one: NDArray, other: NDArray) -> FloatArray:
+        """[p] of pairs of rows, by the definition."""
+        least = np.full(len(one), NO_WINDOW)
+        for x, y in self._pairs(left, right):
+            first, second = x[one].astype(np.float64), y[other].astype(np.float64)
+            there = first.any(axis=1) & second.any(axis=1)
+            apart = np.square(first - second).sum(axis=1) / 2
+            least = np.where(there, np.minimum(least, apart), least)
+        return least
+
+    def _slack(self, rows: NDArray) -> float:
+        """Largest difference between a product in float32 and 1 less the distance."""
+        return (rows.shape[-1] + 8) * 2 * _ROUNDING
+
+    def _tiles(self, left: NDArray, right: NDArray, exclude_same: Any) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """First query and [b, n] products of a block of queries with all references; -inf for pairs left out."""
+        same: Callable[[slice], NDArray[np.bool_]] | None = None
+        if exclude_same is not None:
+            ids = np.unique(np.concatenate([np.asarray(part) for part in exclude_same]), return_inverse=True)[1]
+            mine, theirs = ids[: len(left)], ids[len(left) :]
+            same = lambda rows: mine[rows, None] == theirs[None]  # noqa: E731
+        step = max(1, _TILE // max(1, len(right)))
+        for first in range(0, len(left), step):
+            rows = slice(first, min(first + step, len(left)))
+            tile = np.zeros((rows.stop - first, len(right)), np.float32)  # the product of windows without details
+            product = np.empty_like(tile)
+            for x, y in self._pairs(left[rows], right):
+                np.maximum(tile, np.matmul(x, y.T, out=product), out=tile)
+            if same is not None:
+                tile[same(rows)] = -np.inf
+            yield first, tile
