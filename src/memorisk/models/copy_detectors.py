@@ -57,6 +57,7 @@ from memorisk.models.provenance import (
 )
 from memorisk.models.settings import COPY_DETECTOR, DEFAULT_DETECTOR
 from memorisk.models.weight_files import read_state_dict
+from memorisk.models.windows import GRIDS, WindowedNetwork
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import file_fingerprint
@@ -389,12 +390,14 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
     check_channels(source.shown, stored, preprocessing.channels)
     content = file_fingerprint(folder / WEIGHTS)
     made_for = preprocessing.size[0] if preprocessing.size[0] == preprocessing.size[1] else None
+    grid = None if source.parts is None else GRIDS[source.parts]
     what = config.loss if latents is None else f"{config.kind}, {config.loss}"
 
     @cache
     def load() -> tuple[nn.Module, Sequence[str]]:
         """The detector's network."""
-        return load_detector(folder).network, ()
+        network = load_detector(folder).network
+        return network if grid is None else WindowedNetwork(network, grid), ()
 
     if config.published:
         notes = [published_sentence(source.shown, config.published)]
@@ -421,6 +424,7 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
             "preprocessing": preprocessing.describe(),
             "torch": str(torch.__version__),
             **({} if latents is None else {"latents": latents}),
+            **({} if grid is None else {"windows": grid.describe()}),
         },
         weights_fingerprint=content,
         load=load,

@@ -18,6 +18,8 @@ from PIL import Image
 from memorisk.runs.workload import CountProgress
 
 SIDE = 32
+LUMA = (0.299, 0.587, 0.114)
+"""Shares of red, green and blue in the grey of an image (ITU-R BT.601)."""
 _SHADING = 2.0  # standard deviation, in pixels of the thumbnail, of what counts as coarse
 _FLAT = 1e-3  # details smaller than this part of the greys are rounding
 
@@ -62,7 +64,7 @@ def thumbnail(image: np.ndarray) -> np.ndarray:
 
     Stretching loses nothing, since correlation does not see it, and keeps the greys of dark or 16-bit images apart.
     """
-    grey = image[..., 0] if image.shape[2] == 1 else image @ np.array([0.299, 0.587, 0.114])
+    grey = image[..., 0] if image.shape[2] == 1 else image @ np.array(LUMA)
     small = np.asarray(
         Image.fromarray(grey.astype(np.float32)).resize((SIDE, SIDE), Image.Resampling.BILINEAR), dtype=np.float64
     )

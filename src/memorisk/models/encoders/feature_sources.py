@@ -6,7 +6,10 @@
 ``transformers:FOLDER``             a network of transformers from a folder (``config.json``, safetensors);
                                     ``transformers:NAME@default`` downloads, ``transformers:FOLDER@none`` is random
 ``default``                         the copy detector that comes with memorisk: its embedding
+``default:enlarged``, ``default:places``  the same of windows of each image (`memorisk.models.windows`), for crops and
+                                    for regions that were pasted
 ``detector:FOLDER``                 a detector that memorisk trained (`memorisk.models.copy_detectors`)
+``details``                         what a thumbnail of 32 x 32 shows beside coarse shading (`images.copies.duplicates`)
 ``pixels``, ``pixels:32``           pixels in [0, 1], as they are stored or resized to 32 x 32
 ``pca:16``, ``pca:16:32``           16 principal components of those, fitted on reference images only;
                                     ``pca:16@FILE.npz`` applies what was fitted and saved before
@@ -27,6 +30,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from memorisk.images.copies.duplicates import SIDE
 from memorisk.models.classifiers.specs import SPECS, ModelSpec, model_spec
 from memorisk.models.classifiers.zoo import is_download
 from memorisk.models.settings import DEFAULT_DETECTOR
@@ -35,6 +39,7 @@ from memorisk.runs.files import check_characters, read_array, read_table
 from memorisk.runs.plugins import Registry
 from memorisk.runs.size_limits import check_arrays
 from memorisk.runs.storage.mirror import local_source
+from memorisk.scores.parts import ENLARGED, PLACES, Comparison
 
 SUFFIXES = (".npy", ".npz", ".parquet")
 IMAGE, FEATURES, GROUP = "image", "features", "group"
@@ -137,7 +142,7 @@ def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
 
 
 SourceKind = Literal["network", "transformers", "detector", "pixels", "pca", "saved", "plugin"]
-RANDOM, DEFAULT = "none", "default"
+RANDOM, DEFAULT, DETAILS = "none", "default", "details"
 DEFAULT_DETECTOR_FOLDER = Path(__file__).parents[1] / "default_detector"
 """Files of the detector that comes with memorisk."""
 _PREFIXES = ("timm", "transformers", "detector", "pixels", "pca")
@@ -162,11 +167,23 @@ class FeatureSource:
     """Pixels a side that pixels are resized to; None as they are stored."""
     components: int | None = None
     """Principal components."""
+    parts: Comparison | None = None
+    """Windows that are embedded and how they are compared; None for whole images."""
+
+    @property
+    def is_details(self) -> bool:
+        """Return whether it gives details of thumbnails."""
+        return self.kind == "pixels" and self.name == DETAILS
+
+    @property
+    def by_parts(self) -> bool:
+        """Return whether vectors are compared by `memorisk.scores.parts`, whatever measure there is for others."""
+        return self.is_details or self.parts is not None
 
     @property
     def comes_with_memorisk(self) -> bool:
         """Return whether it is the detector ``default``, which each machine has where memorisk is installed."""
-        return self.kind == "detector" and self.text == DEFAULT_DETECTOR
+        return self.kind == "detector" and self.text.partition(":")[0] == DEFAULT_DETECTOR
 
     @property
     def folder(self) -> Path:
@@ -179,7 +196,7 @@ class FeatureSource:
         if self.kind == "saved":
             return Path(self.name).name
         if self.comes_with_memorisk:
-            return DEFAULT_DETECTOR
+            return self.text
         if self.kind == "detector":
             return f"detector:{Path(self.name).resolve().name}"
         name = self.text if self.weights is None else self.text[: -len(self.weights) - 1]
@@ -201,7 +218,13 @@ def parse_source(source: str | Path) -> FeatureSource:
     text = str(source)
     if text == DEFAULT_DETECTOR:
         return FeatureSource(text=text, kind="detector", name=text)
-    prefix, colon, _ = text.partition(":")
+    prefix, colon, rest = text.partition(":")
+    if text == DETAILS:
+        return FeatureSource(text=text, kind="pixels", name=text, side=SIDE)
+    if prefix == DEFAULT_DETECTOR and colon:
+        if rest not in (ENLARGED, PLACES):
+            raise unknown_name("windows of the detector default", one_line(rest, 60), (ENLARGED, PLACES))
+        return FeatureSource(text=text, kind="detector", name=prefix, parts=ENLARGED if rest == ENLARGED else PLACES)
     head = prefix.partition("@")[0]
     if head == "transformers" and colon:
         return _transformers(text)
@@ -261,7 +284,7 @@ def _known_network(name: str) -> None:
             raise  # its own message is about the name or the tag
         import timm
 
-        others = [DEFAULT_DETECTOR, "pixels", "pca:16", "transformers:FOLDER", "detector:FOLDER"]
+        others = [DEFAULT_DETECTOR, DETAILS, "pixels", "pca:16", "transformers:FOLDER", "detector:FOLDER"]
         raise unknown_name("features", one_line(name, 60), [*others, *SPECS, *timm.list_models()]) from None
 
 

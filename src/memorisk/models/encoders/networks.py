@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from memorisk.images.copies.duplicates import LUMA, details
 from memorisk.images.file_hashes import content_fingerprints
 from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
 from memorisk.models.classifiers.specs import ModelSpec
@@ -229,6 +230,17 @@ class FlattenPixels(nn.Module):
         return x.movedim(1, -1).flatten(1)
 
 
+class ThumbnailDetails(nn.Module):
+    """Details of thumbnails (`memorisk.images.copies.duplicates`): [b, C, s, s] in [0, 1] to unit rows [b, s * s]."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Stretch the greys of each image to eight bits and take coarse shading away."""
+        grey = x[:, 0] if x.shape[1] == 1 else torch.einsum("bchw,c->bhw", x, x.new_tensor(LUMA))
+        low, high = grey.amin((1, 2), keepdim=True), grey.amax((1, 2), keepdim=True)
+        thumbnails = ((grey - low) * (255 / (high - low).clamp(min=1e-9))).round()
+        return torch.from_numpy(details(thumbnails.cpu().numpy())).to(x.device)
+
+
 def open_encoder(
     source: FeatureSource,
     stored: StoredShape,
@@ -399,15 +411,16 @@ def _weights_words(source: FeatureSource, kind: str, spec: ModelSpec, seed: int)
 
 def _pixel_encoder(source: FeatureSource, stored: StoredShape) -> Encoder:
     preprocessing = stored_preprocessing(stored, source.side)
-    name = "pixels" if source.side is None else f"pixels:{source.side}"
+    name = source.name if source.is_details or source.side is None else f"pixels:{source.side}"
+    module = ThumbnailDetails() if source.is_details else FlattenPixels()
     return Encoder(
         name=name,
         weights="",
         state="no network",
         preprocessing=preprocessing,
-        identity={"code": _CODE, "architecture": "pixels", "preprocessing": preprocessing.describe()},
+        identity={"code": _CODE, "architecture": source.name, "preprocessing": preprocessing.describe()},
         weights_fingerprint="",
-        load=lambda: (FlattenPixels(), ()),
+        load=lambda: (module, ()),
         dtype=torch.float64,
         mixed=False,
     )

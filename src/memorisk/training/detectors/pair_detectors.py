@@ -10,21 +10,28 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.images.copies.details import COMPONENTS as DETAIL_COMPONENTS
+from memorisk.images.copies.details import FLOOR
 from memorisk.images.options import ImageOptions
 from memorisk.models.copy_detectors import Detector, load_detector
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.models.lcmem import LatentDetector
 from memorisk.models.provenance import CONFIG
 from memorisk.models.settings import DEFAULT_DETECTOR
+from memorisk.models.windows import GRIDS
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.distances import find_measure, fit_measure
 from memorisk.scores.distances.measures import BINARY, POSITIVE
 from memorisk.scores.pairs import Head
+from memorisk.scores.parts import PLACES, PartsSimilarity, fit_parts
 from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity, Similarity
 from memorisk.training.features.compute_backend import LOCAL, ComputeBackend
 from memorisk.training.features.matrix import Features, ImageSource, load_features
 
 AUTO = "auto"
+COMPONENTS = 64
+"""Directions in which windows are compared: with 32 fewer copies lie beyond chance, with 128 as many."""
 _NO_NETWORK = ("pixels", "pca", "saved")
 
 
@@ -109,6 +116,13 @@ class PairDetector:
         if self.head is not None:
             return HeadSimilarity(self.head, self.workplace.search)
         assert self.measure is not None
+        if self.source.parts is not None:
+            windows = GRIDS[self.source.parts].n
+            fitted = fit_parts(reference.reshape(len(reference), windows, -1), COMPONENTS)
+            return PartsSimilarity(fitted, windows, self.source.parts)
+        if self.source.is_details:
+            components = max(1, min(DETAIL_COMPONENTS, len(reference) // 4))
+            return PartsSimilarity(fit_parts(reference[:, None], components, floor=FLOOR), 1, PLACES)
         domain = self.domain if self.measure in POSITIVE else None
         binarise = "median" if self.measure in BINARY else None
         measure = fit_measure(self.measure, reference, domain=domain, binarise=binarise)
@@ -138,6 +152,11 @@ def open_pair_detector(source: str | Path, *, measure: str = AUTO, domain: str |
     name = measure
     if name == AUTO:
         name = "euclidean" if found.kind in _NO_NETWORK else "cosine"
+        name = "whitened" if found.by_parts else name
         name = detector.config.measure if detector is not None else name
     find_measure(name)
+    if found.by_parts and name != "whitened":
+        raise InputError(
+            f"{found.shown} is compared by its own measure, not by {one_line(name, 60)}: leave the measure out"
+        )
     return PairDetector(found, name, domain, None, detector)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from memorisk.images.copies.duplicates import SIDE
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.classifiers.specs import ModelSpec, model_spec
 from memorisk.models.classifiers.zoo import create_model
@@ -25,6 +26,7 @@ from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, chec
 from memorisk.models.encoders.networks import PixelPca, Trunk, preparation
 from memorisk.models.lcmem import LatentDetector
 from memorisk.models.network_parts import head_module
+from memorisk.models.windows import GRIDS
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 from memorisk.runs.workload import Cost, CountProgress
@@ -290,13 +292,16 @@ def dimension(
         detector: Of a detector's folder.
     """
     height, width, channels = shape[-3:]
+    if source.is_details:
+        return SIDE**2
     if source.kind == "pixels":
         return channels * (height * width if source.side is None else source.side**2)
     if source.kind == "pca":
         return source.components if source.weights is None else len(PixelPca.load(source.weights).directions)
     if source.kind == "network":
         return _width(source.name)
-    return None if detector is None else int(detector.config.dimension)
+    windows = 1 if source.parts is None else GRIDS[source.parts].n
+    return None if detector is None else windows * int(detector.config.dimension)
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,95 @@
+"""Windows of images, each embedded by one network, for copies that hold a part of their source.
+
+``default:enlarged`` embeds the whole image and nine windows of 85 % of its side, at three places across and down, each
+at 32 pixels: a crop shows one of these windows, or nearly. ``default:places`` embeds sixteen windows of 35 % of the
+side, at four places across and down, each at 16 pixels: a region that was pasted, or left free, holds one of these at
+its own place. Both together multiply 3.5 times as many numbers as the whole image at 64 pixels.
+
+A window whose pixels spread by less than one grey level of 8 bits has no details. Its vector is zeros: it is like no
+other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from memorisk.scores.parts import ENLARGED, PLACES, Comparison
+
+LEAST_SPREAD = 1 / 255
+"""Standard deviation of the pixels of a window, in [0, 1], below which it has no details."""
+
+
+@dataclass(frozen=True)
+class WindowGrid:
+    """Windows of an image."""
+
+    share: float
+    """Side of a window, as a share of the image's."""
+    across: int
+    """Windows side by side, and one below the other."""
+    side: int
+    """Pixels a side at which a window is embedded."""
+    whole: bool
+    """Whether the whole image is embedded as well, before the windows."""
+
+    @property
+    def n(self) -> int:
+        """Return the number of windows, the whole image included."""
+        return self.across**2 + self.whole
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the vectors depend on, as JSON has it."""
+        return asdict(self) | {"least_spread": LEAST_SPREAD}
+
+    def cut(self, images: torch.Tensor) -> torch.Tensor:
+        """Cut images [b, c, h, w] into windows [b, W, c, side, side]; row by row, the whole image first."""
+        height, width = images.shape[-2:]
+        tall, wide = (max(1, round(self.share * size)) for size in (height, width))
+        steps = range(self.across)
+        corners = [
+            (round(y * (height - tall) / (self.across - 1)), round(x * (width - wide) / (self.across - 1)))
+            for y in steps
+            for x in steps
+        ]
+        windows = [images] if self.whole else []
+        windows += [images[..., y : y + tall, x : x + wide] for y, x in corners]
+        return torch.stack([self._resized(window) for window in windows], dim=1)
+
+    def _resized(self, window: torch.Tensor) -> torch.Tensor:
+        size = (self.side, self.side)
+        if window.shape[-2:] == size:
+            return window
+        return F.interpolate(window, size, mode="bilinear", antialias=True, align_corners=False)
+
+
+GRIDS: Mapping[Comparison, WindowGrid] = {
+    ENLARGED: WindowGrid(share=0.85, across=3, side=32, whole=True),
+    PLACES: WindowGrid(share=0.35, across=4, side=16, whole=False),
+}
+"""Windows by the comparison that they are for."""
+
+
+class WindowedNetwork(nn.Module):
+    """A network over the windows of each image.
+
+    Args:
+        network: From pixels [b, c, side, side] in [0, 1] to [b, d]; it is not copied.
+        grid: Which windows.
+    """
+
+    def __init__(self, network: nn.Module, grid: WindowGrid) -> None:
+        super().__init__()
+        self.network = network
+        self.grid = grid
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[b, c, h, w] to the vectors of the windows, one after the other, [b, W * d]."""
+        windows = self.grid.cut(x)
+        flat = windows.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        vectors = self.network(flat)
+        details = flat.float().std(dim=(1, 2, 3), keepdim=False) >= LEAST_SPREAD
+        return (vectors * details[:, None]).reshape(len(x), -1)
