@@ -297,17 +297,21 @@ def _plants(
 def _as_near(evidence: SyntheticEvidence, places: int) -> np.ndarray:
     """[P] whether a plant is as near as the images that are looked at for being near.
 
-    Images are taken in turn by each detector, so that each has its share of the nearest by itself. Flagged images have
-    taken their places before: a copy beyond those that are left would not be looked at, and counts as not noticed.
+    Images are taken in turn by each detector, the nearest first, each once. A copy like the plant would take a place
+    among them. Flagged images have taken their places before: a copy beyond those that are left would not be looked
+    at, and counts as not noticed.
 
     Args:
         evidence: Of the images.
-        places: How many images are looked at besides flagged ones.
+        places: Number of images that are looked at besides flagged ones.
     """
-    share = places // len(evidence.views)
-    if len(evidence.sets.synthetic.images) < share:
-        return np.ones(evidence.plants.n, bool)
-    if not share:
-        return np.zeros(evidence.plants.n, bool)
     distances = [view.distances for view in evidence.views]
-    return np.any([d.plants <= np.partition(d.synthetic, share - 1)[share - 1] for d in distances], axis=0)
+    in_turn = np.stack([np.argsort(d.synthetic, kind="stable") for d in distances], axis=1).ravel()
+    new = np.zeros(len(in_turn), bool)
+    new[np.unique(in_turn, return_index=True)[1]] = True
+    rounds = int((np.cumsum(new) < places).sum()) // len(distances)
+    if not rounds:
+        return np.zeros(evidence.plants.n, bool)
+    if rounds == len(evidence.sets.synthetic.images):
+        return np.ones(evidence.plants.n, bool)
+    return np.any([d.plants <= np.partition(d.synthetic, rounds - 1)[rounds - 1] for d in distances], axis=0)
