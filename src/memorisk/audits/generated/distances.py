@@ -25,6 +25,7 @@ from memorisk.images.copies.near_copies import (
 )
 from memorisk.images.pixels import hash_pixels
 from memorisk.runs.workload import Progress
+from memorisk.scores.parts import PartsSimilarity
 from memorisk.scores.similarity import HeadSimilarity, Similarity
 from memorisk.statistics.copies.tails import neighbour_leads
 from memorisk.statistics.exchangeability import image_counts
@@ -109,6 +110,8 @@ class Distances:
     """Who is looked at a second time; None where distances are made of nothing but numbers."""
     second_nearest: np.ndarray | None = None
     """[S] the training image that ``second`` is of, -1 where there is one patient; None likewise."""
+    of_parts: bool = False
+    """Whether windows of images are compared, so that images of another kind may be as near as others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,9 +193,14 @@ def measure_distances(
     patients = sets.train.manifest.groups.astype(str)
 
     def ask(queries: np.ndarray, references: np.ndarray, stage: int, exclude=None) -> tuple[np.ndarray, np.ndarray]:
-        """Return distance and row of the nearest reference."""
+        """Return distance and row of the source nearest to each copy."""
         progress("comparing", stage, _STAGES)
         return _nearest(similarity, queries, references, exclude, device)
+
+    def ask_set(sources: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return distance and row of the synthetic image nearest to each real one."""
+        progress("comparing", 0, _STAGES)
+        return _nearest(similarity.reversed, sources, found.synthetic, None, device)
 
     def ask_few(queries: np.ndarray, references: np.ndarray, stage: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the distance of the nearest reference, and the rows of the candidates."""
@@ -200,8 +208,8 @@ def measure_distances(
         return _few_nearest(similarity, queries, references, device)
 
     n = len(found.train)
-    train, train_nearest = ask(found.train, found.synthetic, 0)  # tables one by one: together they would be copied
-    held, held_nearest = ask(found.held, found.synthetic, 0)
+    train, train_nearest = ask_set(found.train)  # tables one by one: together they would be copied
+    held, held_nearest = ask_set(found.held)
     held_to_train, held_few = ask_few(found.held, found.train, 1)
     synthetic, synthetic_few = ask_few(found.synthetic, found.train, 1)
     ours = synthetic_few[:, 0]
@@ -258,6 +266,7 @@ def measure_distances(
         logits=logits,
         candidates=Candidates(synthetic_few, plants_few, held_few, made_held_few),
         second_nearest=second_nearest,
+        of_parts=isinstance(similarity, PartsSimilarity),
     )
 
 
@@ -274,7 +283,7 @@ def _undismissed_nearest(
     for row, left in review.left_of(sets):
         standing[row] = distance.max()
         if len(left):
-            d, place = _nearest(similarity, found.train[row : row + 1], found.synthetic[left], None, "cpu")
+            d, place = _nearest(similarity.reversed, found.train[row : row + 1], found.synthetic[left], None, "cpu")
             standing[row], at[row] = d[0], left[place[0]]
     return standing, at
 

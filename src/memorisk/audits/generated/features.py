@@ -204,7 +204,7 @@ def fit_similarity(detector: PairDetector, found: FeatureTables, sets: Sets) -> 
     Raises:
         InputError: A domain is missing, or rows that the measure does not take.
     """
-    if detector.measure is not None:
+    if detector.measure is not None and not detector.source.by_parts:
         _refuse_degenerate(detector.measure, found, sets)
     return detector.similarity(np.concatenate([found.train, found.held]))
 

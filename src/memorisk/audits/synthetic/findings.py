@@ -218,7 +218,7 @@ def compute_findings(
     if by[0].power is not None:
         seen = _noticed(by, copies, plants)
         power, bound = _power(seen, plants, patients, int(made.sum()), len(made), options.seed)
-    far = [0 if one.near_new is None else int((one.near_new.share >= FAR_SHARE).sum()) for one in by]
+    far = _far(distances, by)
     return Findings(
         by=by,
         patients=patients,
@@ -276,6 +276,16 @@ def _singled_by_any(
             made[d.standing_nearest[one.singled.train]] = True
             whose += [patients[d.nearest[one.singled.images]], patients[one.singled.train]]
     return made, np.unique(np.concatenate(whose))
+
+
+def _far(distances: Sequence[Distances], by: Sequence[DetectorFindings]) -> list[int]:
+    """Count the synthetic images that lie far from the training images, by each detector of whole images.
+
+    Windows say little of what kind of image they are from; they count where no detector compares whole images.
+    """
+    parts_alone = all(d.of_parts for d in distances)
+    counted = [one.near_new if parts_alone or not d.of_parts else None for d, one in zip(distances, by, strict=True)]
+    return [0 if near is None else int((near.share >= FAR_SHARE).sum()) for near in counted]
 
 
 def _any(n: int, masks: Sequence[np.ndarray]) -> np.ndarray:

@@ -81,7 +81,7 @@ def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
     if not len(usable):
         return None
     queries = np.concatenate([real.train_features.values, real.held_features.values])
-    found = real.similarity.nearest(queries, drawn[usable])
+    found = real.similarity.reversed.nearest(queries, drawn[usable])
     n = len(real.train_features)
     patients = real.held.manifest.groups.astype(str)
     return Distances(

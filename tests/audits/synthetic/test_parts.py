@@ -1,0 +1,34 @@
+"""An audit by parts: crops and pasted regions have their sources among the candidates, and roles are not confused."""
+
+import numpy as np
+
+from memorisk.audits.generated.sets import Sets
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.run import gather_evidence
+from memorisk.runs.workload import no_progress
+from tests.audits.synthetic.making import store_of
+from tests.images.copies.test_alignment import picture
+
+DETECTORS = ("default", "default:enlarged", "default:places", "details")
+
+
+def test_each_kind_of_copy_is_nearest_to_its_source_by_some_way(tmp_path):
+    images = np.stack([picture(seed, 64, 64) for seed in range(90)])
+    sets = Sets(
+        store_of(images[:40], tmp_path, "train"), store_of(images[40:60], tmp_path, "set"),
+        store_of(images[60:], tmp_path, "held"), 0, 0, frozenset(), (),
+    )  # fmt: skip
+    options = SyntheticOptions(detector=DETECTORS, plants=4, plant_kinds=("noised", "cropped", "pasted"))
+    evidence = gather_evidence(sets, options, no_progress)
+    nearest = {view.name.partition(",")[0]: view.distances for view in evidence.views}
+    kind, source = evidence.plants.kind, evidence.plants.source
+    right = {name: d.candidates.plants[:, 0] == source for name, d in nearest.items()}
+    assert right["default:enlarged"][kind == "cropped"].all()
+    assert right["default:places"][kind == "pasted"].all()
+    assert right["details"][kind == "noised"].all()
+    for view in evidence.views:
+        made, train = view.features.synthetic, view.features.train
+        scores = np.stack([view.similarity.scores(made, np.repeat(train[[k]], len(made), axis=0)) for k in range(40)])
+        np.testing.assert_allclose(view.distances.train, -scores.max(axis=1), atol=1e-6)
+        np.testing.assert_allclose(view.distances.synthetic, -scores.max(axis=0), atol=1e-6)
+    assert [view.distances.of_parts for view in evidence.views] == [False, True, True, True]
